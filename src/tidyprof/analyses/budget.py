@@ -33,7 +33,7 @@ from tidyprof.analyses.steps import (
     with_mark_of,
 )
 from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import ORDER, Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
@@ -151,6 +151,8 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     steps, are as in `steps`. Raises ValueError as `steps` does.
     """
     require_timeline(timeline)
+    if profile.meta.get("times") == ORDER:
+        raise ValueError("the events of this recording have an order, and no times")
     host = steps(profile, mark=mark)
     on_host = timeline == "host" or not len(profile.device_events)
     found = steps_or_all(profile, mark) if on_host else steps(profile, timeline, mark)

@@ -21,6 +21,7 @@ from tidyprof.analyses.counter_formulas import (
     vector_operations,
 )
 from tidyprof.analyses.gpu_peaks import (
+    L1_ACCESS_BYTES,
     LDS_BYTES,
     VECTOR_RATE,
     Architecture,
@@ -87,15 +88,60 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
 
     Bytes: vector L1 looks up whole lines; L1 to L2 as in the tool's table "16.3 L1-L2 BW" (reads of a line, writes
     and atomics of 64 B); fabric as in "L2-Fabric Read BW" and "Write BW"; local data share as in "Theoretical LDS
-    Bandwidth". Formulas: see counter_formulas. Raises ValueError for a profile without sysinfo or of an unknown
-    architecture.
+    Bandwidth". Formulas: see counter_formulas. `table.attrs["above_roof"]` has a sentence for each point that lies
+    above a roof of `roofline_ceilings`. Raises ValueError for a profile without sysinfo or of an unknown architecture.
     """
     architecture = architecture_of(profile)
     is_database = holds_metrics(profile)
     rows = list(_points_of_database(profile) if is_database else _points_of_counters(profile, architecture))
     short = unique_short_names(row["name"] for row in rows)
     rows.sort(key=lambda row: (-(row["duration_ns"] or 0), row["name"]))
-    return result([row | {"short_name": short[row["name"]]} for row in rows], ROOFLINE_COLUMNS, profile)
+    table = result([row | {"short_name": short[row["name"]]} for row in rows], ROOFLINE_COLUMNS, profile)
+    table.attrs["above_roof"] = list(_above(table, profile))
+    return table
+
+
+def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[str, float]:
+    """What a row of `roofline_points` reaches of each roof that is known: of its bytes, and of its main type's flops.
+
+    roofs -- name -> value of `roofline_ceilings`.
+    """
+    amounts = {level.upper(): point[f"{level}_bytes"] for level in LEVELS}
+    if not pd.isna(point["main_type"]):
+        amounts[point["main_type"]] = point[column_of(point["main_type"])]
+    known = {name: amount for name, amount in amounts.items() if name in roofs and not pd.isna(amount)}
+    return {name: float(1e9 * amount / point["duration_ns"] / roofs[name]) for name, amount in known.items()}
+
+
+def handed_out(profile: Profile, shares: Mapping[str, float]) -> dict[str, float]:
+    """The same shares, that of L1 of the bytes that its accesses hand out at most, and not of whole lines."""
+    part = L1_ACCESS_BYTES / architecture_of(profile).l1_line_bytes
+    return {name: share * part if name == "L1" and _is_measured(profile) else share for name, share in shares.items()}
+
+
+def _is_measured(profile: Profile) -> bool:
+    """Whether a benchmark found the roofs: it counts the bytes that arrive; published peaks count lines, as we do."""
+    return bool(profile.meta.get("roofline")) and profile.origin.kind != "modelled"
+
+
+_ABOVE = {
+    "HBM": "the Infinity Cache before the memory answers, too",
+    "L1": "l1_bytes are of whole lines, and an access hands out 64 B at most",
+}
+"""Why a point may lie above a roof."""
+
+
+def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
+    """A sentence for each point above a roof; none where no roofs are known."""
+    try:
+        roofs = roofline_ceilings(profile).set_index("name")["value"].to_dict()
+    except ValueError:
+        return
+    for point in table[table["duration_ns"] > 0].to_dict("records"):
+        for name, share in roof_shares(point, roofs).items():
+            if share > 1:
+                cause = _ABOVE.get(name, "the clock or the run was another one than the roof's")
+                yield f"{point['short_name']} lies at {share:.2f} times the roof of {name}; likely cause: {cause}."
 
 
 def _quantities(architecture: Architecture, banks: float) -> Mapping[str, Mapping[str, float]]:

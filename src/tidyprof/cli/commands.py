@@ -14,6 +14,7 @@ from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import four_digits, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels, stated_kernels
+from tidyprof.analyses.memory import memory_blocks
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
@@ -43,7 +44,7 @@ from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
 from tidyprof.cli.usage import TOP_IN_TERMINAL, UsageError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import ORDER, Profile
 from tidyprof.tables.profiles import told
 
 SUMMARY_COLUMNS = {
@@ -61,6 +62,7 @@ TOP_IN_SUMMARY = 5
 """Kernels or operators in a summary."""
 
 _MOST_DEVICES = 8
+_MEBIBYTE = 2**20
 _UNMARKED = "none marked; `steps --mark NAME` takes a range or an operator that runs once in each"
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
@@ -170,7 +172,8 @@ def _steps(options: Namespace) -> None:
         try:
             return step_budget(profile, options.timeline, options.mark)
         except ValueError as error:
-            cure = "; use --timeline host" if options.timeline == "device" and options.mark is None else ""
+            on_device = options.timeline == "device" and options.mark is None and len(profile.device_events)
+            cure = "; use --timeline host" if on_device else ""
             raise UsageError(f"{error}{cure}") from None
 
     _each_file(options, analyse, lambda _, table: show_steps(table, options.timeline))
@@ -282,6 +285,7 @@ def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: 
         *_source(profile),
         *([("part", part)] if part else []),
         *_events(profile),
+        *_memory_facts(profile),
         *_busy_facts(occupancy),
         ("steps", _steps_fact(marked)),
     ]
@@ -317,10 +321,23 @@ def _events(profile: Profile) -> Facts:
     kinds = profile.events["kind"].astype(str).value_counts()
     listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     start, end = start_and_end(profile.events)
-    return [
-        ("events", f"{len(profile.events):,}: {listed}"),
-        ("span", f"{_duration(end.max() - start.min())} from the first to the last event"),
-    ]
+    span = f"{_duration(end.max() - start.min())} from the first to the last event"
+    if profile.meta.get("times") == ORDER:
+        span = "not known: the events have an order, and no times"
+    return [("events", f"{len(profile.events):,}: {listed}"), ("span", span)]
+
+
+def _memory_facts(profile: Profile) -> Facts:
+    """What PyTorch's allocator had at the end, by rank and device; nothing unless the file is a snapshot of it."""
+    facts = []
+    blocks = memory_blocks(profile)
+    for (rank, device), own in blocks.groupby(["rank", "device"], dropna=False):
+        reserved, taken = own["bytes"].sum(), own["bytes"][own["state"] == "active_allocated"].sum()
+        place = f"device {device}" if pd.isna(rank) else f"rank {rank}, device {device}"
+        segments = own["segment"].nunique()
+        amounts = f"{reserved / _MEBIBYTE:,.1f} MiB reserved in {segments:,} segment{'s' * (segments != 1)}"
+        facts.append(("memory", f"{place}: {amounts}, {taken / _MEBIBYTE:,.1f} MiB of it allocated"))
+    return facts
 
 
 def _busy_facts(occupancy: pd.DataFrame) -> Facts:

@@ -28,6 +28,8 @@ def isa(options: Namespace) -> int:
         places = [re.sub(rf"/{re.escape(kernel)}\.\w+(\.gz)?$", "", file) for file, kernel in names]
         show([*columns_of(table, headings), waves, *columns_of(table, rest), Column("file", places, is_text=True)])
         say("waves: most wavefronts on each SIMD at a time; lines of code are counted, not how often they run", "dim")
+        if table["loads"].isna().any():
+            say("a code object has no text to count in: llvm-objdump --disassemble FILE shows its instructions", "dim")
         if unknown := sorted({*table["target"]} - {*COMPUTE_UNITS}):
             say(f"waves of {', '.join(unknown)} are not known here", "dim")
         elif table["warps"].isna().any():

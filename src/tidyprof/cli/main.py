@@ -250,7 +250,7 @@ def _add_hang(commands: Any) -> None:
 def _add_isa(commands: Any) -> None:
     text = "what the compiler made of GPU kernels: registers, spills, LDS, occupancy, matrix instructions, loads"
     isa = commands.add_parser("isa", help=text, description=text[0].upper() + text[1:] + ".")
-    what = "assembly (.amdgcn, .s), or a folder with such files, as Triton's cache"
+    what = "assembly (.amdgcn, .s) or a code object, or a folder with such files, as Triton's cache"
     isa.add_argument("files", nargs=1, metavar="FILE", help=what)
     isa.add_argument("--fail-on-spill", action="store_true", help="exit code 1 if a kernel spills vector registers")
     isa.add_argument("--json", metavar="OUT", help="write a row for each kernel to OUT, as JSON")

@@ -30,7 +30,7 @@ from tidyprof.analyses.common import (
 from tidyprof.analyses.device_time import Idleness, overlap
 from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.kernels import kernel_totals
-from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
+from tidyprof.analyses.roofline import handed_out, roof_shares, roofline_ceilings, roofline_points
 from tidyprof.analyses.steps import mark_of_steps, phase_time, plain_steps
 from tidyprof.diagnosis.host_collectives import communication, host_entries
 from tidyprof.diagnosis.host_facts import (
@@ -472,7 +472,7 @@ def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:
 
 
 def roof_share(profile: Profile) -> float | None:
-    """What the kernel with the most time reaches of the roof, memory's or arithmetic's, that it is nearer to.
+    """What the kernel with the most time reaches of the roof, arithmetic's, memory's or a cache's, that it is nearest.
 
     None if unknown.
     Operations, bytes and roofs are those of `roofline_points` and `roofline_ceilings`.
@@ -481,10 +481,8 @@ def roof_share(profile: Profile) -> float | None:
         points, ceilings = roofline_points(profile), roofline_ceilings(profile)
     except ValueError:
         return None
-    roofs = ceilings.set_index("name")["value"]
-    for point in points.head(1).to_dict("records"):
-        rates = {"HBM": point["hbm_bytes"], point["main_type"]: point["flops"]}
-        reached = [1e9 * amount / point["duration_ns"] / roofs[name] for name, amount in rates.items()
-                   if name in roofs.index and not pd.isna([amount, point["duration_ns"]]).any()]  # fmt: skip
-        return float(max(reached)) if reached else None
+    top = points.head(1)
+    for point in top[top["duration_ns"] > 0].to_dict("records"):
+        shares = handed_out(profile, roof_shares(point, ceilings.set_index("name")["value"].to_dict()))
+        return max(shares.values(), default=None)
     return None

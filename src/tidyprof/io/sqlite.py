@@ -5,10 +5,12 @@ Nothing in the file is executed: only ordinary tables are read, never views, whi
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,13 @@ import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, SQLITE_MAGIC, ByteStream, compression_of, head_or_nothing
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, first_equal
 
 LONGEST_TEXT = 2**24
 """Bytes of the longest text or blob; kernel names have some thousands."""
+
+_IDENTIFIER = re.compile(r"(^|_|^[pt])id$|Id$")
+"""Names of columns that hold identifiers, which no tool leaves blank."""
 
 _HEADER_BYTES = 100
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -77,6 +82,7 @@ class Database:
         self.tables: dict[str, tuple[str, ...]] = {}
         # immutable: no lock, no journal, so that reading leaves no trace and works in read-only folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
+        self._misread: dict[tuple[str, str], int] = {}
         self._checked: set[str] = set()
         self._required: set[str] = set()
         self._names: list[str] = []
@@ -94,7 +100,7 @@ class Database:
                 raise self._lacking(f"no column {column} in table {table}", column, self.tables[table])
 
     def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
-        """Warnings about tables and their columns that may be absent, but only seem to be.
+        """Warnings about tables and their columns that may be absent, but only seem to be, and identifiers misread.
 
         A view of that name is there, or a name that one wrong character makes of it. Names that were required, or are
         optional too, stand for themselves. To be asked once all required tables are read.
@@ -109,8 +115,14 @@ class Database:
             present = {*self.tables[table]}
             pairs = [(column, near) for column in {*columns} - present for near in _near(column, present - {*columns})]
             found += [f"the column {column} of {table}, but {near!r}" for column, near in pairs]
-        told = "Likely cause: the file is damaged, or another program changed it. What it holds is missing here."
-        return [f"{self.path.name}: no sign of {what}, which is not read. {told}" for what in found]
+        cause = "Likely cause: the file is damaged, or another program changed it."
+        missing = [f"no sign of {what}, which is not read. {cause} What it holds is missing here." for what in found]
+        told, self._misread = self._misread, {}
+        misread = [
+            f"{count:,} values of {column} in {table} are no whole numbers. {cause} What they refer to is missing here."
+            for (table, column), count in told.items()
+        ]
+        return [f"{self.path.name}: {warning}" for warning in [*missing, *misread]]
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query that has few of them."""
@@ -129,8 +141,15 @@ class Database:
         except (OSError, TypeError):
             # The driver infers types from the first rows and gives up at any other: ask SQLite to check each value.
             guarded = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE " + f"({ABSENT + 1} - 1) END"
+            self._note_misread(table, [column for column in columns if _IDENTIFIER.search(column)])
             values = self._numbers(table, [guarded.format(quoted(column)) for column in columns], where=where)
         return dict(zip(columns, values, strict=True))
+
+    def _note_misread(self, table: str, columns: list[str]) -> None:
+        """Count the values of these columns that are something, but no whole number."""
+        strange = [f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns]
+        (counts,) = self.rows(f"SELECT {', '.join(strange)} FROM {quoted(table)}") if strange else ((),)
+        self._misread |= {(table, column): count for column, count in zip(columns, counts, strict=True) if count}
 
     def reals(self, table: str, column: str) -> np.ndarray:
         """A column of a table as float64; NaN where the file has no finite number."""
@@ -397,3 +416,67 @@ def text_codes(
     found = database.texts(table, unique, column)
     codes = [texts[found[number]] if number in found else NO_TEXT for number in unique.tolist()]
     return by_code(codes, places, NO_TEXT, np.int32)
+
+
+NEARLY_ALL = 0.9
+"""From this share of a vital link's rows on that name nothing, a file is refused: what is left of it stands for
+nothing."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A column of a table whose numbers name rows of another table, by their `id`.
+
+    what  -- what it names, in the plural. vital -- whether a file without nearly all of these is refused.
+    """
+
+    table: str
+    column: str
+    target: str
+    what: str
+    vital: bool = False
+
+    def in_file(self, names: Mapping[str, str]) -> Link:
+        """The same link between tables with these names in the file."""
+        return Link(names[self.table], self.column, names[self.target], self.what, self.vital)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Of `total` rows so many show that something is gone. found -- "name operations that are not there"."""
+
+    count: int
+    total: int
+    table: str
+    found: str
+    vital: bool
+
+    def __str__(self) -> str:
+        return f"{self.count:,} of {self.total:,} rows of {self.table} {self.found}"
+
+
+def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
+    """The links with rows that name what is not there; what the file has no table or column for is no link."""
+    found = []
+    there: dict[str, np.ndarray] = {}
+    for link in links:
+        if link.column not in database.tables.get(link.table, ()) or link.target not in database.tables:
+            continue
+        named = database.integers(link.table, [link.column])[link.column]
+        named = named[named != ABSENT]
+        if link.target not in there:
+            there[link.target] = database.integers(link.target, ["id"])["id"]
+        if count := int((first_equal(there[link.target], named) < 0).sum()):
+            found.append(Loss(count, len(named), link.table, f"name {link.what} that are not there", link.vital))
+    return found
+
+
+def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[str]:
+    """A warning of all losses, none without any. Raises ProfileReadError where nearly all of a vital link are gone."""
+    losses = list(losses)
+    for loss in losses:
+        if loss.vital and loss.count >= NEARLY_ALL * loss.total:
+            raise ProfileReadError(database.path, str(loss), cause, "copy it again, or record again")
+    told = "; ".join(map(str, losses))
+    lost = f"Likely cause: {cause}. What is gone is missing in all counts and sums here."
+    return [f"{database.path.name}: {told}. {lost}"] if told else []

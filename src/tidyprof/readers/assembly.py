@@ -1,5 +1,7 @@
 """Assembly for AMD GPUs as LLVM writes it (`.amdgcn`, `.s`): what the compiler states about each kernel, and counts.
 
+And code objects, which state the same and have no text to count in.
+
 The metadata at the end of a file are those of LLVM's "User Guide for AMDGPU Backend", code object V3 and later
 (https://llvm.org/docs/AMDGPUUsage.html). Triton leaves the LDS that it asks for at launch out of them, and keeps it,
 with the size of a workgroup, in a JSON of the same name in its cache.
@@ -17,8 +19,10 @@ from typing import Any
 import pandas as pd
 
 from tidyprof.errors import DAMAGED, MISSING, NO_FILE, ProfileReadError
-from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.byte_stream import head_or_nothing, read_bytes
 from tidyprof.io.guard import guarded
+from tidyprof.readers.code_objects import ELF, stated_kernels
+from tidyprof.readers.code_objects import ENDINGS as OF_CODE_OBJECTS
 from tidyprof.tables.contract import Origin
 
 LARGEST_BYTES = 256 * 2**20
@@ -43,7 +47,7 @@ COLUMNS = {
     **dict.fromkeys(("file", "kernel", "target"), "string"),
     **dict.fromkeys(STATED, "Int64"),
     "warps": "Int64",
-    **dict.fromkeys(("matrix_instructions", "spill_instructions"), "int64"),
+    **dict.fromkeys(("matrix_instructions", "spill_instructions"), "Int64"),
     "loads": "string",
 }
 """Columns of the table."""
@@ -63,7 +67,8 @@ _WIDTHS = {"dwordx4|b128": 16, "dwordx3|b96": 12, "dwordx2|b64": 8, "dword|b32":
 
 @guarded
 def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
-    """The kernels in a file of assembly, or in all those below a folder such as Triton's cache.
+    """The kernels in a file of assembly, or in all those below a folder such as Triton's cache; or in a code object
+    (ELF), such as rocprofv3 --att leaves, or in all of a folder without assembly.
 
     A row is one kernel: `file` as below the folder, `kernel`, `target` such as gfx942; `vgprs` of each work-item, of
     which `accum_vgprs` are accumulation registers, `sgprs` of a wavefront; `spilled_vgprs` and `spilled_sgprs`, stores
@@ -71,19 +76,18 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     `scratch_bytes` of each work-item; `lds_bytes` of a workgroup; `lanes` of a wavefront; `warps`, wavefronts of a
     workgroup. `warps` is <NA>, and `lds_bytes` lacks what a launch asks for, where Triton's
     JSON is not beside the file. `matrix_instructions`, `spill_instructions` and `loads` (such as `12 x 16 B`) count
-    lines of code, not how often these run.
+    lines of code, not how often these run; of a code object they are <NA>.
 
     Raises ProfileReadError where there is no assembly, a file holds no kernel, or one is not as LLVM writes it.
     """
     path = Path(path)
     if not path.exists() or not (path.is_dir() or path.is_file()):
         raise ProfileReadError(path, *(NO_FILE if path.exists() else MISSING))
-    entries = path.rglob("*") if path.is_dir() else [path]
-    files = sorted(one for one in entries if one.is_file() and (one == path or one.name.endswith(ENDINGS)))
+    files = _files(path, ENDINGS) or [file for file in _files(path, OF_CODE_OBJECTS) if _is_elf(file)]
     if not files:
         cause = "the kernels are kept elsewhere, or none was compiled for an AMD GPU"
         cure = "give Triton's cache (~/.triton/cache, or the folder `triton` in that of torch.compile)"
-        raise ProfileReadError(path, f"no file that ends in {', '.join(ENDINGS)}", cause, cure)
+        raise ProfileReadError(path, f"no file that ends in {', '.join(ENDINGS)}, and no code object", cause, cure)
     rows = []
     for file in files:
         name = str(file.relative_to(path)) if path.is_dir() else file.name
@@ -92,6 +96,17 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     table.attrs["origin"] = Origin("compiled", "Triton " + ", ".join(sorted(versions)) if None not in versions else "")
     return table
+
+
+def _files(path: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The file itself, or those below the folder whose names end so."""
+    if not path.is_dir():
+        return [path]
+    return sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(endings))
+
+
+def _is_elf(file: Path) -> bool:
+    return head_or_nothing(file, len(ELF)) == ELF
 
 
 def _asked(file: Path) -> dict[str, Any]:
@@ -114,7 +129,12 @@ def _asked(file: Path) -> dict[str, Any]:
 
 def _kernels(file: Path) -> list[dict[str, Any]]:
     """The rows of one file, and the `version` of Triton, None if not known. What is no assembly is told first."""
-    text = read_bytes(file, LARGEST_BYTES).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    data = read_bytes(file, LARGEST_BYTES)
+    if data.startswith(ELF):
+        target, kernels = stated_kernels(file, data)
+        known = {"target": target, "version": None}
+        return [_stated(file, one) | {"kernel": str(one.get("name", ""))} | known for one in kernels]
+    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n")
     target, metadata = _TARGET.search(text), _METADATA.search(text)
     blocks = _KERNEL.split(metadata[1])[1:] if metadata else []
     if target is None or not blocks:
@@ -126,19 +146,30 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
         stated = dict(_ENTRY.findall(f"    {block}"))
         name = stated.get("name", "").strip("'\"")
         code = re.search(rf"^{re.escape(name)}:.*?^\s*\.size\s+{re.escape(name)},", text, re.DOTALL | re.MULTILINE)
-        try:
-            row = {column: int(stated[key]) if key in stated else None for column, key in STATED.items()}
-        except ValueError:
-            row = {}
-        sound = row and all(value is None or 0 <= value <= LARGEST_NUMBER for value in row.values())
-        if not name or code is None or not sound:
-            raise ProfileReadError(file, "metadata of a kernel that are not as LLVM writes them", *DAMAGED)
+        if not name or code is None:
+            raise _unsound(file)
+        row = _stated(file, stated)
         if len(blocks) == 1 and "shared" in asked:
             row["lds_bytes"] = (row["lds_bytes"] or 0) + asked["shared"]
         warps = asked.get("num_warps") if len(blocks) == 1 else None
         known = {"kernel": name, "target": target[1], "warps": warps, "version": asked.get("triton_version")}
         rows.append(row | known | _counts(code[0]))
     return rows
+
+
+def _stated(file: Path, metadata: dict[str, Any]) -> dict[str, int | None]:
+    """The numbers of a kernel's metadata, named as columns; None where they lack one."""
+    try:
+        row = {column: int(metadata[key]) if key in metadata else None for column, key in STATED.items()}
+    except (TypeError, ValueError, OverflowError):
+        raise _unsound(file) from None
+    if not all(value is None or 0 <= value <= LARGEST_NUMBER for value in row.values()):
+        raise _unsound(file)
+    return row
+
+
+def _unsound(file: Path) -> ProfileReadError:
+    return ProfileReadError(file, "metadata of a kernel that are not as LLVM writes them", *DAMAGED)
 
 
 def _counts(code: str) -> dict[str, Any]:

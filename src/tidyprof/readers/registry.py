@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -171,9 +172,28 @@ def _starts_file_names(path: Path) -> bool:
     return any(entry.name.startswith(path.name) for entry in path.parent.iterdir())
 
 
+_THREAD_TRACE = re.compile(r"^(stats_)?ui_output_|\.att$|_code_object_id_\d+\.out$")
+"""Names that rocprofv3 --att gives; in a folder `ui_output_...` its tables are JSON."""
+
+_VIEWER = (
+    "a thread trace of rocprofv3 --att: cycles of instructions of some waves, no recording of a run",
+    "it was made to look into one kernel",
+    "open the folder ui_output_... with ROCprof Compute Viewer; `tidyprof isa` reads the code objects (*.out)",
+)
+
+
+def _is_of_thread_trace(path: Path, head: bytes) -> bool:
+    """Whether a file is one of a thread trace, by its name, its folder's, or the header of its table."""
+    line = head.partition(b"\n")[0]
+    is_table = b"Vaddr" in line and b"Hitcount" in line
+    return is_table or any(_THREAD_TRACE.search(name) for name in (path.name, path.absolute().parent.name))
+
+
 def _unknown(path: Path, head: bytes) -> ProfileReadError:
     if not head:
         return ProfileReadError(path, *EMPTY)
+    if _is_of_thread_trace(path, head):
+        return ProfileReadError(path, *_VIEWER)
     return ProfileReadError(
         path,
         f"content of no known format (starts with {repr(head[:_SHOWN_BYTES])[1:]})",
@@ -197,6 +217,8 @@ def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) ->
             + ", ".join(f"{count} of {kind}" for kind, count in kinds),
             f"pass one of them, such as {path / next(iter(recordings))}",
         )
+    if any(_THREAD_TRACE.search(name) for name in (path.absolute().name, *names)):
+        return ProfileReadError(path, *_VIEWER)
     found = "an empty folder"
     if names:
         tried = "none of them known" if len(names) <= _MOST_TRIED else f"none of the first {_MOST_TRIED} known"

@@ -17,6 +17,9 @@ from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 MARK = "modelled"
 """Member, tag or start of a file name under which files that a model wrote say so, with its known `error`."""
 
+ORDER = "order"
+"""Entry `times` of a profile's meta whose starts are no times: they number the events in their order."""
+
 _LONGEST_DETAIL = 300
 _LARGEST_MARKER = 2**16
 

@@ -63,11 +63,13 @@ def _rows_of_threads(threads: _Threads) -> dict[tuple[int, int], np.ndarray]:
 @dataclass(frozen=True)
 class Launches:
     """call   -- for each event the row of the call that launched it, -1 for host events and where there is none.
-    shared -- calls with the correlation id of an earlier or enclosing one, which counts as the launch.
+    shared   -- calls with the correlation id of an enclosing one, which counts as the launch.
+    repeated -- calls with the id of another one that had ended or is of another process: ids that came twice.
     """
 
     call: np.ndarray
     shared: int
+    repeated: int
 
 
 def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None) -> Launches:
@@ -76,22 +78,67 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     is_call -- mask of the calls that can launch.
     group   -- number of what correlation ids are unique within, such as a rank; one for all if None.
 
-    The launch is the call with the same correlation id, of several the first, of these the longest: the HIP runtime
-    calls itself, and hipMemsetAsync and a call within it can share a start and an id. What a record states of its
-    own launch stays.
+    The launch is the call with the same correlation id, of several the outermost: the HIP runtime calls itself, and
+    hipMemsetAsync and a call within it can share a start and an id. Where an id came again, in another process or
+    later, it is the last that began before the event. What a record states of its own launch stays.
     """
     if group is None:
         group = np.zeros(len(records), np.int64)
     on_device = ON_DEVICE[records["kind"]]
-    calls, shared = first_of_each(records, records["correlation_id"], is_call, group)
-    call = rows_of(records["correlation_id"], group, np.flatnonzero(on_device), calls)
+    identifier, events = records["correlation_id"], np.flatnonzero(on_device)
+    call, shared, repeated = _launch_of_each(records, identifier, is_call, events, group)
     for column, source in (("launch_ns", "start_ns"), ("launch_thread", "thread")):
         stated = records.get(column)
         found = taken(records.get(source), call)
         records[column] = np.where(on_device, np.where(stated == ABSENT, found, stated), ABSENT)
     process = records.get("process")
     records["process"] = np.where(on_device & (process == ABSENT), taken(process, call), process)
-    return Launches(call, shared)
+    return Launches(call, shared, repeated)
+
+
+def _launch_of_each(
+    records: Records, identifier: np.ndarray, is_call: np.ndarray, events: np.ndarray, group: np.ndarray
+) -> tuple[np.ndarray, int, int]:
+    """For the rows `events` the row of their call, -1 for all others; and counts as in `Launches`."""
+    calls, others = first_of_each(records, identifier, is_call, group)
+    call = rows_of(identifier, group, events, calls)
+    again = _come_again(records, identifier, is_call, group) if others else calls[:0]
+    if len(again):
+        events = events[call[events] >= 0]
+        calls = np.concatenate([calls, again])
+        call[events] = _last_before(records["start_ns"], (group, identifier), calls, events, call[events])
+    return call, others - len(again), len(again)
+
+
+def _come_again(records: Records, identifier: np.ndarray, is_call: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Rows of calls with the group and identifier of another one that they are no part of.
+
+    That one is of another process, or had ended when they began.
+    """
+    rows = np.flatnonzero(is_call & (identifier != ABSENT))
+    start, end = records["start_ns"][rows], (records["start_ns"] + records["duration_ns"])[rows]
+    columns = {"group": group[rows], "identifier": identifier[rows], "process": records.get("process")[rows]}
+    table = pd.DataFrame(columns | {"row": rows, "start": start, "end": end})
+    table = table.sort_values(["group", "identifier", "start", "end"], ascending=[True, True, True, False])
+    latest = table.groupby([*columns], sort=False)["end"].cummax()
+    latest = latest.groupby([table[name] for name in columns], sort=False).shift(fill_value=0)
+    is_first = ~table.duplicated(["group", "identifier"])
+    return table["row"][(table["start"] >= latest) & ~is_first].to_numpy()
+
+
+def _last_before(
+    start: np.ndarray, same: tuple[np.ndarray, ...], calls: np.ndarray, events: np.ndarray, first: np.ndarray
+) -> np.ndarray:
+    """For each event the last call that began before it and has the same numbers, `first` where there is none."""
+    rows = np.concatenate([calls, events])
+    is_event = np.arange(len(rows)) >= len(calls)
+    order = np.lexsort((is_event, start[rows], *(numbers[rows] for numbers in same)))
+    place = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(rows))))
+    found = np.empty(len(rows), np.int64)
+    found[order] = np.where(place >= 0, rows[order[place]], -1)
+    found = found[len(calls) :]
+    sound = (found >= 0) & np.all([numbers[found] == numbers[events] for numbers in same], axis=0)
+    return np.where(sound, found, first)
 
 
 def unlaunched(records: Records) -> int:
@@ -135,7 +182,7 @@ def rows_of(identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candi
 def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np.ndarray]:
     """Positions of device events in a table of events and, beside them, of the runtime calls that launched them.
 
-    The call has the event's rank, process and correlation id; of several it is the first, of these the longest.
+    The call has the event's rank, process and correlation id; of several it is the one that `link` takes.
     """
     on_device, is_call = is_one_of(events["kind"], DEVICE_KINDS), is_one_of(events["kind"], ["runtime"])
     rows = np.flatnonzero(on_device | is_call)
@@ -147,7 +194,6 @@ def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np
         # Digits of a number with a base for each column: equal for rows of equal rank and process alone.
         place = place * (number.max(initial=0) + 1) + number
     times = Records({"start_ns": start, "duration_ns": duration})
-    calls, _ = first_of_each(times, identifier, is_call[rows], place)
     launched = np.flatnonzero(on_device[rows])
-    call = rows_of(identifier, place, launched, calls)[launched]
+    call = _launch_of_each(times, identifier, is_call[rows], launched, place)[0][launched]
     return rows[launched[call >= 0]], rows[call[call >= 0]]

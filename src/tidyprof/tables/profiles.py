@@ -40,19 +40,26 @@ from tidyprof.tables.contract import (
 from tidyprof.tables.launches import unlaunched
 from tidyprof.tables.records import Records, joined, no_records, nothing
 
-_NUMBER = r"[-_.]?(\d{1,9})(?!\d)"
+_NUMBER = r"[-_.=\[(]?(\d{1,9})(?!\d)"
 _RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
 _EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
 """`trace_{epoch}_{step}_{rank}.json`, as AMD's example trainer names its traces."""
 
 
+_SGLANG = re.compile(r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)")
+"""`{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`, as SGLang names its recordings (scheduler_profiler_mixin.py of
+https://github.com/sgl-project/sglang). With stages of a pipeline (`PP-`) several ranks have that number."""
+
+
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
-    """The rank in a file's name (`rank2`, `rank_2`, `rank-2`, `rank.2`), or else in the nearest folder's up to `root`.
+    """The rank in a file's name (`rank2`, `rank_2`, `rank-2`, `rank.2`, `rank[2]`), or else in the nearest folder's up
+    to `root`.
 
     Letters before the word make it another one: `frank2` is no rank.
     """
-    found = _EXAMPLE_TRACE.match(path.name)
-    if found:
+    if found := _EXAMPLE_TRACE.match(path.name):
+        return int(found[1])
+    if (found := _SGLANG.search(path.name)) and not _RANK.search(path.name):
         return int(found[1])
     folders = [folder for folder in path.parents if root is not None and folder.is_relative_to(root)]
     for name in (path.name, *(folder.name for folder in folders)):

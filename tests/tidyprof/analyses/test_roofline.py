@@ -15,6 +15,7 @@ from tidyprof.analyses.roofline import (
     roofline_ceilings,
     roofline_points,
 )
+from tidyprof.diagnosis.on_device import roof_share
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
@@ -226,6 +227,28 @@ def test_published_ceilings_say_so(tmp_path):
 def test_published_memory_bandwidth_follows_the_product(tmp_path, facts, memory):
     table = roofline_ceilings(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), max_mclk="", **facts))
     assert table.set_index("name")["value"].get("HBM") == memory
+
+
+def test_a_point_above_its_roof_is_told(profile_of, tmp_path):
+    (sentence,) = roofline_points(profile_of(MONTE_CARLO)).attrs["above_roof"]
+    assert "lies at 1.55 times the roof of L1; likely cause: l1_bytes are of whole lines" in sentence
+    assert roofline_points(profile_of(COALESCED)).attrs["above_roof"] == []
+    fast = profile_with(tmp_path, Dispatch(1, "k", 0, 1, FULL | {"SQ_LDS_IDX_ACTIVE": 9_000}), ceilings=MEASURED)
+    told = roofline_points(fast).attrs["above_roof"]
+    assert [text.partition("; ")[0].removeprefix("k lies at ") for text in told] == [
+        "2.73 times the roof of HBM",
+        "1.19 times the roof of L2",
+        "1.94 times the roof of L1",
+        "18.86 times the roof of LDS",
+    ]
+
+
+def test_the_nearest_roof_may_be_that_of_a_cache(profile_of, tmp_path):
+    """HBM at 0.3 % and L1 at 97 % of what lines of 128 B could bring, of which 64 B arrive; LDS at 80 %."""
+    counters = FULL | {"SQ_LDS_IDX_ACTIVE": 381_260, "TCP_TOTAL_CACHE_ACCESSES_sum": 250_000}
+    profile = profile_with(tmp_path, Dispatch(1, "k", 0, 1000, counters), ceilings=MEASURED)
+    assert roof_share(profile) == pytest.approx(0.8, rel=1e-3)
+    assert roof_share(profile_of(MONTE_CARLO)) == pytest.approx(0.774, abs=0.001), "L1; of HBM it has 54 %"
 
 
 def test_no_ceilings_at_all(tmp_path):

@@ -6,8 +6,10 @@ import gzip
 import json
 import re
 import shutil
+import struct
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pytest
 
@@ -180,3 +182,64 @@ def test_what_is_no_assembly_is_one_line(damage, words: str, tmp_path: Path, cap
     assert main(["isa", str(tmp_path / "folder")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert words in line
+
+
+# Code objects
+
+
+def code_object(kernels: object, machine: int = 224, target: str = "amdgcn-amd-amdhsa--gfx942:sramecc+") -> bytes:
+    """An ELF file with a segment of notes: one of another tool, and the metadata of these kernels."""
+    content = msgspec.msgpack.encode({"amdhsa.kernels": kernels, "amdhsa.target": target, "amdhsa.version": [1, 2]})
+    notes = b"".join(
+        struct.pack("<III", len(name), len(data), kind) + padded(name) + padded(data)
+        for name, kind, data in ((b"GNU\0", 3, b"12345"), (b"AMDGPU\0", 32, content))
+    )
+    numbers = (3, machine, 1, 0, 64, 0, 0x4C, 64, 56, 1, 0, 0, 0)
+    header = b"\x7fELF\x02\x01\x01\x40" + bytes(8) + struct.pack("<HHIQQQIHHHHHH", *numbers)
+    segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 120, 120, len(notes), len(notes), 4)
+    return header + segment + notes
+
+
+def padded(data: bytes) -> bytes:
+    return data.ljust(-(-len(data) // 4) * 4, b"\0")
+
+
+STATED_KERNEL = {
+    ".name": "k", ".vgpr_count": 512, ".agpr_count": 256, ".sgpr_count": 100, ".vgpr_spill_count": 7,
+    ".sgpr_spill_count": 0, ".private_segment_fixed_size": 32, ".group_segment_fixed_size": 65536,
+    ".wavefront_size": 64, ".args": [{".size": 8}], ".symbol": "k.kd",
+}  # fmt: skip
+
+
+def test_a_code_object_states_its_registers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "28_gfx942_code_object_id_2.out"
+    path.write_bytes(code_object([STATED_KERNEL, STATED_KERNEL | {".name": "other", ".vgpr_spill_count": 0}]))
+    for given in (path, tmp_path):
+        table = read(given)
+        assert table["kernel"].tolist() == ["k", "other"]
+        assert set(table["target"]) == {"gfx942"}
+        numbers = table.loc[0, ["vgprs", "accum_vgprs", "sgprs", "spilled_vgprs", "lds_bytes"]]
+        assert numbers.tolist() == [512, 256, 100, 7, 65536]
+        assert table[["matrix_instructions", "spill_instructions", "loads", "warps"]].isna().all().all()
+    assert main(["isa", str(path), "--fail-on-spill"]) == 1
+    assert "llvm-objdump --disassemble" in capsys.readouterr().out
+
+
+BAD_CODE_OBJECTS = {
+    "a program of the host": (code_object([STATED_KERNEL], machine=62), "for another processor than AMD's GPUs"),
+    "no kernel": (code_object([]), "states no kernel"),
+    "no note": (code_object([STATED_KERNEL])[:120], "states no kernel"),
+    "the header alone": (code_object([STATED_KERNEL])[:64], "cannot be read"),
+    "cut off": (code_object([STATED_KERNEL])[:250], "cannot be read"),
+    "kernels no list": (code_object(7), "cannot be read"),
+    "a count that is a text": (code_object([STATED_KERNEL | {".vgpr_count": "many"}]), "not as LLVM writes them"),
+    "a count below nothing": (code_object([STATED_KERNEL | {".vgpr_count": -1}]), "not as LLVM writes them"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_CODE_OBJECTS)
+def test_what_is_no_sound_code_object_is_one_line(what: str, tmp_path: Path) -> None:
+    data, expected = BAD_CODE_OBJECTS[what]
+    (tmp_path / "a.out").write_bytes(data)
+    with pytest.raises(tidyprof.ProfileReadError, match=expected):
+        tidyprof.read_assembly(tmp_path / "a.out")

@@ -13,6 +13,7 @@ import tidyprof
 from tests.tidyprof.damage import refusal
 from tests.tidyprof.snapshot_writer import MEBIBYTE, entry, small_snapshot, write
 from tidyprof import Profile, memory_blocks, read_memory_snapshot
+from tidyprof.cli.main import main
 from tidyprof.readers.memory_snapshot import history
 
 LINE = "/home/me/train.py(12): step"
@@ -117,6 +118,65 @@ def test_actions_that_are_new_and_keys_that_are_new_are_kept_or_passed_by(tmp_pa
     profile = read_memory_snapshot(write(tmp_path / "c.pickle", snapshot))
     assert profile.events["name"].iloc[-1] == "annotate"
     assert profile.events["device"].iloc[-1] == 1
+
+
+@pytest.mark.parametrize("line", [2**64 - 1, -1])
+def test_a_frame_without_a_line(line: int, tmp_path: Path) -> None:
+    """Code that Python gives no line has -1, which torch writes as a number without a sign."""
+    frame = {"filename": "/home/me/train.py", "line": line, "name": "step"}
+    profile = read_memory_snapshot(write(tmp_path / "a.pickle", changed(frames=[frame])))
+    assert profile.events["source_line"].iloc[0] == "/home/me/train.py: step"
+    assert not profile.meta["warnings"]
+
+
+def without_times() -> dict[str, Any]:
+    snapshot = small_snapshot()
+    snapshot["device_traces"].append([entry("alloc", 5, 7)])
+    for action in (action for trace in snapshot["device_traces"] for action in trace):
+        del action["time_us"]
+    return snapshot
+
+
+def test_actions_without_times_have_an_order(small: Profile, tmp_path: Path) -> None:
+    profile = read_memory_snapshot(write(tmp_path / "a.pickle", without_times()))
+    events = profile.events[profile.events["device"] == 0]
+    assert events["start_ns"].tolist() == [1, 2, 3, 4, 5]
+    for column in ("name", "bytes", "address", "source_line"):
+        assert events[column].astype(object).tolist() == small.events[column].astype(object).tolist()
+    of_first = profile.counters[profile.counters["device"] == 0]
+    assert of_first["value"].tolist() == small.counters["value"].tolist()
+    assert profile.meta["times"] == "order"
+    assert "no action has a time" in profile.meta["warnings"][-1]
+    with pytest.raises(ValueError, match="have an order, and no times"):
+        tidyprof.step_budget(profile)
+
+
+def test_a_history_of_which_some_actions_have_no_time_is_refused(tmp_path: Path) -> None:
+    snapshot = small_snapshot()
+    del snapshot["device_traces"][0][1]["time_us"]
+    path = write(tmp_path / "a.pickle", snapshot)
+    assert "1 of 5 host events are unusable (1 without start or end)" in refusal(path, read_memory_snapshot)
+
+
+@pytest.mark.parametrize("history", [{"device_traces": [[]]}, {"device_traces": [[], []]}, {}])
+def test_the_summary_shows_memory_without_a_history(
+    history: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = {key: value for key, value in small_snapshot().items() if key != "device_traces"} | history
+    path = write(tmp_path / "a.pickle", snapshot)
+    assert "no history of the allocator" in tidyprof.read(path).meta["warnings"][0]
+    assert main(["summary", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "device 0: 20.0 MiB reserved in 1 segment, 3.0 MiB of it allocated" in shown
+    assert "no history of the allocator" in " ".join(shown.split())
+
+
+def test_what_needs_times_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.pickle", without_times())
+    assert main(["summary", str(path)]) == 0
+    assert "not known: the events have an order, and no times" in capsys.readouterr().out
+    assert main(["steps", str(path), "--timeline", "host"]) == 2
+    assert "the events of this recording have an order, and no times" in capsys.readouterr().err
 
 
 def changed(**changes: Any) -> dict[str, Any]:

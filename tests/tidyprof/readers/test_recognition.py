@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -173,3 +174,26 @@ def test_what_may_not_be_looked_into_is_no_recording(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "FORMATS", (SimpleNamespace(name="strict", recognises=refuse),))
     with pytest.raises(ProfileReadError, match=r"1 entry \('another'\), none of them known"):
         read(tmp_path)
+
+
+def thread_trace(folder: Path) -> list[Path]:
+    """What `rocprofv3 --att` leaves: a table, a folder of the viewer, and code objects; and the folder of all."""
+    place = folder / "att"
+    viewer = place / "ui_output_agent_43452_dispatch_1"
+    viewer.mkdir(parents=True)
+    table = place / "stats_ui_output_agent_43452_dispatch_1.csv"
+    header = '"CodeObj","Vaddr","Instruction","Hitcount","Latency","Stall","Idle","Source"'
+    table.write_text(f'{header}\n2,8960,"s_nop",4,9,5,0,""\n')
+    (viewer / "code.json").write_text('{"code": [["s_nop", 0, 1, "", 2, 8960, 4, 9, 5, 0]]}')
+    (viewer / "filenames.json").write_text("{}")
+    (place / "28_gfx942_code_object_id_2.out").write_bytes(b"\x7fELF\x02")
+    (place / "28_shader_engine_0_1.att").write_bytes(b"\x01\x02")
+    renamed = folder / "kept.csv"
+    renamed.write_text(table.read_text())
+    return [place, viewer, renamed, *place.glob("*.*"), *viewer.iterdir()]
+
+
+def test_a_thread_trace_is_named_with_what_opens_it(tmp_path):
+    for path in thread_trace(tmp_path):
+        with pytest.raises(ProfileReadError, match=r"a thread trace of rocprofv3 --att.*ROCprof Compute Viewer"):
+            read(path)

@@ -405,6 +405,72 @@ def test_values_of_the_wrong_sort_are_missing_not_invented(tmp_path):
     assert "gpu" not in profile.meta
 
 
+_FIRST_KERNEL = "event_id = (SELECT min(event_id) FROM {kernel_dispatch})"
+LOSSES = {
+    "a kernel": (f"DELETE FROM {{kernel_dispatch}} WHERE {_FIRST_KERNEL}", "event", "belong to no dispatch", "1 of 11"),
+    "a copy": ("DELETE FROM {memory_copy} WHERE id = 1", "event", "belong to no dispatch", "1 of 11"),
+    "a call": ("DELETE FROM {region} WHERE id = 1", "event", "belong to no dispatch", "1 of 11"),
+    "a sample": ("DELETE FROM {sample}", "event", "belong to no dispatch", "1 of 11"),
+    "events of calls": ("DELETE FROM {event} WHERE id = 1", "region", "name events that are not there", "1 of 5"),
+    "a GPU": ("DELETE FROM {info_agent} WHERE id = 5", "kernel_dispatch", "name agents that are not there", "1 of 2"),
+    "a GPU of copies": ("DELETE FROM {info_agent} WHERE id = 5", "memory_copy", "name agents that are", "1 of 2"),
+    "a thread": ("DELETE FROM {info_thread} WHERE tid = 4300", "region", "name threads that are not there", "1 of 5"),
+    "the process": ("DELETE FROM {info_process}", "region", "name processes that are not there", "5 of 5"),
+    "a counter": ("DELETE FROM {info_pmc}", "pmc_event", "name counters that are not there", "2 of 2"),
+    "a category": (
+        "DELETE FROM {string} WHERE string = 'HIP_RUNTIME_API_EXT'",
+        "event",
+        "name texts that are not there",
+        "4 of 11",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_rows_that_name_what_is_gone_are_told_first(tmp_path, what):
+    path = tmp_path / "x.db"
+    assert not read_rocpd(small_database(path)).meta["warnings"]
+    path.unlink()
+    statement, table, expected, count = LOSSES[what]
+    changed(statement)(path)
+    warning = read_rocpd(path).meta["warnings"][0]
+    assert any(found.startswith(f"{count} rows of rocpd_{table}_") and expected in found for found in parts_of(warning))
+
+
+def parts_of(warning: str) -> list[str]:
+    return warning.partition(": ")[2].split("; ")
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("DELETE FROM {event}", "rows of rocpd_kernel_dispatch"),
+        ("UPDATE {event} SET id = id + 1000", "belong to no dispatch, copy, call or other record"),
+    ],
+)
+def test_a_database_without_nearly_all_events_that_it_names_is_refused(tmp_path, statement, expected):
+    path = tmp_path / "x.db"
+    changed(statement)(path)
+    assert expected in refusal(path, read_rocpd)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "count"),
+    [("event", "category_id", 11), ("event", "stack_id", 11), ("kernel_dispatch", "queue_id", 2)],
+)
+@pytest.mark.parametrize("sort", ["BLOB", "REAL"])
+def test_identifiers_that_are_no_whole_numbers_are_told(tmp_path, table, column, count, sort):
+    path = tmp_path / "x.db"
+    changed(
+        "DROP VIEW kernels",
+        f"ALTER TABLE {{{table}}} DROP COLUMN {column}" if sort == "REAL" else "SELECT 1",
+        f"ALTER TABLE {{{table}}} ADD COLUMN {column} REAL DEFAULT 1.5" if sort == "REAL" else "SELECT 1",
+        f"UPDATE {{{table}}} SET {column} = CAST(coalesce({column}, 1) AS {sort})",
+    )(path)
+    warnings = read_rocpd(path).meta["warnings"]
+    assert any(f"{count} values of {column} in rocpd_{table}_" in warning for warning in warnings)
+
+
 @settings(max_examples=30)
 @given(
     st.lists(

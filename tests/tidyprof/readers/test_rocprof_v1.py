@@ -95,12 +95,27 @@ def test_meta_of_a_folder(folder):
 
 @pytest.mark.parametrize("name", ["results.db", "results.json"])
 def test_the_database_and_the_json_are_refused_with_a_way_out(folder, name):
-    with pytest.raises(ProfileReadError, match="no output of rocprof 1") as caught:
-        read_rocprof_v1(folder / "HIP_trace" / name)
-    assert (
-        caught.value.next_step == "pass results.csv or a *.stats.csv of rocprof; its database and its JSON are not read"
-    )
-    assert "content of no known format" in refusal(folder / "HIP_trace" / name, tidyprof.read)
+    for read in (read_rocprof_v1, tidyprof.read):
+        with pytest.raises(ProfileReadError, match="rocprof 1's trace, of which only the tables are read") as caught:
+            read(folder / "HIP_trace" / name)
+        assert caught.value.next_step.startswith("pass results.stats.csv beside it, or their folder")
+
+
+@pytest.mark.parametrize("name", ["results.db", "results.json"])
+def test_a_trace_without_tables_has_to_be_recorded_again(folder, name, tmp_path):
+    (tmp_path / name).symlink_to(folder / "HIP_trace" / name)
+    for path in (tmp_path / name, tmp_path):
+        with pytest.raises(ProfileReadError, match="Next step: record again with rocprofv3"):
+            tidyprof.read(path)
+
+
+def test_the_table_of_kernels_is_named_first(folder, tmp_path):
+    (tmp_path / "results.json").symlink_to(folder / "HIP_trace/results.json")
+    for table in (folder / "HSA_trace").iterdir():
+        (tmp_path / table.name).symlink_to(table)
+    with pytest.raises(ProfileReadError, match=r"pass results\.csv beside it"):
+        tidyprof.read(tmp_path / "results.json")
+    assert [Path(file).name for file in tidyprof.read(tmp_path).meta["ignored_files"]] == ["results.json"]
 
 
 # Written outputs

@@ -28,8 +28,9 @@ from tests.tidyprof.chrome_writer import (
     small_step,
     write_trace,
 )
-from tidyprof import Origin, Profile, ProfileReadError, read_torch_trace
+from tidyprof import Origin, Profile, ProfileReadError, launches, read_torch_trace
 from tidyprof.readers.torch.events import nanoseconds
+from tidyprof.tables.launches import launching_calls
 
 TRACES = {
     "torch-mi300x-resnet-ddp-rank0": "resnet_act_checkpoint.json.gz",
@@ -584,6 +585,67 @@ def test_names_with_markup_and_control_characters_are_kept(tmp_path):
     assert read_torch_trace(path).events["name"].tolist() == names
 
 
+@pytest.mark.parametrize(
+    ("other", "later_ns"), [({"pid": 2}, 500_000_000), ({"pid": 2}, 50_000), ({}, 500_000_000), ({}, 50_000)]
+)
+def test_ids_that_repeat_give_each_kernel_the_call_before_it(tmp_path, other, later_ns):
+    """Traces of two processes in one file, which may have the same number, as in containers."""
+    events = []
+    for process, shift in enumerate((0, later_ns)):
+        for number in range(1, 21):
+            start = 1_000_000 + shift + 200_000 * number
+            launch = call("hipLaunchKernel", start, 5_000, number)
+            owner = TraceEvent("cpu_op", f"op{process}", start, 6_000, arguments={"External id": number})
+            events += [TraceEvent(**(vars(event) | (other if process else {}))) for event in (owner, launch)]
+            events.append(kernel("gemm", start + 10_000, 20_000, number, device=process, **{"External id": number}))
+    profile = read_torch_trace(write_trace(tmp_path / "t.json", events))
+    (warning,) = profile.meta["warnings"]
+    assert "20 calls have the correlation id of another one" in warning
+    assert launches(profile)["delay_ns"].tolist() == [10_000] * 40
+    found = launching_calls(profile.events)
+    assert len(found[0]) == 40
+    starts = profile.events["start_ns"].to_numpy()
+    assert (starts[found[0]] - starts[found[1]] == 10_000).all()
+    if other:
+        process = profile.device_events.groupby("device")["process"].unique()
+        assert [numbers.tolist() for numbers in process] == [[1000], [2]]
+        operators = profile.device_events.groupby("device")["operator"].unique()
+        assert [names.tolist() for names in operators] == [["op0"], ["op1"]]
+
+
+UNESCAPED = [
+    r"torch\cuda\__init__.py(219): _lazy_init",
+    r"torch\nn\functional.py(20): relu",
+    r"torch\utils\data.py(1): next",
+    "C:\\dir\\",
+    '_test_lib_impl = torch.library.Library("_inductor_test", "IMPL")\n(1): <module>',
+    '{"device": "cpu", "dtype": "float32"}(12): run',
+    "}, {",
+    "plain",
+]
+LAYOUTS = {
+    "Kineto": '{{"ph": "X", "cat": "cpu_op", "name": "{}", "pid": 1, "tid": 1,\n  "ts": {}, "dur": 1}}',
+    "torch's own exporter": '{{"name": "{}", "ph": "X", "cat": "cpu_op", "ts": {}, "dur": 1, "tid": 1, "pid": 1}}',
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("chunk_bytes", [64, 2**20])
+@pytest.mark.parametrize("after", ["", r', "traceName": "C:\my\trace.json"'])
+def test_names_that_torch_did_not_escape_are_read_as_they_are(tmp_path, monkeypatch, layout, chunk_bytes, after):
+    """Of Windows (pytorch#98432, #189982), and with quotation marks (pytorch#113001, kineto#1459)."""
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
+    stack = r'"ts": 9999, "dur": 1, "args": {"Call stack": "C:\Users\me"}}'
+    stack = '{"ph": "X", "cat": "cpu_op", "name": "last", "pid": 1, "tid": 1, ' + stack
+    events = [LAYOUTS[layout].format(name, 1_000 + place) for place, name in enumerate(UNESCAPED)]
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [\n{", ".join(events)}, {stack}]{after}}}')
+    profile = read_torch_trace(path)
+    assert profile.events["name"].tolist() == [*UNESCAPED, "last"]
+    (warning,) = profile.meta["warnings"]
+    assert "quotation marks or backslashes in names are not escaped" in warning
+
+
 # Properties
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
@@ -621,6 +683,19 @@ EVENTS = st.lists(
 )
 
 
+def launch_start(events: list[TraceEvent], number: int, start_ns: int) -> int:
+    """The start of the outermost call with this correlation id that began last before, else of the first; else -1."""
+    calls = [event for event in events if event.category == "cuda_runtime" and event.arguments["correlation"] == number]
+    outermost: list[TraceEvent] = []
+    ends: dict[int, int] = {}
+    for event in sorted(calls, key=lambda one: (one.start_ns, -one.duration_ns)):
+        if event.start_ns >= ends.get(event.pid, 0):
+            outermost.append(event)
+        ends[event.pid] = max(ends.get(event.pid, 0), event.start_ns + event.duration_ns)
+    before = [event.start_ns for event in outermost if event.start_ns <= start_ns]
+    return before[-1] if before else outermost[0].start_ns if outermost else -1
+
+
 @settings(deadline=None, max_examples=150)
 @given(
     events=EVENTS,
@@ -652,13 +727,8 @@ def test_what_is_written_is_read(
     host = [expected[name][~on_device].tolist() for name in ("pid", "tid")]
     assert [table[name][~on_device].tolist() for name in ("process", "thread")] == host
     assert table["thread"][on_device].isna().all()
-    launches: dict[int, int] = {}
-    for event in events:
-        if event.category == "cuda_runtime":
-            number = event.arguments["correlation"]
-            launches[number] = min(launches.get(number, event.start_ns), event.start_ns)
     wanted = [
-        launches.get(event["arguments"]["correlation"], -1) if device else -1
+        launch_start(events, event["arguments"]["correlation"], event["start_ns"]) if device else -1
         for event, device in zip(expected.to_dict("records"), on_device, strict=True)
     ]
     found = [-1 if pd.isna(start) else start - (base_ns or 0) for start in table["launch_ns"]]

@@ -45,6 +45,14 @@ BAD_CONTENT = {
     "without the end of the list": (TEXT.rstrip()[:-3], "ends in the event list"),
     "two traces in one": (TEXT + TEXT, "more text follows"),
     "two event lists": (trace_of(EVENT)[:-1] + b', "traceEvents": []}', "more text follows"),
+    "a name that is not escaped, in an unknown place": (
+        trace_of(EVENT, '{"dur": 1.0, "name": "say "hello"", "cat": "cpu_op", "ts": 7.0}'),
+        "a quotation mark or backslash that is not escaped, in the event list, after event 1",
+    ),
+    "a name without its end": (
+        trace_of('{"ph": "X", "cat": "cpu_op", "name": "a, "pid": 1, "tid": 1, "ts": 5.0, "dur": 1.0}', EVENT, EVENT),
+        "not valid JSON",
+    ),
     "a missing comma": (trace_of(EVENT + EVENT), "not valid JSON"),
     "a wrong header": (b'{"schemaVersion": 1; "traceEvents": []}', "not valid JSON"),
     "nested too deep": (b'{"a": ' + b"[" * 10**6, "not valid JSON"),

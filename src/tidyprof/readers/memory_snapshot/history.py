@@ -20,6 +20,7 @@ MOST_ROWS = 50_000_000
 MOST_CHARACTERS = 2**30
 """Characters of all texts that are taken from one file: it can name one long text again and again, too."""
 
+_NO_LINE = 2**64 - 1
 _PYTHON = re.compile(r"\.py$|^<|^/tmp/ipykernel")
 _TORCH = re.compile(r"(^|/)torch/")
 
@@ -81,12 +82,18 @@ class Structure:
         return value
 
     def frames(self, row: dict[str, Any]) -> list[str]:
-        """Python's part of the call stack as `file(line): name`, innermost first."""
+        """Python's part of the call stack as `file(line): name`, innermost first; `file: name` without a line."""
         return [
-            f"{self.text(frame, 'filename')}({self.number(frame, 'line')}): {self.text(frame, 'name')}"
+            f"{self.text(frame, 'filename')}{self._line(frame)}: {self.text(frame, 'name')}"
             for frame in self.rows(row, "frames")
             if _PYTHON.search(self.text(frame, "filename"))
         ]
+
+    def _line(self, frame: dict[str, Any]) -> str:
+        """A frame's line in brackets; "" for -1, which Python has for code without one and torch writes as uint64."""
+        if frame.get("line") in (-1, _NO_LINE):
+            return ""
+        return f"({self.number(frame, 'line')})"
 
     def wrong(self, what: str) -> ProfileReadError:
         """The error about something that torch does not write so."""
@@ -112,7 +119,10 @@ CHANGES = {
 
 
 def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
-    """One event for each action, in the order of the file; `device_free` is kept beside the columns of the table."""
+    """One event for each action, in the order of the file; `device_free` is kept beside the columns of the table.
+
+    Where no action has a time, those of a device are numbered from 1.
+    """
     traces = snapshot.get("device_traces", [])
     if not isinstance(traces, list):
         raise structure.wrong("device_traces")
@@ -121,6 +131,9 @@ def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
         for device, trace in enumerate(traces)
         for entry in structure.dictionaries(trace, "device_traces")
     ]
+    if is_without_times(snapshot):
+        numbers = (number for trace in traces for number in range(1, len(trace) + 1))
+        rows = [(number, *row[1:]) for number, row in zip(numbers, rows, strict=True)]
     names = ("start_ns", "device", "stream", "bytes", "address", "device_free", "name", "source_line")
     columns = dict(zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T.copy(), strict=True))
     for name in ("name", "source_line"):
@@ -129,6 +142,12 @@ def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
     columns["kind"] = np.full(len(rows), KIND_CODE["runtime"], np.int8)
     columns["source_category"] = np.full(len(rows), texts["device_traces"] if rows else NO_TEXT, np.int32)
     return Records(columns)
+
+
+def is_without_times(snapshot: dict) -> bool:
+    """Whether there are actions, and none of them has a time: torch before 2.2 wrote none."""
+    entries = [entry for trace in snapshot.get("device_traces", []) for entry in trace]
+    return bool(entries) and not any("time_us" in entry for entry in entries)
 
 
 def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[int, ...]:

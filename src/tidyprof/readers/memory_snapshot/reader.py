@@ -11,10 +11,16 @@ from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import plain_objects
 from tidyprof.io.sqlite import database_files
-from tidyprof.readers.memory_snapshot.history import Structure, memory_over_time, records_of, source_line
+from tidyprof.readers.memory_snapshot.history import (
+    Structure,
+    is_without_times,
+    memory_over_time,
+    records_of,
+    source_line,
+)
 from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
 from tidyprof.tables.codes import Codes
-from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.contract import ORDER, Origin, Profile
 from tidyprof.tables.damage import without_damage
 from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 
@@ -46,7 +52,8 @@ def read_memory_snapshot(
     `counters` has, in bytes and after each action, `requested memory` (by tensors) and `reserved memory` (segments),
     worked out backwards from the state at the end, and `free memory` of the device at each `oom`.
 
-    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`) and `allocator_settings`.
+    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`), `allocator_settings`, and `times`,
+    which is `order` where the file has no times: start_ns then numbers the actions of each device from 1.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -70,6 +77,17 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
     without_damage(file, records)
     part = Part(file, records, facts={"blocks": blocks}, rank=rank_in_name(file, root))
     part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
+    if not records.total:
+        part.warnings.append(
+            f"{file.name}: no history of the allocator: what is there at the end is known, not who asked for it when. "
+            "Next step: call torch.cuda.memory._record_memory_history() before the first allocation."
+        )
+    elif is_without_times(snapshot):
+        part.facts["times"] = ORDER
+        part.warnings.append(
+            f"{file.name}: no action has a time, as torch before 2.2 wrote it: start_ns numbers the actions of a "
+            "device in their order, and no duration or span is known."
+        )
     settings = snapshot.get("allocator_settings")
     if isinstance(settings, dict):
         plain = {name: value for name, value in settings.items() if isinstance(value, str | int | float)}

@@ -82,6 +82,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
     is_call[first : first + len(calls)] = calls["kind"] == KIND_CODE["runtime"]
     _note_launching_thread(records)
     launches = link(records, is_call)
+    doubts = tables.doubts()  # before tables of any name are looked at for what refers to events
     part = Part(
         path,
         records,
@@ -90,7 +91,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
         rank=machine.rank,
         processes=list(machine.processes.values()),
         shared_launches=launches.shared,
-        warnings=_warnings(path, kernels, copies) + tables.doubts(),
+        warnings=[*tables.warnings_of_losses(), *_warnings(path, kernels, copies), *doubts],
     )
     return RocpdProcess(part, str(stated.get("guid", "")), len(kernels) + len(copies))
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.sqlite import Database, quoted
+from tidyprof.io.sqlite import Database, Link, Loss, dangling, losses_told, quoted
 from tidyprof.readers.rocpd.recognition import MARKING_TABLE
+from tidyprof.tables.codes import ABSENT, first_equal
 
 SCHEMA_MAJOR = "3"
 """Major version of the schema that this reader knows; 4 arranges tracks differently."""
@@ -60,6 +61,22 @@ OPTIONAL_COLUMNS = {
     "memory_copy": ("dst_agent_id", "src_agent_id"),
 }
 """Tables that not every file has, and columns likewise."""
+
+_DESCRIBING = ("arg", "pmc_event")
+"""Tables whose rows say more about an event, and are no records of it."""
+
+_RECORDS = ("kernel_dispatch", "memory_copy", "memory_allocate", "region", "sample")
+LINKS = (
+    *(Link(table, "event_id", "event", "events", vital=True) for table in _RECORDS),
+    *(Link(table, "pid", "info_process", "processes") for table in _RECORDS),
+    *(Link(table, "tid", "info_thread", "threads") for table in _RECORDS),
+    *(Link(table, "agent_id", "info_agent", "agents") for table in ("kernel_dispatch", "memory_allocate")),
+    *(Link("memory_copy", f"{end}_agent_id", "info_agent", "agents") for end in ("src", "dst")),
+    Link("pmc_event", "event_id", "event", "events"),
+    Link("pmc_event", "pmc_id", "info_pmc", "counters"),
+    Link("event", "category_id", "string", "texts", vital=True),
+)
+"""References of the schema, without those to names of records: those are left out and counted without a name."""
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """Environment variables that state a process's rank: of torchrun, Open MPI, PMIx, PMI and Slurm, in this order."""
@@ -109,6 +126,28 @@ class ProcessTables:
         """Columns of a small table, with None for those that the file lacks."""
         chosen = ", ".join(quoted(column) if self.has(table, column) else "NULL" for column in columns)
         return self.database.rows(f"SELECT {chosen} FROM {quoted(self.name(table))}")
+
+    def warnings_of_losses(self) -> list[str]:
+        """A warning where rows name others that are gone, or an event has no record. May raise ProfileReadError."""
+        names = {table: self.name(table) for link in LINKS for table in (link.table, link.target)}
+        losses = dangling(self.database, (link.in_file(names) for link in LINKS))
+        return losses_told(self.database, [*self._events_alone(), *losses], "rows were deleted, or never written")
+
+    def _events_alone(self) -> list[Loss]:
+        """Events without a dispatch, copy, call or other record of their own, in whatever table."""
+        named = []
+        for table, columns in self.database.tables.items():
+            if table.endswith(self.suffix) and "event_id" in columns:
+                short = table.removeprefix("rocpd_").removesuffix(self.suffix)
+                if short not in _DESCRIBING:
+                    named.append(self.database.integers(table, ["event_id"])["event_id"])
+                elif "sample_id" in columns:
+                    found = self.database.integers(table, ("event_id", "sample_id"))
+                    named.append(found["event_id"][found["sample_id"] != ABSENT])
+        events = self.database.integers(self.name("event"), ["id"])["id"]
+        alone = int((first_equal(np.sort(np.concatenate(named)), events) < 0).sum())
+        found = "belong to no dispatch, copy, call or other record"
+        return [Loss(alone, len(events), self.name("event"), found, vital=True)] if alone else []
 
     def doubts(self) -> list[str]:
         """Warnings about what seems to be absent of OPTIONAL_COLUMNS."""

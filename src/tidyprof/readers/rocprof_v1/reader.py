@@ -22,7 +22,7 @@ from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import FOREIGN, SAME, profile_of
+from tidyprof.tables.profiles import SAME, profile_of
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended before its kernels ran."
@@ -75,7 +75,7 @@ def read_rocprof_v1(
     runs, others = find_runs(path)
     texts = Codes()
     found = [_read_run(files, texts, maximum_bytes) for files in runs]
-    found[0].ignored |= dict.fromkeys(others, FOREIGN)
+    found[0].ignored |= others
     refuse_copies(path, found)
     return profile_of([own.part(texts) for own in found], texts, common_meta(found) | {"tool": "rocprof"}, origin)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidyprof.errors import EMPTY, ProfileReadError
-from tidyprof.io.byte_stream import ByteStream, head_or_nothing
+from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
 from tidyprof.readers.rocprofv3.recognition import header_of
+from tidyprof.tables.profiles import FOREIGN
 
 HEAD_BYTES = 2**16
 """Uncompressed bytes at the start of a file that tell what it holds."""
@@ -24,6 +25,9 @@ STATISTICS_SUBJECTS = {
 
 _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
 _NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
+_TRACE_NAME = re.compile(r"\.(json|db)(\.gz|\.zst)?$", re.IGNORECASE)
+NOT_READ = "rocprof 1's trace, of which only the tables are read"
+"""Why results.json and results.db are left out."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +64,27 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
     return None
 
 
+def is_trace(head: bytes) -> bool:
+    """Whether a file that starts with `head` is rocprof's database or its JSON, whose times are named `BeginNs`."""
+    if head.startswith(SQLITE_MAGIC):
+        return b'"BeginNs" INTEGER' in head
+    return head.lstrip().startswith(b"{") and b'"traceEvents"' in head and b'"BeginNs"' in head
+
+
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether `path` is a file of rocprof that starts with `head`, or a folder that holds one."""
+    """Whether `path` is a file of rocprof that starts with `head`, read or not, or a folder that holds one."""
     if not path.is_dir():
-        return v1_file(path, head) is not None
+        return v1_file(path, head) is not None or is_trace(head)
     return any(recognises(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
 def _candidates(folder: Path) -> list[Path]:
-    return [file for file in sorted(folder.iterdir()) if file.is_file() and _NAME.search(file.name)]
+    named = (file for file in sorted(folder.iterdir()) if _NAME.search(file.name) or _TRACE_NAME.search(file.name))
+    return [file for file in named if file.is_file()]
 
 
-def find_runs(path: Path) -> tuple[list[list[V1File]], list[Path]]:
-    """The files at a path, run by run, and those beside them that are not rocprof's.
+def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
+    """The files at a path, run by run, and those beside them that are not read, with the reason.
 
     path is a file, a folder, or folder and start of the file names. Raises ProfileReadError if there is none.
     """
@@ -83,15 +95,21 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], list[Path]]:
     else:
         candidates = [file for file in _candidates(path.parent) if file.name.startswith(f"{path.name}.")] or [path]
     runs: dict[Path, list[V1File]] = {}
-    others = []
+    others: dict[Path, str] = {}
     for file in candidates:
-        found = v1_file(file, ByteStream(file).head(HEAD_BYTES))
+        head = ByteStream(file).head(HEAD_BYTES)
+        found = v1_file(file, head)
         if found is not None:
             runs.setdefault(found.prefix, []).append(found)
+        elif is_trace(head):
+            others[file] = NOT_READ
         elif file == path:
             raise _foreign(file)
-        else:
-            others.append(file)
+        elif _NAME.search(file.name):
+            others[file] = FOREIGN
+    traces = [file for file, reason in others.items() if reason == NOT_READ]
+    if not runs and traces:
+        raise _not_read(traces[0])
     if not runs:
         raise ProfileReadError(
             path,
@@ -100,6 +118,20 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], list[Path]]:
             "pass the folder with results.csv or results.stats.csv",
         )
     return list(runs.values()), others
+
+
+def _not_read(trace: Path) -> ProfileReadError:
+    """The error about a trace that names the tables beside it, that of kernels first."""
+    tables = [file for file in _candidates(trace.parent) if v1_file(file, head_or_nothing(file, HEAD_BYTES))]
+    start = _TRACE_NAME.sub("", trace.name)
+    tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
+    again = "record again with rocprofv3 --runtime-trace"
+    return ProfileReadError(
+        trace,
+        NOT_READ,
+        "its tables lie beside it" if tables else "its tables were left behind, or --stats was not asked for",
+        f"pass {tables[0].name} beside it, or their folder; for single calls {again}" if tables else again,
+    )
 
 
 def _foreign(path: Path) -> ProfileReadError:

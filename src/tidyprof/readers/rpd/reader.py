@@ -27,6 +27,7 @@ from tidyprof.readers.rpd.tables import (
     read_operations,
     refuse_empty,
     warnings_about,
+    warnings_of_losses,
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, nullable, refined, shape_codes, taken
 from tidyprof.tables.contract import Origin, Profile
@@ -191,7 +192,8 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
         shared = link_operations(database, operations, calls, texts)
         monitors, lost = _monitors(database)
         values, repeated = _hardware_counters(database, operations, texts)
-        warnings = warnings_about(path, operations, facts) + database.doubts(OPTIONAL_TABLES)
+        warnings = [*warnings_of_losses(database), *warnings_about(path, operations, facts)]
+        warnings += database.doubts(OPTIONAL_TABLES)
         _forget_false_devices(path, operations, texts, warnings)
         facts |= device_numbering(database, operations["device"])
     records = joined([operations, calls])

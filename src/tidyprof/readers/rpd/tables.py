@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.sqlite import NAMELESS, Database, text_codes
+from tidyprof.io.sqlite import NAMELESS, Database, Link, dangling, losses_told, text_codes
 from tidyprof.io.text_cells import whole_number
 from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, counted, first_equal, refined
 from tidyprof.tables.contract import MARK, stated_origin
@@ -30,6 +30,17 @@ REQUIRED_TABLES = {
     "rocpd_string": ("id", "string"),
 }
 """Tables and columns without which nothing can be read."""
+
+_CALLS, _OPERATIONS = "host calls", "operations of a GPU"
+LINKS = (
+    Link("rocpd_api_ops", "op_id", "rocpd_op", _OPERATIONS, vital=True),
+    Link("rocpd_api_ops", "api_id", "rocpd_api", _CALLS),
+    Link("rocpd_copyapi", "api_ptr_id", "rocpd_api", _CALLS),
+    Link("rocpd_kernelapi", "api_ptr_id", "rocpd_api", _CALLS),
+    Link("ext_autogradapi", "api_ptr_id", "rocpd_api", _CALLS),
+    Link("rocpd_counter", "op_id", "rocpd_op", _OPERATIONS),
+)
+"""The tracer writes an operation and its link at once (OpTable::writeRows of rpd_tracer), so neither is there alone."""
 
 _ACTIVE_LOCK = "resourceLock::"
 
@@ -98,6 +109,12 @@ def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
     view = database.rows("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'top'")
     is_newer = "domain_id" in database.tables["rocpd_api"] or any("TotalDuration_us" in str(sql) for (sql,) in view)
     return {"device_numbering": "index"} if len(known) and (is_newer or (known == 0).any()) else {}
+
+
+def warnings_of_losses(database: Database) -> list[str]:
+    """A warning where rows name others that are gone; raises ProfileReadError where nearly all operations are."""
+    cause = "rows were deleted (rpd_trim leaves some that name calls and operations outside of its range)"
+    return losses_told(database, dangling(database, LINKS), cause)
 
 
 def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> list[str]:

@@ -35,6 +35,21 @@ _CUTS_TRIED = 4
 _BRACES_SEARCHED = 1000
 _BOUNDARY_WIDTH = 256
 _BOUNDARY = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*$")
+_LIST_END = re.compile(rb"\}[ \t\r\n]*\](?=[ \t\r\n]*[,}])")
+_LONGEST_NAME = 20_000
+_UNESCAPED = re.compile(
+    r'(?P<before>"ph"\s*:\s*"\w"\s*,\s*"cat"\s*:\s*"[^"\\]*"\s*,\s*"name"\s*:\s*")'
+    rf'(?P<name>.{{0,{_LONGEST_NAME}}}?)(?P<after>"\s*,\s*"pid"\s*:)'
+    rf'|(?P<begin>\{{\s*"name"\s*:\s*")(?P<first>.{{0,{_LONGEST_NAME}}}?)(?P<end>"\s*,\s*"ph"\s*:)'
+    r'|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))'
+    r"|(?P<backslash>\\)",
+    re.DOTALL,
+)
+"""Names between the members that Kineto and torch's own exporter write around them; and of backslashes elsewhere those
+that begin an escape, and those that begin none."""
+
+_MEMBER = re.compile(r'"(ph|pid)"\s*:')
+_WITHIN_NAME = re.compile(r'"name"\s*:\s*"[^"]*"\s*$')
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder(strict=False)
@@ -48,12 +63,14 @@ class ChromeTrace(Generic[Event]):
     decode   -- makes a list of events of the bytes of a JSON list; raises msgspec.DecodeError.
     metadata -- the members beside the event list; complete after `batches` is exhausted.
     tolerated -- batches that are no strict JSON (NaN, control characters, broken UTF-8) but were understood.
+    mended    -- batches with quotation marks or backslashes that were not escaped, read as themselves.
     """
 
     def __init__(self, path: Path, chunks: Iterator[bytes], decode: Callable[[bytes], list[Event]]) -> None:
         self.path = path
         self.metadata: dict[str, Any] = {}
         self.tolerated = 0
+        self.mended = 0
         self._chunks = chunks
         self._decode = decode
         self._text = b""  # read and not used yet; within the event list with an opening bracket before it
@@ -68,7 +85,7 @@ class ChromeTrace(Generic[Event]):
         """
         self._read_members_before()
         while not self._list_ended:
-            batch = self._cut(self._strict) or self._last() or self._cut(self._tolerant)
+            batch = self._cut(self._strict) or self._last() or self._cut(self._tolerant) or self._last_mended()
             if batch:
                 self._decoded += len(batch[0])
                 yield batch
@@ -114,7 +131,20 @@ class ChromeTrace(Generic[Event]):
             self._text = text[end:].encode("utf-8", "surrogateescape")
         return batch
 
+    def _last_mended(self) -> tuple[list[Event], bytes] | None:
+        """The events up to what looks like the end of the list, where they are no JSON as they are."""
+        ends = (match.end() for match in _LIST_END.finditer(self._text)) if self._complete else ()
+        for end in islice(ends, _CUTS_TRIED):
+            batch = self._tolerant(self._text[:end])
+            if batch:
+                self._list_ended = True
+                self._text = self._text[end:]
+                return batch
+        return None
+
     def _strict(self, piece: bytes) -> tuple[list[Event], bytes] | None:
+        if self.mended and b"\\" in piece:
+            return None  # what looks like an escape is none in this file
         try:
             return self._decode(piece), piece
         except msgspec.ValidationError as error:
@@ -123,16 +153,24 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _tolerant(self, piece: bytes) -> tuple[list[Event], bytes] | None:
-        """Decode what the standard library understands; numbers that are none become null."""
+        """Decode what the standard library understands, or would if names were escaped; numbers that are none become
+        null."""
+        text = piece.decode("utf-8", "replace")
+        found = None if self.mended else self._lenient(text)
+        self.tolerated += found is not None
+        if found is None:
+            found = self._lenient(_UNESCAPED.sub(_escaped, text))
+            self.mended += found is not None
+        return found
+
+    def _lenient(self, text: str) -> tuple[list[Event], bytes] | None:
         try:
-            strict = msgspec.json.encode(json.loads(piece.decode("utf-8", "replace"), strict=False))
-            events = self._decode(strict)
+            strict = msgspec.json.encode(json.loads(text, strict=False))
+            return self._decode(strict), strict
         except msgspec.ValidationError as error:
             raise self._wrong_type(error) from None
         except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
             return None
-        self.tolerated += 1
-        return events, strict
 
     def _read_members_before(self) -> None:
         while True:
@@ -158,6 +196,8 @@ class ChromeTrace(Generic[Event]):
         while not self._complete:
             self._read_more()
         text = self._text.decode("utf-8", "surrogateescape")
+        if self.mended:
+            text = _UNESCAPED.sub(_escaped, text)
         try:
             start = _skip_space(text, 0)
             if text[start] == ",":
@@ -202,6 +242,8 @@ class ChromeTrace(Generic[Event]):
         """Tell text that was cut short from text that is wrong."""
         if isinstance(error, json.JSONDecodeError):
             if error.pos < len(text.rstrip()) and not error.msg.startswith("Unterminated"):
+                if error.msg.startswith("Invalid \\") or _WITHIN_NAME.search(text[: error.pos]):
+                    return self._unescaped(where)
                 return self._malformed(f"{error.msg.lower()}, {where}")
         elif not isinstance(error, IndexError):
             return self._malformed(f"{error}, {where}")
@@ -218,6 +260,14 @@ class ChromeTrace(Generic[Event]):
             "record again with one file name per rank",
         )
 
+    def _unescaped(self, where: str) -> ProfileReadError:
+        return ProfileReadError(
+            self.path,
+            f"not valid JSON (a quotation mark or backslash that is not escaped, {where})",
+            "a torch that wrote names of code and paths as they are (pytorch/pytorch#113001)",
+            "record again with a newer torch, or without with_stack=True",
+        )
+
     def _wrong_type(self, error: msgspec.ValidationError) -> ProfileReadError:
         place = re.search(r"\$\[(\d+)\]\.?([\w.]*)", str(error))
         where = f" in event {self._decoded + int(place[1])}, member {place[2] or 'itself'!r}" if place else ""
@@ -227,6 +277,15 @@ class ChromeTrace(Generic[Event]):
             "another tool wrote or changed this trace",
             "pass the file as torch.profiler wrote it",
         )
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """What `_UNESCAPED` found as JSON wants it. Where a name seems to hold a member, the text is not only unescaped."""
+    for before, name, after in (("before", "name", "after"), ("begin", "first", "end")):
+        if match[name] is not None:
+            plain = _MEMBER.search(match[name]) or not re.search(r'["\\]', match[name])
+            return match[0] if plain else f"{match[before]}{json.dumps(match[name])[1:-1]}{match[after]}"
+    return match[0] if match["escape"] else r"\\"
 
 
 def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:

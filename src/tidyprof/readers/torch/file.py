@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
@@ -33,7 +34,7 @@ from tidyprof.readers.torch.meta import (
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
 from tidyprof.tables.damage import UNFINISHED, cut_overlaps, refuse_damage, without_damage
-from tidyprof.tables.launches import first_of_each, link, rows_of
+from tidyprof.tables.launches import Launches, first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
 
@@ -41,11 +42,10 @@ _SHOWN = 3
 """Unknown categories that are named."""
 
 
-def link_trace(records: Records, texts: list[str]) -> int:
+def link_trace(records: Records, texts: list[str]) -> Launches:
     """Add launches and `operator` to the events of one file; complete `bytes`, `grid`, `block` from the launch.
 
     operator -- of device and runtime rows.
-    Returns the number of calls with the correlation id of another one.
     """
     launching = np.array([is_launching(text) for text in texts], bool)
     is_call = launching[records["source_category"]] & (records["kind"] == KIND_CODE["runtime"])
@@ -56,21 +56,26 @@ def link_trace(records: Records, texts: list[str]) -> int:
         missing = (values == absent) & (launches.call >= 0)
         values[missing] = values[launches.call[missing]]
         values[~on_device] = absent
-    records["operator"] = _operators(records, on_device)
-    return launches.shared
+    owner = records["rank"]
+    if launches.repeated:
+        places = pd.DataFrame({name: records[name] for name in ("rank", "process")})
+        owner = places.groupby(["rank", "process"]).ngroup().to_numpy()
+    records["operator"] = _operators(records, on_device, owner)
+    return launches
 
 
-def _operators(records: Records, on_device: np.ndarray) -> np.ndarray:
+def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Code of the name of the operator that owns the External id of a device or runtime row, else NO_TEXT.
 
     Older profilers wrote the correlation id as External id where there was no operator, which then names
     an unrelated one. So the operator must enclose the launch on its thread; where the launch is
     not in the file, the two identifiers must differ.
+    group -- number of what External ids are unique within.
     """
-    external, rank, start = records["external_id"], records["rank"], records["start_ns"]
-    operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], rank)
+    external, start = records["external_id"], records["start_ns"]
+    operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], group)
     rows = np.flatnonzero(on_device | (records["kind"] == KIND_CODE["runtime"]))
-    owner = rows_of(external, rank, rows, operators)
+    owner = rows_of(external, group, rows, operators)
     rows = np.flatnonzero(owner >= 0)
     owner = owner[rows]
     called = np.where(on_device[rows], records["launch_ns"][rows], start[rows])
@@ -123,6 +128,11 @@ def read_file(
             f"{path.name}: parts of the file are no strict JSON (NaN, control characters or broken UTF-8); "
             "numbers that are none were dropped, unreadable characters replaced."
         )
+    if trace.mended:
+        file.part.warnings.append(
+            f"{path.name}: quotation marks or backslashes in names are not escaped, as JSON wants them (an older torch "
+            "wrote them so, pytorch/pytorch#98432); they were read as themselves."
+        )
     return file
 
 
@@ -142,9 +152,10 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         records["rank"] = np.where(records["rank"] == ABSENT, rank, records["rank"])
     records.not_kept = _not_kept(collected)
     dialect = back_end(metadata, collected.by_category, _call_names(records, texts))
-    shared = link_trace(records, texts)
+    launches = link_trace(records, texts)
     gpu_missing = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
-    warnings = [_unknown_categories(path, collected.unknown), gpu_missing, cut_overlaps(path, records)]
+    repeated = _repeated_ids(path, launches.repeated)
+    warnings = [_unknown_categories(path, collected.unknown), gpu_missing, repeated, cut_overlaps(path, records)]
     part = Part(
         path,
         records,
@@ -153,7 +164,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         rank=None if len(records) else rank,
         total=collected.total,
         by_category=Counter({category: n for category, n in collected.by_category.items() if category}),
-        shared_launches=shared,
+        shared_launches=launches.shared,
         warnings=[warning for warning in warnings if warning],
     )
     return TraceFile(part, base, _window(collected.windows, base), untraced(metadata))
@@ -184,6 +195,17 @@ def _unknown_categories(path: Path, unknown: Counter[str]) -> str | None:
     named = ", ".join(f"{category!r} {count:,} times" for category, count in unknown.most_common(_SHOWN))
     more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
     return f"{path.name}: {unknown.total():,} events are left out, since their category is not known: {named}{more}."
+
+
+def _repeated_ids(path: Path, repeated: int) -> str | None:
+    """A warning where correlation ids do not say which call launched an event."""
+    if not repeated:
+        return None
+    return (
+        f"{path.name}: {repeated:,} calls have the correlation id of another one, so that the nearest one before an "
+        "event on a device counts as its launch, which may be wrong. Likely cause: traces of several processes in one "
+        "file. Next step: read the trace of each process."
+    )
 
 
 def _call_names(records: Records, texts: list[str]) -> list[str]:

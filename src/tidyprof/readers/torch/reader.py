@@ -25,8 +25,8 @@ cpu), `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`)
 `distributed`, `world_size`, `rank` or `ranks`, `hip_runtime_version`, `options`, `base_time_ns`,
 `record_window_ns`, `untraced` (rank, or None -> what the script timed before it recorded, see
 `meta.untraced`), `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
-`shared_launch_records` (calls with the correlation id of an earlier or enclosing one, which counts as the
-launch), `warnings` (a list of sentences).
+`shared_launch_records` (calls with the correlation id of an enclosing one, which counts as the launch),
+`warnings` (a list of sentences).
 """
 
 from __future__ import annotations

@@ -1,0 +1,75 @@
+"""Code objects for AMD GPUs (ELF): what the compiler states about each kernel, without the code itself.
+
+Their metadata are a note with the number NT_AMDGPU_METADATA, in MessagePack, with the keys that assembly has, too
+(https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4 Metadata").
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidyprof.errors import DAMAGED, ProfileReadError
+
+ELF = b"\x7fELF"
+ENDINGS = (".out", ".hsaco", ".co")
+"""Of rocprofv3 --att, Triton and hipcc."""
+
+_CLASS_64, _LITTLE, _AMD_GPU, _NOTES, _METADATA = 2, 1, 224, 4, 32
+"""ELFCLASS64, ELFDATA2LSB, EM_AMDGPU, PT_NOTE and NT_AMDGPU_METADATA."""
+
+_MOST_SEGMENTS = 1000
+
+
+def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
+    """The GPU that a code object is for, as `gfx942`, and the metadata of its kernels, their keys without the dot.
+
+    Raises ProfileReadError where it is for no AMD GPU, states no kernel, or is damaged.
+    """
+    if len(data) < 64 or (data[4], data[5]) != (_CLASS_64, _LITTLE) or _number(data, 18, "H") != _AMD_GPU:
+        cause = "a program or library for the host, which may hold code objects (roc-obj-ls lists them)"
+        raise ProfileReadError(file, "an ELF file for another processor than AMD's GPUs", cause, "give a code object")
+    try:
+        note = next(_metadata_of(data))
+        stated = msgspec.msgpack.decode(note)
+        target = stated["amdhsa.target"].rpartition("--")[2].partition(":")[0]
+        kernels = [{key.removeprefix("."): value for key, value in one.items()} for one in stated["amdhsa.kernels"]]
+    except StopIteration:
+        kernels = []
+    except (struct.error, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise ProfileReadError(file, "a code object whose metadata cannot be read", *DAMAGED) from None
+    if not kernels:
+        cause = "it holds functions only, or its notes were stripped"
+        cure = f"look at its code with llvm-objdump --disassemble {file.name}"
+        raise ProfileReadError(file, "a code object that states no kernel", cause, cure)
+    return target, kernels
+
+
+def _metadata_of(data: bytes) -> Iterator[bytes]:
+    """The contents of the notes with AMD's metadata."""
+    start, size, count = _number(data, 32, "Q"), _number(data, 54, "H"), _number(data, 56, "H")
+    for place in range(min(count, _MOST_SEGMENTS)):
+        at = start + place * size
+        if _number(data, at, "I") != _NOTES:
+            continue
+        offset, length = _number(data, at + 8, "Q"), _number(data, at + 32, "Q")
+        end = min(offset + length, len(data))
+        while offset + 12 <= end:
+            name, content, kind = struct.unpack_from("<III", data, offset)
+            begin = offset + 12 + _padded(name)
+            if kind == _METADATA and data[offset + 12 : offset + 12 + name].rstrip(b"\0") == b"AMDGPU":
+                yield data[begin : begin + content]
+            offset = begin + _padded(content)
+
+
+def _number(data: bytes, place: int, kind: str) -> int:
+    return struct.unpack_from(f"<{kind}", data, place)[0]
+
+
+def _padded(length: int) -> int:
+    """Notes are filled up to whole numbers of 4 bytes."""
+    return (length + 3) // 4 * 4
