@@ -19,11 +19,13 @@ from tidyprof.diagnosis.causes import (
     Cause,
     of_vendor,
     one_gap,
+    part_words,
     percent,
     rank_words,
 )
 from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.on_device import AT_WORK
+from tidyprof.diagnosis.processor import BUSY, TAKEN
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
@@ -132,14 +134,6 @@ COMPUTING = 0.7
 
 UNEVEN = 1.25
 """Longest steady step over the shortest from which it is told that steps differ."""
-
-PART_WORDS = {
-    "silent": "host silent", "stalled": "behind a waiting call", "blocked_host": "in a waiting call",
-    "allocation": "in a call that allocates", "start_up": "in slow first launches", "between": "between operators",
-    "other": "idle for another reason",
-    "fetching": "copying to the host", "unseen": "not in the recorded steps",
-}  # fmt: skip
-"""What to call a part, where its name does not tell."""
 
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
@@ -320,6 +314,8 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     unexplained = max(
         signs.shares.get("other", 0.0), signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting
     )
+    if taken := _taken(signs, fired):
+        return replace(_diagnosis(UNCLEAR, taken, 0.0, False, signs, [], origins), next_step=QUIET)
     if reason := _unclear(signs, fired, unexplained):
         known = [] if signs.captured >= CAPTURED else fired
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
@@ -328,7 +324,27 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         found = _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
         return _with_doubt(found, _unsure_of_health(signs, unexplained))
     found = _diagnosis(fired[0].name, fired[0].title, fired[0].share(signs), True, signs, fired, origins, fired[0])
-    return _with_doubt(found, _unsure(signs, fired, unexplained))
+    found = _with_doubt(found, reason := _unsure(signs, fired, unexplained))
+    return replace(found, next_step=f"{QUIET} Then: {found.next_step}") if reason == OTHERS and signs.stolen else found
+
+
+QUIET = "Record again on a quiet machine, or on processors of your own: top shows who else has them."
+"""What to do where other programs had the processor."""
+
+OTHERS = "other programs may have had the processor meanwhile"
+"""Why the host is not surely to blame."""
+
+
+def _taken(signs: Signs, fired: Sequence[Cause]) -> str:
+    """Why other programs leave open what the host does itself; empty if they don't, or if it loses nothing."""
+    lost = signs.shares.get(TAKEN, 0.0)
+    blamed = lost >= LIMIT or any(not cause.is_rest for cause in fired)
+    if (signs.stolen or 0.0) >= BUSY and blamed:
+        share = signs.stolen if signs.off is None else min(signs.stolen, signs.off)
+        return f"other programs had the processor for {percent(share)} of the time, so what the host does is open"
+    if lost >= LIMIT and not fired:
+        return f"other programs had the processor while nothing else went on, for {percent(lost)} of the time"
+    return ""
 
 
 def _weight(cause: Cause, signs: Signs) -> float:
@@ -351,6 +367,9 @@ def _weight(cause: Cause, signs: Signs) -> float:
     return share * (signs.steps - 1) / (signs.steps - 1 + signs.first_step)
 
 
+MEANWHILE = ("silent-host", "late-data", "launch-bound")
+"""Causes of which a thread in line for a processor has the looks."""
+
 UNKNOWN, LOOKALIKE = "time without a known cause", "what is named like communication"
 """What comes near a cause and is none."""
 
@@ -369,13 +388,14 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "the device works for most of the step: a batch a bit larger ends it"
     if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:
         return "this is one step alone"
-    if signs.on_host and best.name in ("silent-host", "late-data"):
-        # What other programs took may all lie in this part.
-        taken = signs.off if signs.stolen is None else signs.stolen
-        if best.name == "silent-host" and (taken is None or share - taken < CLEAR * LIMIT):
-            return "other programs may have had the processor meanwhile"
-        if taken is not None and signs.stolen is not None and share - taken < CLEAR * LIMIT:
-            return "other programs may have had the processor meanwhile"
+    if best.name in MEANWHILE:
+        # What other programs took besides may all lie in this part.
+        silent = signs.on_host and best.name == "silent-host"
+        taken = signs.off if signs.stolen is None and silent else signs.stolen
+        if taken is None and silent:
+            return OTHERS
+        if share - max((taken or 0.0) - signs.shares.get(TAKEN, 0.0), 0.0) < CLEAR * LIMIT:
+            return OTHERS
     if best.name == "straggler" or always_last(signs) is None or signs.waiting < LIMIT:
         return ""
     return f"rank {always_last(signs)} always comes last, and works as much as the others"
@@ -468,8 +488,7 @@ def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
 def _time_words(signs: Signs) -> Iterator[str]:
     """What was judged, its parts, and what is odd about it."""
     parts = sorted(signs.shares.items(), key=lambda item: -item[1])
-    named = ((PART_WORDS.get(part, part.replace("_", " ")), value) for part, value in parts if value >= 0.005)
-    listed = ", ".join(f"{words} {percent(value)}" for words, value in named)
+    listed = ", ".join(f"{part_words(part)} {percent(value)}" for part, value in parts if value >= 0.005)
     length = f"{four_digits((signs.observer.traced_ns or signs.step_ns) / 1e6)} ms"
     left = signs.steps - signs.steady - len(signs.apart)
     which = f"{signs.steady} of {signs.steps} steps" if signs.steady < signs.steps else f"{signs.steps} steps"

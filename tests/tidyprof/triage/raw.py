@@ -117,10 +117,11 @@ class Truth:
     def _row(self, side: Side, window: Window) -> Row:
         number, begin, end = window
         parts = {name: side.axis.within(times, begin, end) for name, times in side.sets.items()}
+        parts |= _taken(side, begin, end, parts)
         row = Row(side.rank.number, number, begin, end, end - begin - parts.get("earlier", 0), parts)
+        row.off, row.stolen = _processor(side.rank, begin, end)
         if side.work is None:
             row.small = side.axis.within(looped(side)[1], begin, end)
-            row.off, row.stolen = _processor(side.rank, begin, end)
         else:
             lost = [event for event, call in zip(side.work.events, side.work.calls, strict=True) if call is None]
             row.unlinked = side.axis.within(side.axis.cover(lost), begin, end)
@@ -388,6 +389,19 @@ def _processor(rank: Rank, begin: int, end: int) -> tuple[float | None, float | 
         return None, None
     stolen = sum(times[2] for times in own) if all(len(times) > 2 for times in own) else None
     return sum(max(length - busy, 0) for length, busy, *_ in own), stolen
+
+
+def _taken(side: Side, begin: int, end: int, parts: dict[str, int]) -> dict[str, float]:
+    """What others had of the parts that a thread in line for a processor lengthens, as much as of the script's part."""
+    lost = Counter()
+    for _, first, length, _, *line in side.rank.watch:
+        if line and length and begin <= first + length // 2 < end:
+            for name in {"data_wait", "between", "silent", "stalled", "launch_bound"} & {*side.sets}:
+                runs = side.axis.runs(side.sets[name])
+                inside = sum(max(min(last, first + length) - max(start, first), 0) for start, last in runs)
+                lost[name] += inside * min(line[0] / length, 1.0)
+    less = {name: min(value, parts[name]) for name, value in lost.items()}
+    return {name: parts[name] - value for name, value in less.items()} | {"taken": sum(less.values())}
 
 
 def outermost(operators: list[Event]) -> list[Event]:

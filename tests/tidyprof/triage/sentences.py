@@ -23,6 +23,7 @@ PARTS = {
     "idle for another reason": "other", "compute": "compute", "exposed communication": "exposed_communication",
     "exposed copy": "exposed_copy", "data wait": "data_wait", "blocked host": "blocked_host",
     "launch bound": "launch_bound", "compiling": "compiling", "copying to the host": "fetching",
+    "taken by other programs": "taken",
 }  # fmt: skip
 """What a part is called in sentences."""
 
@@ -332,6 +333,19 @@ def _processor(truth: Truth, found: re.Match) -> str:
                  true(number(found["stolen"]) <= number(found["off"]), "a part is more than the whole"))  # fmt: skip
 
 
+def _others_had(truth: Truth, found: re.Match) -> str:
+    """More than half of the time they had the processor while the host waited for it; some of that was lost."""
+    off, stolen = truth.processor("off"), truth.processor("stolen")
+    return first(share(found["share"], min(stolen, off)), true(stolen >= 0.55, "that is no more than half"),
+                 true(sum(cause_share(judged_step(truth), name) for name in CAUSES) + of_step(truth, "taken") >= LIMIT,
+                      "nothing is lost"))  # fmt: skip
+
+
+def _others_alone(truth: Truth, found: re.Match) -> str:
+    over = [name for name in CAUSES if cause_share(judged_step(truth), name) >= LIMIT]
+    return first(share(found["share"], of_step(truth, "taken")), true(not over, f"but these do: {over}"))
+
+
 def _compiler(truth: Truth, found: re.Match) -> str:
     return share(found["share"], truth.compiling)
 
@@ -494,6 +508,15 @@ def _slower(truth: Truth, found: re.Match) -> str:
                  shown(found["idle"], 100 * own.idle / own.total))  # fmt: skip
 
 
+def _idle_late(truth: Truth, found: re.Match) -> str:
+    """No word on how long it computes: that would speak against what it does more."""
+    costs = raw_ranks.costs(truth)
+    own = costs.pop(raw_ranks.blamed(truth))
+    longer = own.computation > 1.1 * median(one.computation for one in costs.values())
+    _, part = raw_ranks.excess(truth, raw_ranks.blamed(truth))
+    return first(shown(found["idle"], 100 * own.idle / own.total), true(longer != (part == "compute"), "it would not"))
+
+
 def _excess(truth: Truth, found: re.Match) -> str:
     more, part = raw_ranks.excess(truth, raw_ranks.blamed(truth))
     if found["more"] is None:
@@ -572,6 +595,10 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"^ranks wait for each other in (?P<share>{N}) % of their time, for none that does more than others",
      _no_straggler),
     (rf"idle for (?P<share>{N}) % of the time, and why is not in the files \((?P<why>[^)]*)\)", _idle_unknown),
+    (rf"^other programs had the processor for (?P<share>{N}) % of the time, so what the host does is open",
+     _others_had),
+    (rf"^other programs had the processor while nothing else went on, for (?P<share>{N}) % of the time",
+     _others_alone),
     (r"no event on a device lasts", lambda t, m: true(all(e.end <= e.start for e in t.device_events), "some do")),
     (r"no device event is in the files, so where time goes is not known",
      lambda t, m: true(not t.device_events, f"{len(t.device_events)} are")),
@@ -651,6 +678,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"It computed for (?P<own>{N}) ms, the others for (?P<others>{N}) ms", _straggling("computation")),
     (rf"so .*?(?:is not slower: it gets its work later|computes longer) \(idle for (?P<idle>{N}) % of the time\)",
      _slower),
+    (rf"; it was idle for (?P<idle>{N}) % of the time", _idle_late),
     (r"Only (?P<here>\d+) of (?P<size>\d+) ranks are here|^(?P<here_>\d+) of (?P<size_>\d+) ranks:",
      lambda t, m: true((int(m["here"] or m["here_"]), int(m["size"] or m["size_"]))
                        == (len(t.ranks), t.recording.world_size), f"{len(t.ranks)} of {t.recording.world_size}")),
