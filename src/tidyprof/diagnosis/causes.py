@@ -340,7 +340,9 @@ def _data_words(signs: Signs) -> str:
     text = f"{_time(signs, 'data_wait')} (step_budget)"
     if not signs.on_host:
         text += f"; {_copies_words(signs)}"
-    return f"{text}; {signs.host.loader}" if signs.host.loader else text
+    text += f"; {signs.host.loader}" if signs.host.loader else ""
+    named = signs.host.loading_in if _part(signs, "data_wait") >= 0.01 else ""
+    return f"{text}; most of the loading in {named} (call stacks)" if named else text
 
 
 def _silence_words(signs: Signs) -> str:
@@ -409,14 +411,20 @@ def _always(text: str) -> Callable[[Signs], str]:
 
 
 def _data_advice(signs: Signs) -> str:
+    if signs.host.loading_in:
+        return (
+            f"Look into {signs.host.loading_in}: do it once, before the training, or on whole batches; else in "
+            "processes beside it, a DataLoader with num_workers."
+        )
     if not signs.host.workers and (signs.host.loading is None or signs.host.loading < 0.5):
         return (
             "No DataLoader is at work in most of this time, your own code between two steps is: time its lines, do "
-            "them on whole batches instead of image by image, or in a DataLoader with num_workers."
+            "them on whole batches instead of one sample at a time, or in a DataLoader with num_workers."
         )
     return (
         "Time the loader alone, without a model, with 0 and with more num_workers, on free cores. If workers help, "
-        "keep them; if not, look into the data set's __getitem__: slow reading, or Python for each pixel."
+        "keep them; if not, look into the data set's __getitem__ and the loader's collate_fn: slow reading, or Python "
+        "for each word, row or pixel. Recorded with_stack=True and num_workers=0, triage names the function."
     )
 
 

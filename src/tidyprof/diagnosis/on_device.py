@@ -165,7 +165,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         overlaps=overlap(profile),
         entries=entries if len(entries) else host_entries(profile, mark),
         kernels=totals,
-        host=host_facts(profile, stacks, _together(sets, "silent")),
+        host=host_facts(profile, stacks, *(_together(sets, name) for name in ("silent", "data_wait"))),
         counts=_counts(profile, judged, int(budget["steady"].sum()), mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,

@@ -116,7 +116,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     """What the profile of a rank adds. Raises ValueError as `step_budget` does. stacks -- see host_facts."""
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
-    tables, silence, small = [], Intervals.empty(), []
+    tables, silence, loading, small = [], Intervals.empty(), Intervals.empty(), []
     for owner in owners_of(budget):
         own = of_owner(budget, owner)
         begin, finish = start_and_end(own)
@@ -126,7 +126,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in SETS}
         columns = without_taken(columns, processor_time(profile, owner, begin, finish, sets))
         tables.append(own.assign(**columns, small_ns=inside.covered_within(begin, finish)))
-        silence = silence | sets["silent"]
+        silence, loading = silence | sets["silent"], loading | sets["data_wait"]
     budget = with_steady(pd.concat(tables, ignore_index=True), profile, mark)
     steady = budget[budget["steady"]]
     judged = Intervals.union(*start_and_end(steady))
@@ -136,7 +136,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         mark=mark_of_steps(profile, mark),
         overlaps=_overlaps(profile, budget),
         entries=host_entries(profile, mark),
-        host=host_facts(profile, stacks, silence),
+        host=host_facts(profile, stacks, silence, loading),
         small=(name, count / max(len(budget), 1)),
         cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
     )

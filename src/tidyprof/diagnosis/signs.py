@@ -217,7 +217,7 @@ def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
 
 def _host_signs(hosts: Sequence[HostFacts], total: float) -> dict[str, Any]:
     """Of several ranks the facts of the first that knows most."""
-    most = max(hosts, key=lambda host: (host.silent_in != "", host.loader != "", host.operators))
+    most = max(hosts, key=lambda host: (host.silent_in + host.loading_in != "", host.loader != "", host.operators))
     return {
         "host": replace(most, trains=any(one.trains for one in hosts), compiled=any(one.compiled for one in hosts)),
         "calls": sum(one.calls for one in hosts),

@@ -312,6 +312,18 @@ def _silent_in(truth: Truth, found: re.Match) -> str:
     return true(2 * spent >= sum(end - begin for begin, end in runs), "it covers less than half")
 
 
+def _loading_in(truth: Truth, found: re.Match) -> str:
+    """Most of the wait for data lies in it, and most of it in the wait for data."""
+    side = max(truth.sides, key=lambda one: one.axis.length(one.sets["data_wait"]))
+    runs, inside, whole = side.axis.runs(side.sets["data_wait"]), 0, 0
+    for one in side.rank.functions:
+        if one.name == found["name"]:
+            inside += sum(max(min(one.end, end) - max(one.start, begin), 0) for begin, end in runs)
+            whole += one.end - one.start
+    return first(true(2 * inside >= sum(end - begin for begin, end in runs) > 0, "it covers less than half"),
+                 true(2 * inside >= whole, "it is around more"))  # fmt: skip
+
+
 def _silent_part(truth: Truth, found: re.Match) -> str:
     """Most of the silence lies in the script's own ranges of one name; those that torch writes are none of it."""
     side = max(truth.sides, key=lambda one: one.axis.length(one.sets["silent"]))
@@ -639,6 +651,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"(?:idle while the host started nothing|no operator ran) for 1 ms or longer: (?P<share>{N}) % of the time, "
      rf"(?P<ms>{N}) ms (?P<unit>a step|in all|in this time)", _silence),
     (r"most of it in your part `(?P<name>.*?)`(?=;|$)", _silent_part),
+    (r"most of the loading in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _loading_in),
     (r"most of it in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _silent_in),
     (r"whether the thread had a processor then was not recorded",
      lambda t, m: true(t.processor("off") is None, "it was")),
