@@ -44,6 +44,7 @@ from tidyprof.diagnosis.host_facts import (
 )
 from tidyprof.diagnosis.observer import Cost, cost_of
 from tidyprof.diagnosis.processor import TAKEN, processor_time, without_taken
+from tidyprof.diagnosis.recomputation import recomputed
 from tidyprof.tables.codes import ABSENT, is_like_communication, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, whole_numbers
 from tidyprof.tables.intervals import Intervals
@@ -126,7 +127,8 @@ class Timeline:
                 lies, and their shares of it; "" where none does.
     alike -- of the kernels that have the name of a communication that is not known the largest, and the share of all
                 kernel time (0 to 1) that they have together; ("", 0) if none.
-    captured -- share of launches that were recorded into a graph and not run. cost -- what recording it cost.
+    captured -- share of launches that were recorded into a graph and not run. again -- see `recomputed`.
+    cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -145,6 +147,7 @@ class Timeline:
     alike: tuple[str, float]
     graph_share: float
     captured: float
+    again: float
     cost: Cost
 
 
@@ -176,6 +179,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         alike=_like_communication(profile, totals),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
+        again=recomputed(profile, stacks, judged),
         cost=cost_of(profile, stacks, judged, steps_judged),
     )
 

@@ -35,6 +35,7 @@ from tidyprof.diagnosis.host_facts import (
 from tidyprof.diagnosis.observer import Cost, cost_of
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
 from tidyprof.diagnosis.processor import TAKEN, processor_time, without_taken
+from tidyprof.diagnosis.recomputation import recomputed
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
@@ -70,7 +71,7 @@ class HostTimeline:
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's time.
     small    -- of these operators the most frequent one, and how often it comes in a step.
-    cost     -- what recording it cost.
+    again    -- see `recomputed`. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -79,6 +80,7 @@ class HostTimeline:
     entries: pd.DataFrame
     host: HostFacts
     small: tuple[str, float]
+    again: float
     cost: Cost
 
 
@@ -138,6 +140,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         entries=host_entries(profile, mark),
         host=host_facts(profile, stacks, silence, loading),
         small=(name, count / max(len(budget), 1)),
+        again=recomputed(profile, stacks, judged),
         cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
     )
 

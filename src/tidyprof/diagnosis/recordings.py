@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -119,8 +120,9 @@ def files_of_ranks(profile: Profile) -> dict[int, str]:
     files, ranks = list(profile.meta.get("files", ())), np.unique(plain_columns(profile)["rank"]).tolist()
     if len(files) == len(ranks) == 1 and ranks[0] != ABSENT:
         return {ranks[0]: str(files[0])}
-    named = {rank: str(file) for file in files if (rank := rank_in_name(Path(file))) is not None}
-    return named if len(named) == len(files) else {}
+    root = Path(os.path.commonpath([Path(file).absolute().parent for file in files])) if files else None
+    named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
+    return {rank: file for rank, file in named.items() if rank is not None} if len(named) == len(files) else {}
 
 
 AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"

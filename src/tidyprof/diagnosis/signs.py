@@ -52,7 +52,7 @@ class Signs:
     stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had none; None where
                      that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
-                     captured, alike -- as Timeline's.
+                     captured, alike -- as Timeline's; again -- the largest of `recomputed`.
     rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
                      collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
                      unknown.
@@ -101,6 +101,7 @@ class Signs:
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
     captured: float = 0.0
+    again: float = 0.0
     alike: tuple[str, float] = ("", 0.0)
     rank_table: pd.DataFrame | None = None
     rank_files: dict[int, str] = field(default_factory=dict)
@@ -137,7 +138,7 @@ def signs_of(
         offered=next((one.offered for one in judged if one.offered), ()),
         capped_share=capped_share([one.samples for one in everything]),
         has_power=any("power" in one.samples["name"].tolist() for one in everything),
-        rank_files={rank: file for one in judged for rank, file in one.files.items()},
+        rank_files=dict(sorted(entry for one in judged for entry in one.files.items())),
         counted=any(one.counted for one in everything),
         roof_share=next((one.roof_share for one in everything if one.roof_share is not None), None),
     )
@@ -177,6 +178,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
         captured=max(one.captured for one in timelines),
+        again=max(one.again for one in timelines),
         alike=max((one.alike for one in timelines), key=lambda alike: alike[1]),
         **_rank_signs(timelines, sizes, budget),
     )
@@ -195,6 +197,7 @@ def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[
         shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},
         small=float(steady["small_ns"].sum()) / total,
         small_operator=max((one.small for one in hosts), key=lambda small: small[1]),
+        again=max(one.again for one in hosts),
         on_host=True,
         **_rank_signs(hosts, sizes, budget),
     )

@@ -56,7 +56,7 @@ def always_last(signs: Signs) -> int | None:
 def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
     """Sentences on what the files can't tell, most important first, and the command for the first of them."""
     host = RECORD_HOST.get(signs.tool, ROCPROFV3)
-    found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host)]
+    found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host), *_compiled(signs)]
     if not signs.on_host:
         found += [*_device(signs, host)]
     found = [(text, of_vendor(command, signs)) for text, command in found]
@@ -102,6 +102,11 @@ def _ranks(signs: Signs, host: str) -> Gaps:
             f"whether rank {last} is slower, or began later once and stays behind: give it another {where}, and compare"
         )
         yield text, "" if signs.on_host else host
+
+
+def _compiled(signs: Signs) -> Gaps:
+    if signs.host.compiled and signs.host.trains and not signs.again:
+        yield "a compiled backward: whether it computes parts of forward again, to save memory", ""
 
 
 def _device(signs: Signs, host: str) -> Gaps:
@@ -520,6 +525,13 @@ def _time_words(signs: Signs) -> Iterator[str]:
         yield (
             f"{percent(share)} of all kernel time is in kernels with names like communication, which is counted as "
             f"compute since it is not known: {name} for one (kernels)"
+        )
+    if signs.again >= 0.01:
+        of_what = "recorded time" if signs.on_host else "device's work"
+        yield (
+            "forward operators run again inside of backward, as with torch.utils.checkpoint, for "
+            f"{percent(signs.again)} of the {of_what} (events): that saves memory, and costs so much where memory is "
+            "no need"
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"

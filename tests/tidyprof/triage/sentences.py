@@ -638,6 +638,9 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"left out, step (?P<step>\d+): `(?P<name>.*)` takes (?P<ms>{N}) ms of it", _apart),
     (rf"left out, (?P<ms>{N}) ms: work that was launched before waited for what is not in the files", _left_out),
     (rf"graphs launched (?P<share>{N}) % of all device events(?:: no fault, a fact)?", _graphs),
+    (rf"^forward operators run again inside of backward, as with torch\.utils\.checkpoint, for (?P<share>{N}) % of the "
+     r"(?P<what>recorded time|device's work) \(events\): that saves memory, and costs so much where memory is no need",
+     lambda t, m: first(share(m["share"], t.again), true(("device" in m["what"]) != t.on_host, "no device is here"))),
     # Causes.
     (rf"calls that allocate or free: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("allocating")),
     (rf"device idle in them for (?P<share>{N}) % of the time", _memory),
@@ -705,6 +708,8 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no calls of the host", lambda t, m: true(not t.events("call") and not t.events("operator"), "some are")),
     (r"no calls of the runtime", lambda t, m: true(not t.events("call") and t.events("operator"), "some are")),
     (rf"no launch record for (?P<share>{N}) % of the device's work", lambda t, m: share(m["share"], t.unlinked)),
+    (r"^a compiled backward: whether it computes parts of forward again, to save memory",
+     lambda t, m: true(t.is_named(COMPILED) and t.is_named(TRAINING), "nothing is compiled, or trained")),
     (r"^no steps\b", lambda t, m: true(not t.marked, "some are marked")),
     (rf"--mark '(?P<name>[^']*)', which comes (?P<count>{N}) times", _mark),
     (r"^(?P<steps>\d+) of many steps", lambda t, m: true(int(m["steps"]) == t.steps, f"{t.steps} are here")),
