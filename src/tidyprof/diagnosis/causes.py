@@ -6,10 +6,13 @@ does that computes, so they come after all others whatever their share.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidyprof.analyses.common import four_digits
+from tidyprof.diagnosis.processor import TAKEN
 from tidyprof.diagnosis.recordings import AMD, NVIDIA
 from tidyprof.diagnosis.signs import Signs
 
@@ -60,6 +63,20 @@ OF_NVIDIA = {
     "amd-smi static": "nvidia-smi --query --display=POWER",
 }
 """How a command for AMD's GPUs begins -> what does the same for NVIDIA's (manuals of Nsight Compute, nvidia-smi)."""
+
+
+PART_WORDS = {
+    "silent": "host silent", "stalled": "behind a waiting call", "blocked_host": "in a waiting call",
+    "allocation": "in a call that allocates", "start_up": "in slow first launches", "between": "between operators",
+    "other": "idle for another reason",
+    "fetching": "copying to the host", "unseen": "not in the recorded steps", TAKEN: "taken by other programs",
+}  # fmt: skip
+"""What to call a part, where its name does not tell."""
+
+
+def part_words(part: str) -> str:
+    """A part in sentences."""
+    return PART_WORDS.get(part, part.replace("_", " "))
 
 
 @dataclass(frozen=True)
@@ -209,9 +226,31 @@ def rank_words(signs: Signs) -> str:
         return f"ranks: {table.attrs['evidence']}"
     share, part = signs.excess
     more = f"{100 * share:.0f} % of its time more than the others" if share >= 0.01 else "no more time than the others"
-    most = f", most of it {part.replace('_', ' ')}" if share >= 0.01 else ""
+    most = f", most of it {part_words(part)}" if share >= 0.01 else ""
     evidence = table.attrs["evidence"].replace("its device", "its processor" if signs.on_host else "its device")
+    if share >= 0.01 and (part == "compute") != ("computes longer" in evidence):
+        # What it does more of speaks against how long it computes, or the other way round.
+        evidence = re.sub(r", so its .*? \((idle for .*?)\)", r"; it was \1", evidence)
     return f"ranks: {evidence} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
+
+
+def _rank_advice(signs: Signs) -> str:
+    """What the straggler does more: beside a rank that waits for it, where it computes longer."""
+    table, files = signs.rank_table, signs.rank_files
+    late = table.attrs["straggler"]
+    waiting = table[table["rank"] != late].sort_values("wait_ns", ascending=False)["rank"].astype(int).tolist()
+    named = {rank: shlex.quote(files[rank]) if rank in files else f"RANK{rank}" for rank in (late, waiting[0])}
+    alone = f"python -m tidyprof triage {named[late]}"
+    if signs.excess[1] != "compute":
+        return f"{alone} judges that rank alone: what makes it late is there."
+    beside = f"python -m tidyprof compare {named[waiting[0]]} {named[late]}"
+    if signs.operators:
+        beside += " --by operator"
+    return (
+        f"{beside} shows what rank {late} computes longer or more often. Unequal work is the usual reason: longer "
+        "texts, larger images, more experts; then deal it out evenly. If the work is equal, its clock, its cooling or "
+        "other programs slow it."
+    )
 
 
 def _one_kernel(signs: Signs) -> float:
@@ -301,7 +340,9 @@ def _data_words(signs: Signs) -> str:
     text = f"{_time(signs, 'data_wait')} (step_budget)"
     if not signs.on_host:
         text += f"; {_copies_words(signs)}"
-    return f"{text}; {signs.host.loader}" if signs.host.loader else text
+    text += f"; {signs.host.loader}" if signs.host.loader else ""
+    named = signs.host.loading_in if _part(signs, "data_wait") >= 0.01 else ""
+    return f"{text}; most of the loading in {named} (call stacks)" if named else text
 
 
 def _silence_words(signs: Signs) -> str:
@@ -370,14 +411,20 @@ def _always(text: str) -> Callable[[Signs], str]:
 
 
 def _data_advice(signs: Signs) -> str:
+    if signs.host.loading_in:
+        return (
+            f"Look into {signs.host.loading_in}: do it once, before the training, or on whole batches; else in "
+            "processes beside it, a DataLoader with num_workers."
+        )
     if not signs.host.workers and (signs.host.loading is None or signs.host.loading < 0.5):
         return (
             "No DataLoader is at work in most of this time, your own code between two steps is: time its lines, do "
-            "them on whole batches instead of image by image, or in a DataLoader with num_workers."
+            "them on whole batches instead of one sample at a time, or in a DataLoader with num_workers."
         )
     return (
         "Time the loader alone, without a model, with 0 and with more num_workers, on free cores. If workers help, "
-        "keep them; if not, look into the data set's __getitem__: slow reading, or Python for each pixel."
+        "keep them; if not, look into the data set's __getitem__ and the loader's collate_fn: slow reading, or Python "
+        "for each word, row or pixel. Recorded with_stack=True and num_workers=0, triage names the function."
     )
 
 
@@ -453,7 +500,7 @@ CAUSES = (
     ),
     Cause(
         "straggler", "the ranks wait for one of them", "communication", _straggler, rank_words,
-        _always("Run triage on the recording of that rank alone: what makes it late is there."),
+        _rank_advice,
         where=("device", "host"),
     ),
     Cause(

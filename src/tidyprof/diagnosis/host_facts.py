@@ -128,6 +128,7 @@ class HostFacts:
                   whether there is a backward pass or an optimizer.
     silent_in  -- the Python function in which most of the silence lies, where stacks were recorded. silent_part -- the
                   script's own range in which most of it lies. workers -- whether processes load the data.
+    loading_in -- the function in which most of the wait for data lies, of this process: "" where others load them.
     """
 
     calls: int
@@ -140,12 +141,18 @@ class HostFacts:
     silent_in: str
     silent_part: str = ""
     workers: bool = False
+    loading_in: str = ""
 
 
-def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals) -> HostFacts:
-    """The facts of a profile. stacks -- its Python functions; silence -- when the host did nothing that is known."""
+def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals, loading: Intervals) -> HostFacts:
+    """The facts of a profile.
+
+    stacks -- its Python functions; silence -- when the host did nothing that is known; loading -- when the work waited
+    for data.
+    """
     operators, ranges, calls = (plain_host_events(profile, kind) for kind in ("operator", "annotation", "runtime"))
     named = (operators, ranges, plain_events(profile, DEVICE_KINDS))
+    workers = names_matching(ranges, f"{LOADER}{WORKERS}.*").any()
     data, loaders = (occupied(ranges, names_matching(ranges, pattern)) for pattern in (PHASE_PATTERNS["data"], LOADER))
     return HostFacts(
         calls=len(calls),
@@ -157,7 +164,8 @@ def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals) -> Hos
         trains=any(names_matching(one, BACKWARD).any() for one in named),
         silent_in=silent_in(stacks, silence),
         silent_part=silent_part(ranges, silence),
-        workers=names_matching(ranges, f"{LOADER}{WORKERS}.*").any(),
+        workers=workers,
+        loading_in="" if workers else loading_in(stacks, loading),
     )
 
 
@@ -222,6 +230,12 @@ def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
     if not own or own[0] == covering[0]:
         return covering[0] if covering else ""
     return f"{covering[0]}, called from {own[0]}"
+
+
+def loading_in(stacks: PlainEvents, loading: Intervals) -> str:
+    """The same of the wait for data, of the functions that lie in it: a main function is around everything."""
+    begin, end = start_and_end(stacks)
+    return silent_in(stacks[2 * loading.covered_within(begin, end) > end - begin], loading)
 
 
 def silent_part(ranges: PlainEvents, silence: Intervals) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from tidyprof.analyses.common import names_matching, occupied, plain_host_events
 from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.diagnosis.host_facts import nested
+from tidyprof.diagnosis.processor import TAKEN
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
@@ -70,7 +71,7 @@ LATE, ALSO_LATE = "launch_bound", ("stalled",)
 AWAITED = "awaited"
 """What devices wait in collectives for the last rank, as far as that is late since it launches slowly."""
 
-WAITING = ("stalled", "silent", "blocked_host", "allocation", "start_up", "data_wait", "compiling")
+WAITING = ("stalled", "silent", "blocked_host", "allocation", "start_up", "data_wait", "compiling", TAKEN)
 """Other parts that last as long as the host takes."""
 
 

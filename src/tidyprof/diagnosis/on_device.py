@@ -43,6 +43,8 @@ from tidyprof.diagnosis.host_facts import (
     with_steady,
 )
 from tidyprof.diagnosis.observer import Cost, cost_of
+from tidyprof.diagnosis.processor import TAKEN, processor_time, without_taken
+from tidyprof.diagnosis.recomputation import recomputed
 from tidyprof.tables.codes import ABSENT, is_like_communication, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, whole_numbers
 from tidyprof.tables.intervals import Intervals
@@ -67,7 +69,7 @@ BLOCKING_NS = 100_000
 
 PARTS = (
     "compute", "exposed_communication", "exposed_copy", "fetching", "data_wait", "blocked_host", "allocation",
-    "start_up", "silent", "stalled", "launch_bound", "other",
+    "start_up", "silent", "stalled", "launch_bound", "other", TAKEN,
 )  # fmt: skip
 """Parts of a step on a device, which add up to it; those of `step_budget`, and of its copies and idleness apart:
 
@@ -77,6 +79,7 @@ start_up   -- idle in slow first launches, and while a library tries out kernels
 silent     -- idle while the host made no call for SILENT_NS; within a collective of gloo or MPI that is communication.
 other      -- idle although work was queued; and without calls and operators of the host all idleness but for loading.
 stalled    -- idle between the end of a waiting call and the next work, and between copies to the host.
+taken      -- see `processor.TAKEN`.
 """
 
 AT_WORK = PARTS[:4]
@@ -110,8 +113,9 @@ class Timeline:
     """What the events of one rank add to the signs of its run; small, however long the recording.
 
     budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS with `_ns`,
-              `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record). Time in which the
-              device did what the file lacks is no part of it: earlier_ns.
+              `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record),
+              `waited_ns` (see processor_time). Time in which the device did what the file lacks is no part of it:
+              earlier_ns.
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
     host   -- see HostFacts.
@@ -123,7 +127,8 @@ class Timeline:
                 lies, and their shares of it; "" where none does.
     alike -- of the kernels that have the name of a communication that is not known the largest, and the share of all
                 kernel time (0 to 1) that they have together; ("", 0) if none.
-    captured -- share of launches that were recorded into a graph and not run. cost -- what recording it cost.
+    captured -- share of launches that were recorded into a graph and not run. again -- see `recomputed`.
+    cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -142,6 +147,7 @@ class Timeline:
     alike: tuple[str, float]
     graph_share: float
     captured: float
+    again: float
     cost: Cost
 
 
@@ -162,7 +168,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         overlaps=overlap(profile),
         entries=entries if len(entries) else host_entries(profile, mark),
         kernels=totals,
-        host=host_facts(profile, stacks, _together(sets, "silent")),
+        host=host_facts(profile, stacks, *(_together(sets, name) for name in ("silent", "data_wait"))),
         counts=_counts(profile, judged, int(budget["steady"].sum()), mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
@@ -173,6 +179,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         alike=_like_communication(profile, totals),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
+        again=recomputed(profile, stacks, judged),
         cost=cost_of(profile, stacks, judged, steps_judged),
     )
 
@@ -195,6 +202,7 @@ def _devices(
             number, begin, finish = (np.array([value]) for value in (ABSENT, start.min(), end.max()))
         sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow)
         within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
+        within = without_taken(within, processor_time(profile, owner, begin, finish, sets))
         unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
         columns = {"step": nullable(number.copy(), "Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
         columns |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}

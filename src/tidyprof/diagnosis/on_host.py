@@ -15,7 +15,6 @@ from tidyprof.analyses.common import (
     names_matching,
     occupied,
     of_owner,
-    of_rank,
     owners_of,
     plain_events,
     plain_host_events,
@@ -35,16 +34,20 @@ from tidyprof.diagnosis.host_facts import (
 )
 from tidyprof.diagnosis.observer import Cost, cost_of
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
+from tidyprof.diagnosis.processor import TAKEN, processor_time, without_taken
+from tidyprof.diagnosis.recomputation import recomputed
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
-PARTS = ("compute", "exposed_communication", "data_wait", "compiling", "between", "silent")
+SETS = ("compute", "exposed_communication", "data_wait", "compiling", "between", "silent")
+PARTS = (*SETS, TAKEN)
 """Parts of a step, which add up to it.
 
 data_wait -- in the phase `data`, operators of the loader included; where a loader's range is in it, from there on.
 compute   -- else in an operator that is neither communication nor compiled. exposed_communication -- else in a
 collective of gloo or MPI. between, silent -- no operator at all, for less than SILENT_NS and for longer.
+taken     -- see `processor.TAKEN`.
 """
 
 HANDING_OVER = r"c10d::.*|record_param_comms"
@@ -64,11 +67,11 @@ class HostTimeline:
 
     budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns, duration_ns, PARTS with
                 `_ns`, `small_ns` (in and behind the small operators of loops in Python, see `in_loops`; not while
-                loading), `steady` and `apart` (step_choice), `lost_ns` and `waited_ns` (see `processor_time`).
+                loading), `steady` and `apart` (step_choice), `lost_ns` and `waited_ns` (see processor_time).
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's time.
     small    -- of these operators the most frequent one, and how often it comes in a step.
-    cost     -- what recording it cost.
+    again    -- see `recomputed`. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -77,6 +80,7 @@ class HostTimeline:
     entries: pd.DataFrame
     host: HostFacts
     small: tuple[str, float]
+    again: float
     cost: Cost
 
 
@@ -114,17 +118,17 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     """What the profile of a rank adds. Raises ValueError as `step_budget` does. stacks -- see host_facts."""
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
-    tables, silence, small = [], Intervals.empty(), []
+    tables, silence, loading, small = [], Intervals.empty(), Intervals.empty(), []
     for owner in owners_of(budget):
         own = of_owner(budget, owner)
         begin, finish = start_and_end(own)
         sets = _sets(profile, owner, Intervals.union(begin, finish))
         looped, inside = _looped(profile, owner, sets)
         small += looped
-        columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in PARTS}
-        columns["small_ns"] = inside.covered_within(begin, finish)
-        tables.append(own.assign(**columns, **processor_time(profile, owner, begin, finish)))
-        silence = silence | sets["silent"]
+        columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in SETS}
+        columns = without_taken(columns, processor_time(profile, owner, begin, finish, sets))
+        tables.append(own.assign(**columns, small_ns=inside.covered_within(begin, finish)))
+        silence, loading = silence | sets["silent"], loading | sets["data_wait"]
     budget = with_steady(pd.concat(tables, ignore_index=True), profile, mark)
     steady = budget[budget["steady"]]
     judged = Intervals.union(*start_and_end(steady))
@@ -134,8 +138,9 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         mark=mark_of_steps(profile, mark),
         overlaps=_overlaps(profile, budget),
         entries=host_entries(profile, mark),
-        host=host_facts(profile, stacks, silence),
+        host=host_facts(profile, stacks, silence, loading),
         small=(name, count / max(len(budget), 1)),
+        again=recomputed(profile, stacks, judged),
         cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
     )
 
@@ -190,29 +195,6 @@ def in_loops(codes: np.ndarray) -> np.ndarray:
         for first, last in edges.reshape(-1, 2):
             if last - first >= (ROUNDS - 1) * length:
                 found[first : last + length] = True
-    return found
-
-
-def processor_time(profile: Profile, owner: dict[str, Any], begin: np.ndarray, finish: np.ndarray) -> dict[str, Any]:
-    """For each step, Float64 ns: lost_ns, in which its thread had no processor, waited_ns, in which it stood in line.
-
-    From the samples that the script itself made (readers/torch/meta.py); <NA> where there are none.
-    """
-    samples = profile.counters
-    if "duration_ns" not in samples.columns:
-        return {"lost_ns": pd.NA, "waited_ns": pd.NA}
-    if "rank" in samples.columns:
-        samples = of_rank(samples, owner["rank"])
-    found = {}
-    for name, column in (("processor_time", "lost_ns"), ("processor_queue", "waited_ns")):
-        own = samples[samples["name"] == name].dropna(subset=["duration_ns"])
-        middle = own["time_ns"].to_numpy(np.int64) + own["duration_ns"].to_numpy(np.int64) // 2
-        value = own["value"].to_numpy(float)
-        value = np.maximum(own["duration_ns"].to_numpy(float) - value, 0) if column == "lost_ns" else value
-        place = np.searchsorted(begin, middle, side="right") - 1
-        inside = (place >= 0) & (middle < finish[np.maximum(place, 0)])
-        summed = np.bincount(place[inside], value[inside], len(begin))
-        found[column] = pd.array(summed, "Float64") if len(own) else pd.array([pd.NA] * len(begin), "Float64")
     return found
 
 

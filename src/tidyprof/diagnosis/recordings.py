@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from tidyprof.diagnosis.on_device import Timeline, power_samples, roof_share, ti
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
-from tidyprof.tables.profiles import ignored_lines
+from tidyprof.tables.profiles import ignored_lines, rank_in_name
 from tidyprof.tables.records import PlainEvents
 
 REPLAYING = ("rocprof-compute",)
@@ -60,7 +62,7 @@ class RecordingSigns:
     timelines -- one for each rank; on_host -- those of a run without a GPU, in their place. samples -- see
     `power_samples`; counted -- whether a hardware counter is in it; roof_share -- see Signs; kernels -- of a profile
     that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`; ignored -- `ignored_lines`;
-    vendor -- `vendor_of`.
+    vendor -- `vendor_of`; files -- `files_of_ranks`.
     """
 
     kind: Kind
@@ -77,6 +79,7 @@ class RecordingSigns:
     foreign: tuple[str, int] | None
     offered: tuple[tuple[str, int], ...]
     ignored: tuple[str, ...]
+    files: dict[int, str]
 
 
 def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
@@ -108,7 +111,18 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         foreign=None if has_device_events(profile) else unknown_runtime(profile),
         offered=tuple(marks_to_try(parts[0][0])) if parts and unmarked else (),
         ignored=tuple(ignored_lines(profile.meta)),
+        files=files_of_ranks(profile),
     )
+
+
+def files_of_ranks(profile: Profile) -> dict[int, str]:
+    """Rank -> its file, where each of them has one of its own."""
+    files, ranks = list(profile.meta.get("files", ())), np.unique(plain_columns(profile)["rank"]).tolist()
+    if len(files) == len(ranks) == 1 and ranks[0] != ABSENT:
+        return {ranks[0]: str(files[0])}
+    root = Path(os.path.commonpath([Path(file).absolute().parent for file in files])) if files else None
+    named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
+    return {rank: file for rank, file in named.items() if rank is not None} if len(named) == len(files) else {}
 
 
 AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"

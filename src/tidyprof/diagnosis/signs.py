@@ -16,6 +16,7 @@ from tidyprof.diagnosis.host_facts import HostFacts
 from tidyprof.diagnosis.observer import Observer, observed
 from tidyprof.diagnosis.on_device import Gap, Timeline, capped_share, kernel_sums
 from tidyprof.diagnosis.on_host import HostTimeline
+from tidyprof.diagnosis.processor import TAKEN
 from tidyprof.diagnosis.recordings import AMD, RecordingSigns
 
 OWN_PARTS = (
@@ -47,13 +48,16 @@ class Signs:
     host          -- HostFacts of the rank with the most silence. calls, operators -- of all recordings.
     compiling     -- share of the time in ranges of torch's compiler.
     small         -- on_host: share of the time in loops over small operators, see HostTimeline.budget;
-                     small_operator -- HostTimeline.small. stolen, off -- shares in which the threads of the steps stood
-                     in line for a processor, and had none; None where that was not recorded.
+                     small_operator -- HostTimeline.small.
+    stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had none; None where
+                     that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
-                     captured, alike -- as Timeline's.
+                     captured, alike -- as Timeline's; again -- the largest of `recomputed`.
     rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
                      collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
                      unknown.
+    broken        -- ranks whose files can't be read, in words; set by `without_ranks`.
+    rank_files    -- rank -> its file, where each has one of its own.
     excess        -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
                      which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
                      None with one rank: devices of the others wait where they would be idle.
@@ -98,8 +102,11 @@ class Signs:
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
     captured: float = 0.0
+    again: float = 0.0
     alike: tuple[str, float] = ("", 0.0)
     rank_table: pd.DataFrame | None = None
+    broken: tuple[str, ...] = ()
+    rank_files: dict[int, str] = field(default_factory=dict)
     waiting: float = 0.0
     excess: tuple[float, str] = (0.0, "")
     pace: float | None = None
@@ -133,6 +140,7 @@ def signs_of(
         offered=next((one.offered for one in judged if one.offered), ()),
         capped_share=capped_share([one.samples for one in everything]),
         has_power=any("power" in one.samples["name"].tolist() for one in everything),
+        rank_files=dict(sorted(entry for one in judged for entry in one.files.items())),
         counted=any(one.counted for one in everything),
         roof_share=next((one.roof_share for one in everything if one.roof_share is not None), None),
     )
@@ -157,6 +165,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         **_step_signs(budget),
         mark=next((one.mark for one in timelines if one.mark), ""),
         **_host_signs([one.host for one in timelines], total),
+        **_processor_signs(steady),
         shares={part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS},
         unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
         earlier_ns=float(budget["earlier_ns"].sum()),
@@ -171,6 +180,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
         captured=max(one.captured for one in timelines),
+        again=max(one.again for one in timelines),
         alike=max((one.alike for one in timelines), key=lambda alike: alike[1]),
         **_rank_signs(timelines, sizes, budget),
     )
@@ -180,17 +190,16 @@ def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[
     budget = pd.concat([one.budget for one in hosts], ignore_index=True)
     steady = budget[budget["steady"]]
     total = _total_ns(steady)
-    known = {name: steady[column].sum() / total if steady[column].notna().all() else None
-             for name, column in (("stolen", "waited_ns"), ("off", "lost_ns"))}  # fmt: skip
     return replace(
         found,
         **_step_signs(budget),
         mark=next((one.mark for one in hosts if one.mark), ""),
         **_host_signs([one.host for one in hosts], _total_ns(budget)),
-        **known,
+        **_processor_signs(steady),
         shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},
         small=float(steady["small_ns"].sum()) / total,
         small_operator=max((one.small for one in hosts), key=lambda small: small[1]),
+        again=max(one.again for one in hosts),
         on_host=True,
         **_rank_signs(hosts, sizes, budget),
     )
@@ -213,12 +222,20 @@ def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
 
 def _host_signs(hosts: Sequence[HostFacts], total: float) -> dict[str, Any]:
     """Of several ranks the facts of the first that knows most."""
-    most = max(hosts, key=lambda host: (host.silent_in != "", host.loader != "", host.operators))
+    most = max(hosts, key=lambda host: (host.silent_in + host.loading_in != "", host.loader != "", host.operators))
     return {
         "host": replace(most, trains=any(one.trains for one in hosts), compiled=any(one.compiled for one in hosts)),
         "calls": sum(one.calls for one in hosts),
         "operators": sum(one.operators for one in hosts),
         "compiling": sum(one.compiling_ns for one in hosts) / total,
+    }
+
+
+def _processor_signs(steady: pd.DataFrame) -> dict[str, Any]:
+    total = _total_ns(steady)
+    return {
+        name: float(steady[column].sum() / total) if steady[column].notna().all() else None
+        for name, column in (("stolen", "waited_ns"), ("off", "lost_ns"))
     }
 
 
@@ -260,10 +277,16 @@ def _rank_signs(
 
 
 def _excess(devices: pd.DataFrame, straggler: int | None) -> tuple[float, str]:
-    """How much more of its time than the others' median the straggler spends on OWN_PARTS, and on which most."""
+    """How much more of its time than the others' median the straggler spends on OWN_PARTS, and on which most.
+
+    On a processor without what other programs had of it while operators ran.
+    """
     if straggler is None:
         return 0.0, ""
     parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in devices]
+    if "small_ns" in devices:
+        others = devices["waited_ns"].astype(float).fillna(0.0) - devices[f"{TAKEN}_ns"]
+        devices = devices.assign(compute_ns=(devices["compute_ns"] - others.clip(lower=0)).clip(lower=0))
     own = devices[parts].div(devices["duration_ns"], axis=0)
     is_late = devices["rank"] == straggler
     more = own[is_late].max() - own[~is_late].median()

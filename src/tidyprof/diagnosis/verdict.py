@@ -19,11 +19,13 @@ from tidyprof.diagnosis.causes import (
     Cause,
     of_vendor,
     one_gap,
+    part_words,
     percent,
     rank_words,
 )
 from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.on_device import AT_WORK
+from tidyprof.diagnosis.processor import BUSY, TAKEN
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
@@ -54,7 +56,7 @@ def always_last(signs: Signs) -> int | None:
 def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
     """Sentences on what the files can't tell, most important first, and the command for the first of them."""
     host = RECORD_HOST.get(signs.tool, ROCPROFV3)
-    found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host)]
+    found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host), *_compiled(signs)]
     if not signs.on_host:
         found += [*_device(signs, host)]
     found = [(text, of_vendor(command, signs)) for text, command in found]
@@ -102,6 +104,11 @@ def _ranks(signs: Signs, host: str) -> Gaps:
         yield text, "" if signs.on_host else host
 
 
+def _compiled(signs: Signs) -> Gaps:
+    if signs.host.compiled and signs.host.trains and not signs.again:
+        yield "a compiled backward: whether it computes parts of forward again, to save memory", ""
+
+
 def _device(signs: Signs, host: str) -> Gaps:
     if signs.graph_share > 0:
         yield f"launches of the kernels in graphs ({100 * signs.graph_share:.0f} % of all)", host
@@ -132,14 +139,6 @@ COMPUTING = 0.7
 
 UNEVEN = 1.25
 """Longest steady step over the shortest from which it is told that steps differ."""
-
-PART_WORDS = {
-    "silent": "host silent", "stalled": "behind a waiting call", "blocked_host": "in a waiting call",
-    "allocation": "in a call that allocates", "start_up": "in slow first launches", "between": "between operators",
-    "other": "idle for another reason",
-    "fetching": "copying to the host", "unseen": "not in the recorded steps",
-}  # fmt: skip
-"""What to call a part, where its name does not tell."""
 
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
@@ -243,6 +242,21 @@ def _with_ignored(found: Diagnosis, ignored: tuple[str, ...]) -> Diagnosis:
     return found
 
 
+def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
+    """The diagnosis, which says that these ranks are missing since their files can't be read, such as `rank 3`."""
+    if not broken:
+        return found
+    one_left = found.signs.ranks < 2
+    lacking = "who waits for whom" if one_left else f"whether the others wait for {' or '.join(broken)}"
+    line = f"{_are(broken, 'missing')}: {lacking}; record again, or copy the whole file"
+    return replace(found, unknown=(line, *found.unknown), signs=replace(found.signs, broken=tuple(broken)))
+
+
+def _are(names: Sequence[str], what: str) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last} are {what}" if first else f"{last} is {what}"
+
+
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
     """Which of the profiles are judged: those with a timeline of the tool that knows most of the host.
 
@@ -320,6 +334,8 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     unexplained = max(
         signs.shares.get("other", 0.0), signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting
     )
+    if taken := _taken(signs, fired):
+        return replace(_diagnosis(UNCLEAR, taken, 0.0, False, signs, [], origins), next_step=QUIET)
     if reason := _unclear(signs, fired, unexplained):
         known = [] if signs.captured >= CAPTURED else fired
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
@@ -328,7 +344,27 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         found = _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
         return _with_doubt(found, _unsure_of_health(signs, unexplained))
     found = _diagnosis(fired[0].name, fired[0].title, fired[0].share(signs), True, signs, fired, origins, fired[0])
-    return _with_doubt(found, _unsure(signs, fired, unexplained))
+    found = _with_doubt(found, reason := _unsure(signs, fired, unexplained))
+    return replace(found, next_step=f"{QUIET} Then: {found.next_step}") if reason == OTHERS and signs.stolen else found
+
+
+QUIET = "Record again on a quiet machine, or on processors of your own: top shows who else has them."
+"""What to do where other programs had the processor."""
+
+OTHERS = "other programs may have had the processor meanwhile"
+"""Why the host is not surely to blame."""
+
+
+def _taken(signs: Signs, fired: Sequence[Cause]) -> str:
+    """Why other programs leave open what the host does itself; empty if they don't, or if it loses nothing."""
+    lost = signs.shares.get(TAKEN, 0.0)
+    blamed = lost >= LIMIT or any(not cause.is_rest for cause in fired)
+    if (signs.stolen or 0.0) >= BUSY and blamed:
+        share = signs.stolen if signs.off is None else min(signs.stolen, signs.off)
+        return f"other programs had the processor for {percent(share)} of the time, so what the host does is open"
+    if lost >= LIMIT and not fired:
+        return f"other programs had the processor while nothing else went on, for {percent(lost)} of the time"
+    return ""
 
 
 def _weight(cause: Cause, signs: Signs) -> float:
@@ -351,6 +387,9 @@ def _weight(cause: Cause, signs: Signs) -> float:
     return share * (signs.steps - 1) / (signs.steps - 1 + signs.first_step)
 
 
+MEANWHILE = ("silent-host", "late-data", "launch-bound")
+"""Causes of which a thread in line for a processor has the looks."""
+
 UNKNOWN, LOOKALIKE = "time without a known cause", "what is named like communication"
 """What comes near a cause and is none."""
 
@@ -369,13 +408,14 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "the device works for most of the step: a batch a bit larger ends it"
     if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:
         return "this is one step alone"
-    if signs.on_host and best.name in ("silent-host", "late-data"):
-        # What other programs took may all lie in this part.
-        taken = signs.off if signs.stolen is None else signs.stolen
-        if best.name == "silent-host" and (taken is None or share - taken < CLEAR * LIMIT):
-            return "other programs may have had the processor meanwhile"
-        if taken is not None and signs.stolen is not None and share - taken < CLEAR * LIMIT:
-            return "other programs may have had the processor meanwhile"
+    if best.name in MEANWHILE:
+        # What other programs took besides may all lie in this part.
+        silent = signs.on_host and best.name == "silent-host"
+        taken = signs.off if signs.stolen is None and silent else signs.stolen
+        if taken is None and silent:
+            return OTHERS
+        if share - max((taken or 0.0) - signs.shares.get(TAKEN, 0.0), 0.0) < CLEAR * LIMIT:
+            return OTHERS
     if best.name == "straggler" or always_last(signs) is None or signs.waiting < LIMIT:
         return ""
     return f"rank {always_last(signs)} always comes last, and works as much as the others"
@@ -468,8 +508,7 @@ def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
 def _time_words(signs: Signs) -> Iterator[str]:
     """What was judged, its parts, and what is odd about it."""
     parts = sorted(signs.shares.items(), key=lambda item: -item[1])
-    named = ((PART_WORDS.get(part, part.replace("_", " ")), value) for part, value in parts if value >= 0.005)
-    listed = ", ".join(f"{words} {percent(value)}" for words, value in named)
+    listed = ", ".join(f"{part_words(part)} {percent(value)}" for part, value in parts if value >= 0.005)
     length = f"{four_digits((signs.observer.traced_ns or signs.step_ns) / 1e6)} ms"
     left = signs.steps - signs.steady - len(signs.apart)
     which = f"{signs.steady} of {signs.steps} steps" if signs.steady < signs.steps else f"{signs.steps} steps"
@@ -501,6 +540,13 @@ def _time_words(signs: Signs) -> Iterator[str]:
         yield (
             f"{percent(share)} of all kernel time is in kernels with names like communication, which is counted as "
             f"compute since it is not known: {name} for one (kernels)"
+        )
+    if signs.again >= 0.01:
+        of_what = "recorded time" if signs.on_host else "device's work"
+        yield (
+            "forward operators run again inside of backward, as with torch.utils.checkpoint, for "
+            f"{percent(signs.again)} of the {of_what} (events): that saves memory, and costs so much where memory is "
+            "no need"
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"
@@ -536,6 +582,11 @@ Facts = list[tuple[str, str]]
 
 def headline(diagnosis: Diagnosis) -> str:
     """The verdict in one sentence."""
+    broken = diagnosis.signs.broken
+    return _verdict(diagnosis) + (f"; {_are(broken, 'missing')}, not to be read" if broken else "")
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.cause == UNCLEAR:
         return f"{UNCLEAR}: {diagnosis.title}"
     doubt = "" if diagnosis.sure else ", not sure"

@@ -81,6 +81,7 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
     "stalled": (REDDISH_PURPLE, "///"),
     "compiling": (ORANGE, "\\\\\\"),
     "between": (VERMILLION, "..."),
+    "taken": (GREY, "xx"),
     "data": (YELLOW, "\\\\\\"),
     "forward": (BLUE, ""),
     "loss": (REDDISH_PURPLE, "..."),
@@ -101,6 +102,7 @@ PART_LABELS: Mapping[str, str] = {
     "silent": "host silent",
     "stalled": "behind a waiting call",
     "between": "between operators",
+    "taken": "taken by other programs",
 }
 """Parts whose column name is no plain English."""
 

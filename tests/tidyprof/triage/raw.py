@@ -117,10 +117,11 @@ class Truth:
     def _row(self, side: Side, window: Window) -> Row:
         number, begin, end = window
         parts = {name: side.axis.within(times, begin, end) for name, times in side.sets.items()}
+        parts |= _taken(side, begin, end, parts)
         row = Row(side.rank.number, number, begin, end, end - begin - parts.get("earlier", 0), parts)
+        row.off, row.stolen = _processor(side.rank, begin, end)
         if side.work is None:
             row.small = side.axis.within(looped(side)[1], begin, end)
-            row.off, row.stolen = _processor(side.rank, begin, end)
         else:
             lost = [event for event, call in zip(side.work.events, side.work.calls, strict=True) if call is None]
             row.unlinked = side.axis.within(side.axis.cover(lost), begin, end)
@@ -212,6 +213,25 @@ class Truth:
             sum(bool(call and re.fullmatch(GRAPH_LAUNCH, call.name)) for call in side.work.calls) / len(side.work.calls)
             for side in self.sides
         )
+
+    @property
+    def again(self) -> float:
+        """Of the device's work, or without one of the judged time, what runs forward again inside of backward."""
+        found = []
+        for side in self.sides:
+            begins, spans = judged(side), forward_again(side.rank)
+            if side.work is None:
+                axis = Axis([], {time for pair in [*begins, *spans] for time in pair})
+                inside = axis.length(axis.of(spans) & axis.of(begins))
+                found.append(inside / max(axis.length(axis.of(begins)), 1))
+                continue
+            all_work = again = 0
+            for event, call in zip(side.work.events, side.work.calls, strict=True):
+                if call and any(begin <= call.start < end for begin, end in begins):
+                    all_work += event.end - event.start
+                    again += (event.end - event.start) * any(begin <= call.start < end for begin, end in spans)
+            found.append(again / max(all_work, 1))
+        return max(found)
 
     @property
     def captured(self) -> float:
@@ -388,6 +408,52 @@ def _processor(rank: Rank, begin: int, end: int) -> tuple[float | None, float | 
         return None, None
     stolen = sum(times[2] for times in own) if all(len(times) > 2 for times in own) else None
     return sum(max(length - busy, 0) for length, busy, *_ in own), stolen
+
+
+def _taken(side: Side, begin: int, end: int, parts: dict[str, int]) -> dict[str, float]:
+    """What others had of the parts that a thread in line for a processor lengthens, as much as of the script's part."""
+    lost = Counter()
+    for _, first, length, _, *line in side.rank.watch:
+        if line and length and begin <= first + length // 2 < end:
+            for name in {"data_wait", "between", "silent", "stalled", "launch_bound"} & {*side.sets}:
+                runs = side.axis.runs(side.sets[name])
+                inside = sum(max(min(last, first + length) - max(start, first), 0) for start, last in runs)
+                lost[name] += inside * min(line[0] / length, 1.0)
+    less = {name: min(value, parts[name]) for name, value in lost.items()}
+    return {name: parts[name] - value for name, value in less.items()} | {"taken": sum(less.values())}
+
+
+OF_A_MODEL = re.compile(
+    r"aten::(linear|conv\dd|(layer|rms|batch|group|instance)_norm|embedding|gelu|silu|(leaky_)?relu_?|elu|hardswish_?|"
+    r"dropout_?|(log_)?softmax|cross_entropy_loss|scaled_dot_product_attention|max_pool[12]d|adaptive_avg_pool2d)"
+)
+
+
+def forward_again(rank: Rank) -> list[tuple[int, int]]:
+    """From the first to the last operator of a model in one node of backward, if two sorts of them are in it; what
+    comes before the backward in a node of checkpoint, and its function that recomputes."""
+    nodes: dict[int, list[Event]] = {}
+    found = [(one.start, one.end) for one in rank.functions if re.search(r"checkpoint\.py.*: recompute_fn", one.name)]
+    running: dict[Any, list[tuple[int, Event]]] = {}
+    first_inside: dict[int, int] = {}
+    for place, one in enumerate(rank.operators):
+        own = running.setdefault(one.thread, [])
+        while own and own[-1][1].end <= one.start:
+            own.pop()
+        is_node = one.name.startswith("autograd::engine::evaluate_function")
+        around = [
+            (i, outer) for i, outer in own if re.search("evaluate_function|^CheckpointFunctionBackward", outer.name)
+        ]
+        if around and is_node and around[-1][1].name == "CheckpointFunctionBackward":
+            first_inside.setdefault(around[-1][0], one.start)
+        elif around and OF_A_MODEL.fullmatch(one.name) and "evaluate" in around[-1][1].name:
+            nodes.setdefault(around[-1][0], []).append(one)
+        own.append((place, one))
+    for place, one in enumerate(rank.operators):
+        if one.name == "CheckpointFunctionBackward":
+            found.append((one.start, first_inside.get(place, one.end)))
+    several = [inside for inside in nodes.values() if len({one.name for one in inside}) > 1]
+    return found + [(inside[0].start, max(one.end for one in inside)) for inside in several]
 
 
 def outermost(operators: list[Event]) -> list[Event]:

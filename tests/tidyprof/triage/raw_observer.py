@@ -19,7 +19,7 @@ from tests.tidyprof.triage.raw_time import DATA, Axis, around, named
 OPERATOR, ALONE, CALL, FUNCTION = 2.4, 1.6, 1.6, 1.0
 USUAL_NS, FEWEST = 1800.0, 30
 WIDEST = 1.26
-HOST_PARTS = ("silent", "blocked_host", "allocation", "start_up", "data_wait", "compiling")
+HOST_PARTS = ("silent", "blocked_host", "allocation", "start_up", "data_wait", "compiling", "taken")
 """Those that the host makes last, besides those that lose the excess first."""
 
 

@@ -119,6 +119,10 @@ def excess(truth: Truth, number: int) -> tuple[float, str]:
         shares[side.rank.number] = {
             name: sum(row.parts.get(name, 0) for row in side.rows) / total for name in OWN_PARTS
         }
+        if truth.on_host:  # operators that others made longer
+            line = sum((row.stolen or 0) - row.parts["taken"] for row in side.rows)
+            computed = shares[side.rank.number]["compute"] * total
+            shares[side.rank.number]["compute"] = max(computed - max(line, 0), 0) / total
     own = shares.pop(number)
     more = Counter({name: own[name] - median(one[name] for one in shares.values()) for name in OWN_PARTS})
     return sum(more.values()), more.most_common(1)[0][0]

@@ -23,6 +23,7 @@ PARTS = {
     "idle for another reason": "other", "compute": "compute", "exposed communication": "exposed_communication",
     "exposed copy": "exposed_copy", "data wait": "data_wait", "blocked host": "blocked_host",
     "launch bound": "launch_bound", "compiling": "compiling", "copying to the host": "fetching",
+    "taken by other programs": "taken",
 }  # fmt: skip
 """What a part is called in sentences."""
 
@@ -214,6 +215,15 @@ def _unknown_cost(truth: Truth, found: re.Match) -> str:
                  true(own.tool != "torch.profiler" and not own.modelled, "it is known"))  # fmt: skip
 
 
+def _missing(truth: Truth, found: re.Match) -> str:
+    """None of these ranks is in what was judged; of one alone nobody knows who waits for whom."""
+    named = {int(one) for one in re.findall(r"rank (\d+)", found["names"] or found["same"])}
+    here = {rank.number for rank in truth.ranks}
+    alone = "who waits for whom" in found[0]
+    return first(true(not named & here, f"{named & here} are here"),
+                 true(bool(found["names"]) or alone == (len(here) < 2), f"{len(here)} are here"))  # fmt: skip
+
+
 def _healthy(truth: Truth, found: re.Match) -> str:
     """`nothing takes` speaks of all time, `no cause takes` of the causes that triage knows."""
     largest = {name: cause_share(judged_step(truth), name) for name in CAUSES}
@@ -311,6 +321,18 @@ def _silent_in(truth: Truth, found: re.Match) -> str:
     return true(2 * spent >= sum(end - begin for begin, end in runs), "it covers less than half")
 
 
+def _loading_in(truth: Truth, found: re.Match) -> str:
+    """Most of the wait for data lies in it, and most of it in the wait for data."""
+    side = max(truth.sides, key=lambda one: one.axis.length(one.sets["data_wait"]))
+    runs, inside, whole = side.axis.runs(side.sets["data_wait"]), 0, 0
+    for one in side.rank.functions:
+        if one.name == found["name"]:
+            inside += sum(max(min(one.end, end) - max(one.start, begin), 0) for begin, end in runs)
+            whole += one.end - one.start
+    return first(true(2 * inside >= sum(end - begin for begin, end in runs) > 0, "it covers less than half"),
+                 true(2 * inside >= whole, "it is around more"))  # fmt: skip
+
+
 def _silent_part(truth: Truth, found: re.Match) -> str:
     """Most of the silence lies in the script's own ranges of one name; those that torch writes are none of it."""
     side = max(truth.sides, key=lambda one: one.axis.length(one.sets["silent"]))
@@ -330,6 +352,19 @@ def _processor(truth: Truth, found: re.Match) -> str:
         return first(wrong, true(stolen is None, "it was recorded"))
     return first(wrong, share(found["stolen"], min(stolen, off)),
                  true(number(found["stolen"]) <= number(found["off"]), "a part is more than the whole"))  # fmt: skip
+
+
+def _others_had(truth: Truth, found: re.Match) -> str:
+    """More than half of the time they had the processor while the host waited for it; some of that was lost."""
+    off, stolen = truth.processor("off"), truth.processor("stolen")
+    return first(share(found["share"], min(stolen, off)), true(stolen >= 0.55, "that is no more than half"),
+                 true(sum(cause_share(judged_step(truth), name) for name in CAUSES) + of_step(truth, "taken") >= LIMIT,
+                      "nothing is lost"))  # fmt: skip
+
+
+def _others_alone(truth: Truth, found: re.Match) -> str:
+    over = [name for name in CAUSES if cause_share(judged_step(truth), name) >= LIMIT]
+    return first(share(found["share"], of_step(truth, "taken")), true(not over, f"but these do: {over}"))
 
 
 def _compiler(truth: Truth, found: re.Match) -> str:
@@ -494,6 +529,15 @@ def _slower(truth: Truth, found: re.Match) -> str:
                  shown(found["idle"], 100 * own.idle / own.total))  # fmt: skip
 
 
+def _idle_late(truth: Truth, found: re.Match) -> str:
+    """No word on how long it computes: that would speak against what it does more."""
+    costs = raw_ranks.costs(truth)
+    own = costs.pop(raw_ranks.blamed(truth))
+    longer = own.computation > 1.1 * median(one.computation for one in costs.values())
+    _, part = raw_ranks.excess(truth, raw_ranks.blamed(truth))
+    return first(shown(found["idle"], 100 * own.idle / own.total), true(longer != (part == "compute"), "it would not"))
+
+
 def _excess(truth: Truth, found: re.Match) -> str:
     more, part = raw_ranks.excess(truth, raw_ranks.blamed(truth))
     if found["more"] is None:
@@ -561,6 +605,8 @@ def _near(truth: Truth, found: re.Match) -> str:
 
 
 CHECKS: list[tuple[str, Check]] = [
+    (r"; (?P<names>(?:(?:, | and )?rank \d+)+) (?:is|are) missing, not to be read$|"
+     r"^(?P<same>(?:(?:, | and )?rank \d+)+) (?:is|are) missing: .*$", _missing),
     # The headline.
     (r"^(?P<who>nothing|no (?:known )?cause) takes (?P<limit>\d+) % of the time or more(?: from computation)?",
      _healthy),
@@ -572,6 +618,10 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"^ranks wait for each other in (?P<share>{N}) % of their time, for none that does more than others",
      _no_straggler),
     (rf"idle for (?P<share>{N}) % of the time, and why is not in the files \((?P<why>[^)]*)\)", _idle_unknown),
+    (rf"^other programs had the processor for (?P<share>{N}) % of the time, so what the host does is open",
+     _others_had),
+    (rf"^other programs had the processor while nothing else went on, for (?P<share>{N}) % of the time",
+     _others_alone),
     (r"no event on a device lasts", lambda t, m: true(all(e.end <= e.start for e in t.device_events), "some do")),
     (r"no device event is in the files, so where time goes is not known",
      lambda t, m: true(not t.device_events, f"{len(t.device_events)} are")),
@@ -599,6 +649,9 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"left out, step (?P<step>\d+): `(?P<name>.*)` takes (?P<ms>{N}) ms of it", _apart),
     (rf"left out, (?P<ms>{N}) ms: work that was launched before waited for what is not in the files", _left_out),
     (rf"graphs launched (?P<share>{N}) % of all device events(?:: no fault, a fact)?", _graphs),
+    (rf"^forward operators run again inside of backward, as with torch\.utils\.checkpoint, for (?P<share>{N}) % of the "
+     r"(?P<what>recorded time|device's work) \(events\): that saves memory, and costs so much where memory is no need",
+     lambda t, m: first(share(m["share"], t.again), true(("device" in m["what"]) != t.on_host, "no device is here"))),
     # Causes.
     (rf"calls that allocate or free: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("allocating")),
     (rf"device idle in them for (?P<share>{N}) % of the time", _memory),
@@ -612,6 +665,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"(?:idle while the host started nothing|no operator ran) for 1 ms or longer: (?P<share>{N}) % of the time, "
      rf"(?P<ms>{N}) ms (?P<unit>a step|in all|in this time)", _silence),
     (r"most of it in your part `(?P<name>.*?)`(?=;|$)", _silent_part),
+    (r"most of the loading in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _loading_in),
     (r"most of it in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _silent_in),
     (r"whether the thread had a processor then was not recorded",
      lambda t, m: true(t.processor("off") is None, "it was")),
@@ -651,6 +705,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"It computed for (?P<own>{N}) ms, the others for (?P<others>{N}) ms", _straggling("computation")),
     (rf"so .*?(?:is not slower: it gets its work later|computes longer) \(idle for (?P<idle>{N}) % of the time\)",
      _slower),
+    (rf"; it was idle for (?P<idle>{N}) % of the time", _idle_late),
     (r"Only (?P<here>\d+) of (?P<size>\d+) ranks are here|^(?P<here_>\d+) of (?P<size_>\d+) ranks:",
      lambda t, m: true((int(m["here"] or m["here_"]), int(m["size"] or m["size_"]))
                        == (len(t.ranks), t.recording.world_size), f"{len(t.ranks)} of {t.recording.world_size}")),
@@ -664,6 +719,8 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no calls of the host", lambda t, m: true(not t.events("call") and not t.events("operator"), "some are")),
     (r"no calls of the runtime", lambda t, m: true(not t.events("call") and t.events("operator"), "some are")),
     (rf"no launch record for (?P<share>{N}) % of the device's work", lambda t, m: share(m["share"], t.unlinked)),
+    (r"^a compiled backward: whether it computes parts of forward again, to save memory",
+     lambda t, m: true(t.is_named(COMPILED) and t.is_named(TRAINING), "nothing is compiled, or trained")),
     (r"^no steps\b", lambda t, m: true(not t.marked, "some are marked")),
     (rf"--mark '(?P<name>[^']*)', which comes (?P<count>{N}) times", _mark),
     (r"^(?P<steps>\d+) of many steps", lambda t, m: true(int(m["steps"]) == t.steps, f"{t.steps} are here")),

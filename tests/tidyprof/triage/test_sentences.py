@@ -60,6 +60,8 @@ def problems(truth: Truth, lines: list[tuple[str, str]]) -> list[str]:
             found += wrong_advice(truth, text)
         if label not in ("next", "origin"):
             found += wrong_in(truth, stated(label, text))
+    if truth.rows and truth.again >= 0.011 and not any("run again" in text for _, text in lines):
+        found.append(f"forward runs again for {truth.again}, and nobody says so")
     return found
 
 

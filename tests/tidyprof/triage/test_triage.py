@@ -21,6 +21,9 @@ from gpumodel.writers import write
 from tests.conftest import REPOSITORY
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tests.tidyprof.test_alone import WITHOUT_THEM
+from tests.tidyprof.triage import raw_files
+from tests.tidyprof.triage.raw import Truth
+from tests.tidyprof.triage.test_sentences import lines_of, problems
 from tidyprof.cli.main import main
 from tidyprof.diagnosis import recordings as reduction
 from tidyprof.diagnosis.verdict import as_json
@@ -96,7 +99,7 @@ def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recording
 
 STRANGERS = REPOSITORY / "tests/strangers"
 SCRIPTS = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in sorted(STRANGERS.glob("truth*.toml"))}
-MISSED = {"paired_views": "silent-host"}
+MISSED = {"paired_views": "healthy"}
 """What the tool says of a script instead of the truth: other programs had half of the processor at its recording."""
 
 
@@ -189,6 +192,53 @@ def test_the_function_under_silence_comes_from_the_stacks_of_the_file(tmp_path: 
     assert main(["triage", str(path)]) == 0
     assert f"Look into {named}" in capsys.readouterr().out
     assert "with_stack=True" in tidyprof.triage(tidyprof.read(path)).next_step
+
+
+BATCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+FETCHING = "torch/utils/data/_utils/fetch.py(54): fetch"
+LOADS = {
+    "text.py(30): collate": (("torch/utils/data/dataloader.py(733): __next__", 39), (FETCHING, 38),
+                             ("text.py(30): collate", 37), *(("text.py(9): merge", 5),) * 3),
+    "text.py(9): merge": ((FETCHING, 38), ("text.py(30): collate", 37), ("text.py(9): merge", 36)),
+    "csv.py(2): read, called from text.py(4): batch": (("text.py(4): batch", 38),
+                                                       ("lib/python3.12/csv.py(2): read", 30)),
+}  # fmt: skip
+"""What must be named -> functions in each other, with ms, of a load of 40 ms; those of one name one after the other."""
+
+
+@pytest.mark.parametrize("gpu", [True, False], ids=["GPU", "processor"])
+@pytest.mark.parametrize("workers", [False, True], ids=["alone", "workers"])
+@pytest.mark.parametrize("named", LOADS)
+def test_the_function_that_loads_comes_from_the_stacks(named: str, workers: bool, gpu: bool, tmp_path: Path, capsys):
+    """Of processes beside the training there are no stacks, and the functions that wait for them load nothing."""
+    events = []
+    for step in range(4):
+        begin = 1_000_000 + step * 50_000_000
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 50_000_000),
+            TraceEvent("user_annotation", BATCH.replace("Single", "Multi" if workers else "Single").replace(
+                "MultiProcess", "MultiProcessing"), begin, 40_000_000),
+            TraceEvent("python_function", "text.py(80): main", begin, 50_000_000),
+            operator("aten::mm", begin + 40_000_000, 9_000_000, step),
+        ]  # fmt: skip
+        if gpu:
+            events += [call("hipLaunchKernel", begin + 40_000_000, 5_000, 10 + step),
+                       kernel("gemm", begin + 40_010_000, 9_000_000, 10 + step)]  # fmt: skip
+        place, before = begin, ""
+        for name, length in LOADS[named]:
+            place += 11_000_000 if name == before else 100_000
+            before = name
+            events.append(TraceEvent("python_function", name, place, length * 1_000_000))
+    header = HEADER if gpu else {"schemaVersion": 1, "deviceProperties": []}
+    path = write_trace(tmp_path / "trace.json", events, header=header)
+    assert main(["triage", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("late-data")
+    expected = "" if workers else named.replace("csv.py(2)", "lib/python3.12/csv.py(2)")
+    assert (f"Look into {expected}: do it once" in shown) == (not workers)
+    assert ("collate_fn" in shown) == workers
+    assert "Look into text.py(80): main" not in shown
+    assert not problems(Truth(raw_files.read(path)), lines_of(path))
 
 
 def test_the_operator_and_module_under_late_launches_are_named(tmp_path: Path):

@@ -90,13 +90,6 @@ def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list
     return [f"only {here} of {world_size} ranks are here."] if world_size and 1 < here < world_size else []
 
 
-@guarded
-def ranks_of_folder(path: Path) -> list[Path]:
-    """The traces of a folder that has several; nothing for another folder, or a file. Raises as the reader does."""
-    traces = files_of_folder(path)[0] if path.is_dir() and recognises(path, b"") else []
-    return traces if len(traces) > 1 else []
-
-
 def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     """Traces in a folder, and its other JSON files. An empty or damaged file may be a rank's trace: an error."""
     named = candidates(folder)

@@ -1,0 +1,129 @@
+"""Gradient checkpointing is told from any other backward, in traces that torch records here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile, schedule
+from torch.utils.checkpoint import checkpoint
+
+import tidyprof
+from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, operator, write_trace
+from tests.tidyprof.triage import raw_files
+from tests.tidyprof.triage.raw import Truth
+from tests.tidyprof.triage.test_sentences import lines_of, problems
+
+
+class Block(torch.nn.Module):
+    """Normalisation, two linear layers, and what is between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first, self.second = torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return batch + self.second(functional.dropout(functional.gelu(self.first(self.norm(batch)))))
+
+
+class OwnLinear(torch.autograd.Function):
+    """A backward that somebody wrote, which calls the operator of a forward."""
+
+    @staticmethod
+    def forward(ctx, batch, weight):
+        ctx.save_for_backward(batch, weight)
+        return functional.linear(batch, weight)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        batch, weight = ctx.saved_tensors
+        return functional.linear(gradient, weight.t()), functional.linear(gradient.t(), batch.t())
+
+
+BLOCK, CONVOLUTIONS = Block(), torch.nn.Sequential(
+    torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.ReLU(inplace=True), torch.nn.Conv2d(2, 1, 3)
+)  # fmt: skip
+
+
+def plain(batch: torch.Tensor) -> torch.Tensor:
+    return BLOCK(batch).square().mean()
+
+
+def penalty(batch: torch.Tensor) -> torch.Tensor:
+    """With the gradient of a gradient, whose backward is recorded as a forward is."""
+    loss = CONVOLUTIONS(torch.tanh(BLOCK(batch)).reshape(1, 1, 8, 8)).mean()
+    (gradient,) = torch.autograd.grad(loss, batch, create_graph=True)
+    return loss + functional.silu(gradient).norm()
+
+
+def own(batch: torch.Tensor) -> torch.Tensor:
+    return OwnLinear.apply(batch, BLOCK.first.weight).mean()
+
+
+def kept(batch: torch.Tensor) -> torch.Tensor:
+    """A checkpoint whose backward is never run."""
+    return checkpoint(BLOCK, batch, use_reentrant=False).detach().mean() + BLOCK(batch).mean()
+
+
+def checkpointed(module: torch.nn.Module, shape: tuple[int, ...], reentrant: bool) -> Callable[..., torch.Tensor]:
+    def loss(batch: torch.Tensor) -> torch.Tensor:
+        return checkpoint(module, batch.reshape(shape), use_reentrant=reentrant).mean()
+
+    return loss
+
+
+def recorded(path: Path, loss: Callable[[torch.Tensor], torch.Tensor], stacks: bool) -> Path:
+    """A trace of three steps on a processor."""
+    plan = schedule(wait=0, warmup=1, active=3, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], schedule=plan, with_stack=stacks) as profiler:
+        for _ in range(4):
+            loss(torch.randn(8, 8, requires_grad=True)).backward()
+            profiler.step()
+    profiler.export_chrome_trace(str(path))
+    return path
+
+
+def said(path: Path) -> bool:
+    """Whether triage tells of it; what it says is true of the raw file."""
+    lines = lines_of(path)
+    assert not problems(Truth(raw_files.read(path)), lines)
+    return any("forward operators run again inside of backward" in text for _, text in lines)
+
+
+@pytest.mark.parametrize("stacks", [False, True], ids=["operators", "stacks"])
+@pytest.mark.parametrize("reentrant", [False, True], ids=["hooks", "reentrant"])
+@pytest.mark.parametrize(
+    ("module", "shape"), [(BLOCK, (8, 8)), (CONVOLUTIONS, (1, 1, 8, 8))], ids=["transformer", "convolutions"]
+)
+def test_a_checkpoint_is_told(
+    module: torch.nn.Module, shape: tuple[int, ...], reentrant: bool, stacks: bool, tmp_path: Path
+) -> None:
+    assert said(recorded(tmp_path / "trace.json", checkpointed(module, shape, reentrant), stacks))
+
+
+@pytest.mark.parametrize("stacks", [False, True], ids=["operators", "stacks"])
+@pytest.mark.parametrize("loss", [plain, penalty, own, kept], ids=lambda loss: loss.__name__)
+def test_any_other_backward_is_no_checkpoint(
+    loss: Callable[[torch.Tensor], torch.Tensor], stacks: bool, tmp_path: Path
+) -> None:
+    assert not said(recorded(tmp_path / "trace.json", loss, stacks))
+
+
+def test_on_a_gpu_it_is_a_share_of_the_device_s_work(tmp_path: Path) -> None:
+    """3 of 10 ms of kernels, launched by the operators of a forward within a node of backward."""
+    node, events = "autograd::engine::evaluate_function: ReluBackward0", []
+    for step in range(3):
+        begin, number = 1_000_000 + step * 20_000_000, 100 * step
+        events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 20_000_000))
+        events.append(operator(node, begin + 5_000_000, 9_000_000, number))
+        named = (("aten::conv2d", 0, 4), ("aten::conv2d", 5, 2), ("aten::relu", 8, 1), ("aten::mm", 12, 3))
+        for place, (name, at, length) in enumerate(named):
+            own, known = begin + at * 1_000_000 + 10_000, number + place
+            events += [operator(name, own, 50_000, known + 1), call("hipLaunchKernel", own, 5_000, known),
+                       kernel(name, own + 10_000, length * 1_000_000, known)]  # fmt: skip
+    path = write_trace(tmp_path / "trace.json", events)
+    assert said(path)
+    assert tidyprof.triage(tidyprof.read(path)).signs.again == pytest.approx(0.3)
