@@ -11,6 +11,8 @@ READY := .venv/.ready-$(TORCH)
 IS_HERE := $(shell [ "$$(cat '$(READY)' 2>/dev/null)" -ef . ] && echo yes)
 NOTEBOOKS := $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
 ALONE := -p tests.lessons_alone
+# A word for the shell, whatever is in it
+quoted = '$(subst ','\'',$(1))'
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # Where it is set, each of the thousand programs that the tests start would compile the course anew.
@@ -25,7 +27,7 @@ help: ## show this list
 setup: $(READY) ## make .venv with what a learner needs
 
 $(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew)
-	PYTHON=$(PYTHON) TORCH=$(TORCH) scripts/dev/setup
+	PYTHON=$(call quoted,$(PYTHON)) TORCH=$(call quoted,$(TORCH)) scripts/dev/setup
 
 # What only some targets need: the developers' tools, and those that make the site
 .venv/.dev .venv/.book: .venv/.%: pyproject.toml constraints.txt | setup
@@ -33,7 +35,7 @@ $(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew
 	touch $@
 
 lab: setup ## open lesson 00 in JupyterLab
-	$(BIN)/jupyter lab $(ROOT_FLAG) --LanguageServerManager.autodetect=False --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab $(ROOT_FLAG) --LanguageServerManager.autodetect=False --ServerApp.root_dir=$(call quoted,$(CURDIR)) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # A torch for a GPU brings a Triton of its own, over which no other may be installed.
 compiler: setup ## add Triton where torch has none, so that lesson 16 compiles
@@ -102,7 +104,7 @@ reliability: .venv/.dev ## read damaged files (INPUTS) and large ones, let many 
 	$(BIN)/python -m benchmarks.bench_kills --page
 
 build/peers/.ready: benchmarks/peers.txt
-	$(PYTHON) -m venv build/peers
+	$(call quoted,$(PYTHON)) -m venv build/peers
 	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement benchmarks/peers.txt
 	touch $@
 

@@ -13,9 +13,12 @@ enter_container
 "${launch[@]}" python -c 'import jupyterlab' ||
     fail "there is no JupyterLab here; set VENV in site.env to what make setup made, or take a CONTAINER that has it"
 port=$((MASTER_PORT - 10000)) # ranks that a lesson starts meet at the other; the system gives ports above 32768 away
-JUPYTER_TOKEN=$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
-export JUPYTER_TOKEN
-# The token is a password: only its owner may read the file, and it stands in no log.
+# The token is a password: only its owner may read the files, and it stands in no log and no environment, which all
+# kernels and jobs would inherit, and profilers record.
+unset JUPYTER_TOKEN
+token=$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
+export JUPYTER_TOKEN_FILE="$RESULTS/token"
+(umask 077 && printf '%s' "$token" >"$JUPYTER_TOKEN_FILE")
 (umask 077 && cat >"$RESULTS/connect.txt") <<END
 On your own computer, where LOGIN_NODE is the address that you log in to. It says nothing; leave it running:
 
@@ -23,7 +26,7 @@ On your own computer, where LOGIN_NODE is the address that you log in to. It say
 
 Then open in the browser there:
 
-    http://127.0.0.1:$port/lab/tree/notebooks/00_start_here.ipynb?token=$JUPYTER_TOKEN
+    http://127.0.0.1:$port/lab/tree/notebooks/00_start_here.ipynb?token=$token
 END
 say "JupyterLab starts; how to reach it: cat $RESULTS/connect.txt; when you are done: scancel $JOB_ID"
 # It listens on the node's address, since the login node asks, and takes no other port, since the file names this one.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 
 def runs_folder() -> Path:
@@ -24,20 +25,23 @@ def append(name: str, record: dict[str, Any]) -> None:
     line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
-            # One write, behind the end of a line that a crash has cut.
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            # One call, which no other writer's can come between, behind the end of a line that a crash has cut.
             # A lone surrogate, which UTF-8 has not, becomes JSON's own escape for it.
-            file.write(b"\n" * _is_cut(file) + line.encode("utf-8", "backslashreplace") + b"\n")
+            content = b"\n" * _is_cut(file) + line.encode("utf-8", "backslashreplace") + b"\n"
+            if os.write(file, content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(file)
     except OSError as error:
         print(f"{path}: could not be written ({error.strerror}); this step is not remembered", file=sys.stderr)
 
 
-def _is_cut(file: BinaryIO) -> bool:
+def _is_cut(file: int) -> bool:
     """Whether the last line has no end."""
-    if file.tell() == 0:
-        return False
-    file.seek(-1, os.SEEK_END)
-    return file.read() != b"\n"
+    size = os.fstat(file).st_size
+    return size > 0 and os.pread(file, 1, size - 1) != b"\n"
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -50,7 +54,7 @@ def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
     records, damaged = [], 0
     # Only "\n" ends a line: for splitlines() U+2028 and others do, too, which a text may hold.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        for line in lines:
+        for line in filter(str.strip, lines):  # who writes while another does may leave an empty one
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):

@@ -37,7 +37,9 @@ def lab_options(root: Path = REPOSITORY) -> list[str]:
     """What the Makefile gives to JupyterLab; `root` is the folder that it serves."""
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     line = re.search(r"^lab:.*\n\t\$\(BIN\)/jupyter lab (.+)$", makefile, re.MULTILINE)[1]
-    return shlex.split(line.replace("$(CURDIR)", str(root)).replace("$(ROOT_FLAG)", "--allow-root"))
+    return shlex.split(
+        line.replace("$(call quoted,$(CURDIR))", shlex.quote(str(root))).replace("$(ROOT_FLAG)", "--allow-root")
+    )
 
 
 @contextmanager

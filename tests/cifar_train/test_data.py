@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from itertools import islice
@@ -54,13 +55,44 @@ def train_images(data_path: Path) -> torch.Tensor:
 # Reading the files
 
 
-def test_reads_what_python_2_wrote(tmp_path):
-    write_cifar100(tmp_path, train=50, seed=3)
+def test_reads_what_python_2_wrote(tmp_path, monkeypatch):
+    checksums = write_cifar100(tmp_path, train=50, seed=3)
+    monkeypatch.setitem(cifar100.FILE_MD5S, "train", checksums["train"])
     truth = make_split(50, 3, "train")
     images, labels = cifar100.read_images(tmp_path)
     assert (images.dtype, images.shape, labels.dtype) == (np.uint8, (50, 3, 32, 32), np.int64)
     np.testing.assert_array_equal(images.reshape(50, -1), truth[b"data"])
     assert labels.tolist() == truth[b"fine_labels"]
+
+
+class Payload:
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self):
+        return Path.touch, (self.place,)
+
+
+def test_a_file_that_is_changed_behind_the_check_is_not_opened(staged, tmp_path):
+    verify_staged(staged)
+    path = staged / "cifar-100-python" / "train"
+    path.write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
+    with pytest.raises(UserError, match="train was changed while it was in use: expected md5"):
+        cifar100.read_images(staged)
+    path.unlink()
+    with pytest.raises(UserError, match="train cannot be read"):
+        cifar100.read_images(staged)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_no_pickle_runs_a_program_whatever_its_checksum(staged, tmp_path, monkeypatch, protocol):
+    path = staged / "cifar-100-python" / "train"
+    path.write_bytes(pickle.dumps({b"data": Payload(tmp_path / "ran")}, protocol))
+    monkeypatch.setitem(cifar100.FILE_MD5S, "train", cifar100.md5_of(path))
+    with pytest.raises(UserError, match="which has no place in it; it was not run"):
+        cifar100.read_images(staged)
+    assert not (tmp_path / "ran").exists()
 
 
 # Staged or not

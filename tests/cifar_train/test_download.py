@@ -370,6 +370,34 @@ def test_corrupt_archives(fetch, server, tmp_path, content, finding):
     assert not (tmp_path / "outside").exists()
 
 
+def odd_member(kind: bytes, target: str = "") -> bytes:
+    """An archive whose file of images is a link to `target`, or a device."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        header = tarfile.TarInfo("cifar-100-python/train")
+        header.type, header.linkname = kind, target
+        archive.addfile(header)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_a_member_that_is_no_file_is_not_unpacked(fetch, server, tmp_path, kind):
+    (tmp_path / "outside").write_text("mine")
+    server.content = odd_member(kind, str(tmp_path / "outside"))
+    with pytest.raises(UserError, match=r"is corrupt .*train is missing"):
+        fetch(archive_md5=md5(server.content))
+    assert (tmp_path / "outside").read_text() == "mine"
+    assert names(tmp_path / "data") == set()
+
+
+def test_a_member_that_would_fill_the_disk_is_not_unpacked(fetch, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "MEMBER_BYTES", 3000)
+    server.content = archive_of({"cifar-100-python/train": bytes(3001)})
+    with pytest.raises(UserError, match=r"is corrupt .*train has 3,001 bytes"):
+        fetch(archive_md5=md5(server.content))
+    assert names(tmp_path / "data") == set()
+
+
 # Several at once, or killed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,35 @@ def test_no_character_of_a_text_costs_its_record(bench: Path, odd: str, capsys: 
     records, damaged = journal.records_and_damaged(bench / "predictions.jsonl")
     assert [record["value"] for record in records] == [f"a{odd}b", 1.0, f"a{odd}b"]
     assert damaged == 0
+
+
+def test_a_record_of_any_length_is_one_write(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that none of another process comes between."""
+    sizes: list[int] = []
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, content: sizes.append(len(content)) or write(file, content))
+    for size in (10, 20_000, 2_000_000):
+        journal.append("long.jsonl", {"text": "x" * size})
+        assert sizes[-1] > size
+    assert len(sizes) == 3
+    assert [len(record["text"]) for record in journal.read(bench / "long.jsonl")] == [10, 20_000, 2_000_000]
+
+
+def test_a_record_that_fits_only_in_part_is_told(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, content: write(file, content[:9]))
+    journal.append("full.jsonl", {"a": 1})
+    monkeypatch.undo()
+    monkeypatch.setenv("PROFLAB_RUNS", str(bench))
+    assert "No space left on device" in capsys.readouterr().err
+    journal.append("full.jsonl", {"a": 2})
+    records, damaged = journal.records_and_damaged(bench / "full.jsonl")
+    assert ([record["a"] for record in records], damaged) == ([2], 1)
+
+
+def test_an_empty_line_is_no_damage(bench: Path) -> None:
+    bench.mkdir()
+    (bench / "many.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n')
+    assert journal.records_and_damaged(bench / "many.jsonl") == ([{"a": 1}, {"a": 2}], 0)

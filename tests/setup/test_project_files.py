@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -235,7 +236,7 @@ def test_pages_name_no_build_that_set_up_refuses():
 
 FAKE_PROGRAM = f"""#!/bin/sh
 case "$*" in *torch_arguments.py*) exec {shlex.quote(sys.executable)} "$@";; esac
-echo "$(basename "$0") $*" >>"$CALLS"
+echo "$(basename "$0") $*${{UV_DEFAULT_INDEX:+ index $UV_DEFAULT_INDEX}}" >>"$CALLS"
 case "$*" in
 *"-m venv .venv")
     mkdir -p .venv/bin .venv/lib/python3.11/site-packages/torch
@@ -337,6 +338,59 @@ def test_only_who_develops_gets_the_developers_tools(tmp_path):
     assert clone.make("--dry-run", "test")[0] == 0
     assert clone.make(".venv/.dev")[:2] == (0, [])
     assert "--editable .[dev]\n" in clone.calls.read_text()
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "it's", "$HOME", "a; touch run", 'a"b', "`touch run`", "a&b", "(a)", "a*", "a#b"]
+)
+def test_make_works_in_a_folder_of_any_name(tmp_path, name):
+    clone = Clone(tmp_path)
+    clone.place = clone.place.rename(tmp_path / name)
+    clone.program = clone.program.rename(tmp_path / "my python")
+    assert clone.make("lab")[:2] == (0, ["cpu"])
+    assert f" --ServerApp.root_dir={clone.place} --LabApp" in clone.calls.read_text()
+    assert not list(tmp_path.rglob("run"))
+
+
+def test_settings_of_pip_for_other_places_do_not_lead_uv_away(tmp_path):
+    """A wheel of uv that holds nothing is installed by the lines of set-up, under what clusters often set."""
+    setup = (REPOSITORY / "scripts/dev/setup").read_text()
+    script = re.search(r"^unset PIP_.*\n.* -m pip install .* uv$", setup, re.MULTILINE)[0]
+    script = script.replace("--constraint constraints.txt uv", f"--no-index --force-reinstall {empty_wheel(tmp_path)}")
+    (tmp_path / "pip.conf").write_text("[install]\nuser = true\n")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / ".venv"], check=True)
+    elsewhere = tmp_path / "elsewhere"
+    for name, value in {"PIP_USER": "1", "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_TARGET": str(elsewhere),
+                        "PIP_PREFIX": str(elsewhere), "PIP_ROOT": str(elsewhere)}.items():  # fmt: skip
+        subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | {name: value}, check=True)
+        (found,) = tmp_path.rglob("uv-1.dist-info")
+        assert found.is_relative_to(tmp_path / ".venv")
+        shutil.rmtree(found)
+
+
+def empty_wheel(folder: Path) -> Path:
+    path = folder / "uv-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("uv-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 1\n")
+        wheel.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("uv-1.dist-info/RECORD", "")
+    return path
+
+
+def test_uv_takes_the_mirror_that_pip_was_given(tmp_path, monkeypatch):
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    clone = Clone(tmp_path)
+    assert clone.make("setup")[0] == 0
+    assert "index" not in clone.calls.read_text()
+    monkeypatch.setenv("PIP_INDEX_URL", "https://u:pa$s@mirror.example/simple")
+    (clone.place / "pyproject.toml").touch()
+    assert clone.make("setup")[0] == 0
+    assert "--editable .[train,lab] index https://u:pa$s@mirror.example/simple\n" in clone.calls.read_text()
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://own.example")
+    (clone.place / "pyproject.toml").touch()
+    assert clone.make("setup")[0] == 0
+    assert "--editable .[train,lab] index https://own.example\n" in clone.calls.read_text()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -46,12 +47,26 @@ def opened_with_its_token_alone(job: SubmittedJob) -> str:
     here, page, token = re.search(r"http://127\.0\.0\.1:(\d+)(/\S+)\?token=(\w+)", text).groups()
     assert here == port
     assert token not in job.log
+    assert stat.S_IMODE((job.folder / "token").stat().st_mode) == 0o600
+    assert not [name for name, text in environments(job.number).items() if token in text]
     there = f"http://{host}:{its_port}"
     job.until(lambda: listens(there), "its port")  # which it opens after it has said so
     assert "JupyterLab" in urlopen(f"{there}{page}?token={token}").read().decode()
     with pytest.raises(HTTPError, match="403"):
         urlopen(f"{there}/api/contents/README.md?token=wrong")
     return there
+
+
+def environments(job: int) -> dict[str, str]:
+    """The environment of each process of the job, which all that these start inherit."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            text = path.read_text(errors="replace")
+            if f"SLURM_JOB_ID={job}\0" in text:
+                found[path.parent.name] = text
+    assert any("JUPYTER_TOKEN_FILE=" in text for text in found.values())
+    return found
 
 
 def listens(address: str) -> bool:

@@ -8,11 +8,12 @@ are those that torchvision.datasets.CIFAR100 lists. Nothing here imports torch.
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cifar_train.errors import UserError
 
@@ -77,11 +78,36 @@ def md5_of(path: Path) -> str:
 def read_images(data_path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The training images, uint8 [N, 3, 32, 32], and their fine labels 0 to 99, int64 [N].
 
-    Only for files that `verify_staged` has passed: a pickle could otherwise run any program.
+    The bytes that are read are those whose checksum is verified, whoever changes the file meanwhile, and no pickle runs
+    a program here, should it have that checksum. Raises UserError.
     """
     import numpy as np
 
-    with (data_path / FOLDER / "train").open("rb") as file:
-        content = pickle.load(file, encoding="bytes")
-    images = content[b"data"].reshape(-1, CHANNELS, IMAGE_SIZE, IMAGE_SIZE)
-    return images, np.array(content[b"fine_labels"], dtype=np.int64)
+    path = data_path / FOLDER / "train"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error}); fetch it again") from error
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != FILE_MD5S["train"]:
+        raise UserError(
+            f"{path} was changed while it was in use: expected md5 {FILE_MD5S['train']}, found {found}; look who may "
+            f"write there, and fetch it again: {fetch_command(data_path)}"
+        )
+    read = _Arrays(io.BytesIO(content), encoding="bytes").load()
+    images = read[b"data"].reshape(-1, CHANNELS, IMAGE_SIZE, IMAGE_SIZE)
+    return images, np.array(read[b"fine_labels"], dtype=np.int64)
+
+
+class _Arrays(pickle.Unpickler):
+    """Reads NumPy's arrays, and calls nothing else that a pickle names."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What may be called. Raises UserError for the rest."""
+        if (module, name) not in _OF_ARRAYS:
+            raise UserError(f"CIFAR-100's file asks for {module}.{name}, which has no place in it; it was not run")
+        return super().find_class(module, name)
+
+
+_OF_ARRAYS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
+"""What NumPy 1 wrote into the official files."""

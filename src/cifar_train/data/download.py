@@ -45,6 +45,9 @@ ARCHIVE_BYTES = 169_001_437
 SPACE_NEEDED_MB = 360
 """Archive, 169 MB, and its contents, 186 MB."""
 
+MEMBER_BYTES = 160_000_000
+"""More than the largest file in it, which has 155,249,918 bytes."""
+
 URL_VARIABLE = "CIFAR100_URL"
 
 SECONDS_PER_LINE = 10.0
@@ -173,6 +176,8 @@ def _extract(archive: Path, scratch: Path, names: Mapping[str, str]) -> None:
     with tarfile.open(archive) as content:
         for member in content:
             if member.isfile() and member.name in wanted:
+                if member.size > MEMBER_BYTES:
+                    raise tarfile.ReadError(f"{member.name} has {member.size:,} bytes")
                 with content.extractfile(member) as source, wanted[member.name].open("wb") as target:
                     shutil.copyfileobj(source, target)
 
