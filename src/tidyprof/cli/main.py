@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from tidyprof.cli.usage import EXAMPLES, EXPORTS, JSON, TOP_IN_TERMINAL, UsageError
+from tidyprof.gate.measures import MEASURES
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
@@ -213,6 +214,15 @@ def _add_gate(commands: Any) -> None:
     )
     gate.add_argument(
         "--in-turns", action="store_true", help="compare runs of the same name, which were made one after the other"
+    )
+    gate.add_argument(
+        "--fail-on-cant-tell", action="store_true", help="exit code 1 and a failure for JUnit where it can't tell, too"
+    )
+    gate.add_argument(
+        "--measure",
+        choices=MEASURES,
+        default="step",
+        help="what to judge: steps (default), or requests in times files, by their median or 99th percentile",
     )
     gate.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
     for kind, what in (("json", JSON), ("junit", "as JUnit's XML"), ("markdown", "for a merge request")):
