@@ -17,9 +17,7 @@ from tidyprof.harmless import markdown_block, markdown_text, printable_lines
 ROWS = 5
 """Kernels that a report names."""
 
-APART = (
-    "Not in turns: where noise lasts over several runs, a third to a half of equal sides are called faster or slower"
-)
+APART = "Not in turns: where noise lasts over several runs, 22 to 51 % of equal sides are called faster or slower"
 """Measured by benchmarks/bench_gate.py, see docs/gate.md."""
 
 

@@ -100,7 +100,8 @@ class RunTimes:
     Steps are the device's own where launches are recorded. A host that runs ahead ends its steps early, and a device
     that got slower would show in none of them. With another measure than steps, `step_ns` is that of its requests.
 
-    parts    -- mean ns of each part of a step (`tidyprof.step_budget`, or the loop's own), by its name.
+    parts    -- mean ns of each part of a typical step (`tidyprof.step_budget`, or the loop's own), by its name: of the
+                middle half of each rank's steady steps by length, so that they add up to about step_ns.
     kernels  -- by short name the columns calls and total_ns, both for one step of one device, and full_name, by which
                 its developers know it.
     profiled -- whether a profiler ran, so that steps are longer than otherwise.
@@ -166,7 +167,8 @@ def run_times(path: str | PathLike[str], mark: str | None = None, measure: str =
     of_lanes = [rows.drop(columns=LANE) for _, rows in budget.groupby(LANE, dropna=False)]
     lanes = _lanes(path, of_lanes, profile.meta.get("files", ()))
     steady = steady_steps(budget)
-    parts = pd.Series({part: steady[f"{part}_ns"].mean() for part in parts_of(steady)})
+    typical = _typical(steady, steady["duration_ns"])
+    parts = pd.Series({part: typical[f"{part}_ns"].mean() for part in parts_of(steady)})
     return RunTimes(
         str(path),
         float(steady["duration_ns"].median()),
@@ -196,24 +198,34 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
         raise _no_requests(path, column)
     table = table[values > 0]
     parts = _parts_of_requests(table, column) if column else own
-    steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0)).index
-    if quantile > 0.5 and len(steady) < LEAST_FOR_P99:
-        found = f"of {len(steady)} requests the 99th percentile is no more than the longest one"
+    steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0))
+    values, number = values.loc[steady.index], len(steady)
+    if quantile > 0.5 and number < LEAST_FOR_P99:
+        found = f"of {number} requests the 99th percentile is no more than the longest one"
         raise ProfileReadError(path, found, "a short run", f"record {LEAST_FOR_P99} or more, or judge the median")
     work = {"requests" if column else "steps": len(table)}
+    figure = float(values.quantile(quantile))
+    judged = _typical(steady, values) if quantile == 0.5 else steady[values >= figure]
     return RunTimes(
         str(path),
-        float(values.loc[steady].quantile(quantile)),
-        len(steady),
-        parts.loc[steady].mean(),
+        figure,
+        number,
+        parts.loc[judged.index].mean(),
         pd.DataFrame(columns=["full_name", "calls", "total_ns"]),
         origin_of_files(map(str, files)),
         profiled=False,
         work=work | ({"samples": table["samples"].sum()} if "samples" in table else {}),
-        mean_ns=float(values.loc[steady].mean()) if quantile == 0.5 else None,
+        mean_ns=float(values.mean()) if quantile == 0.5 else None,
         lanes=lanes,
         measure=measure,
     )
+
+
+def _typical(steps: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
+    """The middle half by length, of each rank and device."""
+    lanes = lengths.groupby([steps[name] for name in LANE], dropna=False)
+    place, left_out = lanes.rank(method="first"), lanes.transform("size") // 4
+    return steps[(place > left_out) & (place <= lanes.transform("size") - left_out)]
 
 
 def _parts_of_requests(table: pd.DataFrame, column: str) -> pd.DataFrame:

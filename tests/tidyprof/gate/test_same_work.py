@@ -13,8 +13,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.tidyprof.gate.test_gate import write_trace
 from tidyprof.cli.main import main
+from tidyprof.gate.reports import APART
 
 RUNS = 9
 
@@ -208,7 +210,7 @@ def test_a_trace_of_one_rank_counts_once(link, tmp_path: Path, capsys: pytest.Ca
 def test_without_turns_it_says_what_lasting_noise_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     base, new = (write_side(tmp_path / name, [0.01] * 5) for name in ("base", "changed"))
     assert main(["gate", base, new, "--markdown", str(tmp_path / "report.md")]) == 0
-    said = "where noise lasts over several runs, a third to a half of equal sides are called faster or slower"
+    said = "where noise lasts over several runs, 22 to 51 % of equal sides are called faster or slower"
     same = "give --in-turns, since both sides have the same names"
     for text in (capsys.readouterr().out, (tmp_path / "report.md").read_text()):
         assert f"{said}; {same}" in text
@@ -219,6 +221,14 @@ def test_without_turns_it_says_what_lasting_noise_does(tmp_path: Path, capsys: p
     (tmp_path / "changed/other").rename(tmp_path / "changed/run0")
     main(["gate", base, new, "--in-turns"])
     assert said not in capsys.readouterr().out
+
+
+def test_what_it_says_of_lasting_noise_is_what_was_measured():
+    table = (REPOSITORY / "docs/gate.md").read_text().partition("How often it is wrong about")[2]
+    rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("|")]
+    column = [heading.strip() for heading in rows[0]].index("wrong, without turns, noise that lasts")
+    shares = [float(row[column].strip(" %")) for row in rows[2:]]
+    assert f"{min(shares):.0f} to {max(shares):.0f} % of equal sides" in APART
 
 
 @pytest.mark.parametrize("asked", [False, True])
