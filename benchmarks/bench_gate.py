@@ -38,6 +38,9 @@ EQUAL_PAIRS, NOISE, RISE, PARTS = 1000, 0.02, 0.03, 5
 """Pairs of equal sides, the spread of each run or of each of its parts, by how much each run is longer than the one
 before where the load rises, and the parts of a step."""
 
+LASTS = 0.9
+"""How much of its noise a run shares with the one before, where noise lasts (autoregressive, of first order)."""
+
 
 def pool(folder: Path) -> np.ndarray:
     """Step times (ns) of modelled runs with different seeds."""
@@ -84,11 +87,14 @@ def wrong_by_turns(times: np.ndarray, repeats: int, rise: float, shuffled: bool,
     return wrong / EQUAL_PAIRS
 
 
-def wrong_apart(times: np.ndarray, repeats: int, random: np.random.Generator) -> float:
-    """The same without turns, and without a rising load."""
+def wrong_apart(times: np.ndarray, repeats: int, lasts: float, random: np.random.Generator) -> float:
+    """The same without turns and without a rising load, one side after the other; noise may last over several runs."""
     wrong = 0
     for _ in range(EQUAL_PAIRS):
-        sides = random.choice(times, (2, repeats), replace=False) * np.exp(random.normal(0, NOISE, (2, repeats)))
+        noise = random.normal(0, NOISE, 2 * repeats)
+        for run in range(1, 2 * repeats):
+            noise[run] = lasts * noise[run - 1] + np.sqrt(1 - lasts**2) * noise[run]
+        sides = random.choice(times, (2, repeats), replace=False) * np.exp(noise.reshape(2, repeats))
         ratio = ratio_of_medians(*sides)
         wrong += not ratio.low <= 1 <= ratio.high
     return wrong / EQUAL_PAIRS
@@ -106,7 +112,8 @@ def wrongly_blamed(repeats: int, in_turns: bool, random: np.random.Generator) ->
 
 def equal_sides(times: np.ndarray, random: np.random.Generator) -> list[str]:
     """The table of what is wrongly said about equal sides."""
-    headings = ("repeats a side", "level in turns", "wrong, in turns", "wrong, without turns")
+    headings = ("repeats a side", "level in turns", "wrong, in turns")
+    headings += ("wrong, without turns, independent runs", "wrong, without turns, noise that lasts")
     headings += ("a part sure, in turns", "a part sure, without turns")
     headings += ("rising load, new always second", "rising load, order drawn")
     lines = ["| " + " | ".join(headings) + " |", "| --- " * len(headings) + "|"]
@@ -114,7 +121,8 @@ def equal_sides(times: np.ndarray, random: np.random.Generator) -> list[str]:
         shares = (
             ratio_of_turns([1.0] * repeats, [1.0] * repeats).level,
             wrong_by_turns(times, repeats, 0.0, False, random),
-            wrong_apart(times, repeats, random),
+            wrong_apart(times, repeats, 0.0, random),
+            wrong_apart(times, repeats, LASTS, random),
             wrongly_blamed(repeats, True, random),
             wrongly_blamed(repeats, False, random),
             wrong_by_turns(times, repeats, RISE, False, random),
@@ -125,7 +133,9 @@ def equal_sides(times: np.ndarray, random: np.random.Generator) -> list[str]:
         f"{EQUAL_PAIRS} pairs of equal sides for each number; the noise is {100 * NOISE:.0f} % of each run, or of each "
     )
     said += (
-        f"of {PARTS} parts. *Rising load*: in turns, and each run takes {100 * RISE:.0f} % longer than the one before."
+        f"of {PARTS} parts. *Noise that lasts*: {100 * LASTS:.0f} % of it is that of the run before, and one side is "
+        f"recorded after the other. *Rising load*: in turns, and each run takes {100 * RISE:.0f} % longer than the "
+        "one before."
     )
     return [*lines, "", said]
 

@@ -39,7 +39,7 @@ def run_seconds(file, skip):
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     if "seconds" not in table and {"rank", "step"} < set(table):
-        table["seconds"] = table.drop(columns=["rank", "step"]).sum(axis=1)
+        table["seconds"] = table.drop(columns={"rank", "step", "samples"} & set(table)).sum(axis=1)
     if "seconds" not in table or len(table) <= skip:
         raise ValueError(f"{file}: no column `seconds` with more than {skip} steps")
     return table["seconds"].iloc[skip:].median()

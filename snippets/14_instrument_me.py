@@ -9,7 +9,8 @@
     watch.close()               # below the loop
 
 Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for data.
-WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step; to compare and to prove
+WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step; to compare and to prove.
+                                With watch.step(samples=len(batch)) it says how much a step did, too
 WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges. A
                                 trace explains, but a profiler makes what the host does up to twice as long. So the
                                 ten steps before it are timed without one, and the trace holds their times, too
@@ -65,7 +66,7 @@ class Watch:
                 self.range = torch.profiler.record_function(part).__enter__()
             self.part, self.began, self.begin = part, time.time_ns(), watch_clocks()
 
-    def step(self):
+    def step(self, samples=None):
         """A step ends, and the wait for the next batch begins."""
         if not self.mode:
             return
@@ -73,6 +74,7 @@ class Watch:
         self.steps += 1
         if self.mode == "times":
             line = {part: length / 1e9 for part, length in self._sums().items()}
+            line |= {} if samples is None else {"samples": samples}
             self.file.write(json.dumps({"rank": int(WATCH_RANK), "step": self.steps - 1, **line}) + "\n")
             self.file.flush()
             self.parts.clear()

@@ -269,7 +269,7 @@ q.check(answer)
 # | repeats on a side | no added noise | noise of 5 % |
 # | --- | --- | --- |
 # | 5 | 8 % | 22 % |
-# | 20 | 7 % | 13 % |
+# | 20 | 7 % | 12 % |
 #
 # Where a load comes and goes, repeats on a side miss even large slow-downs, and turns find them.
 # [The table](../docs/gate.md) has the rest, and how it was modelled. Here the noise is:

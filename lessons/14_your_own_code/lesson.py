@@ -29,6 +29,7 @@ import pandas as pd
 import proflab
 from proflab import exercise, show_figure
 from proflab.parts.own_parts import plot_own_parts
+from tidyprof.gate.runs import repeats_in, run_times
 
 lesson = proflab.start("14")
 folder, HERE = lesson.folder, "measured: this machine"
@@ -142,11 +143,8 @@ q.check(answer)
 
 # %%
 def typical(folder):
-    table = pd.concat(
-        pd.read_json(path, lines=True) for path in Path(folder).rglob("times_rank*.jsonl")
-    )
-    # Over the ranks.
-    return 1e3 * table[table["step"] >= 5].drop(columns="step").groupby("rank").median().mean()
+    runs = [run_times(path).parts for path in repeats_in(folder)]  # as `tidyprof gate` takes them
+    return pd.concat(runs, axis=1).median(axis=1) / 1e6
 
 
 alone = typical(lesson.folder / "alone")
@@ -560,22 +558,21 @@ print(
 )
 
 # %% language="bash"
-# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns 2>&1
+# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns \
+#     --json $FOLDER/own/verdict.json 2>&1
 
 # %%
-after = {side: typical(lesson.folder / f"own/turns/{side}") for side in ("before", "cured")}
-show_figure(
-    plot_own_parts(pd.DataFrame(after).T, HERE, title="Your proof: a typical step before and after")
-)
-seconds, step = (
-    own.groupby("side")["seconds"].median(),
-    after["before"].sum() / after["cured"].sum(),
-)
+told = json.loads((folder / "own/verdict.json").read_text())
+after = pd.DataFrame(told["parts"]).set_index("part")[["base_ns", "new_ns"]].T / 1e6
+after.index = ["before", "cured"]
+show_figure(plot_own_parts(after, HERE, title="Your proof: a typical step before and after"))
+before_ms, cured_ms = told["base_ns"] / 1e6, told["new_ns"] / 1e6
+seconds = own.groupby("side")["seconds"].median()
 print(
-    f"the step is {step:.1f} times shorter, the whole run "
-    f"{seconds['before'] / seconds['cured']:.2f} times"
+    f"{told['verdict']}: the step is {before_ms / cured_ms:.1f} times shorter ({before_ms:.2f} to "
+    f"{cured_ms:.2f} ms), the whole run {seconds['before'] / seconds['cured']:.2f} times"
 )
-print(f"the next question: `{after['cured'].idxmax()}`")
+print(f"the next question: `{after.loc['cured'].idxmax()}`")
 
 # %% [markdown]
 # A print that differs may be a time. A loss may differ only if the cure deals the data out in another way: then

@@ -95,7 +95,7 @@ def test_turns_take_the_load_out_of_the_lines_of_the_block(bare: Run, tmp_path: 
         for side, seconds in (("before", 0.2), ("after", 0.1)):
             folder = tmp_path / side / f"run{turn}"
             folder.mkdir(parents=True)
-            parts = {"data": seconds * load / 4, "forward": seconds * load * 3 / 4}
+            parts = {"data": seconds * load / 4, "forward": seconds * load * 3 / 4, "samples": 64}
             for rank in (0, 1):
                 lines = [json.dumps({"rank": rank, "step": step} | parts) for step in range(WARM_UP + 2)]
                 (folder / f"times_rank{rank}.jsonl").write_text("\n".join(lines))

@@ -56,6 +56,14 @@ def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) ->
     assert all(set(line) == {"rank", "step", "data", "forward", "backward"} and line["rank"] == 3 for line in lines)
 
 
+def test_a_step_may_state_its_samples(bare: Run, loop: str, tmp_path: Path) -> None:
+    (tmp_path / loop).write_text(LOOP.replace("watch.step()", "watch.step(samples=step % 5)"))
+    for watch in ("times", "trace"):
+        assert "gradient 96.0" in bare("python", loop, WATCH=watch).stdout
+    lines = [json.loads(line) for line in (tmp_path / "times_rank0.jsonl").read_text().splitlines()]
+    assert [line["samples"] for line in lines] == [step % 5 for step in range(24)]
+
+
 def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp_path: Path) -> None:
     bare("python", loop, WATCH="trace", SLURM_PROCID="1")
     trace = json.loads(gzip.decompress((tmp_path / "trace_rank1.json.gz").read_bytes()))

@@ -107,6 +107,9 @@ DEVICE_PARTS = (
 HOST_PARTS = (*PHASE_PATTERNS, "other")
 """Parts of a step in a recording without device events: the marked phases and the rest."""
 
+NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms")
+"""What a line of times_rank*.jsonl (docs/gate.md) can state beside the seconds of its parts."""
+
 WARM_UP_STEPS = 1
 """Steps at the beginning that don't count, as long as two others remain: libraries load, kernels are compiled."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import starmap
 
 import pandas as pd
@@ -22,11 +24,14 @@ from tidyprof.cli.output import (
 from tidyprof.cli.usage import UsageError
 from tidyprof.errors import one_line
 from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
-from tidyprof.gate.runs import repeats_in, run_times
+from tidyprof.gate.runs import RunTimes, copies_among, repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
 
 REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
 """Option that takes a file -> what writes it."""
+
+NAMED = 3
+"""Pairs of copies that an error names."""
 
 
 def gate(options: Namespace) -> int:
@@ -36,13 +41,16 @@ def gate(options: Namespace) -> int:
     if set(sides[0]) & set(sides[1]):
         found = "both sides name the same recording"
         raise UsageError(one_line(options.files[0], found, "one name was given twice", "give BASE and NEW"))
-    base, new = ([run_times(path, options.mark) for path in side] for side in sides)
+    base, new = ([run_times(path, options.mark, options.measure) for path in side] for side in sides)
     try:
         verdict = judge(base, new, options.fail_above, options.in_turns)
     except ValueError as error:
         cause = "a run failed, has another name, or was made in another way"
         cure = "make all runs alike, and without turns leave --in-turns out"
         raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
+    _refuse_copies([*base, *new])
+    if options.fail_on_cant_tell and verdict.word == "can't tell":
+        verdict = replace(verdict, fails=True)
     with showing(options):
         _show(verdict)
     for option, report in REPORTS.items():
@@ -50,6 +58,14 @@ def gate(options: Namespace) -> int:
         if target is not None:
             write_report(f"--{option}", target, report(verdict))
     return int(verdict.fails)
+
+
+def _refuse_copies(runs: Sequence[RunTimes]) -> None:
+    if copies := copies_among(runs):
+        pairs = [f"{other.path} and {one.path}" for one, other in copies]
+        rest = f"; and {len(pairs) - NAMED} pairs more" if len(pairs) > NAMED else ""
+        cause, cure = "a copy or a link", "record each repeat by itself, or leave the copy out"
+        raise UsageError(one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, cure))
 
 
 def _show(verdict: Verdict) -> None:

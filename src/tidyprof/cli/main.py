@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from tidyprof.cli.usage import EXAMPLES, EXPORTS, TOP_IN_TERMINAL, UsageError
+from tidyprof.cli.usage import EXAMPLES, EXPORTS, JSON, TOP_IN_TERMINAL, UsageError
+from tidyprof.gate.measures import MEASURES
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
@@ -214,8 +215,17 @@ def _add_gate(commands: Any) -> None:
     gate.add_argument(
         "--in-turns", action="store_true", help="compare runs of the same name, which were made one after the other"
     )
+    gate.add_argument(
+        "--fail-on-cant-tell", action="store_true", help="exit code 1 and a failure for JUnit where it can't tell, too"
+    )
+    gate.add_argument(
+        "--measure",
+        choices=MEASURES,
+        default="step",
+        help="what to judge: steps (default), or requests in times files, by their median or 99th percentile",
+    )
     gate.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
-    for kind, what in (("json", "as JSON"), ("junit", "as JUnit's XML"), ("markdown", "for a merge request")):
+    for kind, what in (("json", JSON), ("junit", "as JUnit's XML"), ("markdown", "for a merge request")):
         gate.add_argument(f"--{kind}", metavar="OUT", help=f"write the verdict to OUT, {what}")
 
 
@@ -236,7 +246,7 @@ def _add_triage(commands: Any) -> None:
         metavar="N",
         help="processes that read files (default: 1 for small ones, else the processors that may be used, at most 4)",
     )
-    for kind, what in (("json", "as JSON"), ("html", "as a page with figures (needs matplotlib)")):
+    for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
 
@@ -244,7 +254,7 @@ def _add_hang(commands: Any) -> None:
     text = "which rank is missing when a job hangs, by the dumps of PyTorch's flight recorder"
     hang = commands.add_parser("hang", help=text, description=text[0].upper() + text[1:] + ".")
     hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with a dump of each rank")
-    hang.add_argument("--json", metavar="OUT", help="write the verdict and each rank's last call to OUT, as JSON")
+    hang.add_argument("--json", metavar="OUT", help=f"write the verdict and each rank's last call to OUT, {JSON}")
 
 
 def _add_isa(commands: Any) -> None:
@@ -253,7 +263,7 @@ def _add_isa(commands: Any) -> None:
     what = "assembly (.amdgcn, .s) or a code object, or a folder with such files, as Triton's cache"
     isa.add_argument("files", nargs=1, metavar="FILE", help=what)
     isa.add_argument("--fail-on-spill", action="store_true", help="exit code 1 if a kernel spills vector registers")
-    isa.add_argument("--json", metavar="OUT", help="write a row for each kernel to OUT, as JSON")
+    isa.add_argument("--json", metavar="OUT", help=f"write a row for each kernel to OUT, {JSON}")
 
 
 def _add_top(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyprof.analyses.common import join
-from tidyprof.cli.usage import EXPORTS, UsageError
+from tidyprof.cli.usage import EXPORTS, STDOUT, UsageError
 from tidyprof.errors import one_line
 from tidyprof.harmless import csv_text, printable
 from tidyprof.readers.registry import read
@@ -139,23 +139,34 @@ def warn(message: str) -> None:
 
 
 def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
-    """Write it as wide as the output is, and at least `least_width` columns; a closed output gets nothing.
-
-    Raises UsageError where it cannot be written.
-    """
+    """Write it as wide as the output is, and at least `least_width` columns."""
     if sys.stdout is None:
         return
-    try:
-        if isinstance(sys.stdout, io.TextIOWrapper):  # others, such as io.StringIO, take any character
-            sys.stdout.reconfigure(errors="replace")
+    with _to_standard_output():
         plain = {} if on_terminal() else {"width": _UNLIMITED, "force_terminal": False}
         console = Console(highlight=False, **plain)
         console.width = max(console.width, least_width)
         with console.capture() as captured:
             console.print(renderable, soft_wrap=soft_wrap)
-        text = "\n".join(line.rstrip() for line in captured.get().splitlines())
-        sys.stdout.write(text.strip("\n") + "\n")
+    _write("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n") + "\n")
+
+
+def _write(text: str) -> None:
+    """Text on standard output; a closed one gets nothing."""
+    if sys.stdout is None:
+        return
+    with _to_standard_output():
+        if isinstance(sys.stdout, io.TextIOWrapper):  # others, such as io.StringIO, take any character
+            sys.stdout.reconfigure(errors="replace")
+        sys.stdout.write(text)
         sys.stdout.flush()  # what is held back would fail where nobody expects it
+
+
+@contextmanager
+def _to_standard_output() -> Iterator[None]:
+    """Raises UsageError where it cannot be written, and BrokenPipeError where its reader has had enough."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -166,9 +177,13 @@ def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int
 
 @contextmanager
 def showing(options: Namespace) -> Iterator[None]:
-    """Around what is shown: where files are to be written, a reader that has had enough does not end the command."""
+    """Around what is shown: where files are to be written, a reader that has had enough does not end the command.
+
+    Where JSON goes to standard output, nothing else does.
+    """
     try:
-        yield
+        with redirect_stdout(io.StringIO()) if targets(options).get("--json") == STDOUT else nullcontext():
+            yield
     except BrokenPipeError:
         if not targets(options):
             raise
@@ -190,8 +205,10 @@ def check_targets(options: Namespace) -> None:
     wanted = targets(options)
     if "--parquet" in wanted and find_spec("pyarrow") is None:
         raise UsageError("--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv")
+    if wanted.get("--json") == STDOUT:
+        del wanted["--json"]
     for option, path in wanted.items():
-        if path in ("", "-") or os.path.isdir(path) or not Path(path).parent.is_dir():
+        if path in ("", STDOUT) or os.path.isdir(path) or not Path(path).parent.is_dir():
             raise cannot_write(option, path or "''", "no file can have this name, or its folder is not there")
         if any(_belongs_to(path, Path(source)) for source in options.files):
             raise _would_replace(option, path)
@@ -246,6 +263,9 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
         raise UsageError(one_line(", ".join(options.files), found, cause, cure)) from None
     table.attrs = {}
     for option, path in wanted.items():
+        if path == STDOUT:
+            write_report(option, path, _WRITERS[option](table, None) + "\n")
+            continue
         try:
             with whole_file(Path(path)) as partial:
                 _WRITERS[option](table, partial)
@@ -260,10 +280,17 @@ def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_report(option: str, path: str, text: str) -> None:
-    """Write one text to the file that an option names; raises UsageError where it cannot be written."""
+    """Write one text to the file that an option names, or to standard output, whose reader may have had enough.
+
+    Raises UsageError where it cannot be written.
+    """
     try:
+        if path == STDOUT:
+            return _write(text)
         with whole_file(Path(path)) as partial:
             partial.write_text(text, encoding="utf-8")
+    except BrokenPipeError:
+        discard(sys.stdout)
     except OSError as error:
         raise cannot_write(option, path, error) from None
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 TOP_IN_TERMINAL = 20
 """Rows of long tables on a terminal; a pipe or a file gets all of them."""
 
-EXPORTS = {"csv": "as comma-separated values", "json": "as JSON records", "parquet": "as Parquet (needs pyarrow)"}
+STDOUT = "-"
+"""What --json takes in place of a file; nothing else is shown then."""
+
+JSON = "as JSON (-: to standard output, in place of what is shown)"
+"""What the help says of --json."""
+
+EXPORTS = {"csv": "as comma-separated values", "json": JSON, "parquet": "as Parquet (needs pyarrow)"}
 """Format of an exported table, which is also the name of its option -> what it is called in the help."""
 
 EXAMPLES = {

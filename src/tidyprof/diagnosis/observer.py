@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidyprof.analyses.budget import NO_PARTS
 from tidyprof.analyses.common import names_matching, occupied, plain_host_events
 from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.diagnosis.host_facts import nested
@@ -174,7 +175,7 @@ def times_beside(files: Sequence[str], rank: int | None) -> float | None:
     try:
         *whole, _ = path.read_text(encoding="utf-8").split("\n")
         lines = [json.loads(line) for line in whole]
-        steps = [float(sum(line[part] for part in line if part not in ("rank", "step"))) for line in lines]
+        steps = [float(sum(line[part] for part in line if part not in NO_PARTS)) for line in lines]
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     typical = steps[FIRST_TIMED:] if len(steps) >= FIRST_TIMED + FEWEST_TIMED else steps[1:]

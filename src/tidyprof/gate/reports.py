@@ -10,21 +10,26 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import four_digits
+from tidyprof.gate.measures import MEASURES
 from tidyprof.gate.verdict import Verdict
 from tidyprof.harmless import markdown_block, markdown_text, printable_lines
 
 ROWS = 5
 """Kernels that a report names."""
 
+APART = "Not in turns: where noise lasts over several runs, 22 to 51 % of equal sides are called faster or slower"
+"""Measured by benchmarks/bench_gate.py, see docs/gate.md."""
+
 
 def headline(verdict: Verdict) -> str:
     """The verdict in one sentence, with its interval."""
-    times = f"a step took {verdict.base_ns / 1e6:,.2f} ms and takes {verdict.new_ns / 1e6:,.2f} ms"
+    what = MEASURES[verdict.measure].words
+    times = f"{what} took {verdict.base_ns / 1e6:,.2f} ms and takes {verdict.new_ns / 1e6:,.2f} ms"
     if verdict.ratio:
         change, low, high = (100 * (ratio - 1) for ratio in verdict.ratio[:3])
         how = "turn by turn " if verdict.in_turns else ""
         level = f"{100 * verdict.ratio.level:.1f} % interval"
-        times += f" ({how}{change:+.1f} %, {level} {low:+.1f} to {high:+.1f} %)"
+        times += f" ({how}{change:+,.1f} %, {level} {low:+,.1f} to {high:+,.1f} %)"
     return f"{verdict.word}: {times}; {verdict.reason}"
 
 
@@ -34,9 +39,13 @@ def footnote(verdict: Verdict, text: Callable[[str], str] = str) -> str:
     origins = "; ".join(map(text, verdict.origins))
     turns = ", of a part's difference over the turns" if verdict.in_turns else ""
     ignored = "".join(f". In {line}" for line in verdict.ignored)
+    cure = "give --in-turns, since both sides have the same names" if verdict.same_names else "record in turns"
+    apart = "" if verdict.in_turns else f"{APART}; {cure}. "
+    measure = "Step time" if verdict.measure == "step" else verdict.measure
     return (
         f"Medians over the runs{turns}; a part is sure if its difference is not small, and beyond doubt for all parts "
-        f"together. Step time of each run, ms: {before} before, {now} now. Origin: {origins}{ignored}"
+        f"together. {measure} of each run, ms: {before} before, {now} now. {apart}"
+        f"Origin: {origins}{ignored}"
     )
 
 
@@ -48,7 +57,7 @@ def moved_parts(verdict: Verdict) -> pd.DataFrame:
 
 def markdown(verdict: Verdict) -> str:
     """A comment for a merge request."""
-    mark = "❌" if verdict.fails else "❔" if verdict.word == "can't tell" else "✅"
+    mark = "❔" if verdict.word == "can't tell" else "❌" if verdict.fails else "✅"
     parts = [f"### {mark} {headline(verdict)}", ""]
     columns = {"part": "part", "base_ns": "base ms", "new_ns": "new ms", "difference_ns": "ms", "sure": "sure"}
     parts += _table(moved_parts(verdict), columns)
@@ -63,7 +72,7 @@ def markdown(verdict: Verdict) -> str:
 def junit(verdict: Verdict) -> str:
     """One test case in JUnit's XML, failed where the gate closes."""
     suite = ElementTree.Element("testsuite", name="tidyprof gate", tests="1", failures=str(int(verdict.fails)))
-    case = ElementTree.SubElement(suite, "testcase", name="step time", classname="tidyprof.gate")
+    case = ElementTree.SubElement(suite, "testcase", name=f"{verdict.measure} time", classname="tidyprof.gate")
     if verdict.fails:
         ElementTree.SubElement(case, "failure", message=headline(verdict)).text = printable_lines(markdown(verdict))
     # Names and reasons come from files: XML must stay well-formed whatever they hold.
@@ -74,7 +83,8 @@ def junit(verdict: Verdict) -> str:
 def as_json(verdict: Verdict) -> str:
     """All of it; times in ns."""
     facts = {
-        "verdict": verdict.word, "fails": verdict.fails, "reason": verdict.reason, "limit": verdict.limit,
+        "verdict": verdict.word, "fails": verdict.fails, "reason": verdict.reason, "measure": verdict.measure,
+        "limit": verdict.limit,
         "base_ns": verdict.base_ns, "new_ns": verdict.new_ns, "times_ns": verdict.times_ns,
         "in_turns": verdict.in_turns,
         "ratio": verdict.ratio._asdict() if verdict.ratio else None, "parts": verdict.parts.to_dict("records"),

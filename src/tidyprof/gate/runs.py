@@ -2,22 +2,28 @@
 
 A training loop can write times about itself, without a profiler: a file for each rank, a line for each step, such as
 `{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds, as the block of lesson 14 writes them
-(snippets/14_instrument_me.py, WATCH=times).
+(snippets/14_instrument_me.py, WATCH=times). A server can write a line for each request in the same way, such as
+`{"rank": 0, "step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
 
-from tidyprof.analyses.budget import parts_of, steady_steps, step_budget
+from tidyprof.analyses.budget import NO_PARTS, parts_of, steady_steps, step_budget
 from tidyprof.analyses.common import has_launches
 from tidyprof.analyses.kernels import kernels
 from tidyprof.errors import DAMAGED, ProfileReadError
+from tidyprof.gate.measures import MEASURES
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.registry import read
@@ -27,6 +33,13 @@ from tidyprof.tables.profiles import ignored_lines
 NAMES = "times_rank*.jsonl"
 LONGEST_S = 1e9
 """No part of a step takes 30 years."""
+
+LANE = ["rank", "process", "device"]
+"""Whose steps follow each other."""
+
+
+LEAST_FOR_P99 = 100
+"""Of fewer requests the 99th percentile is the longest one, or lies between the two longest."""
 
 
 def times_files(path: str | PathLike[str]) -> list[Path]:
@@ -39,8 +52,9 @@ def times_files(path: str | PathLike[str]) -> list[Path]:
 def read_times(file: str | PathLike[str]) -> pd.DataFrame:
     """A row for each step of one rank: rank, step, and ns of each part under its own name.
 
-    A last line without its end is left out: the job was killed while it wrote. Raises ProfileReadError for a file
-    without a whole line, and for a line that is no step, or not the next one.
+    samples, latency_ms and ttft_ms (NO_PARTS) stay as they are, <NA> where a line does not state them. A last line
+    without its end is left out: the job was killed while it wrote. Raises ProfileReadError for a file without a whole
+    line, and for a line that is no step, or not the next one.
     """
     *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
@@ -57,25 +71,26 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
             )
     if not rows:
         raise ProfileReadError(file, "no whole line", *DAMAGED)
-    table = pd.DataFrame(rows).fillna(0)
-    table[table.columns.difference(["rank", "step"])] *= 1e9
+    table = pd.DataFrame(rows)
+    parts = table.columns.difference(NO_PARTS)
+    table[parts] = table[parts].fillna(0) * 1e9
     return table
 
 
 def _step(line: bytes) -> dict[str, float] | None:
-    """A line's content, if it is a step."""
+    """A line's content, if it is a step or a request."""
     try:
         step = json.loads(line)
     except ValueError:
         return None
     if not isinstance(step, dict) or not all(type(step.get(name)) is int for name in ("rank", "step")):
         return None
-    parts = {name: seconds for name, seconds in step.items() if name not in ("rank", "step")}
+    numbers = {name: number for name, number in step.items() if name not in ("rank", "step")}
     possible = all(
-        name.isprintable() and type(seconds) in (int, float) and 0 <= seconds < LONGEST_S
-        for name, seconds in parts.items()
+        name.isprintable() and type(number) in (int, float) and 0 <= number < LONGEST_S
+        for name, number in numbers.items()
     )
-    return step if possible and sum(parts.values()) > 0 else None
+    return step if possible and any(number for name, number in numbers.items() if name != "samples") else None
 
 
 @dataclass(frozen=True)
@@ -83,13 +98,18 @@ class RunTimes:
     """One run. `step_ns` is the median of its steady steps over ranks and devices, `steps` their number.
 
     Steps are the device's own where launches are recorded. A host that runs ahead ends its steps early, and a device
-    that got slower would show in none of them.
+    that got slower would show in none of them. With another measure than steps, `step_ns` is that of its requests.
 
-    parts    -- mean ns of each part of a step (`tidyprof.step_budget`, or the loop's own), by its name.
+    parts    -- mean ns of each part of a typical step (`tidyprof.step_budget`, or the loop's own), by its name: of the
+                middle half of each rank's steady steps by length, so that they add up to about step_ns.
     kernels  -- by short name the columns calls and total_ns, both for one step of one device, and full_name, by which
                 its developers know it.
     profiled -- whether a profiler ran, so that steps are longer than otherwise.
     ignored  -- what of the run's folder was not read, see `ignored_lines`.
+    work     -- what the whole run did: its steps or requests of all ranks, and samples where its files state them.
+    mean_ns  -- mean of the steady steps, None for a measure that is no median.
+    lanes    -- a digest of all steps of each rank and device: that of two runs is the same only if one is a copy.
+    measure  -- one of MEASURES.
     """
 
     path: str
@@ -100,6 +120,10 @@ class RunTimes:
     origin: Origin
     profiled: bool = True
     ignored: tuple[str, ...] = ()
+    work: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    mean_ns: float | None = None
+    lanes: tuple[str, ...] = ()
+    measure: str = "step"
 
 
 @guarded
@@ -110,15 +134,23 @@ def repeats_in(path: str | PathLike[str]) -> list[Path]:
     return inside if len(inside) > 1 else [folder]
 
 
+def copies_among(runs: Iterable[RunTimes]) -> list[tuple[RunTimes, RunTimes]]:
+    """Pairs of runs that share a rank to the last digit: one is a copy of the other, or a link to it."""
+    return [(one, other) for one, other in combinations(runs, 2) if {*one.lanes} & {*other.lanes}]
+
+
 @guarded
-def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
+def run_times(path: str | PathLike[str], mark: str | None = None, measure: str = "step") -> RunTimes:
     """Read one run: the times that its loop wrote (`times_files`), which win over a recording beside them, else that.
 
-    mark -- the range or operator with which each step of a recording begins, see `tidyprof.steps`.
-    Raises ProfileReadError where it can't be read, or has no steps.
+    mark    -- the range or operator with which each step of a recording begins, see `tidyprof.steps`.
+    measure -- one of MEASURES; all but `step` need times files.
+    Raises ProfileReadError where it can't be read, has no steps or requests, or has a rank twice.
     """
     if files := times_files(path):
-        return _own_times(path, files)
+        return _own_times(path, files, measure)
+    if measure != "step":
+        raise _no_requests(path, MEASURES[measure].column)
     profile = read(path)
     try:
         budget = step_budget(profile, _timeline(profile), mark)
@@ -132,8 +164,11 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
             "it was recorded without the profiler's step() and without ranges",
             "give --mark NAME, a range or an operator that runs once in each step",
         )
+    of_lanes = [rows.drop(columns=LANE) for _, rows in budget.groupby(LANE, dropna=False)]
+    lanes = _lanes(path, of_lanes, profile.meta.get("files", ()))
     steady = steady_steps(budget)
-    parts = pd.Series({part: steady[f"{part}_ns"].mean() for part in parts_of(steady)})
+    typical = _typical(steady, steady["duration_ns"])
+    parts = pd.Series({part: typical[f"{part}_ns"].mean() for part in parts_of(steady)})
     return RunTimes(
         str(path),
         float(steady["duration_ns"].median()),
@@ -142,23 +177,88 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
         _kernels_of_a_step(profile, steady),
         profile.origin,
         ignored=tuple(ignored_lines(profile.meta)),
+        work={"steps": len(budget)},
+        mean_ns=float(steady["duration_ns"].mean()),
+        lanes=lanes,
     )
 
 
-def _own_times(path: str | PathLike[str], files: list[Path]) -> RunTimes:
+def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> RunTimes:
     """A run without a profiler, of all its ranks; the first step of each rank is left out as in a recording."""
-    table = pd.concat([read_times(file) for file in files], ignore_index=True).fillna(0)
-    steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0)).index
-    parts = table.drop(columns=["rank", "step"]).loc[steady]
+    tables = [read_times(file) for file in files]
+    for (file, table), (other, same) in combinations(zip(files, tables, strict=True), 2):
+        if {*table["rank"]} & {*same["rank"]}:
+            raise _rank_twice(path, file, other)
+    lanes = _lanes(path, [table.drop(columns="rank") for table in tables], files)
+    table = pd.concat(tables, ignore_index=True)
+    column, quantile, _ = MEASURES[measure]
+    own = table[table.columns.difference(NO_PARTS, sort=False)].fillna(0)
+    values = table[column] * 1e6 if column in table else own.sum(axis=1)
+    if column not in ("", *table) or not (values > 0).any():
+        raise _no_requests(path, column)
+    table = table[values > 0]
+    parts = _parts_of_requests(table, column) if column else own
+    steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0))
+    values, number = values.loc[steady.index], len(steady)
+    if quantile > 0.5 and number < LEAST_FOR_P99:
+        found = f"of {number} requests the 99th percentile is no more than the longest one"
+        raise ProfileReadError(path, found, "a short run", f"record {LEAST_FOR_P99} or more, or judge the median")
+    work = {"requests" if column else "steps": len(table)}
+    figure = float(values.quantile(quantile))
+    judged = _typical(steady, values) if quantile == 0.5 else steady[values >= figure]
     return RunTimes(
         str(path),
-        float(parts.sum(axis=1).median()),
-        len(parts),
-        parts.mean(),
+        figure,
+        number,
+        parts.loc[judged.index].mean(),
         pd.DataFrame(columns=["full_name", "calls", "total_ns"]),
         origin_of_files(map(str, files)),
         profiled=False,
+        work=work | ({"samples": table["samples"].sum()} if "samples" in table else {}),
+        mean_ns=float(values.mean()) if quantile == 0.5 else None,
+        lanes=lanes,
+        measure=measure,
     )
+
+
+def _typical(steps: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
+    """The middle half by length, of each rank and device."""
+    lanes = lengths.groupby([steps[name] for name in LANE], dropna=False)
+    place, left_out = lanes.rank(method="first"), lanes.transform("size") // 4
+    return steps[(place > left_out) & (place <= lanes.transform("size") - left_out)]
+
+
+def _parts_of_requests(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """ns of each request up to its first token, and of the rest, where both are stated; none of a first token."""
+    if column != "latency_ms" or "ttft_ms" not in table:
+        return pd.DataFrame(index=table.index)
+    return pd.DataFrame({"first_token": table["ttft_ms"], "rest": table["latency_ms"] - table["ttft_ms"]}) * 1e6
+
+
+def _no_requests(path: str | PathLike[str], column: str) -> ProfileReadError:
+    if not column:
+        found, cause = "no step with parts is in it, only requests", "a server wrote it"
+        return ProfileReadError(path, found, cause, "give --measure latency or --measure ttft")
+    found = f"no request with {column} is in a file {NAMES}"
+    return ProfileReadError(path, found, "a training, or a server that wrote other names", "judge steps: no --measure")
+
+
+def _lanes(path: str | PathLike[str], lanes: Iterable[pd.DataFrame], files: Iterable[str | Path]) -> tuple[str, ...]:
+    """A digest of the steps of each rank and device. Raises ProfileReadError where two are of copies of a file."""
+    digests = [
+        hashlib.sha256(rows.select_dtypes("number").astype(float).to_numpy().tobytes()).hexdigest() for rows in lanes
+    ]
+    if len({*digests}) < len(digests):
+        content = [(file, hashlib.sha256(Path(file).read_bytes()).digest()) for file in files]
+        for (file, one), (other, same) in combinations(content, 2):
+            if one == same:
+                raise _rank_twice(path, file, other)
+    return tuple(digests)
+
+
+def _rank_twice(path: str | PathLike[str], one: str | Path, other: str | Path) -> ProfileReadError:
+    found = f"{Path(one).name} and {Path(other).name} are of the same rank"
+    return ProfileReadError(path, found, "one is a copy or a link, or of another run", "leave one file of each rank")
 
 
 def _timeline(profile: Profile) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
@@ -205,20 +205,26 @@ def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
 DEFAULT_LIMIT = 0.05
 """Slow-down that is let through, as a fraction."""
 
+SAME_WORK = DEFAULT_LIMIT
+"""Numbers of steps or samples that differ by more are other work, however large a slow-down is let through."""
+
 
 @dataclass(frozen=True)
 class Verdict:
     """`word` is slower, faster, no difference or can't tell; `fails` says whether the gate closes, `reason` why.
 
+    measure         -- what was judged, one of `tidyprof.gate.runs.MEASURES`.
     times_ns        -- a step's time in each run of base and of new. ratio -- new by base, None without enough repeats;
                        in_turns: of the runs of the same name, else of the medians.
     ignored         -- files of the runs that were not read, each with its run and why.
+    same_names      -- both sides have several runs, of the same names.
     parts, kernels  -- whom to blame, the largest difference first: tables of `parts_to_blame` and `kernels_to_blame`.
     """
 
     word: str
     fails: bool
     reason: str
+    measure: str
     limit: float
     times_ns: tuple[tuple[float, ...], tuple[float, ...]]
     in_turns: bool
@@ -227,6 +233,7 @@ class Verdict:
     kernels: pd.DataFrame
     origins: tuple[str, ...]
     ignored: tuple[str, ...]
+    same_names: bool
 
     @property
     def base_ns(self) -> float:
@@ -245,6 +252,8 @@ def judge(
     """Compare the repeats of two sides. The gate closes where even the low end of the interval is above the limit.
 
     in_turns -- runs of the same name were made one after the other, and are compared with each other.
+    It can't tell of sides that did other work: other numbers of steps or samples (SAME_WORK), or steps whose mean
+    contradicts their median.
     Raises ValueError for a side without runs, for runs of which some were recorded with a profiler and some without,
     and in turns for sides whose runs have not the same names.
 
@@ -263,15 +272,22 @@ def judge(
     compare = ratio_of_turns if in_turns else ratio_of_medians
     ratio = compare(times[1], times[0]) if min(map(len, times)) >= LEAST_REPEATS else None
     word, fails, reason = _word(ratio, limit, times)
+    if other := _other_work(base, new, limit) or _against_the_mean(base, new, ratio, word, limit, compare):
+        word, fails, reason = "can't tell", False, other
     return Verdict(
-        word, fails, reason, limit, times, in_turns, ratio, parts_to_blame(base, new, in_turns),
+        word, fails, reason, base[0].measure, limit, times, in_turns, ratio, parts_to_blame(base, new, in_turns),
         kernels_to_blame(base, new), tuple(dict.fromkeys(str(run.origin) for run in (*base, *new))),
         tuple(f"{run.path}: {line}" for run in (*base, *new) for line in run.ignored),
+        len(base) > 1 and _by_name(base).keys() == _by_name(new).keys(),
     )  # fmt: skip
 
 
+def _by_name(side: Sequence[RunTimes]) -> dict[str, RunTimes]:
+    return {Path(run.path).name: run for run in side}
+
+
 def _turns(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> list[list[RunTimes]]:
-    sides = [{Path(run.path).name: run for run in side} for side in (base, new)]
+    sides = [_by_name(side) for side in (base, new)]
     if lonely := sorted(sides[0].keys() ^ sides[1].keys()):
         raise ValueError(f"runs in turns need the same names on both sides, and {lonely[0]} is on one side only")
     return [[side[name] for name in sides[0]] for side in sides]
@@ -294,5 +310,44 @@ def _word(ratio: Ratio | None, limit: float, times: Sequence[Sequence[float]]) -
     return "no difference", False, f"a slow-down above the limit of {100 * limit:g} % is ruled out"
 
 
+def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
+    """Which work of a run differs by more than the limit or SAME_WORK, and by how much; "" if none does."""
+    counts = [pd.DataFrame([dict(run.work) for run in side]) for side in (base, new)]
+    for name in counts[0].columns.intersection(counts[1].columns):
+        before, now = (float(side[name].median(skipna=False)) for side in counts)
+        if abs(now - before) > min(limit, SAME_WORK) * before:
+            share = f" ({_signed(now / before - 1)})" if before else ""
+            found = f"the runs did other work: {before:,.10g} {name} each before and {now:,.10g} now{share}"
+            return f"{found}; make runs of the same work, or judge requests (--measure latency)"
+    return ""
+
+
+def _against_the_mean(
+    base: Sequence[RunTimes],
+    new: Sequence[RunTimes],
+    ratio: Ratio | None,
+    word: str,
+    limit: float,
+    compare: Callable[[Sequence[float], Sequence[float]], Ratio],
+) -> str:
+    """How the whole time of a run contradicts its typical step, beyond doubt; "" if it doesn't.
+
+    It does where all steps together gained or lost less than half of what the typical step makes of it, or more than
+    the limit where that shows no difference.
+    """
+    means = [[run.mean_ns for run in side] for side in (base, new)]
+    if ratio is None or word == "can't tell" or None in (*means[0], *means[1]):
+        return ""
+    whole = compare(means[1], means[0])
+    half = (ratio.ratio - 1) * np.median([run.step_ns / run.mean_ns for run in base]) / 2
+    most = {"faster": 1 + half, "slower": np.inf}.get(word, 1 + limit)
+    least = {"faster": 0, "slower": 1 + half}.get(word, 1 - limit)
+    if least <= whole.high and whole.low <= most:
+        return ""
+    before, now = (np.median(side) / 1e6 for side in means)
+    found = f"the whole run says otherwise: all but the first took {before:,.2f} ms on average and take {now:,.2f} ms"
+    return f"{found} ({_signed(whole.ratio - 1)}), so the typical one is not what they spend their time in"
+
+
 def _signed(fraction: float) -> str:
-    return f"{100 * fraction:+.1f} %"
+    return f"{100 * fraction:+,.1f} %"

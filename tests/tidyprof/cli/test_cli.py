@@ -409,7 +409,7 @@ REFUSED = [
     (["busy", "TRACE", "--csv", "/nowhere/out.csv"], "its folder is not there"),
     (["busy", "TRACE", "--csv", "/tmp"], "no file can have this name"),
     (["busy", "TRACE", "--csv", ""], "no file can have this name"),
-    (["busy", "TRACE", "--json", "-"], "no file can have this name"),
+    (["busy", "TRACE", "--csv", "-"], "no file can have this name"),
 ]
 
 
@@ -553,6 +553,32 @@ class TestOutput:
             assert cli.main(["kernels", str(trace)]) == 0
         assert shown.getvalue() == call("kernels", trace)
 
+    @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hang", "isa", "convert"}))
+    def test_json_on_standard_output_and_nothing_else(self, command, trace, other, tmp_path, capsys):
+        files = [trace, other] if command in ("compare", "gate") else [trace]
+        assert cli.main([command, *map(str, files), "--json", str(tmp_path / "out.json")]) == 0
+        capsys.readouterr()
+        assert cli.main([command, *map(str, files), "--json", "-"]) == 0
+        assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out.json").read_text())
+        assert not os.path.exists("-")
+
+    def test_json_on_a_pipe_that_closes_keeps_files_and_exit_code(self, trace, tmp_path, monkeypatch, capsys):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open(writer, "w") as closed:
+            monkeypatch.setattr(sys, "stdout", closed)
+            options = ["--json", "-", "--csv", str(tmp_path / "out.csv")]
+            assert cli.main(["kernels", str(trace), *options]) == 0
+        assert capsys.readouterr().err == ""
+        assert len(pd.read_csv(tmp_path / "out.csv")) >= 2
+
+    def test_json_on_a_full_disk_is_one_line(self, trace):
+        require(Path("/dev/full").exists(), "/dev/full")
+        line = f"{sys.executable} -m tidyprof busy {trace} --json - >/dev/full"
+        done = subprocess.run(line, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith("error: standard output: ")
+
     def test_ctrl_c_while_starting(self, trace, monkeypatch):
         def interrupt(name):
             raise KeyboardInterrupt
@@ -660,15 +686,23 @@ def half(tmp_path: Path) -> Path:
     folder = tmp_path / "half"
     folder.mkdir()
     for rank in range(3):
-        path = write_trace(folder / f"rank{rank}.json", small_step(), header=HEADER | {"distributedInfo": {}})
+        header = HEADER | {"distributedInfo": {}, "traceName": f"of rank {rank}"}
+        path = write_trace(folder / f"rank{rank}.json", small_step(), header=header)
         if rank == 1:
             path.write_bytes(path.read_bytes()[30:])
     return folder
 
 
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """A recording of another run."""
+    step = TraceEvent("user_annotation", "ProfilerStep#1", 1_000_000, 150_000, arguments={"External id": 1})
+    return write_trace(tmp_path / "other.json", [step, *small_step()[1:]])
+
+
 @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hang", "isa"}))  # dumps and assembly are no recordings
-def test_every_command_names_what_was_not_read(command, half, tmp_path, capsys):
-    second = {"compare": [half], "gate": [half / "rank0.json"], "convert": [tmp_path / "out.json"]}
+def test_every_command_names_what_was_not_read(command, half, other, tmp_path, capsys):
+    second = {"compare": [half], "gate": [other], "convert": [tmp_path / "out.json"]}
     assert cli.main([command, *map(str, [half, *second.get(command, [])])]) == 0
     shown = capsys.readouterr()
     assert LEFT_OUT in shown.out + shown.err
@@ -686,10 +720,10 @@ def test_a_diagnosis_names_what_was_not_read_wherever_it_goes(options, half, tmp
         assert html.escape(LEFT_OUT) in (tmp_path / "page.html").read_text()
 
 
-def test_reports_of_the_gate_name_what_was_not_read(half, tmp_path):
+def test_reports_of_the_gate_name_what_was_not_read(half, other, tmp_path):
     reports = {kind: tmp_path / f"verdict.{kind}" for kind in ("json", "junit", "markdown")}
     options = [word for kind, path in reports.items() for word in (f"--{kind}", str(path))]
-    assert cli.main(["gate", str(half), str(half / "rank0.json"), *options]) == 0
+    assert cli.main(["gate", str(half), str(other), *options]) == 0
     for path in reports.values():
         assert f"{half}: {LEFT_OUT}" in path.read_text()
 

@@ -35,10 +35,24 @@ def test_a_run_is_its_steady_steps_over_all_ranks(tmp_path: Path):
     run = run_times(write_times(tmp_path / "run", ranks=2))
     assert (run.steps, run.profiled, len(run.kernels)) == (8, False, 0)
     assert run.step_ns == pytest.approx((44e6 + 70e6) / 2)  # four of 40 (one has 4 more), four of 70
-    assert run.parts.to_dict() == pytest.approx({"device": 10e6, "forward": 45e6, "log": 1e6})
+    assert run.parts.to_dict() == pytest.approx({"device": 10e6, "forward": 45e6, "log": 0.0})
     assert str(run.origin) == "recorded: machine not stated"
     one = run_times(tmp_path / "run/times_rank0.jsonl")
     assert (one.steps, one.step_ns) == (4, pytest.approx(40e6))
+
+
+def test_the_parts_are_those_of_typical_steps_and_add_up_to_the_step(tmp_path: Path):
+    """Of each rank by itself: one of them logs, and the other waits for it. A few steps are long for another reason."""
+    for rank, part in enumerate(("log", "backward")):
+        steps = [{"forward": 0.01, part: 0.005 + 1e-6 * (7 * step % 10)} for step in range(41)]
+        for step in steps[::10]:
+            step["data"] = 0.5
+        lines = [line(step, rank, **parts) for step, parts in enumerate(steps)]
+        (tmp_path / f"times_rank{rank}.jsonl").write_text("\n".join(lines) + "\n")
+    run = run_times(tmp_path)
+    assert run.parts.to_dict() == pytest.approx({"forward": 10e6, "log": 2.5e6, "backward": 2.5e6, "data": 0}, rel=2e-3)
+    assert run.parts.sum() == pytest.approx(run.step_ns, rel=1e-3)
+    assert run.mean_ns == pytest.approx(run.step_ns + 50e6, rel=1e-3)
 
 
 def test_they_win_over_a_recording_beside_them_and_say_what_computed_them(tmp_path: Path):

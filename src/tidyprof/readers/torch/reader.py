@@ -42,7 +42,7 @@ from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
 from tidyprof.io.guard import guarded, no_files, progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
-from tidyprof.readers.torch.recognition import candidates, is_trace, recognises
+from tidyprof.readers.torch.recognition import candidates, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (
     FOREIGN,

@@ -1,0 +1,121 @@
+"""Latency of requests and the time to their first token, judged by median and 99th percentile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tidyprof import ProfileReadError
+from tidyprof.cli.main import main
+from tidyprof.diagnosis.observer import times_beside
+from tidyprof.gate.measures import MEASURES
+from tidyprof.gate.runs import run_times
+
+MS = 1e6
+
+
+def write_requests(folder: Path, seed: int, first: float = 1.0, rest: float = 1.0, late: float = 1.0, requests=200):
+    """Requests of a server: some 20 ms to the first token and 80 ms for the others, and each 40th takes longer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(seed).normal(1, 0.02, (requests, 2))
+    lines = []
+    for number, (one, two) in enumerate(noise):
+        ttft = 20 * first * one
+        latency = ttft + 80 * rest * two + (300 * late if number % 40 == 39 else 0)
+        lines.append(json.dumps({"rank": 0, "step": number, "latency_ms": latency, "ttft_ms": ttft}))
+    (folder / "times_rank0.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_a_run_is_a_quantile_of_its_requests(tmp_path: Path):
+    run = write_requests(tmp_path / "run", 1)
+    lines = [json.loads(line) for line in (run / "times_rank0.jsonl").read_text().splitlines()][1:]
+    for name, measure in MEASURES.items():
+        if measure.column:
+            found = run_times(run, measure=name)
+            wanted = np.quantile([line[measure.column] for line in lines], measure.quantile) * MS
+            assert found.step_ns == pytest.approx(wanted)
+            assert (found.steps, dict(found.work), found.profiled) == (199, {"requests": 200}, False)
+    typical = run_times(run, measure="latency")
+    assert typical.parts["first_token"] == pytest.approx(20 * MS, rel=0.01)
+    assert typical.parts.sum() == pytest.approx(typical.step_ns, rel=0.01)
+    slowest = sorted(lines, key=lambda line: line["latency_ms"])[-2:]
+    wanted = np.mean([line["latency_ms"] - line["ttft_ms"] for line in slowest]) * MS
+    assert run_times(run, measure="latency-p99").parts["rest"] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "slower"),
+    [
+        ({"first": 1.5}, {"latency", "ttft", "ttft-p99"}),
+        ({"rest": 1.2}, {"latency"}),
+        ({"late": 1.5}, {"latency-p99"}),
+        ({}, set()),
+    ],
+)
+def test_each_measure_sees_its_own(change, slower, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for run in range(9):
+        write_requests(tmp_path / f"base/run{run}", run)
+        write_requests(tmp_path / f"new/run{run}", 100 + run, **change)
+    sides = [str(tmp_path / side) for side in ("base", "new")]
+    found = set()
+    for measure in set(MEASURES) - {"step"}:
+        junit = tmp_path / "gate.xml"
+        code = main(["gate", *sides, "--in-turns", "--measure", measure, "--json", "-", "--junit", str(junit)])
+        told = json.loads(capsys.readouterr().out)
+        assert told["measure"] == measure
+        assert ElementTree.fromstring(junit.read_text()).find("testcase").get("name") == f"{measure} time"
+        found |= {measure} if code else set()
+        if change and measure == "latency" and code:
+            (blamed,) = ({"first": "first_token", "rest": "rest"}[next(iter(change))],)
+            assert [part["part"] for part in told["parts"] if part["sure"]] == [blamed]
+    assert found == slower
+    main(["gate", *sides, "--in-turns", "--measure", "ttft-p99"])
+    assert ": a first token at the 99th percentile took 2" in capsys.readouterr().out
+
+
+def test_other_numbers_of_requests_are_other_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sides = [
+        str(write_requests(tmp_path / name, number, requests=requests))
+        for number, (name, requests) in enumerate((("base", 200), ("new", 400)))
+    ]
+    main(["gate", *sides, "--measure", "latency"])
+    assert "other work: 200 requests each before and 400 now (+100.0 %)" in capsys.readouterr().out
+
+
+def test_steps_and_requests_in_one_file(tmp_path: Path):
+    """A server's steps, of which some end a request."""
+    steps = [{"rank": 0, "step": step, "forward": 0.01, "samples": 4} for step in range(10)]
+    for step in steps[1::2]:
+        step |= {"latency_ms": 50.0 + step["step"]}
+    file = tmp_path / "times_rank0.jsonl"
+    file.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    run = run_times(tmp_path)
+    assert (run.step_ns, list(run.parts.index)) == (pytest.approx(10 * MS), ["forward"])
+    assert dict(run.work) == {"steps": 10, "samples": 40}
+    assert run_times(tmp_path, measure="latency").step_ns == pytest.approx(56 * MS)
+    assert dict(run_times(tmp_path, measure="latency").work) == {"requests": 5, "samples": 20}
+    assert times_beside([str(tmp_path / "trace_rank0.json")], 0) == pytest.approx(10 * MS)
+
+
+@pytest.mark.parametrize(
+    ("columns", "measure", "found"),
+    [
+        ({"forward": 0.1}, "latency", "no request with latency_ms is in a file"),
+        ({"latency_ms": 5.0}, "ttft", "no request with ttft_ms"),
+        ({"latency_ms": 5.0}, "step", "no step with parts is in it, only requests.*--measure latency"),
+        ({"latency_ms": 5.0}, "latency-p99", "of 49 requests the 99th percentile is no more than the longest one"),
+        ({"latency_ms": -5.0}, "latency", "line 1 is no step"),
+        ({"latency_ms": "5"}, "latency", "line 1 is no step"),
+        ({"samples": 5}, "step", "line 1 is no step"),
+    ],
+)
+def test_what_a_measure_lacks_is_one_line(columns, measure, found, tmp_path: Path):
+    lines = [json.dumps({"rank": 0, "step": step, **columns}) for step in range(50)]
+    (tmp_path / "times_rank0.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(ProfileReadError, match=found):
+        run_times(tmp_path, measure=measure)
