@@ -6,6 +6,10 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
+
+import tidyprof
+from proflab.recordings import recording
 from tests.snippets.conftest import Run
 
 KERNELS = [("first", 0, 10, 1), ("second", 5, 15, 2), ("first", 40, 20, 3)]
@@ -46,3 +50,26 @@ def test_tables_of_a_trace_with_two_streams(bare: Run, tmp_path: Path) -> None:
     assert "start: 30.0 us (median)" in done
     assert "hipFree" in done
     assert "hipMemcpyAsync" not in done
+
+
+@pytest.mark.parametrize("name", ["torch-mi300x-resnet-ddp-rank0", "torch-h200-resnet50"])
+def test_the_budget_by_hand_is_that_of_tidyprof(bare: Run, name: str) -> None:
+    path = recording(name).path
+    lines = bare("python", "snippets/02_step_budget.py", str(path)).stdout.splitlines()
+    budget = tidyprof.step_budget(tidyprof.read(path))
+    names = "compute exposed_communication exposed_copy blocked_host data_wait launch_bound other duration".split()
+    for row, (_, step) in zip(lines[1:], budget.iterrows(), strict=False):
+        by_hand = [float(text) for text in row.split()[1:]]
+        assert by_hand == pytest.approx([step[f"{part}_ns"] / 1e6 for part in names], abs=0.005 * by_hand[-1])
+    assert len(lines) >= 1 + len(budget)
+    if (untraced := budget.attrs["untraced_ns"]) is not None:
+        assert lines[-1].startswith(f"Without the profiler a step takes {untraced / 1e6:.2f} ms, of these")
+        asked = bare("python", "snippets/02_step_budget.py", str(path), "1").stdout.splitlines()[-1]
+        assert asked == "Without the profiler a step takes 1.00 ms, of these for want of launches 0.00 at most."
+
+
+def test_the_budget_by_hand_says_that_there_is_no_gpu(bare: Run, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": [event("cpu_op", "aten::mul", 0, 5)]}))
+    done = bare("python", "snippets/02_step_budget.py", "trace.json", check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("this trace has no work of a GPU")

@@ -1,0 +1,71 @@
+"""Where each step of a torch.profiler trace goes on the GPU: python 02_step_budget.py trace.json[.gz] [MS]
+
+MS is what a step takes without the profiler, from any log: what the recorded steps take longer is taken off the launches,
+which the profiler makes slower. A trace of the block in lesson 14 states it. Wait for data: the range called `data`.
+"""
+
+import gzip
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+
+WAITS = r"(?:hip|cuda).*(?:Synchronize|Malloc|Free)|(?:hip|cuda)Memcpy(?!.*Async)"  # calls that may hold the host up
+
+with (gzip.open if sys.argv[1].endswith(".gz") else open)(sys.argv[1], "rt", encoding="utf-8") as file:
+    trace = json.load(file)
+events = pd.DataFrame(event for event in trace["traceEvents"] if event.get("ph") == "X")
+events["begin"] = (10 * (events["ts"] - events["ts"].min())).round().astype(int)  # the file has us, these are 0.1 us
+events["end"] = events["begin"] + (10 * events["dur"]).round().astype(int)
+events["correlation"] = [args.get("correlation") if isinstance(args, dict) else None for args in events["args"]]
+length = events["end"].max() + 1
+
+
+def during(rows):
+    """One entry for each 0.1 us: is any of these going on?"""
+    change = np.zeros(length + 1, int)
+    np.add.at(change, rows["begin"], 1)
+    np.add.at(change, rows["end"], -1)
+    return change.cumsum()[:length] > 0
+
+
+device = events[events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])].sort_values("begin")
+if device.empty:
+    sys.exit("this trace has no work of a GPU: the ranges of its steps are all there is (02_trace_to_table.py)")
+calls = events[events["cat"].isin(["cuda_runtime", "cuda_driver"])]
+is_collective, is_copy = device["name"].str.contains("nccl|rccl", case=False), device["cat"] == "gpu_memcpy"
+compute, busy = during(device[~is_collective & ~is_copy]), during(device)
+communication = during(device[is_collective]) & ~compute
+
+# If the next piece of work was launched after the GPU had run dry, the gap was made by the host.
+launched = device["correlation"].map(calls.drop_duplicates("correlation").set_index("correlation")["begin"])
+dry = np.zeros(length, bool)
+last_end = 0
+for launch, begin, end in zip(launched.fillna(-1), device["begin"], device["end"], strict=True):
+    if launch > last_end:
+        dry[last_end:begin] = True
+    last_end = max(last_end, end)
+dry[last_end:] = True
+
+blocked = dry & during(calls[calls["name"].str.match(WAITS)])
+ranges = events[events["cat"] == "user_annotation"]
+data = during(ranges[ranges["name"] == "data"]) & ~busy & ~blocked
+parts = {
+    "compute": compute, "communication": communication, "copy": busy & ~compute & ~communication,
+    "blocked": blocked, "data": data, "launches": dry & ~blocked & ~data,
+}  # fmt: skip
+steps = ranges[ranges["name"].str.startswith("ProfilerStep#")].sort_values("begin")
+table = pd.DataFrame(
+    [{name: part[a:b].sum() for name, part in parts.items()} for a, b in steps[["begin", "end"]].values]
+)
+table = table.assign(other=(steps["end"] - steps["begin"]).values - table.sum(axis=1), step=table.sum(axis=1))
+table["step"] += table["other"]
+print((table / 1e4).round(2).to_string())
+
+stated = trace.get("watch_untraced", {}).get("step_ns", 0) / 1e6
+untraced = float(sys.argv[2]) if len(sys.argv) > 2 else stated
+if untraced:
+    mean = table.mean() / 1e4
+    left = max(0, mean["launches"] - max(0, mean["step"] - untraced))
+    print(f"Without the profiler a step takes {untraced:.2f} ms, of these for want of launches {left:.2f} at most.")
