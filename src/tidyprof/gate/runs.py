@@ -215,7 +215,7 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
         pd.DataFrame(columns=["full_name", "calls", "total_ns"]),
         origin_of_files(map(str, files)),
         profiled=False,
-        work=work | ({"samples": table["samples"].sum()} if "samples" in table else {}),
+        work=work | ({"samples": table["samples"].sum(skipna=False)} if "samples" in table else {}),
         mean_ns=float(values.mean()) if quantile == 0.5 else None,
         lanes=lanes,
         measure=measure,
