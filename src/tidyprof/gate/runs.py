@@ -194,14 +194,15 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
     column, quantile, _ = MEASURES[measure]
     own = table[table.columns.difference(NO_PARTS, sort=False)].fillna(0)
     values = table[column] * 1e6 if column in table else own.sum(axis=1)
-    if column not in ("", *table) or not (values > 0).any():
+    stated = values.notna() if column else values > 0
+    if column not in ("", *table) or not stated.any():
         raise _no_requests(path, column)
-    table = table[values > 0]
+    table = table[stated]
     parts = _parts_of_requests(table, column) if column else own
     steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0))
-    values, number = values.loc[steady.index], len(steady)
-    if quantile > 0.5 and number < LEAST_FOR_P99:
-        found = f"of {number} requests the 99th percentile is no more than the longest one"
+    values = values.loc[steady.index]
+    if quantile > 0.5 and len(table) < LEAST_FOR_P99:
+        found = f"of {len(table)} requests the 99th percentile is no more than the longest one"
         raise ProfileReadError(path, found, "a short run", f"record {LEAST_FOR_P99} or more, or judge the median")
     work = {"requests" if column else "steps": len(table)}
     figure = float(values.quantile(quantile))
@@ -209,12 +210,12 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
     return RunTimes(
         str(path),
         figure,
-        number,
+        len(steady),
         parts.loc[judged.index].mean(),
         pd.DataFrame(columns=["full_name", "calls", "total_ns"]),
         origin_of_files(map(str, files)),
         profiled=False,
-        work=work | ({"samples": table["samples"].sum()} if "samples" in table else {}),
+        work=work | ({"samples": table["samples"].sum(skipna=False)} if "samples" in table else {}),
         mean_ns=float(values.mean()) if quantile == 0.5 else None,
         lanes=lanes,
         measure=measure,
