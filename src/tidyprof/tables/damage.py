@@ -195,22 +195,41 @@ def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarra
         )
 
 
-def cut_overlaps(path: Path, records: Records) -> str | None:
+def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:
+    """`cut_overlaps` for the files of ROCm's tools, whose durations are ends minus starts: warnings.
+
+    stream -- of each event as HIP numbers it; the column `stream` if None. A hardware queue is none: HIP puts several
+    streams on one, and without a barrier bit its kernels run beside each other.
+    0 to 2 may stand for a default stream (hipStreamLegacy is 1, hipStreamPerThread 2 in hip_runtime_api.h), which each
+    thread can have of its own. 0 stands, too, for what HIP did not launch, such as kernels of OpenMP, that need no
+    order: it counts only where the call is in the file.
+    """
+    stream = records.get("stream") if stream is None else stream
+    stream = np.where((stream == 0) & (records.get("launch_ns") == ABSENT), ABSENT, stream)
+    thread = np.where((stream >= 0) & (stream <= 2), records.get("launch_thread"), ABSENT)
+    try:
+        warning = cut_overlaps(path, records, {"stream": stream, "launch_thread": thread})
+    except ProfileReadError as error:
+        warning = f"{path.name}: {error.found}. Likely cause: the file's streams are none. Nothing was cut."
+    return [warning] if warning else []
+
+
+def cut_overlaps(path: Path, records: Records, streams: dict[str, np.ndarray] | None = None) -> str | None:
     """Cut kernels that reach over the next ones of their stream, at the start of the next; a warning if any did.
 
     A stream runs one kernel at a time; but those of one launch, a graph's, may run beside each other.
+    streams -- columns that say on which stream an event ran, `stream` ABSENT where that is not known.
     Raises ProfileReadError where most of a stream's kernels do so, and add up to OTHER_UNIT times its span.
     """
+    streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])
-    rows = np.flatnonzero(is_kernel & (records.get("stream") != ABSENT))
+    rows = np.flatnonzero(is_kernel & (streams["stream"] != ABSENT))
     start, duration = records["start_ns"], records["duration_ns"]
     if len(rows) < 2:
         return None
     processes = np.unique(records.get("process")[rows])
-    owner = [
-        records.get(name)
-        for name in ("stream", "device", "rank", *(["process"] if (processes != ABSENT).sum() > 1 else []))
-    ]
+    others = ("device", "rank", *(["process"] if (processes != ABSENT).sum() > 1 else []))
+    owner = [*streams.values(), *map(records.get, others)]
     rows = rows[np.lexsort((duration[rows], start[rows], *(values[rows] for values in owner)))]
     owner = [values[rows] for values in owner]
     later, same = _next_launch(owner, records.get("correlation_id")[rows])

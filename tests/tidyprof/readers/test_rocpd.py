@@ -488,8 +488,8 @@ def test_any_kernels(tmp_path_factory, rows):
     path = tmp_path_factory.getbasetemp() / "any.db"
     path.unlink(missing_ok=True)
     writer = RocpdWriter(path)
-    for name, start, duration, second in rows:
-        writer.kernel(name, start, duration, gpu=int(second))
+    for stream, (name, start, duration, second) in enumerate(rows, 1):
+        writer.kernel(name, start, duration, gpu=int(second), stream=stream)
     profile = read_rocpd(writer.close())
     device = profile.device_events
     found = zip(device["name"], after_start(device["start_ns"]), device["duration_ns"], device["device"], strict=True)

@@ -114,6 +114,8 @@ _DEVICE = np.dtype([("number", np.int64), ("counts_agents", bool), ("is_cpu", bo
 def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[str, Any]:
     """Add process, thread, device, source_device and destination_device, and complete stream and queue.
 
+    Beside columns of the event table there is `hip_stream`: the stream without the queue that stands for it elsewhere.
+
     Returns entries of `Profile.meta`.
 
     An event on a device has the device that its arguments name, else that of its track. A copy is the GPU's that
@@ -127,7 +129,9 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
     }
     launcher = slices.get("launch_thread")
     queue = _first(of_track["queue"], slices.get("queue"))
-    stream = _first(slices.get("stream"), of_track["stream"], queue)
+    stream = _first(slices.get("stream"), of_track["stream"])
+    slices["hip_stream"] = stream.copy()
+    stream = _first(stream, queue)
     slices["process"] = of_track["process"]
     slices["thread"] = np.where(on_device, ABSENT, _first(launcher, of_track["thread"]))
     for name, values in (("launch_thread", launcher), ("queue", queue), ("stream", stream)):

@@ -19,7 +19,7 @@ from tidyprof.readers.perfetto.sequences import text
 from tidyprof.readers.perfetto.slices import NO_BEGIN, OPEN_PER_TRACK, add_nesting, counter_table, slices_of
 from tidyprof.readers.perfetto.tracks import CLOCK_NAMES, Place
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes
-from tidyprof.tables.damage import CAUSE, NEXT_STEP, refuse_damage, without_damage
+from tidyprof.tables.damage import CAUSE, NEXT_STEP, cut_hip_overlaps, refuse_damage, without_damage
 from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
@@ -218,6 +218,7 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
     losses = entries.get("data_loss", {})
     if not len(records) and not len(counters):
         raise _nothing(path, losses)
+    overlaps = cut_hip_overlaps(path, records, records["hip_stream"])
     doubts = [
         None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path.name, entries["tool"]),
         cut_stacks_warning(path.name, entries["tool"], records["sample"][records["sample"] != ABSENT]),
@@ -229,7 +230,7 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
         entries,
         processes=list(entries.get("commands", {})),
         shared_launches=shared,
-        warnings=[*facts.warnings(path.name, collected, losses), *filter(None, doubts)],
+        warnings=[*facts.warnings(path.name, collected, losses), *filter(None, doubts), *overlaps],
     )
 
 

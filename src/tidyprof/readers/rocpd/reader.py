@@ -26,6 +26,7 @@ from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables, process_suffixes, read_machine
 from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, first_equal, mapped, nullable, taken
 from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
+from tidyprof.tables.damage import cut_hip_overlaps
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 from tidyprof.tables.records import Records, joined
@@ -82,6 +83,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
     is_call[first : first + len(calls)] = calls["kind"] == KIND_CODE["runtime"]
     _note_launching_thread(records)
     launches = link(records, is_call)
+    overlaps = cut_hip_overlaps(path, records)
     doubts = tables.doubts()  # before tables of any name are looked at for what refers to events
     part = Part(
         path,
@@ -91,7 +93,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
         rank=machine.rank,
         processes=list(machine.processes.values()),
         shared_launches=launches.shared,
-        warnings=[*tables.warnings_of_losses(), *_warnings(path, kernels, copies), *doubts],
+        warnings=[*tables.warnings_of_losses(), *_warnings(path, kernels, copies), *overlaps, *doubts],
     )
     return RocpdProcess(part, str(stated.get("guid", "")), len(kernels) + len(copies))
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, by_code, mapped
+from tidyprof.tables.damage import cut_hip_overlaps
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
@@ -87,6 +88,7 @@ class Collected:
         of_library = by_code((text.upper().startswith(_LAUNCHING) for text in texts), category, False)
         is_call = of_library & (records["kind"] == KIND_CODE["runtime"])
         launches = link(records, is_call, group)
+        warnings = [*self.warnings, *cut_hip_overlaps(self.name, records)]
         return Part(
             path=self.name,
             records=records,
@@ -97,7 +99,7 @@ class Collected:
             ignored=self.ignored,
             processes=[] if self.process is None else [self.process],
             shared_launches=launches.shared,
-            warnings=self.warnings,
+            warnings=warnings,
         )
 
 

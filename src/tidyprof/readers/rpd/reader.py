@@ -31,7 +31,7 @@ from tidyprof.readers.rpd.tables import (
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, nullable, refined, shape_codes, taken
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.damage import LATEST_START_NS, REPEATED
+from tidyprof.tables.damage import LATEST_START_NS, REPEATED, cut_hip_overlaps
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 from tidyprof.tables.records import Records, joined
@@ -198,6 +198,7 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
         facts |= device_numbering(database, operations["device"])
     records = joined([operations, calls])
     records.dropped = records.dropped + lost + repeated
+    warnings += cut_hip_overlaps(path, records)
     return Part(path, records, [monitors, values], facts, warnings=warnings), shared
 
 
