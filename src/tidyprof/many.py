@@ -33,6 +33,9 @@ MOST_PROCESSES = 4
 KEPT_BYTES = 2**24
 """Memory that a process keeps from file to file, half of it at least: more than a rank of a large job needs."""
 
+ENDED = "a process ended while this or another file was read"
+"""What is found where no file is to blame."""
+
 Reduce = Callable[[Profile], pd.DataFrame]
 
 
@@ -190,7 +193,7 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
         return _Outcome(
             error=ReadManyError(
                 file,
-                "a process ended while this or another file was read",
+                ENDED,
                 'not enough memory, or a script without `if __name__ == "__main__":`',
                 "pass an executor with fewer workers",
             )

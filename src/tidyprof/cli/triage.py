@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,21 +26,16 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
-from tidyprof.diagnosis.verdict import Diagnosis, WrongStepError, as_json, facts, headline, judged_ones
+from tidyprof.diagnosis.verdict import Diagnosis, WrongStepError, as_json, facts, headline, judged_ones, without_ranks
 from tidyprof.diagnosis.verdict import triage as diagnose
-from tidyprof.errors import one_line
-from tidyprof.many import processors, read_many
+from tidyprof.errors import ProfileReadError, one_line
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
+from tidyprof.many import ENDED, processors, read_many
 from tidyprof.readers.registry import read, together
-from tidyprof.readers.torch.reader import (
-    Member,
-    left_out,
-    member_of,
-    ranks_of_folder,
-    refuse_mixed_ranks,
-    warnings_of,
-)
+from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, warnings_of
+from tidyprof.readers.torch.recognition import candidates, is_trace, recognises
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.profiles import ignored_lines
+from tidyprof.tables.profiles import ignored_lines, rank_in_name
 
 WORTH_BYTES = 8 * 2**20
 """Bytes of files for each process: to start one takes as long as to read some ten ranks, of 170 kB each."""
@@ -68,30 +62,65 @@ class Recording:
     warnings: tuple[str, ...]
 
 
-def recordings_of(paths: Sequence[str], mark: str | None, jobs: int | None) -> list[Recording]:
+Broken = dict[str, str]
+"""Ranks whose files can't be read, by their names in sentences -> why."""
+
+
+def recordings_of(
+    paths: Sequence[str], mark: str | None, jobs: int | None, broken: Broken | None = None
+) -> list[Recording]:
     """All recordings in the order of paths, those of a folder in the order of ranks.
 
-    jobs -- processes; None: as many as are worth it. Raises ProfileReadError as `read` does.
+    jobs -- processes; None: as many as are worth it. broken -- takes ranks that can't be read, where another one can.
+    Raises ProfileReadError as `read` does.
     """
-    places = together(paths)
-    folders = {path: ranks_of_folder(path) for path, chosen in places if not chosen}
+    broken = {} if broken is None else broken
+    places = _places(paths, broken)
+    folders = {path: files_of_ranks(path) for path, chosen in places if not chosen}
     alone = [path for path, ranks in folders.items() if not ranks]
-    found = {path: [one] for path, one in zip(alone, _read(alone, mark, jobs), strict=True)}
+    found = {path: [one] for path, one in _read(alone, mark, jobs, broken=broken).items()}
     for path, chosen in places:
         if chosen:
             found[path] = reduced(read(path, **chosen), mark)["recording"].tolist()
         elif folders[path]:
-            found[path] = _of_folder(path, folders[path], mark, jobs)
-    return [one for path, _ in places for one in found[path]]
+            found[path] = _of_folder(path, folders[path], mark, jobs, broken)
+    return [one for path, _ in places for one in found.get(path, ())]
 
 
-def _of_folder(folder: Path, files: Sequence[Path], mark: str | None, jobs: int | None) -> list[Recording]:
-    found = _read(files, mark, jobs, root=folder, progress=False)
+def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, dict[str, Any]]]:
+    """As `together`, without ranks that are damaged at their start."""
+    try:
+        return together(paths)
+    except ProfileReadError as error:
+        others = [path for path in paths if str(Path(path)) != error.path]
+        rank = rank_in_name(Path(error.path)) if len(others) < len(paths) and os.path.isfile(error.path) else None
+        if rank is None or not others:
+            raise
+        broken[f"rank {rank}"] = str(error)
+        return _places(others, broken)
+
+
+def files_of_ranks(path: Path) -> list[Path]:
+    """The traces of a folder that has several; one that is empty or damaged at its start, too, if it names a rank."""
+    if not path.is_dir() or not recognises(path, b""):
+        return []
+    heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(path)}
+    chosen = [
+        file for file, head in heads.items()
+        if is_trace(head) or (not head.strip() and rank_in_name(file, path) is not None)
+    ]  # fmt: skip
+    return chosen if len(chosen) > 1 else []
+
+
+def _of_folder(
+    folder: Path, files: Sequence[Path], mark: str | None, jobs: int | None, broken: Broken
+) -> list[Recording]:
+    found = [*_read(files, mark, jobs, broken, root=folder, progress=False).values()]
     members = [one.member for one in found]
     refuse_mixed_ranks(folder, members)
     ranks = [rank for member in members for rank in member.extent.ranks]
     if len(set(ranks)) < len(ranks):
-        return _read([folder], mark, 1)  # files of one rank that follow each other are one timeline
+        return [*_read([folder], mark, 1, {}).values()]  # files of one rank that follow each other are one timeline
     host_events = sum(one.signs.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
@@ -102,13 +131,26 @@ def _of_folder(folder: Path, files: Sequence[Path], mark: str | None, jobs: int 
     return together
 
 
-def _read(paths: Sequence[str | Path], mark: str | None, jobs: int | None, **options: Any) -> list[Recording]:
+def _read(
+    paths: Sequence[str | Path], mark: str | None, jobs: int | None, broken: Broken, **options: Any
+) -> dict[Path, Recording]:
+    """What is kept of each path; but for ranks that can't be read, which `broken` takes where another one can."""
     if not paths:
-        return []
+        return {}
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
     jobs = jobs or max(1, min(processors(), size // WORTH_BYTES))
-    options |= {"jobs": jobs, "python_functions": True}
-    return read_many(paths, partial(reduced, mark=mark), **options)["recording"].tolist()
+    known = {str(path): rank_in_name(Path(path), options.get("root")) for path in paths if os.path.isfile(path)}
+    ranks = {file: f"rank {rank}" for file, rank in known.items() if rank is not None}
+    if "root" in options:
+        ranks = {file: ranks.get(file, f"the rank of {Path(file).name}") for file in known}
+    several = len(set(ranks.values())) > 1
+    options |= {"jobs": jobs, "python_functions": True, "on_error": "continue" if several else "stop"}
+    table = read_many(paths, partial(reduced, mark=mark), **options)
+    for file, error in table.attrs["errors"]:
+        if file not in ranks or ENDED in error:
+            raise UsageError(error)
+        broken[ranks[file]] = error
+    return {Path(file): one for file, one in zip(table["file"], table["recording"], strict=True)}
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
@@ -128,16 +170,24 @@ def triage(options: Namespace) -> None:
     check_targets(options)
     refuse_times(options.files)
     page = None if options.html is None else _page()
-    # A page draws events, so that it takes whole profiles.
-    profiles = [] if page is None else _whole(options)
+    broken: Broken = {}
     try:
-        diagnosis = _of_profiles(profiles, options) if profiles else _of_files(options)
+        # A page draws events, so that it takes whole profiles.
+        profiles = [] if page is None else _whole(options, broken)
+        diagnosis = _of_profiles(profiles, options) if profiles else _of_files(options, broken)
+    except ProfileReadError as error:
+        if Path(error.path).is_dir() and any(Path(error.path).rglob(TIMES)):
+            raise _of_times(error.path) from None
+        raise
     except WrongStepError as error:
         cause, cure = "seconds in place of milliseconds, or a step of another run", "give the mean of a step in ms"
         raise UsageError(one_line(f"--step-ms {options.step_ms:g}", str(error), cause, cure)) from None
     except ValueError as error:
         cause, cure = "files of several runs, or another script", "give the files of one run, or another --mark"
         raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
+    for name, error in broken.items():
+        warn(f"{name} is left out: {error}")
+    diagnosis = without_ranks(diagnosis, list(broken))
     with showing(options):
         say(headline(diagnosis), "bold")
         say("")
@@ -148,16 +198,34 @@ def triage(options: Namespace) -> None:
         write_report("--html", options.html, page(diagnosis, profiles, options.mark))
 
 
+TIMES = "times_rank*.jsonl"
+"""What WATCH=times writes."""
+
+
 def refuse_times(files: Sequence[str]) -> None:
     """Raise UsageError for a file of times: it adds to a trace in its folder, and is no recording."""
     for file in files:
-        if re.fullmatch(r"times_rank\d+\.jsonl", Path(file).name):
-            cause, cure = "WATCH=times wrote it", "pass the trace beside it; tidyprof gate compares two such files"
-            raise UsageError(one_line(file, "times of steps, which say how long and not why", cause, cure))
+        if Path(file).match(TIMES) and not Path(file).is_dir():
+            raise _of_times(file)
 
 
-def _whole(options: Namespace) -> list[Profile]:
-    return [read_to_write(path, options, python_functions=True, **chosen) for path, chosen in together(options.files)]
+def _of_times(path: str) -> UsageError:
+    cause, cure = "WATCH=times wrote it", "pass the trace of WATCH=trace; tidyprof gate compares two such files"
+    return UsageError(one_line(path, "times of steps, which say how long and not why", cause, cure))
+
+
+def _whole(options: Namespace, broken: Broken) -> list[Profile]:
+    """The profiles of all files; without the ranks that can't be read, which `broken` takes."""
+    whole = partial(read_to_write, options=options, python_functions=True)
+    try:
+        return [whole(path, **chosen) for path, chosen in together(options.files)]
+    except ProfileReadError:
+        files = [one.files for one in recordings_of(options.files, options.mark, options.jobs, broken)]
+        if not broken or any(len(own) > 1 for own in files):
+            raise
+    folders = [Path(path) for path in options.files if os.path.isdir(path)]
+    roots = {file: next((one for one in folders if Path(file).is_relative_to(one)), None) for (file,) in files}
+    return [whole(file, **({} if root is None else {"root": root})) for file, root in roots.items()]
 
 
 def _of_profiles(profiles: Sequence[Profile], options: Namespace) -> Diagnosis:
@@ -167,9 +235,9 @@ def _of_profiles(profiles: Sequence[Profile], options: Namespace) -> Diagnosis:
     return diagnose(profiles, options.mark, options.step_ms)
 
 
-def _of_files(options: Namespace) -> Diagnosis:
+def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
     """The same of files that are read one by one."""
-    found = recordings_of(options.files, options.mark, options.jobs)
+    found = recordings_of(options.files, options.mark, options.jobs, broken)
     refuse_targets(options, [file for one in found for file in one.files])
     for one in found:
         for warning in one.warnings:

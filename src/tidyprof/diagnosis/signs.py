@@ -56,6 +56,7 @@ class Signs:
     rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
                      collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
                      unknown.
+    broken        -- ranks whose files can't be read, in words; set by `without_ranks`.
     rank_files    -- rank -> its file, where each has one of its own.
     excess        -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
                      which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
@@ -104,6 +105,7 @@ class Signs:
     again: float = 0.0
     alike: tuple[str, float] = ("", 0.0)
     rank_table: pd.DataFrame | None = None
+    broken: tuple[str, ...] = ()
     rank_files: dict[int, str] = field(default_factory=dict)
     waiting: float = 0.0
     excess: tuple[float, str] = (0.0, "")

@@ -242,6 +242,21 @@ def _with_ignored(found: Diagnosis, ignored: tuple[str, ...]) -> Diagnosis:
     return found
 
 
+def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
+    """The diagnosis, which says that these ranks are missing since their files can't be read, such as `rank 3`."""
+    if not broken:
+        return found
+    one_left = found.signs.ranks < 2
+    lacking = "who waits for whom" if one_left else f"whether the others wait for {' or '.join(broken)}"
+    line = f"{_are(broken, 'missing')}: {lacking}; record again, or copy the whole file"
+    return replace(found, unknown=(line, *found.unknown), signs=replace(found.signs, broken=tuple(broken)))
+
+
+def _are(names: Sequence[str], what: str) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last} are {what}" if first else f"{last} is {what}"
+
+
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
     """Which of the profiles are judged: those with a timeline of the tool that knows most of the host.
 
@@ -567,6 +582,11 @@ Facts = list[tuple[str, str]]
 
 def headline(diagnosis: Diagnosis) -> str:
     """The verdict in one sentence."""
+    broken = diagnosis.signs.broken
+    return _verdict(diagnosis) + (f"; {_are(broken, 'missing')}, not to be read" if broken else "")
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.cause == UNCLEAR:
         return f"{UNCLEAR}: {diagnosis.title}"
     doubt = "" if diagnosis.sure else ", not sure"

@@ -215,6 +215,15 @@ def _unknown_cost(truth: Truth, found: re.Match) -> str:
                  true(own.tool != "torch.profiler" and not own.modelled, "it is known"))  # fmt: skip
 
 
+def _missing(truth: Truth, found: re.Match) -> str:
+    """None of these ranks is in what was judged; of one alone nobody knows who waits for whom."""
+    named = {int(one) for one in re.findall(r"rank (\d+)", found["names"] or found["same"])}
+    here = {rank.number for rank in truth.ranks}
+    alone = "who waits for whom" in found[0]
+    return first(true(not named & here, f"{named & here} are here"),
+                 true(bool(found["names"]) or alone == (len(here) < 2), f"{len(here)} are here"))  # fmt: skip
+
+
 def _healthy(truth: Truth, found: re.Match) -> str:
     """`nothing takes` speaks of all time, `no cause takes` of the causes that triage knows."""
     largest = {name: cause_share(judged_step(truth), name) for name in CAUSES}
@@ -596,6 +605,8 @@ def _near(truth: Truth, found: re.Match) -> str:
 
 
 CHECKS: list[tuple[str, Check]] = [
+    (r"; (?P<names>(?:(?:, | and )?rank \d+)+) (?:is|are) missing, not to be read$|"
+     r"^(?P<same>(?:(?:, | and )?rank \d+)+) (?:is|are) missing: .*$", _missing),
     # The headline.
     (r"^(?P<who>nothing|no (?:known )?cause) takes (?P<limit>\d+) % of the time or more(?: from computation)?",
      _healthy),

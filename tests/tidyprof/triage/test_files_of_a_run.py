@@ -19,6 +19,9 @@ import tidyprof
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
+from tests.tidyprof.triage import raw_files
+from tests.tidyprof.triage.raw import Truth
+from tests.tidyprof.triage.test_sentences import problems
 from tidyprof.analyses import common
 from tidyprof.cli import triage as command
 from tidyprof.cli.main import main
@@ -99,15 +102,12 @@ def test_plain_events_say_what_the_table_says(kinds: tuple[str, ...]):
     [
         (("second_rank/0.json", 0), "'a_rank0.json' and 'second_rank/0.json' both cover rank 0 at the same time"),
         (("b.json", None), "2 traces, of which 1 do not state their rank ('b.json' for one)"),
-        (("b_rank1.json", 1), "b_rank1.json: the trace ends"),
     ],
-    ids=["twice", "unknown", "cut"],
+    ids=["twice", "unknown"],
 )
 def test_mistakes_in_a_folder_are_one_line(jobs: str, other: tuple, message: str, tmp_path: Path, capsys):
     rank_file(tmp_path / "a_rank0.json", 0)
-    written = rank_file(tmp_path / other[0], other[1])
-    if "cut" in message or "ends" in message:
-        written.write_bytes(written.read_bytes()[:-40])
+    rank_file(tmp_path / other[0], other[1])
     assert main(["triage", str(tmp_path), "--jobs", jobs]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -183,3 +183,100 @@ def test_an_interrupt_ends_all_processes_without_a_word(everybody: bool, tmp_pat
     shown, complaints = started.communicate(timeout=PATIENCE_S)
     assert (started.returncode, shown, complaints) == (130, "", "")
     assert not psutil.wait_procs(workers, timeout=PATIENCE_S)[1]
+
+
+@pytest.mark.parametrize("inside", ["", "run1"], ids=["folder", "folder of folders"])
+def test_a_folder_of_times_alone_says_what_to_do_with_them(inside: str, tmp_path: Path, capsys):
+    (tmp_path / inside).mkdir(exist_ok=True)
+    for rank in range(2):
+        text = f'{{"rank": {rank}, "step": 0, "data": 0.001}}\n'
+        (tmp_path / inside / f"times_rank{rank}.jsonl").write_text(text)
+        (tmp_path / inside / f"log{rank}.txt").write_text("epoch 1\n")
+    for options in ([], ["--html", str(tmp_path / "page.html")]):
+        assert main(["triage", str(tmp_path), *options]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "times of steps, which say how long and not why" in error
+        assert "WATCH=trace" in error
+
+
+BREAKING = {
+    "cut": lambda data: data[:-40],
+    "empty": lambda data: b"",
+    "other": lambda data: b"\x1f\x8b" + data[:60],
+    "end": lambda data: data[:300],
+}
+"""What becomes of a rank's file."""
+
+
+def four_ranks(folder: Path, broken: dict[int, str]) -> list[Path]:
+    """Those of the model's run in which rank 3 is late; files of these ranks are broken so."""
+    files = []
+    for rank in range(4):
+        data = (RANKS / f"trace_rank{rank}_of_4.json.gz").read_bytes()
+        files.append(folder / f"trace_rank{rank}_of_4.json.gz")
+        files[-1].write_bytes(BREAKING[broken[rank]](data) if rank in broken else data)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("how", "named", "page", "jobs"),
+    [
+        *((how, named, False, "1") for how in BREAKING for named in (False, True)),
+        ("cut", False, False, "2"), ("cut", True, False, "2"), ("empty", False, True, "1"), ("other", True, True, "1"),
+    ],
+)  # fmt: skip
+def test_a_broken_rank_is_left_out_and_the_verdict_says_so(
+    jobs: str, how: str, named: bool, page: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    files = four_ranks(folder, {1: how})
+    given = [*map(str, files if named else [folder])]
+    options = ["--html", str(tmp_path / "page.html")] if page else []
+    shown, complaints, written = diagnosed([*given, "--jobs", jobs, *options], tmp_path / "found.json", capsys)
+    assert shown.splitlines()[0].endswith("; rank 1 is missing, not to be read")
+    assert complaints.count("rank 1 is left out: ") == 1
+    assert str(files[1]) in complaints
+    assert shown.startswith(tidyprof.triage([tidyprof.read(one) for one in files if one != files[1]]).cause)
+    assert '"ranks": 3' in written
+    files[1].unlink()
+    missing = next(line for line in shown.splitlines() if "is missing: " in line)
+    lines = [
+        ("headline", shown.splitlines()[0]),
+        ("not in the files", missing.removeprefix("not in the files").strip()),
+    ]
+    assert not problems(Truth(raw_files.read(folder)), lines)
+    assert "rank 1 is missing: whether the others wait for rank 1" in shown
+
+
+def test_a_broken_rank_without_a_number_is_named_by_its_file(tmp_path: Path, capsys):
+    for rank, name in enumerate(("a.pt.trace.json", "b.pt.trace.json", "c.pt.trace.json")):
+        rank_file(tmp_path / name, rank)
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-40])
+    shown, complaints, _ = diagnosed([str(tmp_path)], tmp_path / "found.txt", capsys)
+    assert "; the rank of c.pt.trace.json is missing, not to be read" in shown.splitlines()[0]
+    assert "c.pt.trace.json: the trace ends" in complaints
+
+
+def test_one_rank_that_is_left_says_what_can_not_be_told(tmp_path: Path, capsys):
+    four_ranks(tmp_path, {0: "cut", 2: "empty", 3: "other"})
+    shown, complaints, _ = diagnosed([str(tmp_path)], tmp_path / "found.txt", capsys)
+    assert shown.splitlines()[0].endswith("; rank 0, rank 2 and rank 3 are missing, not to be read")
+    assert "are missing: who waits for whom" in shown
+    assert complaints.count("is left out: ") == 3
+
+
+def test_no_rank_that_can_be_read_is_an_error(tmp_path: Path, capsys):
+    files = four_ranks(tmp_path, dict.fromkeys(range(4), "cut"))
+    for given in ([str(tmp_path)], [*map(str, files)]):
+        assert main(["triage", *given]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "none of 4 files could be read" in error
+
+
+def test_a_file_that_is_not_there_is_an_error_among_ranks(tmp_path: Path, capsys):
+    files = four_ranks(tmp_path, {})
+    assert main(["triage", *map(str, files[:2]), str(tmp_path / "trace_rank7.json")]) == 2
+    assert "no such file" in capsys.readouterr().err

@@ -86,4 +86,4 @@ def test_seconds_and_times_are_told_from_a_step_in_milliseconds(
     assert "seconds in place of milliseconds" in capsys.readouterr().err
     times.write_text('{"rank": 0, "step": 0, "data": 0.001}\n')
     assert main(["triage", str(times)]) == 2
-    assert "pass the trace beside it" in capsys.readouterr().err
+    assert "pass the trace of WATCH=trace" in capsys.readouterr().err

@@ -42,7 +42,7 @@ from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
 from tidyprof.io.guard import guarded, no_files, progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
-from tidyprof.readers.torch.recognition import candidates, is_trace, recognises
+from tidyprof.readers.torch.recognition import candidates, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (
     FOREIGN,
@@ -88,13 +88,6 @@ def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list
     """A warning where several ranks are here, but not all."""
     here = len(set(ranks) - {None})
     return [f"only {here} of {world_size} ranks are here."] if world_size and 1 < here < world_size else []
-
-
-@guarded
-def ranks_of_folder(path: Path) -> list[Path]:
-    """The traces of a folder that has several; nothing for another folder, or a file. Raises as the reader does."""
-    traces = files_of_folder(path)[0] if path.is_dir() and recognises(path, b"") else []
-    return traces if len(traces) > 1 else []
 
 
 def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
