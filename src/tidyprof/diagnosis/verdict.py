@@ -563,6 +563,8 @@ def _time_words(signs: Signs) -> Iterator[str]:
     )
     without = _without_profiler(signs)
     yield f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    if signs.observer.is_traced_one:
+        yield "--step-ms is as long as the recorded steps, so it was left out: give that of a step without the profiler"
     yield from _data_before(signs)
     if signs.mark and signs.mark != "ProfilerStep#N":
         yield f"steps: from each `{signs.mark}` to the next; step() of the profiler was not called (steps)"

@@ -293,11 +293,20 @@ def test_the_step_without_the_profiler_is_estimated(of_nested: tidyprof.Profile)
     low, middle, high = tidyprof.triage(of_nested).signs.observer.estimated_ns
     assert 15e6 <= low <= middle <= high < 30e6
     assert high <= 1.6 * low
-    for step_ms in (low / 1e6, 18, 30, 60):
+    for step_ms in (low / 1e6, 18, 27, 60):
         found = tidyprof.triage(of_nested, step_ms=step_ms)
         assert found.signs.observer.untraced_ns == pytest.approx(1e6 * step_ms)
         assert found.signs.shares["compute"] == pytest.approx(15 / step_ms, rel=0.01)
         assert sum(found.signs.shares.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("off", [0.985, 1, 1.015])
+def test_a_step_as_long_as_the_recorded_ones_counts_for_nothing(of_nested: tidyprof.Profile, off: float) -> None:
+    alone = tidyprof.triage(of_nested)
+    found = tidyprof.triage(of_nested, step_ms=off * alone.signs.observer.traced_ns / 1e6)
+    assert (found.cause, found.sure, found.share) == (alone.cause, alone.sure, alone.share)
+    assert says(found, "--step-ms is as long as the recorded steps")
+    assert not says(alone, "--step-ms is as long")
 
 
 def test_a_step_within_the_estimate_is_a_typical_one(of_nested: tidyprof.Profile) -> None:
