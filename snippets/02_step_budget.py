@@ -1,7 +1,8 @@
 """Where each step of a torch.profiler trace goes on the GPU: python 02_step_budget.py trace.json[.gz] [MS]
 
-MS is what a step takes without the profiler, from any log: what the recorded steps take longer is taken off the launches,
-which the profiler makes slower. A trace of the block in lesson 14 states it. Wait for data: the range called `data`.
+MS is what a step takes without the profiler, from any log. What the recorded steps take longer is taken off the
+launches, which the profiler makes slower. A trace of the block in lesson 14 states it. Data is waited for in the range
+called `data`.
 """
 
 import gzip

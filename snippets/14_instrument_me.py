@@ -50,7 +50,9 @@ class Watch:
         os.makedirs(os.environ.get("WATCH_DIR", "."), exist_ok=True)
         self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{WATCH_RANK}.{{}}")
         self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
-        self.skip, self.active, self.untraced = int(os.environ.get("WATCH_SKIP", skip)), active, None
+        if not (stated := os.environ.get("WATCH_SKIP", str(skip)).strip()).isdecimal():
+            raise SystemExit(f"WATCH_SKIP={stated} is no number of steps, such as 8")
+        self.skip, self.active, self.untraced = int(stated), active, None
         self.timed_from, self.needed = max(1, self.skip - WATCH_TIMED), self.skip + 1 + active
         if self.mode == "times":
             self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115

@@ -79,6 +79,18 @@ def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp
     assert all(waited >= 0 for waited in line)
 
 
+@pytest.mark.parametrize("mode", ["times", "trace"])
+@pytest.mark.parametrize("skip", ["", "few", "-3", "2.5", "1e1", "²"])
+def test_nonsense_for_a_number_of_steps_is_one_line(loop: str, mode: str, skip: str, tmp_path: Path) -> None:
+    environment = os.environ | {"WATCH": mode, "WATCH_SKIP": skip, "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        [sys.executable, loop], cwd=tmp_path, env=environment, capture_output=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 1
+    assert done.stderr.decode() == f"WATCH_SKIP={skip} is no number of steps, such as 8\n"
+    assert not list(tmp_path.glob("times*"))
+
+
 def events_of(path: Path) -> list[dict[str, Any]]:
     return json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
 

@@ -438,14 +438,34 @@ def _silence_advice(signs: Signs) -> str:
     )
 
 
+GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
+"""From the first to before the second of these releases HIP graphs give wrong results on MI300X (ROCm/clr#279)."""
+
+
+def _graphs(signs: Signs, how: str) -> tuple[list[str], str]:
+    """Graphs as a cure, if they are one, and what to know of it: a file may state no release, or not all of one."""
+    if signs.graph_share:
+        return [], ""
+    release = tuple(map(int, re.findall(r"\d+", signs.release)[:3]))
+    wrong = "on ROCm 7.2.0 to 7.2.3 graphs give wrong results on MI300X (ROCm/clr#279)"
+    if signs.vendor != AMD or (release and not GRAPHS_WRONG[: len(release)] <= release < GRAPHS_RIGHT):
+        return [f"graphs ({how})"], ""
+    if len(release) == len(GRAPHS_WRONG):
+        return [], f" Not {how}: {wrong}."
+    return [f"graphs ({how})"], f" Look up your release first: {wrong}."
+
+
 def _launch_advice(signs: Signs) -> str:
     cures = ["a larger batch"]
     cures += [] if signs.host.compiled else ["torch.compile"]
-    cures += [] if signs.graph_share else ["graphs (torch.cuda.CUDAGraph)"]
-    cures += ["a fused optimizer"] if signs.host.trains else []
     if not signs.operators and not signs.tool.startswith("torch"):
-        cures = ["larger or fewer kernels", "graphs (hipGraphLaunch)"]
-    return f"More work for each launch: {', '.join(cures)}."
+        cures = ["larger or fewer kernels"]
+        graphs, warning = _graphs(signs, "hipGraphLaunch")
+    else:
+        graphs, warning = _graphs(signs, "torch.cuda.CUDAGraph")
+    cures += graphs
+    cures += ["a fused optimizer"] if signs.host.trains else []
+    return f"More work for each launch: {', '.join(cures)}.{warning}"
 
 
 def _start_advice(signs: Signs) -> str:

@@ -108,6 +108,7 @@ class Observer:
                     cost is not known.
     cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer than in the recorded steps the host was in
     its phase `data` before; None if unknown. at_most -- whether untraced_ns was measured with waits for the device.
+    is_traced_one -- whether the length that the user gave is that of the recorded steps: it counts for nothing.
     """
 
     traced_ns: float = 0.0
@@ -119,6 +120,7 @@ class Observer:
     data_cost_ns: float = 0.0
     shift_ns: float | None = None
     at_most: bool = False
+    is_traced_one: bool = False
     is_open: bool = False
 
 
@@ -204,8 +206,9 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
         before = _mean(stated)
         shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
         found = replace(found, shift_ns=shift)
-    if step_ns is not None:
+    if step_ns is not None and not _is_traced_one(found, step_ns):
         return replace(found, untraced_ns=step_ns, source="--step-ms")
+    found = replace(found, is_traced_one=step_ns is not None)
     if timed and len(timed) == len(costs):
         steps = timed[0]["steps"]
         source = f"{steps} steps that the script timed before it recorded"
@@ -215,6 +218,12 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
         source = "times_rank*.jsonl beside the trace" + (", at most, since it waits for the device" if waited else "")
         return replace(found, untraced_ns=_mean(times), source=source, at_most=waited)
     return found
+
+
+def _is_traced_one(observer: Observer, step_ns: float) -> bool:
+    """Whether a step is as long as the recorded ones, though without the profiler it should be shorter."""
+    as_long = abs(step_ns - observer.traced_ns) <= (1 - NEARLY) * observer.traced_ns
+    return as_long and observer.estimated_ns is not None and observer.estimated_ns[-1] < NEARLY * observer.traced_ns
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -99,6 +99,17 @@ COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
+class Replays(NamedTuple):
+    """Launches of graphs, how many of them started nothing that is in the file, and the kernels and copies of the
+    middle and of the largest one. The last launch is none where only that lacks them: the recording ended.
+    """
+
+    launches: int = 0
+    empty: int = 0
+    usual: int = 0
+    most: int = 0
+
+
 class Gap(NamedTuple):
     """An idle interval: its length in ns and share of all, its ratio to the second longest, the call that fills it."""
 
@@ -127,8 +138,8 @@ class Timeline:
                 lies, and their shares of it; "" where none does.
     alike -- of the kernels that have the name of a communication that is not known the largest, and the share of all
                 kernel time (0 to 1) that they have together; ("", 0) if none.
-    captured -- share of launches that were recorded into a graph and not run. again -- see `recomputed`.
-    cost -- what recording it cost.
+    replays -- see Replays. captured -- share of launches that were recorded into a graph and not run.
+    again -- see `recomputed`. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -146,6 +157,7 @@ class Timeline:
     module: tuple[str, float]
     alike: tuple[str, float]
     graph_share: float
+    replays: Replays
     captured: float
     again: float
     cost: Cost
@@ -178,6 +190,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
         alike=_like_communication(profile, totals),
         graph_share=_graph_share(profile),
+        replays=_replays(profile),
         captured=_captured(profile),
         again=recomputed(profile, stacks, judged),
         cost=cost_of(profile, stacks, judged, steps_judged),
@@ -428,6 +441,20 @@ def _graph_share(profile: Profile) -> float:
     """Share of device events that a graph launched."""
     _, calls = _launches(profile)
     return float(names_matching(calls, GRAPH_LAUNCH).sum() / len(plain_events(profile, DEVICE_KINDS)))
+
+
+def _replays(profile: Profile) -> Replays:
+    """Timeline.replays."""
+    runtime = plain_host_events(profile, "runtime")
+    graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]
+    if not len(graphs):
+        return Replays()
+    _, calls = _launches(profile)
+    started = np.bincount(calls.rows, minlength=graphs.rows.max() + 1)[graphs.rows]
+    started = started[np.argsort(graphs["start_ns"], kind="stable")]
+    if started[-1] == 0 and (started[:-1] > 0).any() and (started[:-1] > 0).all():
+        started = started[:-1]
+    return Replays(len(started), int((started == 0).sum()), int(np.median(started)), int(started.max()))
 
 
 def _captured(profile: Profile) -> float:

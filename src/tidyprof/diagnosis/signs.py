@@ -14,7 +14,7 @@ from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.host_facts import HostFacts
 from tidyprof.diagnosis.observer import Observer, observed
-from tidyprof.diagnosis.on_device import Gap, Timeline, capped_share, kernel_sums
+from tidyprof.diagnosis.on_device import Gap, Replays, Timeline, capped_share, kernel_sums
 from tidyprof.diagnosis.on_host import HostTimeline
 from tidyprof.diagnosis.processor import TAKEN
 from tidyprof.diagnosis.recordings import AMD, RecordingSigns
@@ -52,7 +52,8 @@ class Signs:
     stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had none; None where
                      that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
-                     captured, alike -- as Timeline's; again -- the largest of `recomputed`.
+                     replays -- of the rank that lacks most; captured, alike -- as Timeline's; again -- the largest of
+                     `recomputed`.
     rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
                      collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
                      unknown.
@@ -101,6 +102,7 @@ class Signs:
     off: float | None = None
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
+    replays: Replays = Replays()
     captured: float = 0.0
     again: float = 0.0
     alike: tuple[str, float] = ("", 0.0)
@@ -179,6 +181,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         module=max((one.module for one in timelines), key=lambda module: module[1]),
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
+        replays=max((one.replays for one in timelines), key=lambda one: (one.empty, one.launches)),
         captured=max(one.captured for one in timelines),
         again=max(one.again for one in timelines),
         alike=max((one.alike for one in timelines), key=lambda alike: alike[1]),

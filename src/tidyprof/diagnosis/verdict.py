@@ -26,7 +26,7 @@ from tidyprof.diagnosis.causes import (
 from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.processor import BUSY, TAKEN
-from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
+from tidyprof.diagnosis.recordings import AMD, Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import SAME
@@ -334,11 +334,14 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     unexplained = max(
         signs.shares.get("other", 0.0), signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting
     )
+    if empty := _empty_replays(signs):
+        return replace(_diagnosis(UNCLEAR, empty, 0.0, False, signs, [], origins), next_step=_record_graphs(signs))
     if taken := _taken(signs, fired):
         return replace(_diagnosis(UNCLEAR, taken, 0.0, False, signs, [], origins), next_step=QUIET)
     if reason := _unclear(signs, fired, unexplained):
         known = [] if signs.captured >= CAPTURED else fired
-        return _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
+        found = _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
+        return replace(found, next_step=_record_graphs(signs)) if replay_words(signs) else found
     if not fired:
         title = f"no known cause takes {percent(LIMIT)} of the time or more"
         found = _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
@@ -346,6 +349,41 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     found = _diagnosis(fired[0].name, fired[0].title, fired[0].share(signs), True, signs, fired, origins, fired[0])
     found = _with_doubt(found, reason := _unsure(signs, fired, unexplained))
     return replace(found, next_step=f"{QUIET} Then: {found.next_step}") if reason == OTHERS and signs.stolen else found
+
+
+UNEQUAL = 2
+"""Times the kernels of the middle replay that the largest one has from which others may lack theirs: pieces of one
+model have had 4, 12 and 15."""
+
+
+def replay_words(signs: Signs) -> str:
+    """Which kernels of graphs the file lacks, or may lack; empty where nothing says so."""
+    launches, empty, usual, most = signs.replays
+    if empty:
+        return f"{empty:,} of {launches:,} launches of graphs have no kernel in the file"
+    if most >= max(UNEQUAL * usual, 1):
+        return (
+            f"the largest of {launches:,} launches of graphs has {most:,} kernels in the file, the middle one {usual:,}"
+        )
+    return ""
+
+
+def _record_graphs(signs: Signs) -> str:
+    """What to do where replays of graphs lack their kernels."""
+    if signs.vendor != AMD:
+        return "Record without graphs."
+    return (
+        "Record with a torch that records through rocprofiler-sdk (2.12 or newer), or without graphs: "
+        "docs/known-issues.md has the fault, sgl-project/sglang#35390."
+    )
+
+
+def _empty_replays(signs: Signs) -> str:
+    """Why nobody knows when the device worked; empty where it was busy, or most replays have kernels."""
+    idle = 1 - sum(signs.shares.get(part, 0.0) for part in AT_WORK)
+    if not signs.replays.empty or 2 * signs.replays.empty < signs.replays.launches or idle < LIMIT:
+        return ""
+    return f"{replay_words(signs)}, so when the device worked is not known"
 
 
 QUIET = "Record again on a quiet machine, or on processors of your own: top shows who else has them."
@@ -408,6 +446,8 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "the device works for most of the step: a batch a bit larger ends it"
     if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:
         return "this is one step alone"
+    if replay_words(signs) and best.part == "idle":
+        return "kernels of graphs may be missing"
     if best.name in MEANWHILE:
         # What other programs took besides may all lie in this part.
         silent = signs.on_host and best.name == "silent-host"
@@ -523,6 +563,8 @@ def _time_words(signs: Signs) -> Iterator[str]:
     )
     without = _without_profiler(signs)
     yield f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    if signs.observer.is_traced_one:
+        yield "--step-ms is as long as the recorded steps, so it was left out: give that of a step without the profiler"
     yield from _data_before(signs)
     if signs.mark and signs.mark != "ProfilerStep#N":
         yield f"steps: from each `{signs.mark}` to the next; step() of the profiler was not called (steps)"
@@ -541,6 +583,9 @@ def _time_words(signs: Signs) -> Iterator[str]:
             f"{percent(share)} of all kernel time is in kernels with names like communication, which is counted as "
             f"compute since it is not known: {name} for one (kernels)"
         )
+    if lacking := replay_words(signs):
+        lost = "ROCTracer of some releases loses them" if signs.vendor == AMD else "the profiler lost them"
+        yield f"{lacking}: {lost}{'' if signs.replays.empty else ', or the others are other graphs'} (launches)"
     if signs.again >= 0.01:
         of_what = "recorded time" if signs.on_host else "device's work"
         yield (

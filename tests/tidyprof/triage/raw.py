@@ -215,6 +215,19 @@ class Truth:
         )
 
     @property
+    def replays(self) -> tuple[int, int, int, int]:
+        """Launches of graphs, those without an event on the device, events of the middle and of the largest one."""
+        found = []
+        for rank in self.ranks:
+            counts = Counter(id(call) for side in self.sides if side.rank is rank and side.work
+                             for call in side.work.calls if call)  # fmt: skip
+            started = [counts[id(call)] for call in named(rank.calls, GRAPH_LAUNCH)]
+            if len(started) > 1 and started[-1] == 0 and 0 not in started[:-1]:
+                started.pop()
+            found.append((len(started), started.count(0), int(median(started or [0])), max(started, default=0)))
+        return max(found, key=lambda one: (one[1], one[0]))
+
+    @property
     def again(self) -> float:
         """Of the device's work, or without one of the judged time, what runs forward again inside of backward."""
         found = []

@@ -488,6 +488,23 @@ def _graphs(truth: Truth, found: re.Match) -> str:
     return share(found["share"], truth.graph_share)
 
 
+def _empty_replays(truth: Truth, found: re.Match) -> str:
+    """Half of them or more, with an idle device, leave open when it worked."""
+    launches, empty, *_ = truth.replays
+    working = ("compute", "exposed_communication", "exposed_copy", "fetching")
+    idle = 1 - sum(of_step(truth, name) for name in working)
+    stated = (number(found["empty"]), number(found["launches"]))
+    unknown = 2 * empty >= launches and idle >= LIMIT
+    return first(true(stated == (empty, launches), f"{truth.replays}"),
+                 true(unknown or not found["verdict"], f"idle for {idle}"))  # fmt: skip
+
+
+def _unequal_replays(truth: Truth, found: re.Match) -> str:
+    launches, empty, usual, most = truth.replays
+    stated = tuple(number(found[name]) for name in ("launches", "usual", "most"))
+    return true(stated == (launches, usual, most) and not empty and most >= 2 * usual, f"{truth.replays}")
+
+
 def _one_rank(truth: Truth, found: re.Match) -> str:
     return true(len(truth.ranks) == 1, f"{len(truth.ranks)} ranks are here")
 
@@ -643,12 +660,17 @@ CHECKS: list[tuple[str, Check]] = [
      r"bit larger ends it|this is one step alone|other programs may have had the processor meanwhile|several small "
      r"causes add up)$",
      lambda t, m: true(bool(t.rows), "nothing was judged")),
+    (r"^not sure, since kernels of graphs may be missing$", lambda t, m: true(t.replays[0] > 0, "no graph is here")),
     (rf"^not sure, since what (?P<tool>.*) itself costs the host is not known\. {KNOWING}$", _unknown_cost),
     (r"^steps: from each `(?P<name>.*)` to the next; step\(\) of the profiler was not called", _mark_of_steps),
     (rf"steps are uneven: (?P<low>{N}) to (?P<high>{N}) ms", _uneven),
     (rf"left out, step (?P<step>\d+): `(?P<name>.*)` takes (?P<ms>{N}) ms of it", _apart),
     (rf"left out, (?P<ms>{N}) ms: work that was launched before waited for what is not in the files", _left_out),
     (rf"graphs launched (?P<share>{N}) % of all device events(?:: no fault, a fact)?", _graphs),
+    (rf"(?P<empty>{N}) of (?P<launches>{N}) launches of graphs have no kernel in the file"
+     "(?P<verdict>, so when the device worked is not known)?", _empty_replays),
+    (rf"the largest of (?P<launches>{N}) launches of graphs has (?P<most>{N}) kernels in the file, the middle one "
+     rf"(?P<usual>{N})", _unequal_replays),
     (rf"^forward operators run again inside of backward, as with torch\.utils\.checkpoint, for (?P<share>{N}) % of the "
      r"(?P<what>recorded time|device's work) \(events\): that saves memory, and costs so much where memory is no need",
      lambda t, m: first(share(m["share"], t.again), true(("device" in m["what"]) != t.on_host, "no device is here"))),

@@ -215,6 +215,26 @@ def test_advice_is_of_the_trade_of_the_file(host: HostFacts, tool: str, word: st
     assert ("python" in judge(kernel, ()).next_step) == bool(host.operators)
 
 
+@pytest.mark.parametrize(("tool", "how"), [("torch.profiler", "torch.cuda.CUDAGraph"), ("rocprofv3", "hipGraphLaunch")])
+@pytest.mark.parametrize(
+    ("release", "vendor", "advised", "warned"),
+    [
+        *((release, AMD, False, True) for release in ("7.2.0", "7.2.1", "7.2.2", "7.2.3", "7.2.3-81")),
+        *((release, AMD, True, True) for release in ("", "7.2", "7")),
+        *((release, AMD, True, False) for release in ("6.4", "7.1", "7.1.3", "7.2.4", "7.2.10", "7.14", "10.0", "10")),
+        *((release, NVIDIA, True, False) for release in ("", "7.2.1")),
+    ],
+)
+def test_graphs_are_no_advice_where_they_compute_wrongly(
+    release: str, vendor: str, advised: bool, warned: bool, tool: str, how: str
+):
+    host = HOST if tool == "torch.profiler" else HostFacts(10, 0, "", None, 0, False, False, "")
+    signs = made_signs({"launch_bound": 0.5}, release=release, vendor=vendor, host=host, operators=host.operators)
+    advice = judge(replace(signs, tool=tool), ()).next_step
+    assert (f"graphs ({how})" in advice, "ROCm/clr#279" in advice) == (advised, warned)
+    assert "ROCm/clr#279" not in judge(replace(signs, tool=tool, graph_share=0.5), ()).next_step
+
+
 def test_a_single_gap_comes_once_only_where_other_steps_show_it():
     one_gap = {
         "gap": on_device.Gap(8e7, 0.9, 20.0, "hipModuleLoadData"),

@@ -11,6 +11,9 @@ import pytest
 
 import tidyprof
 from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, operator, write_trace
+from tests.tidyprof.triage import raw_files
+from tests.tidyprof.triage.raw import Truth
+from tests.tidyprof.triage.test_sentences import lines_of, problems
 from tidyprof.cli.main import main
 
 MS = 1_000
@@ -190,6 +193,49 @@ def test_copies_through_pageable_memory_both_ways_are_copies(tmp_path: Path) -> 
     assert triaged(tmp_path, 12.1 * MS, lambda step: fill(step, (TO_HOST,))).cause == "blocked-host"
 
 
+def replaying(path: Path, counts: list[int]) -> Path:
+    """Steps of 10 ms: a graph whose replay has so many kernels in the file, and a kernel that waits for its end. Below
+    a hundred the file lacks some of 390.
+    """
+    events: list[TraceEvent] = []
+    for number, kernels in enumerate(counts):
+        step = Step(events, number, 10 * MS)
+        known, each = len(events), 8.97 * MS / (kernels if kernels > 100 else 390)
+        events.append(call("hipGraphLaunch", *step._at(100, 50), known))
+        events += [
+            kernel(f"layer_{i % 7}", *step._at(200 + each * i, each - 1), known, device=0) for i in range(kernels)
+        ]
+        step.launch(300, 100, "sample", late=9 * MS)
+    return write_trace(path, events)
+
+
+@pytest.mark.parametrize(
+    ("counts", "told", "unclear"),
+    [
+        ([0] * 6, "6 of 6 launches of graphs have no kernel", True),
+        ([0, 0, 0, 390, 390, 390], "3 of 6 launches of graphs have no kernel", True),
+        (
+            [390, 14, 14, 14, 14],
+            "the largest of 5 launches of graphs has 390 kernels in the file, the middle one 14",
+            True,
+        ),
+        ([390] * 6, "", False),
+        ([390] * 12 + [0], "", False),
+        ([390, 300, 390, 360, 200], "", False),
+    ],
+    ids=["none", "half", "unequal", "all", "last", "others"],
+)
+def test_replays_without_their_kernels_are_told(counts: list[int], told: str, unclear: bool, tmp_path: Path) -> None:
+    path = replaying(tmp_path / "trace.json", counts)
+    found = tidyprof.triage(tidyprof.read(path))
+    assert not problems(Truth(raw_files.read(path)), lines_of(path))
+    assert bool(told) == says(found, "launches of graphs")
+    assert says(found, told) or not told
+    assert (found.cause == "can't tell") == unclear
+    assert not (told and found.sure)
+    assert ("known-issues" in found.next_step) == unclear
+
+
 def test_allocation_in_each_step_is_memory_pressure(tmp_path: Path) -> None:
     def fill(step: Step) -> None:
         step.launch(0, 7.5 * MS)
@@ -247,11 +293,20 @@ def test_the_step_without_the_profiler_is_estimated(of_nested: tidyprof.Profile)
     low, middle, high = tidyprof.triage(of_nested).signs.observer.estimated_ns
     assert 15e6 <= low <= middle <= high < 30e6
     assert high <= 1.6 * low
-    for step_ms in (low / 1e6, 18, 30, 60):
+    for step_ms in (low / 1e6, 18, 27, 60):
         found = tidyprof.triage(of_nested, step_ms=step_ms)
         assert found.signs.observer.untraced_ns == pytest.approx(1e6 * step_ms)
         assert found.signs.shares["compute"] == pytest.approx(15 / step_ms, rel=0.01)
         assert sum(found.signs.shares.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("off", [0.985, 1, 1.015])
+def test_a_step_as_long_as_the_recorded_ones_counts_for_nothing(of_nested: tidyprof.Profile, off: float) -> None:
+    alone = tidyprof.triage(of_nested)
+    found = tidyprof.triage(of_nested, step_ms=off * alone.signs.observer.traced_ns / 1e6)
+    assert (found.cause, found.sure, found.share) == (alone.cause, alone.sure, alone.share)
+    assert says(found, "--step-ms is as long as the recorded steps")
+    assert not says(alone, "--step-ms is as long")
 
 
 def test_a_step_within_the_estimate_is_a_typical_one(of_nested: tidyprof.Profile) -> None:
