@@ -346,18 +346,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
     parser.add_argument("--only", default="", help="the experiments whose name has this in it")
     options = parser.parse_args(arguments)
-    draw = random.Random(options.seed)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name, patch.dict(models.MODELS, TINY_MODELS):
         folder = Path(name)
         preload(Task("trainer", lambda: cli.main(PROFILED.split()), 0), folder)
         experiments = {
-            "signals": lambda: signals(folder, draw, 10),
-            "ranks": lambda: dead_ranks(folder, draw, 6),
+            "signals": lambda: signals(folder, random.Random(options.seed), 10),
+            "ranks": lambda: dead_ranks(folder, random.Random(options.seed), 6),
             "runs": lambda: two_runs(folder, 5),
-            "nonsense": lambda: nonsense(folder, draw, 60),
+            "nonsense": lambda: nonsense(folder, random.Random(options.seed), 60),
             "archives": lambda: archives(folder),
-            "disks": lambda: full_disks(folder, draw, 20, 8),
+            "disks": lambda: full_disks(folder, random.Random(options.seed), 20, 8),
         }
         for experiment, begin in experiments.items():
             if options.only in experiment:
