@@ -102,6 +102,7 @@ reliability: .venv/.dev ## read damaged files (INPUTS) and large ones, let many 
 	$(BIN)/python -m benchmarks.large_files
 	$(BIN)/python -m benchmarks.many_learners --page $(LEARNERS)
 	$(BIN)/python -m benchmarks.bench_kills --page
+	$(BIN)/python -m benchmarks.bench_attacks --page
 
 build/peers/.ready: benchmarks/peers.txt
 	$(call quoted,$(PYTHON)) -m venv build/peers

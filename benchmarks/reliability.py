@@ -35,14 +35,15 @@ from tests.tidyprof import damage
 from tests.tidyprof.compute_writer import two_kernels, wide_rows, write_csv
 from tests.tidyprof.sound_files import Sound, sound_files
 from tidyprof.io.byte_stream import MANY_CELLS, SQLITE_MAGIC
+from tidyprof.io.plain_pickle import plain_objects
 
 INPUTS = 20_000
 GROUPS = (
     *("torch", "rocprofv3", "rocprof 1", "rocprof-sys", "rocprof-compute", "system", "perfetto", "rocpd", "rpd"),
-    "memory snapshot",
-    "folder",
+    *("memory snapshot", "flight recorder", "folder"),
 )
-FOLDER = GROUPS[-1]
+RECORDER, FOLDER = GROUPS[-2:]
+DUMPS = RELIABILITY.parents[1] / "lessons" / "15_hang" / "recorded" / "dead"
 WHOLE_ROWS = 0.2
 """Part of the inputs that is damaged in whole rows, so that nothing but the numbers can tell."""
 
@@ -72,9 +73,19 @@ def inputs_of(group: str, folder: Path) -> list[Sound]:
     if group == "rocprof-compute":
         content = write_csv(folder / "pmc_perf.csv", wide_rows(two_kernels())).read_bytes()
         return [Sound("pmc_perf.csv", content, tidyprof.read_rocprof_compute)]
+    if group == RECORDER:
+        return [_dump(path) for path in sorted(DUMPS.glob("rank_*"))]
     if group == FOLDER:
         return [sound for sound in inputs_of("rocprofv3", folder) if not sound.name.endswith(".json")]
     return [sound for name, sound in sound_files(folder).items() if name.startswith(group)]
+
+
+def _dump(path: Path) -> Sound:
+    """A dump as it was written; of the last rank in JSON, the other way that PyTorch writes it."""
+    content, is_text = path.read_bytes(), path.name == max(one.name for one in DUMPS.glob("rank_*"))
+    if is_text:
+        content = json.dumps(plain_objects(path, content)).encode()
+    return Sound(path.name, content, tidyprof.read_flight_recorder, is_text)
 
 
 def changed(data: bytes, random: Random, is_text: bool) -> bytes:
@@ -162,20 +173,35 @@ def write_input(group: str, number: int, sounds: Sequence[Sound], folder: Path) 
     """
     random = Random(f"{group} {number}")
     sound = random.choice(sounds)
-    if group == FOLDER:
+    if group == FOLDER or (group == RECORDER and random.random() < WHOLE_ROWS):
         return _damaged_folder(sound, sounds, random, folder / "run")
+    if group == RECORDER:
+        return _damaged_dump(sound, sounds, random, folder / "run")
     if random.random() < WHOLE_ROWS:
         path = sound.write(folder)
         whole_rows_changed(path, random, sound.is_text)
         return path
     packed = partial(gzip.compress, mtime=0)
     before, after = random.choice([*6 * [(bytes, bytes)], (packed, bytes), (bytes, packed)])
-    data = before(sound.content)
-    for _ in range(random.choice((1, 1, 1, 2, 4))):
-        data = changed(data, random, sound.is_text)
     path = folder / sound.name
-    path.write_bytes(after(data))
+    path.write_bytes(after(_changed_often(before(sound.content), random, sound.is_text)))
     return path
+
+
+def _changed_often(data: bytes, random: Random, is_text: bool) -> bytes:
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        data = changed(data, random, is_text)
+    return data
+
+
+def _damaged_dump(sound: Sound, sounds: Sequence[Sound], random: Random, folder: Path) -> Path:
+    """The dumps of all ranks, of which one is changed in one to four places."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for one in sounds:
+        one.write(folder)
+    (folder / sound.name).write_bytes(_changed_often(sound.content, random, sound.is_text))
+    return folder
 
 
 def _damaged_folder(sound: Sound, sounds: Sequence[Sound], random: Random, folder: Path) -> Path:
@@ -199,10 +225,11 @@ def _damaged_folder(sound: Sound, sounds: Sequence[Sound], random: Random, folde
     return folder
 
 
-def tried(path: Path, number: int, counts: Counter[str], faults: list[str]) -> None:
+def tried(path: Path, number: int, counts: Counter[str], faults: list[str], group: str = "") -> None:
     """Read one input, ask some analyses, and count what became of it; faults are exceptions that are none for users."""
+    is_recorder = group == RECORDER
     try:
-        profile = tidyprof.read(path)
+        profile = tidyprof.read_flight_recorder(path) if is_recorder else tidyprof.read(path)
     except tidyprof.ProfileReadError:
         counts["refused"] += 1
         return
@@ -211,7 +238,7 @@ def tried(path: Path, number: int, counts: Counter[str], faults: list[str]) -> N
         faults.append(f"{number}: read: {error!r}"[:300])
         return
     counts["read"] += 1
-    for name in Random(number).sample(ANALYSES, ANALYSES_EACH):
+    for name in ("who_is_missing",) if is_recorder else Random(number).sample(ANALYSES, ANALYSES_EACH):
         counts["analyses"] += 1
         try:
             getattr(tidyprof, name)(profile)
@@ -229,14 +256,15 @@ def child(group: str, first: int, last: int, log: Path) -> None:
     counts, faults, longest = Counter(), [], 0.0
     with tempfile.TemporaryDirectory() as folder:
         sounds = inputs_of(group, Path(folder))
-        tidyprof.read(sounds[0].write(Path(folder)))  # imports are no part of an input's time
+        # Imports are no part of an input's time.
+        sounds[0].read(DUMPS if group == RECORDER else sounds[0].write(Path(folder)))
         for number in range(first, last + 1):
             result = {"next": number, "counts": counts, "faults": faults, "longest": longest, "peak": peak_bytes()}
             log.write_text(json.dumps(result))
             if number < last:
                 path = write_input(group, number, sounds, Path(folder))
                 start = time.process_time()
-                tried(path, number, counts, faults)
+                tried(path, number, counts, faults, group)
                 longest = max(longest, taken := time.process_time() - start)
                 if taken > SLOW_S or peak_bytes() > LARGE_BYTES:
                     faults.append(f"{number}: {taken:.0f} s, {peak_bytes() / 1e9:.1f} GB")

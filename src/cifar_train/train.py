@@ -24,7 +24,7 @@ from cifar_train.clock import StepClock, synchronize
 from cifar_train.config import TrainConfig, apply_to_config
 from cifar_train.console import Progress, say
 from cifar_train.data.cifar100 import IMAGE_SIZE
-from cifar_train.data.loaders import build_loaders, resolve_data_source
+from cifar_train.data.loaders import build_loaders, lost_loaders_explained, resolve_data_source
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks
 from cifar_train.launch.process_group import ProcessGroup, pick_device
@@ -259,7 +259,7 @@ def _hooks(trainer: Trainer, profile: profiling.TorchProfile | None, clock: Step
 def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:
     """Run the loop; returns the signal that ended it early, or None."""
     try:
-        with on_sigterm(_stop), Hooks(hooks) as enclosing:
+        with lost_loaders_explained(), on_sigterm(_stop), Hooks(hooks) as enclosing:
             train(trainer, enclosing)
     except StopRequested as request:
         return str(request)
@@ -282,9 +282,10 @@ def _gather(summary: report.Summary, group: ProcessGroup) -> list[report.Summary
 
 def _check(trainer: Trainer, metrics: Path) -> list[str]:
     """Validation and the correctness gate, whose findings go to the end of the metrics file."""
-    findings = [accuracy(trainer)] if trainer.config.validate else []
-    if trainer.config.check_gradients:
-        findings.append(check_gradients(trainer))
+    with lost_loaders_explained():
+        findings = [accuracy(trainer)] if trainer.config.validate else []
+        if trainer.config.check_gradients:
+            findings.append(check_gradients(trainer))
     if findings:
         report.add_checks(metrics, findings)
     return findings

@@ -160,7 +160,7 @@ NAMED = {
     "of an option in a list of arguments": (
         rf"(?<=-)(?i:{_WORDS})[\w-]*(?P<quote>{_QUOTE})\s*,\s*(?P=quote)(?P<value>{_QUOTED}|))"
     ),
-    "of an element of XML": rf"(?i:{_WORDS})[\w-]*(?:{_QUOTE})?>(?P<value>[^<>\x00-\x1f]+)(?=</)",
+    "of an element of XML": rf"(?i:{_WORDS})[\w-]*>(?P<value>[^<>\x00-\x1f]+)(?=</)",
 }
 """A secret or a number of a machine behind its name; where several fit, the one that ends last counts."""
 
@@ -168,58 +168,68 @@ _ON = rf"[^\n;|&{_NEXT_LINE}]{{0,300}}?(?<=[ \"'])"
 _APART = rf"(?:[ =]|{_QUOTE}\s*,\s*{_QUOTE})\s*"
 _PAIR = r"(?!\d+:\d+\b)[^\s:\"'\\-][^\s:\"'\\]*:[^\s\"'\\]+"
 
-AROUND = {
-    "user and password of a URL": ("://", rf"://(?P<value>(?:(?![/<>]){_REST})+)@"),
-    "a private key": (
-        "-----begin",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?P<value>(?:[\w+/=:,.\s]|\\[nr]|-(?!----))+)",
-    ),
-    "all cookies of a header": ("cookie:", rf"(?i:cookie): *(?P<value>{_HEADER_REST})"),
-    "all parts of a header": ("authorization:", rf"(?i:authorization): *\w+ +(?P<value>{_HEADER_REST})"),
-    "the user in .netrc": ("login", rf"(?<!\w)login\s+(?P<value>{_REST}+)(?=\s+(?:account\s+\S+\s+)?password\s)"),
-    "the password in .netrc": (
-        "login",
-        rf"(?<!\w)login\s+{_REST}+\s+(?:account\s+\S+\s+)?password\s+(?P<value>{_REST}+)",
-    ),
-    "the same without a user": ("machine", rf"(?<!\w)machine\s+{_REST}+\s+password\s+(?P<value>{_REST}+)"),
-    "npm's for a registry": ("_auth", rf"(?<![A-Za-z\d])_auth\s*=\s*(?P<value>{_REST}+)"),
-    "user and password of Docker's registries": (
-        "auth",
-        rf"(?<=[\"'])auth{_QUOTE}\s*:\s*(?P<quote>{_QUOTE})(?P<value>{_QUOTED}|))",
-    ),
-    "a signature in a URL of Azure": ("sig=", r"(?<![A-Za-z])(?i:sig)=(?P<value>[^\s&\"'\\;,<>]+)"),
-    "a signature in a URL of AWS or Google": ("signature=", r"(?i:signature)=(?P<value>[^\s&\"'\\;,<>]+)"),
-    "user and password of an option": ("user", rf"(?<=-)user{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})"),
-    "user and password of a short option": ("-u", rf"(?<![\w-])-[uU]{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})"),
-    "the same without a blank, for curl": ("curl", rf"curl\b{_ON}-u(?:{_QUOTE})?(?P<value>{_PAIR})"),
-    "cookies for curl": ("curl", rf"curl\b{_ON}-b{_APART}{_VALUE}"),
-    **{
-        f"a number of a machine behind {name}": (name, rf"(?i:{name})s?[\"'\s:=]{{1,9}}(?P<value>{number})(?!\w)")
-        for number, names in {
-            rf"(?:0x)?{_HEX}{{16}}": ("guid", "ca", "switch", "router"),
-            rf"{_HEX}{{12}}": ("mac", "ether", "hwaddr", "hw_addr", "lladdr"),
+AROUND = (
+    {
+        "user and password of a URL": ("://", rf"://(?P<value>(?:(?![/<>]){_REST})+)@"),
+        "a private key": (
+            "-----begin",
+            r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?P<value>(?:[\w+/=:,.\s]|\\[nr]|-(?!----))+)",
+        ),
+        "all cookies of a header": ("cookie:", rf"(?i:cookie): *(?P<value>{_HEADER_REST})"),
+        "all parts of a header": ("authorization:", rf"(?i:authorization): *\w+ +(?P<value>{_HEADER_REST})"),
+        "the user in .netrc": ("login", rf"(?<!\w)login\s+(?P<value>{_REST}+)(?=\s+(?:account\s+\S+\s+)?password\s)"),
+        "the password in .netrc": (
+            "login",
+            rf"(?<!\w)login\s+{_REST}+\s+(?:account\s+\S+\s+)?password\s+(?P<value>{_REST}+)",
+        ),
+        "the same without a user": ("machine", rf"(?<!\w)machine\s+{_REST}+\s+password\s+(?P<value>{_REST}+)"),
+        "npm's for a registry": ("_auth", rf"(?<![A-Za-z\d])_auth\s*=\s*(?P<value>{_REST}+)"),
+        "user and password of Docker's registries": (
+            "auth",
+            rf"(?<=[\"'])auth{_QUOTE}\s*:\s*(?P<quote>{_QUOTE})(?P<value>{_QUOTED}|))",
+        ),
+        "a signature in a URL of Azure": ("sig=", r"(?<![A-Za-z])(?i:sig)=(?P<value>[^\s&\"'\\;,<>]+)"),
+        "a signature in a URL of AWS or Google": ("signature=", r"(?i:signature)=(?P<value>[^\s&\"'\\;,<>]+)"),
+        "user and password of an option": ("user", rf"(?<=-)user{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})"),
+        "user and password of a short option": ("-u", rf"(?<![\w-])-[uU]{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})"),
+        "the same without a blank, for curl": ("curl", rf"curl\b{_ON}-u(?:{_QUOTE})?(?P<value>{_PAIR})"),
+        "cookies for curl": ("curl", rf"curl\b{_ON}-b{_APART}{_VALUE}"),
+        **{
+            # Behind a letter only `NodeGUID`: `replica` is none, and times have 16 digits, too.
+            f"a number of a machine behind {name}": (
+                name,
+                rf"(?:(?<![A-Za-z])|(?=[gG]))(?i:{name})s?[\"'\s:=]{{1,9}}(?P<value>{number})(?!\w)",
+            )
+            for number, names in {
+                rf"(?:0x(?!0000)|(?=\d*[a-fA-F])){_HEX}{{16}}": ("guid", "ca", "switch", "router"),
+                rf"(?=\d*[a-fA-F]){_HEX}{{12}}": ("mac", "ether", "hwaddr", "hw_addr", "lladdr"),
+            }.items()
+            for name in names
+        },
+        "a GPU by its number": ("gpu-", rf"(?i:GPU)-(?P<value>{_HEX}{{8}}[\da-fA-F/-]*)"),
+        "a part of a GPU by its number": ("mig-", rf"(?i:MIG)-(?P<value>{_HEX}{{8}}[\da-fA-F/-]*)"),
+        "a variable whose value stands before its name": (
+            "value",
+            rf"value{_QUOTE}\s*:\s*(?P<quote>{_QUOTE})(?P<value>{_QUOTED}|))(?P=quote)\s*,\s*"
+            rf"{_QUOTE}(?:name|key){_QUOTE}\s*:\s*{_QUOTE}[\w-]*(?:(?i:{_WORDS})|{_SHORT})",
+        ),
+    }
+    | {
+        f"a password for {program}": (program, rf"{program}[\w-]*{_ON}{option}(?:{_APART})?{_VALUE}")
+        for program, option in {
+            "mysql": "-p",
+            "mariadb": "-p",
+            "mongo": "-p",
+            "sshpass": "-p",
+            "redis-cli": "-a",
+            "ldap": "-w",
         }.items()
-        for name in names
-    },
-    "a GPU by its number": ("gpu-", rf"(?i:GPU)-(?P<value>{_HEX}{{8}}[\da-fA-F/-]*)"),
-    "a part of a GPU by its number": ("mig-", rf"(?i:MIG)-(?P<value>{_HEX}{{8}}[\da-fA-F/-]*)"),
-    "a variable whose value stands before its name": (
-        "value",
-        rf"value{_QUOTE}\s*:\s*(?P<quote>{_QUOTE})(?P<value>{_QUOTED}|))(?P=quote)\s*,\s*"
-        rf"{_QUOTE}(?:name|key){_QUOTE}\s*:\s*{_QUOTE}[\w-]*(?:(?i:{_WORDS})|{_SHORT})",
-    ),
-} | {
-    f"a password for {program}": (program, rf"{program}[\w-]*{_ON}{option}(?:{_APART})?{_VALUE}")
-    for program, option in {
-        "mysql": "-p",
-        "mariadb": "-p",
-        "mongo": "-p",
-        "sshpass": "-p",
-        "login": "-p",
-        "redis-cli": "-a",
-        "ldap": "-w",
-    }.items()
-}
+    }
+    | {
+        f"a password for {program}": (program, rf"{program}\b{_ON}login\b{_ON}-p(?:{_APART})?{_VALUE}")
+        for program in ("docker", "podman", "helm", "oras", "apptainer", "singularity")
+    }
+)
 """What tells other secrets: how it begins, in small letters, and all of it."""
 
 _NO_SECRET = re.compile(r"true|false|null|none|yes|no|on|off|\d{1,5}|[+-]?\d*\.\d*(?:[eE][+-]?\d+)?", re.IGNORECASE)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import resource
+import signal
 import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -14,7 +18,7 @@ import torch
 from torch.utils.data import random_split
 
 from cifar_train.config import TrainConfig
-from cifar_train.data import cifar100
+from cifar_train.data import cifar100, loaders
 from cifar_train.data.cifar100 import verify_staged
 from cifar_train.data.loaders import Loaders, SyntheticImages, build_loaders, resolve_data_source
 from cifar_train.errors import UserError
@@ -417,3 +421,45 @@ def test_a_classifier_learns_from_synthetic_images():
 def test_importing_does_not_import_torch(module):
     code = f"import sys, cifar_train.data.{module}; sys.exit('torch' in sys.modules or 'torchvision' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Loader processes that are lost
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [(lambda images: os.kill(os.getpid(), signal.SIGKILL), "(is killed by signal|exited unexpectedly)"),
+     (lambda images: os._exit(3), "exited unexpectedly"), (lambda images: Event().wait(), "timed out")],
+)  # fmt: skip
+def test_loader_processes_that_are_lost_or_silent_are_one_line(monkeypatch, act, words):
+    monkeypatch.setattr(loaders, "LONGEST_WAIT_S", 0.1 if words == "timed out" else 60)
+    monkeypatch.setattr(loaders, "_transform_each", lambda transform, images: act(images))
+    train = build_loaders(settings(num_workers=1, data="synthetic"), "synthetic", 0, 1, "cpu").train
+    with (
+        pytest.raises(UserError, match=rf"^a process that loads images was lost \(.*{words}.*\): ") as error,
+        loaders.lost_loaders_explained(),
+    ):
+        next(iter(train))
+    assert "--num-workers" in one_line(error)
+
+
+def test_a_batch_that_no_file_may_hold_is_told_before_it_is_waited_for(monkeypatch):
+    def build(workers: int) -> Loaders:
+        return build_loaders(settings(num_workers=workers, data="synthetic"), "synthetic", 0, 1, "cpu")
+
+    batch_bytes = 8 * 3 * 32 * 32 * 4
+    for limit in (resource.RLIM_INFINITY, batch_bytes):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        build(1)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (batch_bytes - 1, batch_bytes))
+    build(0)
+    with pytest.raises(
+        UserError, match=r"98,303 bytes \(ulimit -f\), but a batch of 98,304 is .*--num-workers 0"
+    ) as error:
+        build(1)
+    one_line(error)
+
+
+def test_other_errors_are_left_as_they_are():
+    with pytest.raises(RuntimeError, match="a bug"), loaders.lost_loaders_explained():
+        raise RuntimeError("a bug")

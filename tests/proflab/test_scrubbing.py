@@ -328,6 +328,8 @@ def test_values_of_secret_variables_are_hidden_everywhere(name):
         "TOKENIZERS_PARALLELISM=false c2 0000:c2:00.0",
         "ROCm 7.2.0.1, v7.2.0.1, rocm-7.2.0.1, libhip.so.7.2.0.1, cuDNN 9.1.0.70, hip 6.4.43483.0, 1.2.3.4",
         "2024.1201.1234 2024-01-01-10-20-30 20.10.30 GPU-accelerated",
+        '{"replica": 1732671234567890, "switch": 1732671234567890, "mac": 173267123456, "num_tokens": 1732671}',
+        'from the login node: mkdir -p results; srun -p gpu <td class="token">word</td>',
         "python -u train.py, docker run -u 1000:1000 x, author: bob, tokens | 12, tokens, 12",
         '{"machine_id":"","next":"x","password":""}',
         "Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_SE_K1 x:\\n std::deque::beef f::2:3",

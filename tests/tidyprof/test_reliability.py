@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import page, reliability
+from benchmarks import bench_attacks, page, reliability
 
 pytestmark = pytest.mark.long
 
@@ -22,6 +22,17 @@ def test_every_input_is_counted():
     assert not counts["other"] + counts["ended"] + counts["analyses other"]
     assert counts["analyses"] == reliability.ANALYSES_EACH * counts["read"]
     assert found["peak"] > 2**20
+
+
+def test_dumps_of_the_flight_recorder_are_asked_who_is_missing():
+    found = reliability.run_group(reliability.RECORDER, 40)
+    assert found["counts"]["read"] + found["counts"]["refused"] == 40
+    assert found["counts"]["analyses"] == found["counts"]["read"] > 0
+    assert found["faults"] == []
+
+
+def test_attacks_with_archives_and_pickles_do_nothing():
+    assert bench_attacks.main(["--only", "archives"]) == 0
 
 
 def test_the_next_goes_on_where_a_process_ended(monkeypatch, tmp_path):
@@ -81,7 +92,7 @@ def test_damage_to_whole_rows_is_of_every_kind(group, tmp_path, monkeypatch):
         assert changed
 
 
-@pytest.mark.parametrize("part", ["inputs", "large files", "learners", "kills"])
+@pytest.mark.parametrize("part", ["inputs", "large files", "learners", "kills", "attacks"])
 def test_the_page_has_room_for_the_figures(part, tmp_path):
     text = page.RELIABILITY.read_text(encoding="utf-8")
     assert [text.count(mark) for mark in page.marks(part)] == [1, 1]

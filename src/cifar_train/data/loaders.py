@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ from cifar_train.data.cifar100 import (
 )
 from cifar_train.data.transforms import BatchTransform, per_image_transform, scale_batch
 from cifar_train.errors import UserError
+
+LONGEST_WAIT_S = 300
+"""For a batch of loader processes. One that cannot be handed over (no room in shared memory) would never come."""
 
 SHARES = (0.8, 0.2)
 SPLIT_SEED = 55
@@ -144,6 +148,20 @@ class Batches:
         return images, self._labels[members]
 
 
+@contextmanager
+def lost_loaders_explained() -> Iterator[None]:
+    """Raise UserError where loader processes are killed or silent, which torch says by a RuntimeError at any moment."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader"):
+            raise
+        raise UserError(
+            f"a process that loads images was lost ({str(error).split('. ')[0].strip('.')}): likely memory ran out, "
+            "/dev/shm is full (df -h /dev/shm) or files may not grow (ulimit -f); free some, or lower --num-workers"
+        ) from error
+
+
 def _transform_each(transform: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor) -> torch.Tensor:
     """Each image of a batch on its own."""
     return torch.stack([transform(image) for image in images])
@@ -165,12 +183,23 @@ def _random_numbers(seed: int | None, positions: Sequence[int]) -> Iterator[None
 def _loader(
     dataset: Batches, config: TrainConfig, device_type: str, sampler: DistributedSampler | None = None
 ) -> DataLoader:
-    """A DataLoader over `dataset`, in its order if there is no sampler; torch limits each worker to one thread."""
+    """A DataLoader over `dataset`, in its order if there is no sampler; torch limits each worker to one thread.
+
+    Raises UserError where a worker could not hand over a batch, which goes through a file in shared memory.
+    """
+    batch_bytes = config.batch_size * CHANNELS * IMAGE_SIZE**2 * torch.float32.itemsize
+    file_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if config.num_workers and 0 <= file_bytes < batch_bytes:
+        raise UserError(
+            f"no file may have more than {file_bytes:,} bytes (ulimit -f), but a batch of {batch_bytes:,} is handed "
+            "over in one: raise the limit, or give --num-workers 0"
+        )
     return DataLoader(
         dataset,
         batch_size=config.batch_size,
         sampler=sampler,
         num_workers=config.num_workers,
+        timeout=LONGEST_WAIT_S if config.num_workers else 0,
         collate_fn=_as_stacked,
         pin_memory=device_type != "cpu",
         # Workers are kept between epochs; the validation images are gone through only once.

@@ -438,10 +438,11 @@ def _ranks(ranks: list[int], one: str, many: str) -> str:
 def _table(calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     """The last call of each rank."""
     last = rows.sort_values("record").drop_duplicates("rank", keep="last").set_index("rank")
+    # Whole numbers stay whole beside a rank without any: as float64, times since 1970 would be 256 ns apart.
+    last = last.astype({"number": "Int64", "called_ns": "Int64"})
     table = last.reindex(ranks)[["number", "call", "elements", "line", "called_ns"]]
-    first = rows.groupby("number")["called_ns"].min()
-    table["after_ns"] = table["called_ns"].astype("Int64") - table["number"].map(first).astype("Int64")
-    table["number"] = table["number"].astype("Int64")
+    first = rows.groupby("number")["called_ns"].min().astype("Int64")
+    table["after_ns"] = table["called_ns"] - table["number"].map(first).astype("Int64")
     table.insert(0, "dump", pd.array([calls.attrs["dumps"].get(rank) for rank in ranks], "string"))
     table = table.drop(columns="called_ns").rename_axis("rank").reset_index()
     table.attrs = {"last_ns": int(rows["called_ns"].max()) if len(rows) else 0}

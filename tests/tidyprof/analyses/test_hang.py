@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import tidyprof
@@ -139,6 +140,13 @@ def test_who_is_inside_a_call_has_only_called_less_ahead(tmp_path: Path) -> None
     assert "inside collective 2" in hang.sentence
     hang = found(write(tmp_path / "one", {0: ahead, 1: [call(1, **done)], 2: ahead[:2]}))
     assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
+
+
+@pytest.mark.parametrize("late_ns", [1, 255, 2**63 - 1 - 10**18])
+def test_times_stay_whole_beside_a_rank_without_a_dump(tmp_path: Path, late_ns: int) -> None:
+    calls = {0: [call(1)], 1: [call(1) | {"time_created_ns": 10**18 + late_ns}]}
+    table = found(write(tmp_path, calls, {"0": "[0, 1, 2]"})).table
+    assert table["after_ns"].tolist() == [0, late_ns, pd.NA]
 
 
 def test_dumps_without_calls_tell_nothing(tmp_path: Path) -> None:
