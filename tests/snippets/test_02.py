@@ -60,7 +60,9 @@ def test_the_budget_by_hand_is_that_of_tidyprof(bare: Run, name: str) -> None:
     names = ["compute", "exposed_communication", "exposed_copy", "blocked_host", "data_wait", "launch_bound", "other"]
     for row, (_, step) in zip(lines[1:], budget.iterrows(), strict=False):
         by_hand = [float(text) for text in row.split()[1:]]
-        assert by_hand == pytest.approx([step[f"{part}_ns"] / 1e6 for part in [*names, "duration"]], abs=0.005 * by_hand[-1])
+        assert by_hand == pytest.approx(
+            [step[f"{part}_ns"] / 1e6 for part in [*names, "duration"]], abs=0.005 * by_hand[-1]
+        )
     assert len(lines) >= 1 + len(budget)
     if (untraced := budget.attrs["untraced_ns"]) is not None:
         assert lines[-1].startswith(f"Without the profiler a step takes {untraced / 1e6:.2f} ms, of these")

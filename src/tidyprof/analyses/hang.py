@@ -394,8 +394,11 @@ def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
         group = next(wait.group for wait in waits if wait.others & {blamed[0]})
         rows = calls[(calls["group"] == group) & ~calls["message"]]
         of_group = sorted({*calls.attrs["groups"].get(group, ()), *rows["rank"]})
-        text = f"{_ranks(blamed, 'leaves', 'leave')} the others' path: {odd[blamed[0]]}. {_BRANCH}"
-        return Hang(SKIPPED, tuple(blamed), f"{text} {told}.", _table(calls, rows, of_group))
+        wanted = next(wait for wait in inside if wait.others & {blamed[0]})
+        own = [f" {text}." for text, wait in zip(texts, inside, strict=True) if wait.rank == blamed[0]]
+        text = f"{_ranks(blamed, 'is', 'are')} missing in {wanted.call}, in which rank {wanted.rank} waits"
+        text = f"{text}, and left the others' path: {odd[blamed[0]]}. {_BRANCH}{''.join(own)}"
+        return Hang(SKIPPED, tuple(blamed), text, _table(calls, rows, of_group))
     told = told[0].lower() + told[1:]
     text = f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each has to make the other's call first."
     return Hang(CIRCLE, tuple(ranks), text, _table(calls, calls[calls["rank"].isin(ranks)], ranks))
