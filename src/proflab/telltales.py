@@ -15,8 +15,8 @@ _NEXT_LINE = "\x85"
 """Stands for an escaped end of a line: a blank to `\\s`, and no control character, which ends a quoted text."""
 
 _ESCAPES = re.compile(
-    r"(?:\x1b|\\+(?:u001[bB]|x1[bB]|033|e))(?:\[[\d;:?]*[A-Za-z]|[()][A-Z\d])"  # colours, raw or escaped
-    r"|\\+(?P<line>[nr])|\\+(?:[abfntv0]|u[\da-fA-F]{4}|x[\da-fA-F]{2}|[0-7]{3})"
+    r"(?:\x1b|(?<!\\)\\+(?:u001[bB]|x1[bB]|033|e))(?:\[[\d;:?]*[A-Za-z]|[()][A-Z\d])"  # colours, raw or escaped
+    r"|(?<!\\)\\+(?P<line>[nr])|(?<!\\)\\+(?:[abfntv0]|u[\da-fA-F]{4}|x[\da-fA-F]{2}|[0-7]{3})"
 )
 
 
@@ -105,10 +105,10 @@ _WORDS = (
 SECRET_NAMES = re.compile(rf"{_WORDS}|(^|_)(KEY|AUTH)|(^|_)(PASS|PAT)(_|$)|_PWD(_|$)", re.IGNORECASE)
 """Environment variables whose values are secret; PWD alone is a folder."""
 
-_SHORT = r"(?<=[A-Z\d])_(?:PWD|PASS|PAT|KEY|AUTH)(?:_[A-Z\d_]*)?"
+_SHORT = r"(?<=[A-Z\d])_(?:PWD|PASS|PAT|KEY|AUTH)(?:_[A-Z\d_]{0,60})?"
 _QUOTE, _REST = r"\\*[\"']", r"[^\s\"'\\\x00-\x1f]"
 _OF_A_MACHINE = r"(?i:serial(?:[ _-]?(?:number|num|no))?|unique[ _-]?id|machine[ _-]?id|uuid)"
-_VARIABLE = rf"(?:(?:{_WORDS})[A-Z\d_]*|{_SHORT})"
+_VARIABLE = rf"(?:(?:{_WORDS})[A-Z\d_]{{0,60}}|{_SHORT})"
 _HEADER_REST = rf"(?![\[{{])(?:[^\n{_NEXT_LINE}\"'\\\x00-\x08]|(?<==)\\*\"[^\"\n{_NEXT_LINE}]*\")+"
 _SIGN = r"(?::=|=>|=(?!=)|:(?!:))"
 _QUOTED = r"(?(quote)(?!(?P=quote))[^\x00-\x1f]{1,9999}?(?<!\\)(?=(?P=quote))"
@@ -144,7 +144,7 @@ NAMED_SEEDS = (
 
 NAMED = {
     "as JSON, TOML and text write it": (
-        rf"(?:(?i:{_WORDS})(?:[A-Z\d_]*|(?i:(?:ord|d)?s?(?:[_-](?:access[_-]key|id|key|value))?))"
+        rf"(?:(?i:{_WORDS})(?:[A-Z\d_]{{0,60}}|(?i:(?:ord|d)?s?(?:[_-](?:access[_-]key|id|key|value))?))"
         rf"|{_SHORT}|{_OF_A_MACHINE})(?:{_QUOTE})?[ \t]{{0,40}}{_SIGN}[ \t]{{0,40}}(?P<quote>{_QUOTE})?"
         r"(?:(?:Basic|Bearer|Token|Digest) +)?"
         rf"(?P<value>{_QUOTED}|[^\s\"'\\,;&<>(){{}}\[\]\x00-\x1f]+))"
@@ -154,13 +154,13 @@ NAMED = {
         rf"{_VARIABLE}(?:{_QUOTE})?(?:[ \t]*(?:\||\xe2\x94\x82|\u2502|\t)|,)[ \t]*(?![-|]){_VALUE}"
     ),
     "of a variable whose name and value are two members": (
-        rf"(?:(?i:{_WORDS})[\w-]*|{_SHORT})(?:{_QUOTE})?[\s,][^{{}}]{{0,80}}?(?i:\bvalue)(?:{_QUOTE})?\s*[:=]\s*{_VALUE}"
+        rf"(?:(?i:{_WORDS})[\w-]{{0,60}}|{_SHORT})(?:{_QUOTE})?[\s,][^{{}}]{{0,80}}?(?i:\bvalue)(?:{_QUOTE})?\s*[:=]\s*{_VALUE}"
     ),
-    "of an option": rf"(?<=[-_])(?i:{_WORDS})[\w-]* +(?![-=:|]){_VALUE}",
+    "of an option": rf"(?<=[-_])(?i:{_WORDS})[\w-]{{0,60}} +(?![-=:|]){_VALUE}",
     "of an option in a list of arguments": (
-        rf"(?<=-)(?i:{_WORDS})[\w-]*(?P<quote>{_QUOTE})\s*,\s*(?P=quote)(?P<value>{_QUOTED}|))"
+        rf"(?<=-)(?i:{_WORDS})[\w-]{{0,60}}(?P<quote>{_QUOTE})\s*,\s*(?P=quote)(?P<value>{_QUOTED}|))"
     ),
-    "of an element of XML": rf"(?i:{_WORDS})[\w-]*>(?P<value>[^<>\x00-\x1f]+)(?=</)",
+    "of an element of XML": rf"(?i:{_WORDS})[\w-]{{0,60}}>(?P<value>[^<>\x00-\x1f]+)(?=</)",
 }
 """A secret or a number of a machine behind its name; where several fit, the one that ends last counts."""
 
