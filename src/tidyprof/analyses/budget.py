@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ from tidyprof.analyses.common import (
 )
 from tidyprof.analyses.device_time import LATEST, DeviceTime, Idleness, idleness
 from tidyprof.analyses.steps import (
+    NO_MARK,
     PHASE_PATTERNS,
+    PYTHON_FUNCTION,
     STEP_COLUMNS,
     phase_time,
     require_timeline,
@@ -146,7 +149,8 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     the share of busy time that can be given to no step, because no launch was recorded for it.
 
     Without device events the parts are, for either timeline, the host's phases data, forward, loss, backward,
-    optimizer and other; where ranges overlap, the time goes to the later of them in that order.
+    optimizer and other; where ranges overlap, the time goes to the later of them in that order. The script's ranges of
+    other names are in attrs["ranges_in_other"], with their time in `other` in ns, the longest first.
     All times are those of the traced steps. attrs["untraced_ns"] is how long a step takes without the profiler, where
     the script timed some before it recorded (readers/torch/meta.py), None elsewhere.
 
@@ -258,6 +262,7 @@ def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame
 
 def _host_budget(profile: Profile, found: pd.DataFrame) -> pd.DataFrame:
     rows = []
+    others: Counter[str] = Counter()
     for owner in owners_of(found):
         own = of_owner(found, owner)
         begin, finish = start_and_end(own)
@@ -269,4 +274,11 @@ def _host_budget(profile: Profile, found: pd.DataFrame) -> pd.DataFrame:
             columns[f"{phase}_ns"] = spent.covered_within(begin, finish)
         columns["other_ns"] = (finish - begin) - taken.covered_within(begin, finish)
         rows += own.assign(**columns).to_dict("records")
-    return result(rows, HOST_BUDGET_COLUMNS, profile)
+        rest = Intervals.union(begin, finish) - taken
+        ranges = of_owner(plain_host_events(profile, "annotation"), owner)
+        ranges = ranges[~names_matching(ranges, f"{NO_MARK}|{PYTHON_FUNCTION}|{'|'.join(PHASE_PATTERNS.values())}")]
+        for name in dict.fromkeys(ranges["name"]):
+            others[str(name)] += (occupied(ranges, ranges["name"] == name) & rest).length
+    table = result(rows, HOST_BUDGET_COLUMNS, profile)
+    table.attrs["ranges_in_other"] = {name: int(spent) for name, spent in others.most_common() if spent}
+    return table

@@ -198,7 +198,14 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
             *(Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"])) for part in shares),
         ]
     )
+    ranges = {name: 100 * spent / total.sum() for name, spent in table.attrs.get("ranges_in_other", {}).items()}
+    if named := [f"{name} {share:.1f} %" for name, share in ranges.items() if share >= 1][:MOST_RANGES]:
+        say(f"of other: {', '.join(named)} of all steps, the script's own ranges", QUIET)
     say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", QUIET)
+
+
+MOST_RANGES = 5
+"""Ranges of the script that are named below a table of steps."""
 
 
 def _compare(options: Namespace) -> None:

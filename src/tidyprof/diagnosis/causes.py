@@ -184,10 +184,20 @@ def _start_up(signs: Signs) -> float:
 
 
 def one_gap(signs: Signs) -> float:
-    """Share of the one long interval that comes once, in a recording without steps; 0 where there is none."""
+    """Share of the one long interval that comes once, in a recording without steps; 0 where there is none.
+
+    Without anything of the host it is one only where the file shows that: what ends it is the first of its kernel.
+    """
     if signs.marked or not signs.gap or signs.gap.share < ONE_GAP or signs.gap.over_second < ALONE:
         return 0.0
+    if not _is_heard(signs) and not signs.gap.is_first:
+        return 0.0
     return signs.gap.ns / max(signs.step_ns * signs.steps, 1.0)
+
+
+def _is_heard(signs: Signs) -> bool:
+    """Whether anything that the host did is in the file."""
+    return bool(signs.calls or signs.operators)
 
 
 def _straggler(signs: Signs) -> float:
@@ -285,8 +295,10 @@ def _start_words(signs: Signs) -> str:
     if signs.first_step is not None:
         found.append(f"the first step took {signs.first_step:.2f} times the others' median (step_budget)")
     elif signs.gap is not None:
-        longest, share, _, call = signs.gap
+        longest, share, _, call, is_first = signs.gap
         during = f", with the host in {call}" if call else ""
+        if is_first and not _is_heard(signs):
+            during = ", and ends with the first event of its name"
         found.append(
             f"the longest idle interval between two events, outside of loading, {four_digits(longest / 1e6)} ms, is "
             f"{percent(share)} of these{during} (gaps)"

@@ -111,12 +111,16 @@ class Replays(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """An idle interval: its length in ns and share of all, its ratio to the second longest, the call that fills it."""
+    """An idle interval: its length in ns and share of all, its ratio to the second longest, the call that fills it.
+
+    is_first -- whether the event that ends it is the first of its name.
+    """
 
     ns: float
     share: float
     over_second: float
     call: str
+    is_first: bool = True
 
 
 @dataclass(frozen=True)
@@ -390,7 +394,8 @@ def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -
 
 def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | None:
     """Timeline.gap: between the first and the last event on a device."""
-    start, end = start_and_end(plain_events(profile, DEVICE_KINDS))
+    work = plain_events(profile, DEVICE_KINDS)
+    start, end = start_and_end(work)
     idle = (idle - earlier).clip(int(start.min()), int(end.max()))
     if not len(idle):
         return None
@@ -399,7 +404,11 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | Non
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
     (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
-    return Gap(float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or "")
+    names = work["name"].codes
+    is_first = ~np.isin(names[start == only.ends[0]], names[start < only.ends[0]])
+    return Gap(
+        float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or "", bool(is_first.any())
+    )
 
 
 def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:

@@ -331,9 +331,9 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         key=lambda one: (one.is_rest, -_weight(one, signs)),
     )
     straggling = any(cause.name == "straggler" for cause in fired)
-    unexplained = max(
-        signs.shares.get("other", 0.0), signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting
-    )
+    # Without anything of the host the one gap that is a start-up lies in this part.
+    other = signs.shares.get("other", 0.0) - (0.0 if _heard(signs) else one_gap(signs))
+    unexplained = max(other, signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting)
     if empty := _empty_replays(signs):
         return replace(_diagnosis(UNCLEAR, empty, 0.0, False, signs, [], origins), next_step=_record_graphs(signs))
     if taken := _taken(signs, fired):

@@ -275,8 +275,10 @@ class Truth:
         return max(found, key=lambda one: one[1])
 
     @property
-    def gap(self) -> tuple[float, float, float, list[str]] | None:
-        """The longest idle stretch outside of loading: ns, share of all, over the second, calls that cover half."""
+    def gap(self) -> tuple[float, float, float, list[str], bool] | None:
+        """The longest idle stretch outside of loading: ns, share of all, over the second, calls that cover half, and
+        whether nothing of its name ran before what ends it.
+        """
         found = []
         for side in self.sides:
             begin, end = side.work.events[0].start, max(one.end for one in side.work.events)
@@ -287,7 +289,11 @@ class Truth:
                 calls = [call.name for call in side.rank.calls
                          if 2 * (min(call.end, last) - max(call.start, first)) >= last - first]  # fmt: skip
                 second = rest[0][1] - rest[0][0] if rest else 1
-                found.append((last - first, (last - first) / side.axis.length(idle), (last - first) / second, calls))
+                before = {one.name for one in side.work.events if one.start < last}
+                is_first = any(one.start == last and one.name not in before for one in side.work.events)
+                found.append(
+                    (last - first, (last - first) / side.axis.length(idle), (last - first) / second, calls, is_first)
+                )
         return max(found, key=lambda one: one[0], default=None)
 
     def idle_in_calls(self, side: Side, pattern: str) -> Counter[str]:

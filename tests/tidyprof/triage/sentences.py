@@ -113,7 +113,9 @@ def _start_up(step: Step) -> float:
 def _once(step: Step) -> float:
     """Share of the one long gap of a recording without steps, 0 where there is no such gap."""
     gap = None if step.truth.on_host or step.truth.marked else step.truth.gap
-    return gap[0] / (step.length * step.truth.steps) if gap and gap[1] >= 0.5 and gap[2] >= 3 else 0.0
+    if not gap or (not gap[4] and not step.truth.events("call") and not step.truth.events("operator")):
+        return 0.0
+    return gap[0] / (step.length * step.truth.steps) if gap[1] >= 0.5 and gap[2] >= 3 else 0.0
 
 
 def _recompiling(step: Step) -> float:
@@ -378,10 +380,11 @@ def _slow(truth: Truth, found: re.Match) -> str:
 
 
 def _gap(truth: Truth, found: re.Match) -> str:
-    ns, of_all, _, calls = truth.gap
+    ns, of_all, _, calls, is_first = truth.gap
     return first(
         digits(found["ms"], ns / 1e6), share(found["share"], of_all),
         true(not found["call"] or found["call"] in calls, f"half of it is in {calls}"),
+        true(is_first or not found["new"], "that ran before"),
         # The stretch that nothing is longer than lies between two events on the device, and the sentence must say so.
         true("between" in found["what"] or not _edges(truth, ns), f"idle before the first event: {_edges(truth, ns)}"),
     )  # fmt: skip
@@ -704,7 +707,7 @@ CHECKS: list[tuple[str, Check]] = [
      rf"the median takes (?P<usual>{N}) µs", _slow),
     (rf"the first step took (?P<times>{N}) times the others' median", _first_step),
     (rf"the longest idle interval (?P<what>[a-z ,]*), (?P<ms>{N}) ms, is (?P<share>{N}) % of these"
-     r"(?:, with the host in (?P<call>\w+))?", _gap),
+     r"(?:, with the host in (?P<call>\w+))?(?P<new>, and ends with the first event of its name)?", _gap),
     (r"one step or less is here, and no launch is slow",
      lambda t, m: true(t.first_step is None and (t.on_host or not t.slow[0]), f"{t.first_step}")),
     (rf"in loops over operators below 20 µs, and between these: (?P<share>{N}) % of the time", _looped),

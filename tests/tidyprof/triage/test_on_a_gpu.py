@@ -149,6 +149,21 @@ def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> N
     assert found.unknown[0].startswith("no calls of the host")
 
 
+@pytest.mark.parametrize(("name", "cause"), [("gemm_9", "start-up"), ("gemm_1", "can't tell")])
+def test_one_gap_without_any_call_is_a_start_up_before_a_new_kernel(name: str, cause: str, tmp_path: Path) -> None:
+    """Of 600 ms the device is idle for 400 at once; nothing says what the host did then."""
+    rows, begin = [], 10**9
+    for place in range(10):
+        own = name if place == 5 else f"gemm_{place % 3}"
+        begin += 4 * 10**8 if place == 5 else 0
+        rows.append(f'{place},"{own}",0,0,{place},7,7,{begin - 9000},{begin},{begin + 19 * 10**6},{begin + 10**7},0')
+        begin += 20 * 10**6
+    (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")
+    found = tidyprof.triage(tidyprof.read(tmp_path / "results.csv"))
+    assert found.cause == cause
+    assert says(found, "first event of its name") == (cause == "start-up")
+
+
 @pytest.mark.parametrize("of_torch", [None, (6.5 * MS, 13 * MS), (7.5 * MS, 11 * MS)], ids=["none", "around", "inside"])
 def test_silence_in_a_part_of_the_user_names_it(of_torch: tuple[float, float] | None, tmp_path: Path) -> None:
     def fill(step: Step) -> None:
