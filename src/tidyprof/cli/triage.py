@@ -29,11 +29,10 @@ from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_sig
 from tidyprof.diagnosis.verdict import Diagnosis, WrongStepError, as_json, facts, headline, judged_ones, without_ranks
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import ProfileReadError, one_line
-from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 from tidyprof.many import ENDED, processors, read_many
 from tidyprof.readers.registry import read, together
 from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, warnings_of
-from tidyprof.readers.torch.recognition import candidates, is_trace, recognises
+from tidyprof.readers.torch.recognition import traces_of_ranks
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 
@@ -76,7 +75,7 @@ def recordings_of(
     """
     broken = {} if broken is None else broken
     places = _places(paths, broken)
-    folders = {path: files_of_ranks(path) for path, chosen in places if not chosen}
+    folders = {path: traces_of_ranks(path) for path, chosen in places if not chosen}
     alone = [path for path, ranks in folders.items() if not ranks]
     found = {path: [one] for path, one in _read(alone, mark, jobs, broken=broken).items()}
     for path, chosen in places:
@@ -98,18 +97,6 @@ def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, dict[str, 
             raise
         broken[f"rank {rank}"] = str(error)
         return _places(others, broken)
-
-
-def files_of_ranks(path: Path) -> list[Path]:
-    """The traces of a folder that has several; one that is empty or damaged at its start, too, if it names a rank."""
-    if not path.is_dir() or not recognises(path, b""):
-        return []
-    heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(path)}
-    chosen = [
-        file for file, head in heads.items()
-        if is_trace(head) or (not head.strip() and rank_in_name(file, path) is not None)
-    ]  # fmt: skip
-    return chosen if len(chosen) > 1 else []
 
 
 def _of_folder(
