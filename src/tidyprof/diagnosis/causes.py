@@ -278,6 +278,9 @@ def _kernel_words(signs: Signs) -> str:
     if signs.roof_share is None:
         return f"{text}; how near to its roof it is, only counters tell"
     side = "near" if signs.roof_share >= NEAR_ROOF else "far from"
+    if signs.roof_share > 1:
+        reached = f"it reaches {percent(signs.roof_share)} of its roof, which can't be: bytes or roof are wrong"
+        return f"{text}; {reached} (roofline_points)"
     return f"{text}; it is {side} its roof, {percent(signs.roof_share)} of it (roofline_points)"
 
 

@@ -13,7 +13,7 @@ import pytest
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.proflab.test_standins_releases import RELEASES
 from tidyprof.diagnosis import on_device, on_host
-from tidyprof.diagnosis.causes import CAUSES, LIMIT
+from tidyprof.diagnosis.causes import CAUSES, LIMIT, _kernel_words
 from tidyprof.diagnosis.host_facts import HostFacts
 from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
 from tidyprof.diagnosis.signs import Signs
@@ -354,3 +354,17 @@ def test_a_loop_is_a_round_that_comes_twenty_times_in_a_row():
     found = on_host.in_loops(np.concatenate((others, rounds, others + 100)))
     assert np.flatnonzero(found).tolist() == list(range(100, 100 + len(rounds)))
     assert not on_host.in_loops(np.concatenate((others, rounds[:-3], others + 100))).any()
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.1, "it is far from its roof, 10 % of it"),
+        (0.9, "it is near its roof, 90 % of it"),
+        (1.45, "it reaches 145 % of its roof, which can't be: bytes or roof are wrong"),
+        (None, "how near to its roof it is, only counters tell"),
+    ],
+)
+def test_a_kernel_above_its_roof_is_told_and_not_praised(share: float | None, words: str) -> None:
+    signs = made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=share)
+    assert words in _kernel_words(signs)
