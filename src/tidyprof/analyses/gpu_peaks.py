@@ -1,8 +1,8 @@
 """What AMD Instinct GPUs can do at most, by architecture and by model.
 
-Rates come from AMD's architecture pages (https://rocm.docs.amd.com/en/latest/conceptual/gpu-arch/mi300.html,
+Rates come from AMD's architecture pages (https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html,
 .../mi250.html, .../mi100.html) and specification table
-(https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html), sizes of cache lines and requests from the
+(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html), sizes of cache lines and requests from the
 metric definitions of rocprof-compute (ROCm/rocm-systems, projects/rocprofiler-compute,
 src/rocprof_compute_soc/analysis_configs). Those definitions count F6F4 with 16834 FLOP per CU and clock, a typing
 error for 16384, and up to release 3.2.2 doubled the F8, F16, BF16 and INT8 rates of gfx942; here they are as published.
@@ -23,7 +23,8 @@ VECTOR_RATE = 128
 what rocprof-compute divides by; AMD's figure for FP32 is twice that where packed instructions exist."""
 
 LDS_BYTES = 128
-"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes."""
+"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, as rocprof-compute counts for all. A gfx950 has 64
+banks (Triton, TritonGPU/IR/Dialect.cpp), so its roof may be twice that: what it hands out is not published."""
 
 L1_ACCESS_BYTES = 64
 """Bytes that an access to the vector L1 hands out at most, of whatever line. In public recordings a copy of 4 bytes a
