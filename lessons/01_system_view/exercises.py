@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proflab.display import near
-from proflab.exercises import Exercise, Mistake, Number, Property
+from proflab.exercises import Exercise, Mistake, Property
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,50 +43,10 @@ def step_ms(run: WatchedRun) -> float:
     return 1e3 * run.batch_size / run.images_per_second
 
 
-def busy_ms(run: WatchedRun) -> float:
-    """Milliseconds of a step in which the (first) GPU was busy, by the median of its samples."""
-    return float(step_ms(run) * run.table["busy_percent"].iloc[0] / 100)
-
-
-def unexplained_ms(runs: Sequence[WatchedRun]) -> float:
-    """By how much the step of the second run is shorter than that of the first, less all that the GPU did in that one.
-
-    Milliseconds; negative where the GPU's work can explain all of it.
-    """
-    case, small = runs
-    return step_ms(case) - step_ms(small) - busy_ms(case)
-
-
 def fixed_share(case: WatchedRun, small: WatchedRun) -> float:
     """The share of the small batch's step that does not depend on its images, by a straight line through both runs."""
     per_image = (step_ms(case) - step_ms(small)) / (case.batch_size - small.batch_size)
     return 1 - per_image * small.batch_size / step_ms(small)
-
-
-def busier_others(run: WatchedRun, busiest: bool = False, with_itself: bool = False) -> float:
-    """How much busier the others are than the least busy GPU, in percentage points; two mistakes to choose.
-
-    busiest -- that GPU against the others; with_itself -- against the mean of all. Raises ValueError for one GPU.
-    """
-    return _apart(run.table.set_index("device")["busy_percent"], busiest, with_itself)
-
-
-def busier_in_the_whole_log(run: WatchedRun) -> float:
-    """The same by the medians of all samples, start and end included."""
-    samples = run.profile.counters.astype({"name": object, "device": "int64"})
-    return _apart(samples[samples["name"] == "gpu_busy"].groupby("device")["value"].median())
-
-
-def others_above_all(run: WatchedRun) -> float:
-    """The mean of the others less the mean of all, in percentage points."""
-    return busier_others(run) - busier_others(run, with_itself=True)
-
-
-def _apart(busy: pd.Series, busiest: bool = False, with_itself: bool = False) -> float:
-    if len(busy) < 2:
-        raise ValueError("the log has one GPU")
-    one = busy.idxmax() if busiest else busy.idxmin()
-    return float(abs((busy if with_itself else busy.drop(one)).mean() - busy[one]))
 
 
 def window_busy(samples: pd.DataFrame) -> float:
@@ -236,94 +196,9 @@ def _convicted(runs: Sequence[Any]) -> dict[str, Any]:
     return {**open_verdicts(runs), "case": {_wrong_for_the_case(runs)}}
 
 
-def _what_went_away(runs: Sequence[WatchedRun]) -> str:
-    saved, busy = step_ms(runs[0]) - step_ms(runs[1]), busy_ms(runs[0])
-    verdict = "so something else grows with the images" if saved > busy else "so its work can explain that"
-    return f"The step got {saved:.0f} ms shorter. The GPU was busy for {busy:.0f} ms of it, {verdict}."
-
-
 EXERCISES = (
     Exercise(
         id="01.1",
-        answer=Number(lambda run: 100 * run.mfu, unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda run: 100 * run.mfu * run.batch_size,
-                "You multiplied by the batch size, but `images_per_second` counts images already, not steps.",
-            ),
-            Mistake(
-                lambda run: run.table["busy_percent"].iloc[0],
-                "That is how busy the GPU is. MFU needs the rate, the operations per image and the peak.",
-            ),
-        ),
-        hints=(
-            "What does the model need in a second, and what could the GPU do in a second?",
-            "The first is `images_per_second` times `flops_per_image`, the second `peak_flops`.",
-        ),
-        insight=lambda run: (
-            f"Busy for {run.table['busy_percent'].iloc[0]:.0f} % of the time, at {100 * run.mfu:.2f} % of the peak."
-        ),
-    ),
-    Exercise(
-        id="01.2",
-        answer=Number(unexplained_ms, unit="ms"),
-        mistakes=(
-            Mistake(
-                lambda runs: step_ms(runs[0]) - step_ms(runs[1]),
-                "That is how much shorter the step got. Subtract what the GPU can have saved.",
-            ),
-            Mistake(
-                lambda runs: step_ms(runs[0]) - step_ms(runs[1]) - busy_ms(runs[0]) + busy_ms(runs[1]),
-                "You subtracted only what the GPU lost. Be generous to the suspect: let it lose all that it did.",
-            ),
-            Mistake(
-                lambda runs: step_ms(runs[0]) - step_ms(runs[1]) - busy_ms(runs[1]),
-                "You subtracted what the GPU did in the small step. It can lose what it did in the large one.",
-            ),
-            Mistake(
-                lambda runs: 1e3 / runs[0].images_per_second - 1e3 / runs[1].images_per_second,
-                "That compares images. A step is a whole batch: divide `batch_size` by the rate.",
-            ),
-        ),
-        hints=(
-            "How long is a step of each run, and in how much of the case's step was the GPU busy?",
-            "`step_ms` holds both steps. The GPU's part is `busy_percent / 100` of the case's.",
-        ),
-        insight=_what_went_away,
-    ),
-    Exercise(
-        id="01.3",
-        answer=Number(busier_others, unit="percentage points"),
-        mistakes=(
-            Mistake(
-                busier_in_the_whole_log,
-                "That is the median over the whole log, and most of its samples are start-up. Cut them out first.",
-            ),
-            Mistake(
-                lambda run: busier_others(run, busiest=True),
-                "You took the busiest one. It waits the longest: waiting for another GPU counts as busy.",
-            ),
-            Mistake(lambda run: busier_others(run, with_itself=True), "It is in your mean itself: leave it out."),
-            Mistake(
-                lambda run: busier_others(run, busiest=True, with_itself=True),
-                "You compared with the mean of all GPUs, in which the waiting ones count most. Compare with the one "
-                "that they wait for.",
-            ),
-            Mistake(
-                others_above_all,
-                "You compared with the mean of all GPUs, in which the waiting ones count most. Compare with the one "
-                "that they wait for.",
-            ),
-        ),
-        hints=(
-            "What is a GPU doing while it waits for another one, and what does the monitor call that?",
-            "Waiting counts as busy. Who hardly ever waits? `busy[used > used.max() / 2]` are the samples to look at.",
-            "`.median()` gives a number for each column, `.idxmin()` the name of the smallest: machine and GPU.",
-        ),
-        insight="The GPU that looks worst is the only one that nobody keeps waiting.",
-    ),
-    Exercise(
-        id="01.4",
         answer=Property(verdict_problem, open_verdicts),
         mistakes=(
             Mistake(_convicted, lambda runs: f"case: not {_wrong_for_the_case(runs)}. "),
@@ -344,7 +219,7 @@ EXERCISES = (
         insight="Two verdicts that stay open are an honest result. They say what the next tool has to tell apart.",
     ),
     Exercise(
-        id="01.5",
+        id="01.2",
         answer=Property(alarm_problem, lambda table: lambda busy, power, limit: busy > 85 and power < 0.6 * limit),
         mistakes=(
             Mistake(lambda table: lambda busy, power, limit: busy > 80, "it works. Busy alone is no alarm."),

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from proflab.exercises import Outcome, find
-from tests.proflab.test_lesson_01 import run_of
 from tests.tidyprof.analyses.test_analyses import event, host_step, profile_of
 
 SLOWER_COMPILED = pd.DataFrame(
@@ -20,7 +19,6 @@ SLOWER_COMPILED = pd.DataFrame(
 @pytest.mark.parametrize(
     ("number", "make", "words"),
     [
-        ("01.3", lambda folder: run_of("a", (50, 300)), "the log has one GPU"),
         (
             "02.4",
             lambda folder: profile_of(host_step(0, 0, 100), event("kernel", "k", 10, 20, launch_ns=5)),

@@ -1,4 +1,4 @@
-"""Useful arithmetic against busy: a GPU may be far to the right and at the bottom."""
+"""Power against busy: a GPU may be far to the right and far down."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ LOOKS = (
     (style.BLUISH_GREEN, "^"),
     (style.REDDISH_PURPLE, "D"),
     (style.BLACK, "P"),
+    (style.SKY_BLUE, "v"),
 )
 """Colour and marker of each run in order."""
 
@@ -25,36 +26,38 @@ NEAR_PERCENT = 60
 
 
 def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """One point per run and GPU: busy share to the right, MFU upwards; see `watched_runs.one_table`.
+    """One point per run and GPU: busy share to the right, power upwards; see `watched_runs.one_table`.
 
-    table has the columns run, device, busy_percent and mfu_percent. Raises ValueError for a table that is empty or
-    does not state its origin.
+    table has the columns run, device, busy_percent and power_share_percent, the share of the power limit; rows without
+    one are left out. Raises ValueError for a table without any point, or without origin.
     """
     from tidyprof.plots.figure import new_figure, origin_of, settings
 
+    origin = origin_of(table)
+    table = table.dropna(subset=["busy_percent", "power_share_percent"])
     if not len(table):
         raise ValueError("there is no run to draw")
     with settings():
-        figure, (axes,) = new_figure(origin_of(table), 4.2, title=title)
+        figure, (axes,) = new_figure(origin, 4.2, title=title)
+        labels = []
         for place, (run, rows) in enumerate(table.groupby("run", sort=False)):
             colour, marker = LOOKS[place % len(LOOKS)]
-            axes.plot(rows["busy_percent"], rows["mfu_percent"], marker, color=colour, markersize=8, zorder=3)
+            axes.plot(rows["busy_percent"], rows["power_share_percent"], marker, color=colour, markersize=8, zorder=3)
             for _, near in rows.groupby((rows["busy_percent"] / 10).round()):  # these share a label
                 left = near["busy_percent"].mean() > NEAR_PERCENT
                 numbers = ", ".join(str(device) for device in near["device"])
-                axes.annotate(
-                    str(run) if len(rows) == 1 else f"{run}, GPU {numbers}",
-                    (near["busy_percent"].min() if left else near["busy_percent"].max(), near["mfu_percent"].mean()),
-                    xytext=(-9 if left else 9, 6),
-                    textcoords="offset points",
-                    ha="right" if left else "left",
-                )
-        top = 1.15 * table["mfu_percent"].max()
-        axes.set(xlim=(-2, 102), ylim=(-0.03 * top, top), xlabel="GPU busy, % of time", ylabel="MFU, % of the peak")
-    busiest, best = table.loc[table["busy_percent"].idxmax()], table.loc[table["mfu_percent"].idxmax()]
+                x = near["busy_percent"].min() if left else near["busy_percent"].max()
+                text = str(run) if len(rows) == 1 else f"{run}, GPU {numbers}"
+                labels.append((x, near["power_share_percent"].mean(), left, text))
+        for place, (x, y, left, text) in enumerate(sorted(labels)):  # above and below in turn, as neighbours are near
+            offset = (-9 if left else 9, -13 if place % 2 else 6)
+            axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha="right" if left else "left")
+        axes.set(xlim=(-2, 102), ylim=(0, 104), xlabel="GPU busy, % of time", ylabel="power, % of the limit")
+    busiest, hardest = table.loc[table["busy_percent"].idxmax()], table.loc[table["power_share_percent"].idxmax()]
     figure.alternative_text = (
         f"Points of {len(table)} GPUs in {table['run'].nunique()} runs: the busiest, in {busiest['run']}, is busy for "
-        f"{busiest['busy_percent']:.0f} % of the time at an MFU of {busiest['mfu_percent']:.2f} %. The highest MFU, "
-        f"{best['mfu_percent']:.2f} %, is that of {best['run']} at {best['busy_percent']:.0f} % busy."
+        f"{busiest['busy_percent']:.0f} % of the time at {busiest['power_share_percent']:.0f} % of its power limit. "
+        f"The most power, {hardest['power_share_percent']:.0f} %, is that of {hardest['run']} at "
+        f"{hardest['busy_percent']:.0f} % busy."
     )
     return figure
