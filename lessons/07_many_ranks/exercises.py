@@ -1,9 +1,9 @@
-"""The exercises of lesson 07: file names of ranks, a threshold, bus bandwidth, waiting, the straggler, more GPUs."""
+"""The exercises of lesson 07: file names of ranks, the straggler without a healthy twin, and more GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING
 
 import tidyprof
 from proflab.exercises.answers import Number, Property
@@ -13,20 +13,31 @@ from proflab.standins.play import Process, expand
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.parts.steady_part import SteadyPart
     from tidyprof import Profile
 
 RANKS = 4
 
+STEPS = 3
+"""Of AMD's recording."""
 
-def written_names(pattern: str, launcher: pd.Series, pids: tuple[int, ...]) -> list[str]:
-    """What the tool makes of a pattern on each of RANKS ranks; a row of launchers.csv says what a rank knows."""
+
+def written_names(
+    pattern: str, launcher: pd.Series, pids: tuple[int, ...], nodes: int = 1, one_host: bool = True
+) -> list[str]:
+    """What the tool makes of a pattern on each rank; a row of launchers.csv says what a rank knows.
+
+    nodes    -- the ranks are spread over so many, in order.
+    one_host -- all nodes have the same name.
+    """
     inherited = dict([launcher["inherited"].split("=")] if launcher["inherited"] else [])
-    size = {launcher["size"]: str(RANKS)}
-    return [
-        expand(pattern, Process("node0", pid, ["python"], {**inherited, **size, launcher["rank"]: str(rank)}))
-        for rank, pid in enumerate(pids)
-    ]
+    each = len(pids) // nodes
+    names = []
+    for rank, pid in enumerate(pids):
+        own = {launcher["local_rank"]: rank % each, launcher["size"]: len(pids), launcher["rank"]: rank}
+        known = inherited | {variable: str(value) for variable, value in own.items()}
+        host = "node0" if one_host else f"node{rank // each}"
+        names.append(expand(pattern, Process(host, pid, ["python"], known)))
+    return names
 
 
 def naming_problem(pattern: object, launcher: pd.Series) -> str | None:
@@ -35,87 +46,57 @@ def naming_problem(pattern: object, launcher: pd.Series) -> str | None:
         return "A text such as `rank%rank%_%pid%` is asked."
     if "%q{" in pattern or "$" in pattern:
         return "Use the tool's own placeholders between percent signs: the shell must not replace anything."
-    # Two ranks on each of two nodes: process numbers differ within a node, and may repeat on the other.
-    names = written_names(pattern, launcher, (41250, 41257, 41250, 41257))
-    if len(set(names)) == 1:
-        return f"All {RANKS} ranks write `{names[0]}`: the last one replaces the others. Which variable differs here?"
-    if len(set(names)) < RANKS:
-        return f"Two nodes can count alike: {RANKS} ranks may write {len(set(names))} files."
-    return None
+    # Two ranks on each of two nodes. With the same process number and name of the node everywhere, what differs tells
+    # the rank. In truth process numbers differ within a node, and may repeat on the other.
+    if len(set(written_names(pattern, launcher, (41250,) * RANKS, nodes=2))) == RANKS:
+        return None
+    names = written_names(pattern, launcher, (41250, 41257, 41250, 41257), nodes=2, one_host=False)
+    return f"{why_alike(pattern, launcher)} {what_is_left(names)}"
 
 
-def start_times(profile: Profile) -> pd.DataFrame:
-    """Starts in ns: a row for each collective, a column for each rank."""
-    return tidyprof.collectives(profile, per_rank=True).pivot(index="number", columns="rank", values="start_ns")
+def why_alike(pattern: str, launcher: pd.Series) -> str:
+    """Why a pattern does not tell the ranks of this launcher apart."""
+    asked = re.findall(r"%env\{(\w*)\}%", pattern)
+    if launcher["local_rank"] in asked:
+        return f"`{launcher['local_rank']}` counts anew on each node: with two nodes each number is there twice."
+    if launcher["size"] in asked:
+        return f"`{launcher['size']}` is the number of all ranks, the same on each."
+    unset = [name for name in asked if not launcher["inherited"].startswith(f"{name}=")]
+    if unset:
+        return f"This launcher does not set `{unset[0]}`, so there is nothing in its place."
+    if asked or re.search("%(rank|nid)%", pattern):
+        return (
+            f"`%rank%` asks Slurm's variable first, and each rank inherits {launcher['inherited']} from the job's "
+            "script: that is no rank."
+        )
+    return "Nothing in the name tells the rank."
 
 
-def worst_lateness_ms(
-    part: SteadyPart, origin: str = "median", each: str = "mean", summary: Callable[[Any], Any] | None = None
+def what_is_left(names: list[str]) -> str:
+    """How many files there will be of so many ranks."""
+    different = len(set(names))
+    if different == 1:
+        return f"All {len(names)} ranks write `{names[0]}`: the last one replaces the others."
+    if different < len(names):
+        return f"The process number helps on one node. Two nodes can count alike: then there are {different} files."
+    return "The files stay apart, and you can't say whose they are."
+
+
+def lateness_ms(profile: Profile, steps: int, each: str = "mean") -> pd.DataFrame:
+    """How late each rank starts a step's collectives, in ms after the median rank: rows are steps, columns ranks."""
+    starts = tidyprof.collectives(profile, per_rank=True).pivot(index="number", columns="rank", values="start_ns")
+    late = starts.sub(starts.median(axis=1), axis=0) / 1e6
+    return late.groupby(starts.index // (len(starts) // steps)).agg(each)
+
+
+def margin_ms(
+    profile: Profile, least: str = "min", worst: str = "max", each: str = "mean", alone: bool = True
 ) -> float:
-    """The largest lateness of a rank in a step, in ms: the mean over the step's collectives, or what `each` says;
-    `summary` of all such where it is given."""
-    starts = start_times(part.profile)
-    late = starts.sub(starts.agg(origin, axis=1), axis=0).groupby(starts.index // (len(starts) // part.steps)).agg(each)
-    return float((late.max(axis=None) if summary is None else summary(late)) / 1e6)
-
-
-def largest(travels: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the bucket with most elements, one for each rank."""
-    return travels[travels["elements"] == travels["elements"].max()]
-
-
-def bus_rate(travels: pd.DataFrame, time_us: Callable[[pd.DataFrame], float], factor: float | None = None) -> float:
-    """Bus bandwidth of the largest bucket in GB/s, over a time in µs; `factor` in the place of a ring's."""
-    big = largest(travels)
-    ring = 2 * (len(big) - 1) / len(big) if factor is None else factor
-    return float(ring * 4 * big["elements"].max() / time_us(big) / 1e3)
-
-
-def exchange_us(big: pd.DataFrame) -> float:
-    """From the last rank's start to the last one's end."""
-    return float((big["start_us"] + big["length_us"]).max() - big["start_us"].max())
-
-
-def totals_ms(profile: Profile) -> pd.Series:
-    """Each rank's time in collectives, in ms, from the shortest (the straggler's, who does not wait) to the longest."""
-    totals = tidyprof.collectives(profile, per_rank=True).groupby("rank")["duration_ns"].sum()
-    return totals.sort_values() / 1e6
-
-
-def others_wait_ms(profile: Profile) -> float:
-    """Mean over all ranks but the straggler of what their collectives took longer than its own, in ms."""
-    totals = totals_ms(profile)
-    return float(totals.iloc[1:].mean() - totals.iloc[0])
-
-
-def waiting_percent(
-    profile: Profile, part: str = "wait_ns", whole: tuple[str, ...] = ("wait_ns", "transfer_ns")
-) -> float:
-    """What share of rank 0's time in collectives passes before the last rank has entered."""
-    row = tidyprof.ranks(profile).set_index("rank").loc[0]
-    return float(100 * row[part] / sum(row[column] for column in whole))
-
-
-def waiting_percent_uncut(profile: Profile) -> float:
-    """The same, where a rank that has left before the last one came counts as waiting."""
-    own = tidyprof.collectives(profile, per_rank=True)
-    until_last = own.groupby("number")["start_ns"].transform("max") - own["start_ns"]
-    first = own["rank"] == 0
-    return float(100 * until_last[first].sum() / own["duration_ns"][first].sum())
-
-
-def waiting_percent_capped(profile: Profile) -> float:
-    """The same, where such a rank counts as waiting for as long as its own collective takes."""
-    own = tidyprof.collectives(profile, per_rank=True)
-    until_last = own.groupby("number")["start_ns"].transform("max") - own["start_ns"]
-    first = own["rank"] == 0
-    return float(100 * until_last.clip(upper=own["duration_ns"])[first].sum() / own["duration_ns"][first].sum())
-
-
-def waiting_percent_of_all(profile: Profile) -> float:
-    """The same over all ranks, the straggler included."""
-    table = tidyprof.ranks(profile)
-    return float(100 * table["wait_ns"].sum() / (table["wait_ns"].sum() + table["transfer_ns"].sum()))
+    """The `least` lateness of the latest rank beyond the `worst` of all others, in ms, in a run of STEPS steps."""
+    late = lateness_ms(profile, STEPS, each)
+    suspect = late.median().idxmax()
+    others = late.drop(columns=suspect) if alone else late
+    return float(late[suspect].agg(least) - others.stack().agg(worst))
 
 
 def gain(scaling: pd.DataFrame, before: tuple[int, int] = (1, 1024), after: tuple[int, int] = (4, 256)) -> float:
@@ -129,9 +110,11 @@ EXERCISES = (
         id="07.1",
         answer=Property(naming_problem, lambda launcher: f"rank%env{{{launcher['rank']}}}%_pid%pid%"),
         mistakes=(
-            Mistake(lambda launcher: "rank%rank%", "All 4 ranks write `rank0`"),
+            Mistake(lambda launcher: "rank%rank%", "`%rank%` asks Slurm's variable first"),
             Mistake(lambda launcher: "rank%rank%_%pid%", "Two nodes can count alike"),
-            Mistake(lambda launcher: "rank%env{RANK}%", "All 4 ranks write `rank`"),
+            Mistake(lambda launcher: "rank%env{RANK}%_%pid%", "This launcher does not set `RANK`"),
+            Mistake(lambda launcher: "rank%env{OMPI_COMM_WORLD_LOCAL_RANK}%_%pid%", "counts anew on each node"),
+            Mistake(lambda launcher: "%hostname%_%pid%", "you can't say whose they are"),
             Mistake(lambda launcher: "rank$RANK", "must not replace anything"),
         ),
         hints=(
@@ -144,140 +127,47 @@ EXERCISES = (
     ),
     Exercise(
         id="07.2",
-        answer=Number(worst_lateness_ms, unit="ms"),
+        answer=Number(margin_ms, unit="ms", relative=0.002),
         mistakes=(
             Mistake(
-                lambda part: worst_lateness_ms(part, "min"),
-                "This counts from the first rank, so that one early rank makes all others late. Count from the median.",
+                lambda run: margin_ms(run, least="median"),
+                "That is its typical step. The rule asks for *each*: take its least late one.",
+            ),
+            Mistake(lambda run: margin_ms(run, least="max"), "That is its worst step. Take its least late one."),
+            Mistake(
+                lambda run: margin_ms(run, alone=False),
+                "The suspect's own worst step is in the comparison: drop its column first.",
             ),
             Mistake(
-                lambda part: worst_lateness_ms(part, summary=lambda late: late.mean().max()),
-                "This is the mean over all steps. A threshold has to cover the worst step of a healthy run.",
+                lambda run: margin_ms(run, worst="median"),
+                "That is what the others do typically. Take the worst step of any of them.",
             ),
             Mistake(
-                lambda part: worst_lateness_ms(part, each="max"),
-                "This is one single collective. How late a rank is in a step is the mean over the step's collectives.",
+                lambda run: margin_ms(run, least="max", worst="median"),
+                "That is its worst step beyond what the others do typically: the largest difference that can be made. "
+                "The rule takes the smallest.",
+            ),
+            Mistake(
+                lambda run: margin_ms(run, each="max"),
+                "These are single collectives. How late a rank is in a step is the mean over them.",
+            ),
+            Mistake(
+                lambda run: -margin_ms(run),
+                "The right size, turned round: positive means that the suspect is later than all others.",
             ),
         ),
         hints=(
-            "Subtract each row's median from it: `starts.sub(starts.median(axis=1), axis=0)`.",
-            "Group these differences by `step`, and take the mean of each group.",
-            "Then the largest of all means, in ms: `.groupby(step).mean().max(axis=None) / 1e6`.",
+            "The suspect is the column with the largest median: `.median().idxmax()`.",
+            "Its least late step is `[suspect].min()`.",
+            "The worst step of the others: `.drop(columns=suspect).max(axis=None)`. Subtract.",
         ),
-        insight=lambda part: (
-            f"That is {100 * worst_lateness_ms(part) * 1e6 / part.step_ns:.1f} % of its step, without any fault."
+        insight=lambda run: (
+            "So it is a straggler by the strict rule, too: its least late step is "
+            f"{lateness_ms(run, STEPS).max(axis=1).min():.1f} ms late. {tidyprof.ranks(run).attrs['evidence']}"
         ),
     ),
     Exercise(
         id="07.3",
-        answer=Number(lambda travels: bus_rate(travels, exchange_us), unit="GB/s"),
-        mistakes=(
-            Mistake(
-                lambda travels: bus_rate(travels, lambda big: big["length_us"].max()),
-                "You divided by the length of the kernel on the rank that waits longest: most of it is waiting.",
-            ),
-            Mistake(
-                lambda travels: bus_rate(travels, lambda big: big["length_us"].mean()),
-                "The kernel's length holds the waiting, in the mean too: begin when the last rank has come.",
-            ),
-            Mistake(
-                lambda travels: bus_rate(travels, exchange_us, factor=1),
-                "That is bytes over time. In a ring each rank sends 2(n-1)/n times as much.",
-            ),
-            Mistake(
-                lambda travels: bus_rate(travels, exchange_us) / 4,
-                "These are elements per nanosecond: a `Float` has four bytes.",
-            ),
-        ),
-        hints=(
-            "`big` has a row for each rank; the last one comes at the largest `start_us`.",
-            "The exchange lasts from the largest `start_us` to the largest end, which is `start_us + length_us`.",
-            "2(n-1)/n times 4 bytes times elements, divided by the µs, is in MB/s: divide by 1000.",
-        ),
-        insight=lambda travels: (
-            f"By the longest kernel it would be {bus_rate(travels, lambda big: big['length_us'].max()):.1f} GB/s, and "
-            "the network would be blamed."
-        ),
-    ),
-    Exercise(
-        id="07.4",
-        answer=Number(waiting_percent, unit="percent", relative=0.0005),
-        mistakes=(
-            Mistake(
-                lambda data: waiting_percent(data, "transfer_ns"),
-                "This is the exchange. The waiting is the other part.",
-            ),
-            Mistake(
-                waiting_percent_uncut,
-                "Rank 0 sends the broadcasts, and has left them before the last rank comes. It does not wait in those.",
-            ),
-            Mistake(
-                waiting_percent_capped,
-                "Here the whole of a broadcast counts as waiting. Rank 0 sends it, and has left before the last rank "
-                "comes: its wait there is 0.",
-            ),
-            Mistake(waiting_percent_of_all, "This is over all ranks, the straggler too. Only rank 0 is asked."),
-            Mistake(
-                lambda data: waiting_percent(data, whole=("total_ns",)),
-                "This is the share of all recorded time; the time in collectives is asked.",
-            ),
-        ),
-        hints=(
-            "Number the collectives on each rank first: `unknown.groupby('rank').cumcount()`.",
-            "`unknown.groupby('number')['start_us'].transform('max')` is the start of the last rank, in each row.",
-            "The wait is that minus `start_us`, or 0 where a rank has ended before. Then take the rows of rank 0.",
-        ),
-        insight="A faster network could shorten only the rest.",
-    ),
-    Exercise(
-        id="07.5",
-        answer=Number(others_wait_ms, unit="ms", relative=0.002),
-        mistakes=(
-            Mistake(
-                lambda profile: totals_ms(profile).iloc[1:].mean(),
-                "This is all of their time in collectives. Take off the transfer: what the straggler spends in them.",
-            ),
-            Mistake(
-                lambda profile: (totals_ms(profile) - totals_ms(profile).iloc[0]).mean(),
-                "The straggler is in this mean, and does not wait. Only the others are asked.",
-            ),
-            Mistake(
-                lambda profile: (totals_ms(profile) - totals_ms(profile).iloc[0]).sum(),
-                "This is what all others wait together. The mean of them is asked.",
-            ),
-            Mistake(
-                lambda profile: totals_ms(profile).iloc[-1] - totals_ms(profile).iloc[0],
-                "That is the rank that waits longest. The mean of all three is asked.",
-            ),
-            Mistake(
-                lambda profile: others_wait_ms(profile) / tidyprof.collectives(profile)["number"].nunique(),
-                "That is the wait in one collective, on average. All of them together are asked.",
-            ),
-            Mistake(
-                lambda profile: totals_ms(profile).mean(),
-                "This is the mean time in collectives of all four ranks. How much of it is waiting?",
-            ),
-            Mistake(
-                lambda profile: totals_ms(profile).sum() - RANKS * totals_ms(profile).iloc[-1],
-                "The rank that waits longest is no yardstick: the shortest total is all transfer.",
-            ),
-            Mistake(
-                lambda profile: totals_ms(profile).iloc[-1] - totals_ms(profile).iloc[:-1].mean(),
-                "That rank has the longest collectives: it came early, and waited. Who kept it waiting?",
-            ),
-        ),
-        hints=(
-            "The rank that comes last does not wait, so its collectives are the shortest: they are all transfer.",
-            'First each rank\'s total: `unknown.groupby("rank")["length_us"].sum() / 1000`.',
-            "Take the smallest total off each of the other three, and give their mean.",
-        ),
-        insight=lambda data: (
-            f"With all starts it is {tidyprof.ranks(data)['wait_ns'].sort_values().iloc[1:].mean() / 1e6:.1f} ms. "
-            f"{tidyprof.ranks(data).attrs['evidence']}"
-        ),
-    ),
-    Exercise(
-        id="07.6",
         answer=Number(lambda scaling: gain(scaling), unit="times"),
         mistakes=(
             Mistake(

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,12 +24,10 @@ from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.exercises.queries import Query, wrong_query
 from proflab.parts import trace_database
 from proflab.parts.trace_database import QuestionError, answer_of
-from proflab.parts.two_rankings import plot_two_rankings
 from proflab.recordings import shipped_folder
 from proflab.standins import append_to_path
 from proflab.standins.play import understand
 from proflab.standins.run_tracer import SCHEMA
-from tests.tidyprof.figures import assert_readable, drawn
 
 lesson = exercises_of("06")
 
@@ -53,8 +50,8 @@ OPERATIONS = [
 ]
 """Kind, name, start, end, number of the call. The second copy runs beside a kernel; from 70 to 90 µs nothing runs."""
 
-OP = """CREATE TEMP VIEW op AS SELECT 'kernel' AS kind, name, start, end FROM {0}.kernels
-    UNION ALL SELECT 'copy', name, start, end FROM {0}.memory_copies"""
+OP = """CREATE TEMP VIEW op AS SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels
+    UNION ALL SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies"""
 """The lesson's own view."""
 
 MARKS = """CREATE TEMP TABLE marks AS
@@ -103,27 +100,18 @@ def values(connection: sqlite3.Connection, sql: str) -> list[tuple]:
 
 
 def test_answers_by_hand(by_hand: sqlite3.Connection) -> None:
-    assert values(by_hand, lesson.RUNTIME_COPIES) == [(0,)]
-    assert sorted(values(by_hand, lesson.BY_KIND)) == [("copy", 2, 20_000), ("kernel", 3, 70_000)]
     assert values(by_hand, lesson.TOP_FIVE) == [("long", 1, 60_000), ("short", 2, 10_000)]
-    # The launch calls rank them the other way round: 1 µs against 40 + 1 µs.
-    assert values(by_hand, lesson.TWO_CLOCKS) == [("long", 60_000, 1_000), ("short", 10_000, 41_000)]
-    assert values(by_hand, lesson.SHORT_SHARE) == [(pytest.approx(100 * 10 / 70),)]
-    # The second range `data` begins at 80 µs: after it come the short kernels alone.
-    assert values(by_hand, lesson.SHORT_SHARE + lesson.STEADY) == [(100.0,)]
-
-
-def test_a_mark_is_found_where_either_release_writes_it(tmp_path: Path) -> None:
-    with closing(database_file(tmp_path / "new.db", marks_in_names=True)) as newer:
-        assert values(newer, lesson.SHORT_SHARE + lesson.STEADY) == [(100.0,)]
+    # No kernel of RCCL, and the copies count nowhere.
+    assert values(by_hand, lesson.BY_GPU) == [("main", 0, 70_000)]
+    # No call begins within a mark.
+    assert values(by_hand, lesson.BY_RANGE) == []
 
 
 def test_overlapping_work_is_no_gap(by_hand: sqlite3.Connection) -> None:
     # The copy ends at 40 µs and the next kernel starts at 90, but the first kernel runs until 70.
     assert values(by_hand, lesson.IDLE_BY_LAG) == [(50_000,)]
     assert values(by_hand, lesson.IDLE) == [(20_000,)]
-    assert values(by_hand, lesson.WALL_AND_IDLE) == [(100_000, 20_000)]
-    selftest("06.7", by_hand, mistakes=False)
+    selftest("06.3", by_hand, mistakes=False)
 
 
 def played(folder: Path, command: str, format_name: str = "rocpd") -> list[Path]:
@@ -150,9 +138,13 @@ def opened(path: Path, folder: Path) -> sqlite3.Connection:
 def test_a_public_recording_refuses_what_only_looks_like_copies(origin: str, recordings: Path, tmp_path: Path) -> None:
     folder = recordings if origin == "full" else shipped_folder() / "cuts"
     with closing(opened(folder / "rpd-vllm-mytrace/mytrace.rpd.gz", tmp_path)) as database:
-        selftest("06.9", database)
-        message = find("06.9").on(database).evaluate(lesson.COPY_CALLS).message
-        assert "`copyop` has 536 of 1176 copies" in message
+        selftest("06.5", database)
+        question = find("06.5").on(database)
+        assert "`copyop` has 536 of 1176 copies" in question.evaluate(lesson.COPY_CALLS).message
+        # 6.2 of the 9.5 ms in copies are within the GPU.
+        assert "65 % of it is CopyDeviceToDevice" in question.evaluate(lesson.COPY_SHARE).message
+        message = question.evaluate("SELECT sum(duration) FROM copy").message
+        assert "no column `duration` in what you ask: the views copyop, kernel have it" in message
 
 
 def test_the_played_run_on_four_gpus_refuses_what_holds_only_without_overlap(tmp_path: Path) -> None:
@@ -163,19 +155,16 @@ def test_the_played_run_on_four_gpus_refuses_what_holds_only_without_overlap(tmp
         parts = OP.partition("AS ")[2]
         names = ["main", *(f"gpu{number}" for number in range(1, 1 + len(others)))]
         database.execute("CREATE TEMP VIEW op AS " + " UNION ALL ".join(parts.format(name) for name in names))
-        selftest("06.7", database)
-        selftest("06.8", database)
-        assert "`lag` knows one row" in find("06.7").on(database).evaluate(lesson.IDLE_BY_LAG).message
-        assert "count each ns once" in find("06.8").on(database).evaluate(lesson.SUMMED_PARTS).message
+        selftest("06.3", database)
+        selftest("06.4", database)
+        assert "`lag` knows one row" in find("06.3").on(database).evaluate(lesson.IDLE_BY_LAG).message
 
 
 def test_the_played_training_proves_its_rungs(tmp_path: Path) -> None:
     (path,) = played(tmp_path, f"python -m cifar_train {options('06')} --max-steps 4 --roctx")
     with closing(with_view(read_only(path))) as database:
-        for rung in range(1, 7):
-            selftest(f"06.{rung}", database)
-        wrong = lesson.RUNTIME_COPIES.replace("%copyBuffer%", "%copy%")
-        assert "PyTorch has kernels with `copy`" in find("06.1").on(database).evaluate(wrong).message
+        selftest("06.1", database)
+        selftest("06.2", database)
 
 
 def test_a_kernel_belongs_to_the_range_in_which_its_call_began_in_any_thread(tmp_path: Path) -> None:
@@ -186,43 +175,13 @@ def test_a_kernel_belongs_to_the_range_in_which_its_call_began_in_any_thread(tmp
         assert list(found)[:2] == ["backward", "forward"]
         assert sum(found.values()) == in_all
         alone = lesson.BY_RANGE.replace("ON r.start", "ON m.tid = r.tid AND r.start")
-        assert "a thread of its own" in find("06.5").on(database).evaluate(alone).message
-
-
-def test_parts_of_overlapping_work_must_still_add_up(by_hand: sqlite3.Connection) -> None:
-    question = find("06.8").on(by_hand)
-    # Durations add up to 90 of 100 µs, so subtraction leaves 10 µs of idle time; in truth there are 20.
-    assert "`idle` is not" in question.evaluate(lesson.SUMMED_PARTS).message
-    # The second copy adds nothing to the time in which the kernel runs anyway.
-    parts = {"copy": 10_000, "kernel": 70_000, "idle": 20_000}
-    assert dict(values(by_hand, lesson.PARTS)) == parts
-    right = "SELECT 'kernel', 70000 UNION SELECT 'copies alone', 10000 UNION SELECT 'idle', 20000"
-    assert question.evaluate(right).outcome is Outcome.PASSED
-    both_are_copies = right.replace("70000", "60000").replace("10000", "20000")
-    assert question.evaluate(both_are_copies).outcome is Outcome.PASSED
-    assert "row `kernel`" in question.evaluate(right.replace("70000", "50000").replace("10000", "30000")).message
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ("SELECT 'idle', 20000 UNION ALL SELECT 'rest', 80000", "at least three rows"),
-        ("SELECT 'a', 1 UNION ALL SELECT 'a', 2 UNION ALL SELECT 'idle', 3", "different names"),
-        ("SELECT 'a', -1 UNION ALL SELECT 'b', 100001 UNION ALL SELECT 'idle', 0", "negative"),
-        ("SELECT 'a', NULL", "Two columns are asked"),
-        ("SELECT 'a', 1 FORM op", "can't read it at `op`"),
-        (12, "SQL text in quotes"),
-    ],
-)
-def test_parts_that_do_not_divide_the_time_are_named(answer, words: str, by_hand: sqlite3.Connection) -> None:
-    result = find("06.8").on(by_hand).evaluate(answer)
-    assert result.outcome is Outcome.WRONG
-    assert words in result.message
+        assert "a thread of its own" in find("06.2").on(database).evaluate(alone).message
 
 
 MISTAKES_OF_SQL = [
     ("SELECT count(*) FROM opp", "no table `opp`: did you mean op"),
     ("SELECT dration FROM kernels", "no column `dration`: did you mean"),
+    ("SELECT stack_id FROM op", "no column `stack_id` in what you ask: the views kernels, memory_copies, regions have"),
     ("SELECT o.strt FROM op o", "no column `o.strt`: did you mean start"),
     ("SELECT cout(*) FROM op", "no such function: cout"),
     ("SELECT count(*) FORM op", "can't read it at `op`"),
@@ -255,7 +214,7 @@ def test_an_empty_name_is_called_so(by_hand: sqlite3.Connection) -> None:
     assert "The text is empty" in Query("SELECT 'a'", ("name",)).judge(
         "SELECT ''", wrong_query("SELECT 'a'")(by_hand), by_hand
     )
-    assert find("06.4").on(by_hand).evaluate(wrong).outcome is Outcome.WRONG
+    assert find("06.1").on(by_hand).evaluate(wrong).outcome is Outcome.WRONG
 
 
 def test_a_question_without_end_is_given_up(by_hand: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +268,7 @@ def test_names_of_columns_and_a_semicolon_are_free(by_hand: sqlite3.Connection) 
 def test_a_question_with_nothing_to_find_cannot_be_judged() -> None:
     empty = sqlite3.connect(":memory:")
     empty.executescript(schema_text(3))
-    result = find("06.9").on(empty).evaluate("SELECT 1")
+    result = find("06.5").on(empty).evaluate("SELECT 1")
     assert (result.outcome, "holds nothing" in result.message) == (Outcome.NOT_ATTEMPTED, True)
     empty.close()
 
@@ -334,19 +293,6 @@ def test_order_counts_only_where_it_is_asked_and_numbers_always(rows, random, da
     changed = [(name, number + 100 * (row == place)) for row, (name, number) in enumerate(rows)]
     assert free.judge(_values(changed), free.right(database), database)
     database.close()
-
-
-def test_the_figure_of_two_rankings_says_what_it_shows() -> None:
-    table = pd.DataFrame({"short_name": ["long", "short"], "gpu_ns": [60_000, 10_000], "launch_ns": [1_000, 41_000]})
-    figure = plot_two_rankings(table, "modelled: by hand", title="Two clocks")
-    assert "long takes 60.0 µs on the GPU, place 1, and is at place 2 by launch calls" in figure.alternative_text
-    assert figure.origin == "modelled: by hand"
-    (axes,) = figure.axes  # one scale for both clocks
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["long", "short"]
-    assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[0.06, 0.01], [0.001, 0.041]]  # ms
-    assert_readable(drawn(figure))
-    with pytest.raises(ValueError, match="no kernel with a launch record"):
-        plot_two_rankings(table.iloc[:0], "modelled: by hand")
 
 
 def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(tmp_path: Path, recordings: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +91,14 @@ def _only_reading(action: int, *_: str | None) -> int:
 def _explained(complaint: str, connection: sqlite3.Connection) -> str:
     if found := re.search(r"no such (table|column): (\S+)", complaint):
         what, name = found.groups()
-        known = _tables(connection) if what == "table" else _columns(connection)
-        return f"there is no {what} `{name}`: {near(name.rpartition('.')[2], known)}"
+        own = name.rpartition(".")[2]
+        having = _columns(connection) if what == "column" else {}
+        if own in having:
+            return (
+                f"there is no column `{name}` in what you ask: the view{'s' * (len(having[own]) > 1)} "
+                f"{', '.join(having[own])} have it. What has `start` and `end` lasts `end - start`"
+            )
+        return f"there is no {what} `{name}`: {near(own, having or _tables(connection))}"
     for pattern, words in _EXPLANATIONS.items():
         if found := re.search(pattern, complaint):
             return words.format(*found.groups())
@@ -105,7 +110,11 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in connection.execute(listed)]
 
 
-def _columns(connection: sqlite3.Connection) -> Iterable[str]:
-    """Columns of the views alone: they have the names that the lesson uses."""
-    views = [name for (name,) in connection.execute(f"SELECT name FROM {_ALL} WHERE type = 'view'")]
-    return {column[1] for view in views for column in connection.execute(f'PRAGMA table_info("{view}")')}
+def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Columns of the views alone, which have the names that the lesson uses, each with the views that have it."""
+    views = [name for (name,) in connection.execute(f"SELECT name FROM {_ALL} WHERE type = 'view' ORDER BY name")]
+    having: dict[str, list[str]] = {}
+    for view in views:
+        for column in connection.execute(f'PRAGMA table_info("{view}")'):
+            having.setdefault(column[1], []).append(view)
+    return having
