@@ -12,8 +12,8 @@
 # - name the kernel, the kind of fault and the launch from what it prints;
 # - stop wrong labels before they reach the GPU.
 #
-# You need lessons 00, 02 and 04, but no debugger and no machine code. Commands are those of ROCm
-# 6.2 to {released rocm}. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
+# You need lessons 00, 02 and 04, but no debugger and no machine code. Commands are those of ROCm 6.2 to {released
+# rocm}. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
 
 # %%
 import re
@@ -43,10 +43,9 @@ lesson = proflab.start("09")
 # | the Debug Agent | event, page, every stopped *wave* with its registers, the kernel's name | the operator, the line |
 #
 # A *wave* is 64 lanes of a kernel that run in step; each *lane* works on one element. (Lesson 05 calls it a wavefront.)
-# *Registers* hold what they work with: a scalar register (`s0`) one value for the wave, a vector register (`v0`) one for
-# each lane.
-# The *program counter*, `pc`, is the address of the next instruction. In `node-N` processors are counted too, so GPU 0
-# is not node 0.
+# *Registers* hold what they work with: a scalar register (`s0`) one value for the wave, a vector register (`v0`) one
+# for each lane. The *program counter*, `pc`, is the address of the next instruction. In `node-N` processors are counted
+# too, so GPU 0 is not node 0.
 #
 # A common cause is an index out of range: the row of a table (an *embedding*), or the label of a loss.
 #
@@ -318,12 +317,11 @@ q.check(answer)
 
 # %% [markdown]
 # Two quicker looks come before the agent, and go with any program. With `AMD_LOG_LEVEL=4` the HIP runtime writes what
-# it is asked for; when each kernel is waited for, the last launch in that log is the one that failed.
-# With `HIP_LAUNCH_BLOCKING=1` the host waits for each kernel, so that `faulthandler` shows the line that launched it:
+# it is asked for; when each kernel is waited for, the last launch in that log is the one that failed. With
+# `HIP_LAUNCH_BLOCKING=1` the host waits for each kernel, so that `faulthandler` shows the line that launched it:
 #
 # ```bash
-# AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step
-# tail -n 30 hip.log
+# AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step tail -n 30 hip.log
 # HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # at the abort: where the host was
 # ```
 #
