@@ -27,7 +27,6 @@ import tidyprof
 from proflab.exercises import exercises_of
 from proflab.lessons import lessons
 from proflab.parts.clinic import vital_signs
-from proflab.parts.runs_above import runs_above
 from tests.conftest import REPOSITORY
 from tests.tidyprof.mirrored_trace import ALLOCATED, STEP_NS, write_both
 from tidyprof import Intervals, Profile, analyses, plots
@@ -47,7 +46,6 @@ NOT_PLAYED = {
     ("04", "build_model"): "chooses kernels by their names, of the modelled case",
     ("05", "own_run"): "takes kernels of rocprof-compute",
     ("05", "MIOpenBatchNormFwdTrainSpatial"): "chooses an operator and a kernel of a recording by their names",
-    ("10", "counted = {}"): "records the processor alone, with the profiler",
     ("11", "def not_given_back"): "takes what the allocator did, and records the processor alone",
     ("11", 'groupby("source_line"'): "reads the allocator's snapshot, which has no ranges",
     ("11", "growing = modelled_snapshot"): "reads the allocator's snapshot, which has no ranges",
@@ -162,7 +160,6 @@ WITH_OPTIONS = {
     "timeline": plots.timeline,
     "timeline of a step": lambda profile: plots.timeline(profile, step=6),
     "vital signs": vital_signs,
-    "runs above": lambda profile: runs_above({"one": profile, "two": profile}, "made up"),
 }
 
 

@@ -1,45 +1,106 @@
-"""Exercises of lesson 09, which kernel killed my job? They read reports, a listing and a trace; one is a guard."""
+"""Exercises of lesson 09, which kernel killed my job? On last lines, a report, a trace and settings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Address, Exercise, Mistake, Number, Property, Text
-from proflab.parts.fault_charts import PAGE_BYTES
+from proflab.exercises import Exercise, Mistake, Property, Text
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from tidyprof.tables.contract import Profile
 
-CLASSES = 100
-FLOAT_BYTES = 4
-LANES = 64
-
 FAULTING_KERNEL = "nll_loss_forward_reduce_cuda_kernel_2d"
-"""The kernel of exercise 09.1: it picks each image's logit by its label, and so is the first to meet a wrong one."""
+"""The kernel of exercise 09.3: it picks each image's logit by its label, and so is the first to meet a wrong one."""
 
-WRONG_TYPE = "32-bit labels read as 64-bit"
-ONE_LABEL = "one label is too large"
-NEGATIVE = "labels are negative"
-NEVER_FILLED = "labels were never filled in"
-CAUSES = (ONE_LABEL, NEGATIVE, WRONG_TYPE, NEVER_FILLED)
+ADDRESS, CHECK, GPU_MEMORY, HOST, PYTHON = "wrong address", "failed check", "GPU memory", "host", "Python"
+KINDS = (ADDRESS, CHECK, GPU_MEMORY, HOST, PYTHON)
 
-AGAINST = {
-    ONE_LABEL: "Nearly all lanes are wrong, not one: look at the picture again.",
-    NEGATIVE: "All distances are positive: the labels are too large.",
-    NEVER_FILLED: "Memory that was never filled shows no order. Look at both halves of the hexadecimal labels.",
-    WRONG_TYPE: "Then both halves of each number would be labels. Are they?",
+WORDS = {
+    "Memory access fault": (ADDRESS, "the GPU touched a page that is not there, and ROCr says so"),
+    "HSA_STATUS_ERROR_EXCEPTION": (CHECK, "an instruction of the kernel stopped it, and no address is named"),
+    "OutOfMemoryError": (GPU_MEMORY, "PyTorch's allocator found no room on the GPU"),
+    "oom_kill": (HOST, "Slurm counts the memory of the node, not that of the GPU"),
+    "Segmentation fault": (HOST, "a library on the processor crashed; the GPU's faults have other words"),
+    "IndexError": (PYTHON, "Python names the error, and its line: no kernel ran"),
 }
-"""What speaks against each cause where it is not the right one."""
+"""Words of a last line -> who ended the job, and why it was that one."""
 
-IMAGE = 7
-"""The image whose label exercise 09.4 asks for."""
+AGENT_NAME = "librocm-debug-agent.so.2"
 
-Checked = tuple[str, str]
-"""A report, and the listing of the code object that it names."""
+Call = tuple[str, Mapping[str, Any]]
+"""A report, and the tensors that its kernel was called with, in the order of its arguments."""
+
+TYPES = {"float*": "float32", "float const*": "float32", "long const*": "int64"}
+"""A type in the name of a kernel -> what it is called in PyTorch."""
+
+
+def ended_by(text: str) -> tuple[str, str]:
+    """Who ended a job by its last line, and why. Raises ValueError for a line without known words."""
+    for words, found in WORDS.items():
+        if words in text:
+            return found
+    raise ValueError(f"no known words in {text!r}")
+
+
+def kinds(ends: Mapping[str, str]) -> dict[str, str]:
+    """Letter -> who ended that job."""
+    return {name: ended_by(text)[0] for name, text in ends.items()}
+
+
+def kinds_problem(answer: Any, ends: Mapping[str, str]) -> str | None:
+    """What is wrong with a dictionary from letter to kind; None if all are right."""
+    if not isinstance(answer, Mapping):
+        return f"A dictionary from letter to one of {', '.join(KINDS)} is asked."
+    if missing := [name for name in ends if name not in answer]:
+        return f"No kind for {', '.join(missing)} yet."
+    for name, text in ends.items():
+        kind, why = ended_by(text)
+        if answer[name] not in KINDS:
+            return f"{name}: {answer[name]!r} is none of {', '.join(KINDS)}."
+        if answer[name] != kind:
+            return f"{name} is not {answer[name]!r}: {why}."
+    return None
+
+
+def arguments(report: str) -> list[str]:
+    """Types of the arguments of the kernel that a report names. Raises ValueError if it names none."""
+    found = re.search(r"^Disassembly for function \w+\((.*)\):$", report, re.MULTILINE)
+    if not found:
+        raise ValueError("the report names no kernel: is it one of the Debug Agent?")
+    return found[1].split(", ")
+
+
+def misread(data: Call) -> tuple[str, str]:
+    """The one tensor that does not fit its kernel, and the type that is read. Raises ValueError unless it is one."""
+    report, tensors = data
+    reads = dict(zip(tensors, map(TYPES.__getitem__, arguments(report)), strict=True))
+    found = [(name, reads[name]) for name, tensor in tensors.items() if _type_of(tensor) != reads[name]]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} tensors do not fit the kernel, not one")
+    return found[0]
+
+
+def _type_of(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def misread_problem(answer: Any, data: Call) -> str | None:
+    """What is wrong with a name and a type; None if both are right."""
+    report, tensors = data
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return 'A pair is asked, such as ("picked", "float32").'
+    name, dtype = answer[0], str(answer[1]).removeprefix("torch.")
+    if name not in tensors:
+        return f"{name!r} is none of the tensors: {', '.join(tensors)}."
+    right = misread(data)
+    if name != right[0]:
+        place = [*tensors].index(name)
+        return f"`{name}` fits: the kernel reads `{arguments(report)[place]}`, and it is {_type_of(tensors[name])}."
+    if dtype == _type_of(tensors[name]):
+        return f"That is what `{name}` has. What does the kernel take it for? A `long` has 8 bytes."
+    return None if dtype == right[1] else f"The tensor is right, but the kernel does not read {dtype}."
 
 
 def operator_of(trace: Profile, like: str = FAULTING_KERNEL) -> str:
@@ -51,153 +112,89 @@ def operator_of(trace: Profile, like: str = FAULTING_KERNEL) -> str:
     return str(found.iloc[0]).removeprefix("aten::")
 
 
-def number_after(text: str, words: str) -> int:
-    """The first hexadecimal number behind some words of a report. Raises ValueError if there is none."""
-    found = re.search(rf"{words}:? \[?(0x[0-9a-f]+)", text)
-    if not found:
-        raise ValueError(f"there is no {words!r} in the report: is it one of the Debug Agent?")
-    return int(found[1], 16)
+def settings_problem(answer: Any, theirs: Mapping[str, str]) -> str | None:
+    """What is wrong with settings for the hunt; None if nothing is."""
+    if not isinstance(answer, Mapping) or not all(isinstance(value, str) for value in answer.values()):
+        return "A dictionary from variable to text is asked, such as `theirs`."
+    tools, options = answer.get("HSA_TOOLS_LIB", ""), answer.get("ROCM_DEBUG_AGENT_OPTIONS", "")
+    if AGENT_NAME not in tools:
+        return f"HSA_TOOLS_LIB loads no agent: it needs the name or path of {AGENT_NAME}."
+    if not tools.endswith(AGENT_NAME) or re.search(r"[\s:]", tools):
+        return "HSA_TOOLS_LIB names more than the agent: a profiler beside it takes the same place."
+    words = options.split()
+    if unknown := [word for word in words if not word.startswith("--")]:
+        return f"Options are cut at blanks, so {unknown[0]!r} is an option of its own: no blanks in the path."
+    if "--all" not in words:
+        return "All waves are asked: `--all` is missing."
+    if not any(word.startswith("--output=hunt/") for word in words):
+        return "The report has no file in `hunt`: `--output=` takes one."
+    if any(word.startswith("--save-code-objects") for word in words):
+        return "No code objects are asked."
+    return _waits_and_caches(answer)
 
 
-def lanes_of(report: str) -> list[tuple[int, int, int]]:
-    """Of every lane of every wave: image of the batch, address in v[2:3], and the label that follows from both.
-
-    address = logits + 4 bytes * (100 * image + label); s[2:3] is where the logits begin, s8 the workgroup's number.
-    """
-    lanes = []
-    for block in re.split(r"^-{20,}$", report, flags=re.MULTILINE)[1:]:
-        scalars = {name: int(value, 16) for name, value in re.findall(r"\b(s\d+): ([0-9a-f]{8})\b", block)}
-        halves = [re.findall(r"\] ([0-9a-f]{8})", line) for line in re.findall(r"^ *v[23]: .*$", block, re.MULTILINE)]
-        begin = scalars["s3"] << 32 | scalars["s2"]
-        for lane, (low, high) in enumerate(zip(*halves, strict=True)):
-            image, address = LANES * scalars["s8"] + lane, int(high + low, 16)
-            lanes.append((image, address, (address - begin) // FLOAT_BYTES - CLASSES * image))
-    return lanes
-
-
-def labels_used(report: str) -> list[int]:
-    """The label of every image."""
-    return [label for _, _, label in lanes_of(report)]
-
-
-def out_of_range(report: str) -> list[int]:
-    """The labels that are none of the classes."""
-    return [label for label in labels_used(report) if not 0 <= label < CLASSES]
-
-
-def reported_image(report: str) -> int:
-    """Which image of the batch the lane on the faulting page works on. Raises ValueError unless it is one lane."""
-    page = number_after(report, "Faulting page")
-    found = [image for image, address, _ in lanes_of(report) if address // PAGE_BYTES * PAGE_BYTES == page]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} lanes looked at the faulting page, not one")
-    return found[0]
-
-
-def stopped_at(data: Checked) -> int:
-    """The program counter as the listing counts."""
-    return int(re.search(r"pc=(0x[0-9a-f]+)", data[0])[1], 16) - number_after(data[0], "loaded at")
-
-
-def accesses(data: Checked) -> list[int]:
-    """Addresses of the loads and stores of vector memory in the listing."""
-    return [int(at, 16) for at in re.findall(r"\tglobal_\w+ .*// ([0-9A-F]+):", data[1])]
-
-
-def guilty_instruction(data: Checked) -> int:
-    """The last access before the program counter: what stands behind it, no wave has reached."""
-    return max(address for address in accesses(data) if address < stopped_at(data))
-
-
-def cause(report: str) -> str:
-    """Which of CAUSES fits the labels. Raises ValueError if none is out of range."""
-    labels, bad = labels_used(report), out_of_range(report)
-    if not bad:
-        raise ValueError("all labels are in range: the cause lies elsewhere")
-    if len(bad) > 1 and all(label >= 0 and max(label >> 32, label & 0xFFFFFFFF) < CLASSES for label in labels):
-        return WRONG_TYPE
-    if max(bad) < 0:
-        return NEGATIVE
-    return ONE_LABEL if len(bad) == 1 else NEVER_FILLED
-
-
-def label_meant(report: str) -> int:
-    """The label that image IMAGE has: with WRONG_TYPE a half of what was read, the lower half being the first."""
-    labels = labels_used(report)
-    if cause(report) != WRONG_TYPE:
-        return labels[IMAGE]
-    return [half for label in labels for half in (label & 0xFFFFFFFF, label >> 32)][IMAGE]
-
-
-def diagnosis(report: str) -> tuple[str, int]:
-    """The cause, and the label of image IMAGE."""
-    return cause(report), label_meant(report)
-
-
-def diagnosis_problem(answer: Any, report: str) -> str | None:
-    """What is wrong with a cause and a label; None if both are right."""
-    if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return f"A pair is asked: one of the four texts, and the label of image {IMAGE}."
-    if answer[0] not in CAUSES:
-        return f"{answer[0]!r} is none of the four: {', '.join(CAUSES)}."
-    if answer[0] != cause(report):
-        return AGAINST[answer[0]]
-    if answer[1] != label_meant(report):
-        return (
-            f"The cause is right. But image {IMAGE} has another label: there are two labels in each of these numbers."
-        )
+def _waits_and_caches(answer: Mapping[str, str]) -> str | None:
+    if answer.get("PYTORCH_NO_HIP_MEMORY_CACHING") != "1":
+        return "With PyTorch's cache a wrong index finds memory: which variable switches it off?"
+    if answer.get("HSA_DISABLE_FRAGMENT_ALLOCATOR") != "1":
+        return "HSA_DISABLE_FRAGMENT_ALLOCATOR was right: without it the runtime cuts large pieces as well."
+    if answer.get("AMD_SERIALIZE_KERNEL") != "3" and answer.get("HIP_LAUNCH_BLOCKING") != "1":
+        return "Nobody waits for the kernels: the host runs ahead, and the place is lost."
     return None
 
 
-def guard_problem(answer: Any, classes: int = CLASSES) -> str | None:
-    """What is wrong with a `guard(labels, classes)`, None if it lets good labels pass and stops bad ones."""
-    if not callable(answer):
-        return f"A function guard(labels, classes) is asked, this is a {type(answer).__name__}."
-    import numpy as np
-
-    good = np.array([0, 7, classes - 1, 0])
-    if error := _complaint(answer, good, classes):
-        return f"It stops good labels, 0 to {classes - 1}: {error}"
-    for value, what in ((classes, f"the label {classes}, the first that is out of range"), (-1, "a negative label")):
-        error = _complaint(answer, np.insert(good, 2, value), classes)
-        if not isinstance(error, ValueError):
-            said = f"raises {type(error).__name__}; ValueError is asked" if error else "lets it pass"
-            return f"For {what}, it {said}."
-        if not {str(value), "2"} <= set(re.findall(r"-?\d+", str(error))):
-            return f"Its message should name the label ({value}) and its position (2): it says {str(error)!r}."
-    return None
-
-
-def _complaint(check: Callable, labels: np.ndarray, classes: int) -> ValueError | IndexError | None:
-    """What a guard raises of these two, None if it raises none of them."""
-    try:
-        check(labels, classes)
-    except (ValueError, IndexError) as error:
-        return error
-    return None
-
-
-def guard(labels: Sequence[int], classes: int) -> None:
-    """A guard that does what is asked: ValueError with the first bad label and its position."""
-    import numpy as np
-
-    bad = np.flatnonzero((np.asarray(labels) < 0) | (np.asarray(labels) >= classes))
-    if len(bad):
-        raise ValueError(f"label {labels[bad[0]]} at position {bad[0]} is not in 0 to {classes - 1}")
-
-
-def _off_by_one(labels: Sequence[int], classes: int) -> None:
-    guard([min(label, classes - 1) if label == classes else label for label in labels], classes)
-
-
-def _speechless(labels: Sequence[int], classes: int) -> None:
-    if min(labels) < 0 or max(labels) >= classes:
-        raise ValueError("bad labels")
+def mended(theirs: Mapping[str, str], **changed: str) -> dict[str, str]:
+    """`theirs` as it should be, but for what is changed."""
+    right = {
+        "HSA_TOOLS_LIB": AGENT_NAME,
+        "ROCM_DEBUG_AGENT_OPTIONS": "--all --output=hunt/agent.txt",
+        "PYTORCH_NO_HIP_MEMORY_CACHING": "1",
+        "AMD_SERIALIZE_KERNEL": "3",
+    }
+    return {**theirs, **right, **changed}
 
 
 EXERCISES = (
     Exercise(
         id="09.1",
+        answer=Property(kinds_problem, kinds),
+        mistakes=(
+            Mistake(lambda ends: kinds(ends) | {"b": ADDRESS}, "b is not 'wrong address': an instruction"),
+            Mistake(lambda ends: kinds(ends) | {"d": GPU_MEMORY}, "d is not 'GPU memory': Slurm counts"),
+            Mistake(lambda ends: kinds(ends) | {"e": ADDRESS}, "e is not 'wrong address': a library on the processor"),
+            Mistake(lambda ends: kinds(ends) | {"c": HOST}, "c is not 'host': PyTorch's allocator"),
+            Mistake(lambda ends: {**kinds(ends), "f": CHECK}, "f is not 'failed check': Python names the error"),
+            Mistake(lambda ends: {"a": ADDRESS}, "No kind for b, c, d, e, f yet."),
+            Mistake(lambda ends: [*kinds(ends).values()], "A dictionary from letter"),
+        ),
+        hints=(
+            "The table at the beginning says who prints what. Who wrote each of these lines?",
+            "One names an address, one only an exception in a kernel. Two speak of memory, of two memories.",
+            "`oom_kill` is the node's memory, and a segmentation fault is a crash on the processor: both are the host.",
+        ),
+        insight="The last line says whom to ask. The agent answers for two of the six.",
+    ),
+    Exercise(
+        id="09.2",
+        answer=Property(misread_problem, misread),
+        mistakes=(
+            Mistake(lambda data: ("labels", "int32"), "That is what `labels` has."),
+            Mistake(lambda data: ("logits", "float32"), "`logits` fits: the kernel reads `float const*`"),
+            Mistake(lambda data: ("labels", "float32"), "the kernel does not read float32"),
+            Mistake(lambda data: "labels", "A pair is asked"),
+        ),
+        hints=(
+            "The name of the kernel in the report ends with the types of its arguments, in order.",
+            "`float*` is float32, and a `long` has 8 bytes. Compare with the types that the cell prints.",
+            "The third argument is `long const*`, and the labels have 4 bytes each.",
+        ),
+        insight=(
+            "Two labels are read as one, so nearly every index is far too large. PyTorch's own operators refuse such "
+            "labels by their type; a kernel that gets a bare pointer can't."
+        ),
+    ),
+    Exercise(
+        id="09.3",
         answer=Text(lambda trace: (f"aten::{operator_of(trace)}", operator_of(trace))),
         mistakes=(
             Mistake(
@@ -214,106 +211,28 @@ EXERCISES = (
         insight="It belongs to `cross_entropy`, and its only index is the label. So look at the labels first.",
     ),
     Exercise(
-        id="09.2",
-        answer=Address(guilty_instruction),
-        mistakes=(
-            Mistake(stopped_at, "There the waves stopped: `s_waitcnt` only waits for memory. Who asked for it?"),
-            Mistake(
-                lambda data: min(accesses(data)),
-                "That load brings the labels. The page is in v[2:3] as they are now, and later instructions made them.",
-            ),
-            Mistake(
-                lambda data: guilty_instruction(data) + number_after(data[0], "loaded at"),
-                "Right instruction, but its address in memory: subtract the first address of `loaded at`.",
-            ),
-        ),
-        hints=(
-            "Only a load or store can fault. Which ones stand before the arrow?",
-            "Which of them takes its addresses from v[2:3] as they are when the wave stops?",
-            "It is the last `global_load` before the arrow; hexadecimal numbers can be typed as they are, with `0x`.",
-        ),
-        insight=lambda data: (
-            f"The arrow was {stopped_at(data) - guilty_instruction(data)} bytes too far. With `--precise-memory` the "
-            "wave stops just behind the access, where the GPU can do that."
-        ),
-    ),
-    Exercise(
-        id="09.3",
-        answer=Number(reported_image, relative=0),
-        mistakes=(
-            Mistake(
-                lambda report: reported_image(report) % LANES,
-                "That is the lane. A workgroup works on 64 images; s8 says how many workgroups come before this one.",
-            ),
-            Mistake(
-                lambda report: reported_image(report) + LANES,
-                "The number of a wave is the agent's own count. The kernel's number of the workgroup is in s8.",
-            ),
-        ),
-        hints=(
-            "An address lies on the page if `address // 4096 * 4096 == page`.",
-            'Count the lane from 0 and add `64 * wave["s8"]`.',
-        ),
-        insight=lambda report: (
-            f"{len(out_of_range(report))} of {len(labels_used(report))} lanes looked at a wrong place, and the agent "
-            "names one page. It is the first one noticed, not the first one wrong."
-        ),
-    ),
-    Exercise(
         id="09.4",
-        answer=Property(diagnosis_problem, diagnosis),
+        answer=Property(settings_problem, mended),
         mistakes=(
-            Mistake(lambda report: (ONE_LABEL, 0), "Nearly all lanes are wrong, not one"),
-            Mistake(lambda report: (NEGATIVE, 0), "the labels are too large"),
-            Mistake(lambda report: (NEVER_FILLED, 0), "shows no order"),
-            Mistake(lambda report: (WRONG_TYPE, labels_used(report)[IMAGE]), "two labels in each"),
-            Mistake(lambda report: WRONG_TYPE, "A pair is asked"),
-        ),
-        hints=(
-            "Look at the lower and at the upper eight hexadecimal digits of a label, each as a number.",
-            "Each half is a valid label: two labels were read as one, the lower half is the first of them.",
-            "`label & 0xFFFFFFFF` is the lower half, `label >> 32` the upper one. The halves in order are the labels.",
-        ),
-        insight="PyTorch's own operators refuse such labels by their type. A kernel that gets a bare pointer can't.",
-    ),
-    Exercise(
-        id="09.5",
-        answer=Number(lambda report: len(out_of_range(report)), relative=0),
-        mistakes=(
-            Mistake(lambda report: 1, "One lane looked at the page that is named. Compute the label of every lane."),
+            Mistake(lambda theirs: theirs, "HSA_TOOLS_LIB names more than the agent"),
+            Mistake(lambda theirs: mended(theirs, HSA_TOOLS_LIB="rocprofv3"), "HSA_TOOLS_LIB loads no agent"),
             Mistake(
-                lambda report: sum(label >= CLASSES for label in labels_used(report)),
-                "None is too large. What about the other end of the range?",
+                lambda theirs: mended(theirs, ROCM_DEBUG_AGENT_OPTIONS=theirs["ROCM_DEBUG_AGENT_OPTIONS"]),
+                "Options are cut at blanks",
             ),
-        ),
-        hints=(
-            "The address is `base + 4 * (100 * image + label)`, with `base` in s[2:3]: solve it for the label.",
-            "`[one for wave in waves_of(second) for one in looked_at(wave)]` has one address an image, in order.",
-            "Count the labels for which `0 <= label < 100` is false.",
-        ),
-        insight=lambda report: (
-            f"All are {min(out_of_range(report))}, which stands for `no label` in PyTorch; this kernel does not know. "
-            f"Image 0 looked before the tensor, and faulted. The other {len(out_of_range(report)) - 1} read the scores "
-            "of their neighbours, without a sound: no fault is no proof."
-        ),
-    ),
-    Exercise(
-        id="09.6",
-        answer=Property(lambda answer, data: guard_problem(answer), lambda data: guard),
-        mistakes=(
-            Mistake(lambda data: _off_by_one, "the first that is out of range"),
-            Mistake(lambda data: _speechless, "should name the label"),
             Mistake(
-                lambda data: lambda labels, classes: [range(classes)[one] for one in labels],
-                "raises IndexError; ValueError is asked",
+                lambda theirs: mended(theirs, ROCM_DEBUG_AGENT_OPTIONS="--output=hunt/agent.txt"),
+                "`--all` is missing",
             ),
-            Mistake(lambda data: CLASSES, "A function guard(labels, classes) is asked"),
+            Mistake(lambda theirs: mended(theirs, ROCM_DEBUG_AGENT_OPTIONS="--all"), "The report has no file"),
+            Mistake(lambda theirs: mended(theirs, AMD_SERIALIZE_KERNEL="0"), "Nobody waits for the kernels"),
+            Mistake(lambda theirs: mended(theirs, PYTORCH_NO_HIP_MEMORY_CACHING=""), "With PyTorch's cache"),
         ),
         hints=(
-            "`for position, label in enumerate(labels)` gives both numbers for the message.",
-            'Inside: `if not 0 <= label < classes: raise ValueError(f"label {label} at position {position}")`.',
+            "Go through the table of settings, row by row: is each one there, and does its value keep to the remark?",
+            "One variable loads two tools, one has a blank in a path, and two that the hunt needs are not there.",
+            "`AMD_SERIALIZE_KERNEL` and `PYTORCH_NO_HIP_MEMORY_CACHING` are missing.",
         ),
-        insight="Put it into the loader, where labels are on the processor. On the GPU it would wait at every step.",
-        needs_data=False,
+        insight="Each of these settings costs time, so take them off again when the hunt is over.",
     ),
 )

@@ -50,11 +50,7 @@ def _with_mean(times: pd.DataFrame) -> float:
 
 def shorter_ms(pair: dict[str, Profile], phase: str | None = None) -> float:
     """By how many ms a mean step, or one of its phases, is shorter in the compiled run than in the eager one."""
-    means = {}
-    for how, profile in pair.items():
-        steps, phases = tidyprof.steps(profile), tidyprof.phases(profile)
-        spent = steps if phase is None else phases[phases["phase"] == phase]
-        means[how] = spent["duration_ns"].sum() / len(steps) / 1e6
+    means = {how: _step_ms(run) if phase is None else _phase_ms(run, phase) for how, run in pair.items()}
     return means["eager"] - means["compiled"]
 
 
@@ -62,26 +58,11 @@ def _step_ms(run: Profile) -> float:
     return float(tidyprof.steps(run)["duration_ns"].mean() / 1e6)
 
 
-def generated(profile: Profile) -> pd.Series:
-    """For each row of `kernels` whether torch.compile generated it."""
-    return tidyprof.kernels(profile)["name"].str.startswith("triton_")
-
-
-def compiling_share(profile: Profile, name: str = "entire_frame_compile") -> float:
-    """Time in events of this name, in percent of all steps."""
-    events = profile.events
-    spent = events.loc[events["name"] == name, "duration_ns"].sum()
-    return float(100 * spent / tidyprof.steps(profile)["duration_ns"].sum())
-
-
-def regions(profile: Profile) -> pd.DataFrame:
-    """Runs of compiled graphs, in order."""
-    return profile.events[profile.events["name"].astype(str).str.startswith("Torch-Compiled Region")]
-
-
-def regions_of_last_step(profile: Profile) -> int:
-    """How many graphs the last step runs."""
-    return int((regions(profile)["start_ns"] >= tidyprof.steps(profile)["start_ns"].max()).sum())
+def _phase_ms(run: Profile, phase: str) -> float:
+    """One phase of a mean step."""
+    phases = tidyprof.phases(run)
+    spent = phases.loc[phases["phase"] == phase, "duration_ns"].sum()
+    return float(spent / len(tidyprof.steps(run)) / 1e6)
 
 
 def repair_problem(answer: Any, data: tuple[Any, Any]) -> str | None:
@@ -149,6 +130,15 @@ EXERCISES = (
                 "You divided by the eager step. The whole is what the step saved: eager less compiled.",
             ),
             Mistake(
+                lambda data: 100 * shorter_ms(data, "optimizer") / _phase_ms(data["eager"], "optimizer"),
+                "That is by how much the optimizer became shorter, a share of its own time. The whole is what the step "
+                "saved.",
+            ),
+            Mistake(
+                lambda data: 100 * shorter_ms(data, "backward") / shorter_ms(data),
+                "That is the part of `backward`. The optimizer's is asked.",
+            ),
+            Mistake(
                 lambda data: 100 * shorter_ms(data) / _step_ms(data["eager"]),
                 "That is by how much the step became shorter. Which part of that does the optimizer have?",
             ),
@@ -162,26 +152,6 @@ EXERCISES = (
     ),
     Exercise(
         id="10.3",
-        answer=Number(lambda data: tidyprof.kernels(data).loc[generated(data), "percent"].sum(), unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda data: tidyprof.kernels(data).loc[~generated(data), "percent"].sum(),
-                "That is the share of the kernels from libraries.",
-            ),
-            Mistake(
-                lambda data: 100 * generated(data).mean(),
-                "You counted names. The share of the time is asked.",
-            ),
-        ),
-        hints=(
-            "Generated kernels have names that begin with `triton_`.",
-            '`table["name"].str.startswith("triton_")` marks the rows.',
-            "Add up `percent` of these rows.",
-        ),
-        insight="What the compiler generates is small here: most of the time is in products and attention.",
-    ),
-    Exercise(
-        id="10.4",
         answer=Property(repair_problem, _clamped),
         mistakes=(
             Mistake(lambda data: data[0], "There are still 2 graphs"),
@@ -195,47 +165,5 @@ EXERCISES = (
             "`return Block.forward(careful, x).clamp(-1e3, 1e3) + 1`",
         ),
         insight="Where both branches differ more, `torch.where(condition, a, b)` computes both and chooses.",
-    ),
-    Exercise(
-        id="10.5",
-        answer=Number(compiling_share, unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda data: (
-                    100 * tidyprof.steps(data)["duration_ns"].iloc[0] / tidyprof.steps(data)["duration_ns"].sum()
-                ),
-                "That is the share of the first step. Later steps compile as well.",
-            ),
-            Mistake(
-                lambda data: compiling_share(data, "forward"),
-                "That is the range `forward`, in which graphs run as well.",
-            ),
-        ),
-        hints=(
-            "One sum over events, one over steps.",
-            '`unseen.events["name"] == "entire_frame_compile"` marks the compilations.',
-            'Divide their `duration_ns` by that of `tidyprof.steps(unseen)["duration_ns"].sum()`.',
-        ),
-        insight=lambda data: (
-            f"{int((data.events['name'] == 'entire_frame_compile').sum())} compilations, and not all in the first "
-            "step: let a profiler wait until all sizes were seen."
-        ),
-    ),
-    Exercise(
-        id="10.6",
-        answer=Number(lambda data: regions_of_last_step(data) - 1, relative=0),
-        mistakes=(
-            Mistake(regions_of_last_step, "So many graphs run in a step. The breaks lie between them."),
-            Mistake(
-                lambda data: len(regions(data)),
-                "Those are the regions of all steps: take the last step alone.",
-            ),
-        ),
-        hints=(
-            "A region is a run of a graph, and between two graphs of a step there is a break.",
-            "Choose the regions that start in the last step: `start_ns` at or after the step's.",
-            "One less than the number of these regions.",
-        ),
-        insight="The names say more: `1/2` is the second graph in its third version.",
     ),
 )

@@ -1,10 +1,10 @@
-"""Write the two constructed fault reports of lesson 09, and the listing of their kernel.
+"""Write the constructed fault report of lesson 09.
 
     python scripts/dev/construct_fault.py
 
 Nothing is measured. Every value follows from the inputs below and from the kernel's instructions. Those are real: LLVM
 22.1 made them for gfx942 (MI300X) from a kernel of this course, `picked[image] = -logits[100 * image + label[image]]`,
-and the words behind `//` are the machine code. Registers that the kernel does not determine are left out.
+and the words beside each are its machine code. Registers that the kernel does not determine are left out.
 """
 
 from __future__ import annotations
@@ -53,13 +53,6 @@ def misread_labels() -> list[int]:
     return np.random.default_rng(9).integers(0, CLASSES, 256, dtype=np.int32).view("<i8").tolist()
 
 
-def unlabelled() -> list[int]:
-    """128 labels of 64 bits; seven images have none, and -100 stands for that, as in PyTorch's `ignore_index`."""
-    labels = np.random.default_rng(10).integers(0, CLASSES, 128)
-    labels[[0, 17, 40, 63, 77, 101, 120]] = -100
-    return labels.tolist()
-
-
 def addresses(labels: Sequence[int]) -> list[int]:
     """What each image's lane reads in `logits`."""
     return [LOGITS_AT + FLOAT_BYTES * (CLASSES * image + label) for image, label in enumerate(labels)]
@@ -78,14 +71,6 @@ def instruction_addresses() -> list[int]:
     """Where each of INSTRUCTIONS begins in the code object."""
     lengths = [4 * len(words.split()) for _, words in INSTRUCTIONS]
     return [FUNCTION_AT + sum(lengths[:place]) for place in range(len(lengths))]
-
-
-def listing() -> str:
-    """The kernel as `llvm-objdump --disassemble-all` lists the code object that the agent saved."""
-    rows = zip(instruction_addresses(), INSTRUCTIONS, strict=True)
-    lines = [f"\t{text:<60}// {address:012X}: {words}" for address, (text, words) in rows]
-    head = f"memory___4711_offset_size_8192:\tfile format elf64-amdgpu\n\n{FUNCTION_AT:016x} <pick_logits>:"
-    return "\n".join([head, *lines]) + "\n"
 
 
 def report(labels: Sequence[int]) -> str:
@@ -140,11 +125,7 @@ def _vector_lines(first: int, values: list[int]) -> list[str]:
 
 def files() -> dict[str, str]:
     """Name and content of what is written."""
-    return {
-        "constructed_fault.txt": report(misread_labels()),
-        "constructed_fault_2.txt": report(unlabelled()),
-        "constructed_listing.txt": listing(),
-    }
+    return {"constructed_fault.txt": report(misread_labels())}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proflab.display import inline_html, number
-from proflab.exercises import Address, Number, Property, Text
+from proflab.exercises import Number, Property, Text
 from proflab.exercises.answers import as_number, unit_hint
 
 sizes = st.floats(1e-6, 1e12).flatmap(lambda size: st.sampled_from([size, -size]))
@@ -122,21 +122,6 @@ def test_count_is_exact_and_absolute_tolerance_counts() -> None:
 def test_expected_number_must_be_finite() -> None:
     with pytest.raises(ValueError, match="the data gives nan"):
         Number(lambda data: float("nan")).right(None)
-
-
-@pytest.mark.parametrize("answer", [0x1954, "0x1954", " 0X1954 ", "6484", 6484.0])
-def test_an_address_may_be_a_hexadecimal_text(answer: object) -> None:
-    kind = Address(lambda data: 0x1954)
-    assert judge(kind, answer) is None
-    assert kind.same(answer, 0x1954)
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [(0x1970, "0x1970 is another place."), ("0x1970", "0x1970 is another place."), ("0xg", "An address is asked")],
-)
-def test_a_wrong_address_is_neither_too_big_nor_too_small(answer: object, words: str) -> None:
-    assert words in judge(Address(lambda data: 0x1954), answer)
 
 
 def test_text_ignores_case_and_spaces_and_accepts_several() -> None:

@@ -1,20 +1,33 @@
-"""The constructed reports of lesson 09, what its checks compute from them, and its picture."""
+"""The constructed report of lesson 09, and what its checks know of last lines, tensors and settings."""
 
 from __future__ import annotations
 
 import importlib.util
 from types import ModuleType
 
-import numpy as np
 import pytest
+import torch
 
 from proflab.exercises import Outcome, exercises_of, find
 from proflab.lessons import lessons
-from proflab.parts.fault_charts import lanes_figure
 from tests.conftest import REPOSITORY
 
 lesson = exercises_of("09")
 FOLDER = lessons()["09"].folder
+
+ENDS = {
+    "a": "Memory access fault by GPU node-4 on address 0x7f2e4c000000.",
+    "b": "HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception.",
+    "c": "torch.OutOfMemoryError: HIP out of memory.",
+    "d": "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0.",
+    "e": "Fatal Python error: Segmentation fault",
+    "f": "IndexError: Target 100 is out of bounds.",
+}
+THEIRS = {
+    "HSA_TOOLS_LIB": "librocm-debug-agent.so.2 librocprofiler64.so",
+    "ROCM_DEBUG_AGENT_OPTIONS": "--all --output=hunt/first try/agent.txt",
+    "HSA_DISABLE_FRAGMENT_ALLOCATOR": "1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +39,7 @@ def construct() -> ModuleType:
     return module
 
 
-def test_the_shipped_files_are_what_the_script_writes(construct: ModuleType) -> None:
+def test_the_shipped_report_is_what_the_script_writes(construct: ModuleType) -> None:
     assert {name: (FOLDER / name).read_text(encoding="utf-8") for name in construct.files()} == construct.files()
 
 
@@ -36,56 +49,67 @@ def test_machine_code_has_the_length_of_its_words(construct: ModuleType) -> None
     assert (len(places), places[0], places[-1] + 4 - places[0]) == (19, 0x1900, 124)
 
 
-def test_reports_lead_back_to_their_labels(construct: ModuleType) -> None:
-    for labels in (construct.misread_labels(), construct.unlabelled()):
-        report = construct.report(labels)
-        assert lesson.labels_used(report) == labels
-        image = lesson.reported_image(report)
-        assert construct.addresses(labels)[image] // 4096 * 4096 == construct.faulting_page(labels)
-
-
-@pytest.mark.parametrize(
-    ("labels", "cause"),
-    [
-        ([3, 10**6, 7], lesson.ONE_LABEL),
-        ([-100, 3, -1], lesson.NEGATIVE),
-        ([3 << 32 | 8, 99 << 32 | 99, 5], lesson.WRONG_TYPE),
-        ([3 << 32 | 8, 0x5A1C_11223344, 5], lesson.NEVER_FILLED),
-        ([7, -9, 4_000_000], lesson.NEVER_FILLED),
-    ],
-)
-def test_causes_are_told_apart(labels: list[int], cause: str, construct: ModuleType) -> None:
-    report = construct.report([*labels, *[0] * (64 - len(labels))])
-    assert lesson.labels_used(report)[: len(labels)] == labels
-    assert lesson.cause(report) == cause
-
-
-def test_labels_in_range_have_no_cause() -> None:
+def call(**changed: torch.dtype) -> tuple[str, dict[str, torch.Tensor]]:
+    """The constructed report, and tensors that fit its kernel but for what is changed."""
+    types = {"picked": torch.float32, "logits": torch.float32, "labels": torch.int64} | changed
     report = (FOLDER / "constructed_fault.txt").read_text()
-    harmless = report.replace("4bc02", "4be00")
-    for text in (harmless.partition("wave_1")[0], "no report"):
-        assert find("09.4").on(text).evaluate(lesson.ONE_LABEL).outcome is Outcome.NOT_ATTEMPTED
+    return report, {name: torch.zeros(4, dtype=dtype) for name, dtype in types.items()}
 
 
 @pytest.mark.parametrize(
-    ("guard", "words"),
+    ("changed", "misread"),
     [
-        (lambda labels, classes: lesson.guard([*labels, -5], classes), "It stops good labels"),
-        (lambda labels, classes: None, "For the label 100, the first that is out of range, it lets it pass"),
-        (lambda labels, classes: lesson.guard(np.maximum(labels, 0), classes), "For a negative label, it lets it pass"),
-        (lambda labels: None, "The check can't work with this answer: TypeError"),
+        ({"labels": torch.int32}, ("labels", "int64")),
+        ({"logits": torch.float16}, ("logits", "float32")),
+        ({"picked": torch.float64}, ("picked", "float32")),
     ],
 )
-def test_a_guard_is_told_what_it_misses(guard, words: str) -> None:
-    result = find("09.6").on(None).evaluate(guard)
+def test_the_tensor_that_does_not_fit_is_found(changed: dict, misread: tuple[str, str]) -> None:
+    assert lesson.misread(call(**changed)) == misread
+    right = find("09.2").on(call(**changed)).evaluate((misread[0], f"torch.{misread[1]}"))
+    assert right.outcome is Outcome.PASSED
+
+
+def test_tensors_that_all_fit_and_a_text_that_is_no_report_have_no_answer() -> None:
+    for data in (call(), ("no report", call(labels=torch.int32)[1])):
+        assert find("09.2").on(data).evaluate(("labels", "int64")).outcome is Outcome.NOT_ATTEMPTED
+
+
+@pytest.mark.parametrize(
+    ("letter", "kind", "words"),
+    [
+        ("a", "failed check", "a is not 'failed check': the GPU touched a page"),
+        ("b", "wrong address", "b is not 'wrong address': an instruction of the kernel stopped it"),
+        ("d", "GPU memory", "d is not 'GPU memory': Slurm counts the memory of the node"),
+        ("e", "Python", "e is not 'Python': a library on the processor crashed"),
+        ("f", "GPU", "f: 'GPU' is none of wrong address"),
+    ],
+)
+def test_each_wrong_kind_gets_its_reason(letter: str, kind: str, words: str) -> None:
+    result = find("09.1").on(ENDS).evaluate(lesson.kinds(ENDS) | {letter: kind})
     assert result.outcome is Outcome.WRONG
     assert words in result.message
 
 
-def test_the_picture_says_in_words_what_it_shows(construct: ModuleType) -> None:
-    labels = construct.misread_labels()
-    addresses, page = construct.addresses(labels), construct.faulting_page(labels)
-    figure = lanes_figure(addresses, construct.LOGITS_AT, page, "modelled: by hand")
-    far = sum(address - construct.LOGITS_AT > 192e9 for address in addresses)
-    assert f"128 points, one for each lane, by their distance from the tensor: {far} " in figure.alternative_text
-    assert "1 of them looked at the faulting page" in figure.alternative_text
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"HSA_TOOLS_LIB": THEIRS["HSA_TOOLS_LIB"]}, "names more than the agent"),
+        ({"HSA_TOOLS_LIB": THEIRS["HSA_TOOLS_LIB"].replace(" ", ":")}, "names more than the agent"),
+        ({"ROCM_DEBUG_AGENT_OPTIONS": THEIRS["ROCM_DEBUG_AGENT_OPTIONS"]}, "'try/agent.txt' is an option of its own"),
+        ({"ROCM_DEBUG_AGENT_OPTIONS": "--all --output=agent.txt"}, "no file in `hunt`"),
+        ({"PYTORCH_NO_HIP_MEMORY_CACHING": "0"}, "With PyTorch's cache"),
+        ({"HSA_DISABLE_FRAGMENT_ALLOCATOR": "0"}, "was right"),
+        ({"AMD_SERIALIZE_KERNEL": "1"}, "Nobody waits"),
+    ],
+)
+def test_settings_are_told_what_they_miss(changed: dict[str, str], words: str) -> None:
+    result = find("09.4").on(THEIRS).evaluate(lesson.mended(THEIRS, **changed))
+    assert result.outcome is Outcome.WRONG
+    assert words in result.message
+
+
+def test_another_wait_than_the_one_of_the_table_will_do() -> None:
+    settings = lesson.mended(THEIRS, HIP_LAUNCH_BLOCKING="1")
+    del settings["AMD_SERIALIZE_KERNEL"]
+    assert find("09.4").on(THEIRS).evaluate(settings).outcome is Outcome.PASSED

@@ -20,12 +20,11 @@ solved, stands in the lesson's cell with that call.
 
 from __future__ import annotations
 
-from proflab.exercises.answers import Address, Number, Property, Text
+from proflab.exercises.answers import Number, Property, Text
 from proflab.exercises.model import Exercise, ExerciseNotPassed, Mistake, Outcome, Question, Result
 from proflab.exercises.registry import all_exercises, exercise, exercises_of, find, selftest
 
 __all__ = [
-    "Address",
     "Exercise",
     "ExerciseNotPassed",
     "Mistake",

@@ -136,32 +136,6 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Address(Number):
-    """An address, also as a text such as "0x1954". None is too big or too small: it is another place."""
-
-    relative: float = 0.0
-
-    def judge(self, answer: Any, right: float, data: Any) -> str | None:
-        """None if it is the address, else what was asked or that it is another one."""
-        value = as_number(_from_hexadecimal(answer), self.unit)
-        if isinstance(value, str):
-            return f'An address is asked, as a number or a text such as "0x1a2b". {value}'
-        return None if self._close(value, right) else f"{int(value):#x} is another place."
-
-    def same(self, answer: Any, known: Any) -> bool:
-        """Whether two addresses are the same, however they are written."""
-        return super().same(_from_hexadecimal(answer), _from_hexadecimal(known))
-
-
-def _from_hexadecimal(answer: Any) -> Any:
-    """The number that a hexadecimal text means; other answers as they are."""
-    try:
-        return int(answer, 16) if isinstance(answer, str) and answer.strip().lower().startswith("0x") else answer
-    except ValueError:
-        return answer
-
-
-@dataclass(frozen=True)
 class Text:
     """A word or name; upper and lower case and spaces don't matter.
 
