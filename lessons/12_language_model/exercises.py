@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Property
+from proflab.exercises import Exercise, Mistake, Number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +33,6 @@ def most_tokens(asked: Mapping[str, Any], token: int, requests: int | None = Non
     return (requests or asked["batch"]) * asked["bandwidth"] / moved
 
 
-def longest_text(asked: Mapping[str, Any], operations: int = 2) -> float:
-    """Tokens of cache that take as long to read as one more token takes to compute."""
-    computed_s = operations * weights(asked["model"]) / asked["peak"]
-    return computed_s * asked["bandwidth"] / token_bytes(asked["model"])
-
-
 def graph_events(profile: Profile) -> pd.DataFrame:
     """Device events that a `hipGraphLaunch` started. Raises ValueError if there is none."""
     calls = profile.events.loc[profile.events["name"] == "hipGraphLaunch", "correlation_id"]
@@ -63,71 +56,43 @@ def longest_gap_ns(events: pd.DataFrame) -> int:
     return int((events["start_ns"].iloc[1:].to_numpy() - ends.iloc[:-1].to_numpy()).max())
 
 
-def product_percent(data: tuple[Any, Any, Any], item_bytes: int = ITEM_BYTES) -> float:
-    """Rate at which the last product reads its weights, in percent of the memory's peak."""
-    last, kernel, gpu = data
-    _, (width, words) = json.loads(last["input_shapes"])
-    return 100 * item_bytes * width * words / kernel["duration_ns"] * 1e9 / gpu.memory_bandwidth
+def graph_calls(profile: Profile) -> pd.DataFrame:
+    """The calls of `hipGraphLaunch`, in order: a decode step lasts from one to the next."""
+    return profile.events[profile.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
 
 
-def arithmetic_percent(data: tuple[Any, Any, Any]) -> float:
-    """Rate of the product's arithmetic in percent of the matrix units' peak."""
-    last, kernel, gpu = data
-    (rows, width), (_, words) = json.loads(last["input_shapes"])
-    return 100 * 2 * rows * width * words / kernel["duration_ns"] * 1e9 / gpu.peak_flops["matrix bfloat16"]
+def step_ns(profile: Profile) -> float:
+    """The median decode step."""
+    return float(graph_calls(profile)["start_ns"].diff().median())
 
 
-def graph_share(profile: Profile, whole: str = "step") -> float:
-    """Time in graphs in percent: of the median decode step, or of everything that ran on the device."""
-    events, calls = graph_events(profile), profile.events[profile.events["name"] == "hipGraphLaunch"]
-    if whole == "device":
-        return float(100 * events["duration_ns"].sum() / profile.device_events["duration_ns"].sum())
-    steps = calls["start_ns"].sort_values().diff().median()
-    return float(100 * events.groupby("correlation_id")["duration_ns"].sum().median() / steps)
+def call_share(profile: Profile) -> float:
+    """Time of the host in the call, in percent of a step: medians."""
+    return 100 * float(graph_calls(profile)["duration_ns"].median()) / step_ns(profile)
 
 
-def one_launch(kernels: pd.DataFrame) -> float:
-    """Share of the kernels, in percent, that the last graph started: the only one whose call is in the table."""
-    return float(100 * kernels["Correlation_Id"].value_counts().iloc[0] / len(kernels))
+def busy_share(profile: Profile) -> float:
+    """Time of the device in whatever it does between the first call and the last, in percent of that time."""
+    starts, events = graph_calls(profile)["start_ns"], profile.device_events
+    during = events[events["start_ns"].between(starts.iloc[0], starts.iloc[-1])]
+    return float(100 * during["duration_ns"].sum() / (starts.iloc[-1] - starts.iloc[0]))
 
 
-def _summed_share(profile: Profile) -> float:
+def graph_share(profile: Profile) -> float:
+    """Time of the device in the median graph, in percent of a step."""
+    graphs = graph_events(profile).groupby("correlation_id")["duration_ns"].sum()
+    return float(100 * graphs.median() / step_ns(profile))
+
+
+def share_of_device(profile: Profile) -> float:
+    """Time in graphs in percent of everything that ran on the device."""
+    return float(100 * graph_events(profile)["duration_ns"].sum() / profile.device_events["duration_ns"].sum())
+
+
+def summed_share(profile: Profile) -> float:
     """All graphs over all distances between two calls: one graph more than there are distances."""
-    calls = profile.events.loc[profile.events["name"] == "hipGraphLaunch", "start_ns"]
-    return float(100 * graph_events(profile)["duration_ns"].sum() / (calls.max() - calls.min()))
-
-
-FUSED = {"AOTriton": r"^attn_fwd", "CK": r"ck_tile.*Fmha", "vLLM": r"paged_attention"}
-"""Path of attention -> pattern of its kernels' names, as the lesson's table has them."""
-
-
-def attention_path(kernels: pd.DataFrame) -> str:
-    """The fused path that takes the most time in a table with `name` and `total_ns`, "math" if there is none."""
-    names = kernels["name"].astype(str)
-    spent = {path: kernels.loc[names.str.contains(pattern), "total_ns"].sum() for path, pattern in FUSED.items()}
-    return max(spent, key=spent.get) if any(spent.values()) else "math"
-
-
-def path_problem(answer: Any, data: Mapping[str, pd.DataFrame]) -> str | None:
-    """What is wrong with a dictionary of paths, None if each table has the right one."""
-    if not isinstance(answer, dict) or set(answer) != set(data):
-        return f"A dictionary with these keys is asked: {', '.join(data)}."
-    for name, kernels in data.items():
-        right, names = attention_path(kernels), kernels["name"].astype(str)
-        if answer[name] == right:
-            continue
-        if answer[name] not in {*FUSED, "math"}:
-            return f"{name}: the answer is one of {', '.join(FUSED)} and math."
-        if right == "math":
-            return f"{name} has no fused kernel. What runs between the two products over all pairs?"
-        if answer[name] == "math" or not names.str.contains(FUSED[answer[name]]).any():
-            return f"{name}: no kernel's name says {answer[name]}. Look for `attn`, `attention` and `Fmha`."
-        return f"{name} has kernels of {answer[name]} for decode, but others take more time: add up `total_ns`."
-    return None
-
-
-def _paths(data: Mapping[str, pd.DataFrame], **other: str) -> dict[str, str]:
-    return {name: attention_path(kernels) for name, kernels in data.items()} | other
+    starts = graph_calls(profile)["start_ns"]
+    return float(100 * graph_events(profile)["duration_ns"].sum() / (starts.max() - starts.min()))
 
 
 EXERCISES = (
@@ -165,31 +130,12 @@ EXERCISES = (
     ),
     Exercise(
         id="12.2",
-        answer=Number(longest_text, unit="tokens", relative=0.01),
+        answer=Number(lambda data: idle_percent(graph_events(data)), unit="percent", relative=0.005, absolute=0.05),
         mistakes=(
             Mistake(
-                lambda data: longest_text(data, operations=1),
-                "A weight takes two operations for each token: a multiplication and an addition.",
+                lambda data: 100 - idle_percent(graph_events(data)),
+                "That is how long it is busy. The rest of the window is idle.",
             ),
-            Mistake(
-                lambda data: data["peak"] / data["bandwidth"],
-                "That is the knee: as many requests it takes where there is no cache at all.",
-            ),
-        ),
-        hints=(
-            "Compare what one more request adds: seconds of arithmetic, and seconds of reading its cache.",
-            "The arithmetic: `2 * weights(model) / peak`. One token of cache: `cache_bytes(model, 1) / bandwidth`.",
-            "The length at which both are equal is the first divided by the second.",
-        ),
-        insight=(
-            "Longer texts keep decode limited by memory at any batch. In prefill the cache sets no such limit, but a "
-            "prompt below the knee is limited by memory, too."
-        ),
-    ),
-    Exercise(
-        id="12.3",
-        answer=Number(lambda data: idle_percent(graph_events(data)), unit="percent", relative=0.01),
-        mistakes=(
             Mistake(
                 lambda data: 100 / (100 / idle_percent(graph_events(data)) - 1),
                 "You divided by the kernels' time. The whole is the time from the first moment to the last.",
@@ -214,34 +160,19 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="12.4",
-        answer=Number(product_percent, unit="percent", relative=0.025),
-        mistakes=(
-            Mistake(
-                lambda data: product_percent(data, item_bytes=4),
-                "Four bytes for each weight would be more than the memory can deliver: read `input_types`.",
-            ),
-            Mistake(
-                arithmetic_percent,
-                "That is the share of the arithmetic's peak. The memory's is asked.",
-            ),
-        ),
-        hints=(
-            "The second shape of `input_shapes` is that of the weights.",
-            "`json.loads(last['input_shapes'])` makes numbers of the text; bfloat16 has two bytes.",
-            "`2 * width * words / seconds / BANDWIDTH`, in percent; `scores['duration_ns'] / 1e9` are the seconds.",
-        ),
-        insight=lambda data: (
-            f"And {arithmetic_percent(data):.0f} % of the arithmetic's peak, so memory is the limit. One large product "
-            "comes nearer to it than the many small ones of the layers."
-        ),
-    ),
-    Exercise(
-        id="12.5",
+        id="12.3",
         answer=Number(graph_share, unit="percent", relative=0.01),
         mistakes=(
             Mistake(
-                lambda data: graph_share(data, "device"),
+                call_share,
+                "That is the host's time in the call `hipGraphLaunch`. Asked is what the call started on the device.",
+            ),
+            Mistake(
+                busy_share,
+                "That is all that the device does in a step: it chooses and copies the token outside of the graph.",
+            ),
+            Mistake(
+                share_of_device,
                 "That is the graphs' share of all device time, prefill included. A decode step is the whole here.",
             ),
             Mistake(
@@ -249,58 +180,18 @@ EXERCISES = (
                 "That is what is left of a step.",
             ),
             Mistake(
-                _summed_share,
+                summed_share,
                 "You added up all graphs, and divided by the time from the first call to the last: that is one step "
                 "less than there are graphs. Take medians.",
             ),
         ),
         hints=(
-            "Two medians: of the distance between two calls, and of the time in each graph.",
-            "Distances: `start_ns` of the rows `hipGraphLaunch`, `.sort_values().diff().median()`.",
-            'Of each graph: `served.device_events` with its correlation id, `.groupby("correlation_id")`, sum.',
+            "`graph_calls` has the calls; what each started on the device has its correlation id.",
+            '`served.device_events` with such ids, `.groupby("correlation_id")`, sum; then the median of the sums.',
         ),
         insight=(
             "What is outside of the graph counts in each token. The shorter a step, the larger is the host's share "
             "of it."
         ),
-    ),
-    Exercise(
-        id="12.6",
-        answer=Number(
-            lambda data: 100 * data["Correlation_Id"].duplicated(keep=False).mean(), unit="percent", relative=0.005
-        ),
-        mistakes=(
-            Mistake(
-                one_launch,
-                "That is the one graph whose call is in the table of calls. Others lost theirs when rows were dropped.",
-            ),
-            Mistake(
-                lambda data: 100 * data["Correlation_Id"].duplicated().mean(),
-                "You left out the first kernel of each graph: `keep=False` marks all.",
-            ),
-        ),
-        hints=(
-            "A launch has one correlation id. A graph's launch gives it to all its kernels.",
-            "Which ids occur more than once? Mark all rows that have one of these.",
-            '`kernels["Correlation_Id"].duplicated(keep=False)`',
-        ),
-        insight="A join of kernels with calls would have lost these rows, or called them kernels without a launch.",
-    ),
-    Exercise(
-        id="12.7",
-        answer=Property(path_problem, _paths),
-        mistakes=(
-            Mistake(lambda data: _paths(data, OWLv2="AOTriton"), "OWLv2 has no fused kernel"),
-            Mistake(lambda data: _paths(data) | {"vLLM, FP8": "vLLM"}, "others take more time"),
-            Mistake(lambda data: _paths(data, SGLang="CK"), "no kernel's name says CK"),
-            Mistake(lambda data: _paths(data, SGLang="AITER"), "the answer is one of"),
-            Mistake(lambda data: "math", "A dictionary with these keys"),
-        ),
-        hints=(
-            "Look for the names of the lesson's table in each of the four, and add up `total_ns`.",
-            '`table.loc[table["name"].astype(str).str.contains("Fmha"), "total_ns"].sum()`',
-            "One has no fused kernel; one has two, for prefill and for decode.",
-        ),
-        insight="Names of kernels change with versions: look them up in your own trace before you rely on a pattern.",
     ),
 )

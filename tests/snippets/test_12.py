@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from tests.conftest import REPOSITORY
 from tests.snippets.conftest import Run
 
 SNIPPET = "snippets/12_decode_bound.py"
@@ -45,3 +52,28 @@ def test_prefill_and_decode_are_timed(bare: Run) -> None:
     for line, name in zip(lines, ("prefill", "decode "), strict=False):
         assert re.fullmatch(name + r"  median [\d.]+ ms, quartiles [\d.]+ to [\d.]+, [\d,]+ tokens/s", line)
     assert lines[2].startswith("decode reads 0.034 GB of weights")  # 8 * (1024 + 1) * 1024 numbers of four bytes
+
+
+def test_a_graph_is_recorded_after_what_its_stream_has_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def stream(name: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name, wait_stream=lambda other: done.append(f"{name} waits for {other.name}"))
+
+    @contextmanager
+    def entered(what: str, where: SimpleNamespace) -> Iterator[None]:
+        done.append(f"{what} {where.name}")
+        yield
+
+    cuda = SimpleNamespace(
+        Stream=lambda: stream("side"),
+        current_stream=lambda: stream("main"),
+        stream=lambda where: entered("in", where),
+        CUDAGraph=lambda: "graph",
+        graph=lambda graph, stream: entered("record in", stream),
+    )
+    snippet = runpy.run_path(str(REPOSITORY / SNIPPET))
+    monkeypatch.setattr(snippet["torch"], "cuda", cuda)
+    assert snippet["recorded"](lambda: done.append("work")) == "graph"
+    warm_up = ["side waits for main", "in side", "work", "work", "work", "main waits for side"]
+    assert done == [*warm_up, "record in side", "work"]
