@@ -60,7 +60,6 @@ NOT_PLAYED = {
     ("12", 'exercise("12.5"'): "chooses calls of HIP by their names",
     ("12", "in_decode"): "chooses calls of HIP by their names",
     ("14", "gloo:all_reduce"): "gloo exchanges what is in the host's memory, so that no range is on a device",
-    ("17", "below = pd.DataFrame"): "gloo exchanges what is in the host's memory, so that no range is on a device",
     ("17", "def each_ms"): "gloo exchanges what is in the host's memory, so that no range is on a device",
 }
 """Number of the lesson and a piece of the cell -> why a cell that RANGES finds is not played here."""
