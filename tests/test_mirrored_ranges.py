@@ -55,7 +55,6 @@ NOT_PLAYED = {
     ("12", "paged_attention"): "takes a number from the name of a range, and adds nothing up",
     ("12", "rpd-vllm-mytrace"): "reads rpd, which has no ranges on the device",
     ("14", "gloo:all_reduce"): "gloo exchanges what is in the host's memory, so that no range is on a device",
-    ("17", "below = pd.DataFrame"): "gloo exchanges what is in the host's memory, so that no range is on a device",
     ("17", "def each_ms"): "gloo exchanges what is in the host's memory, so that no range is on a device",
 }
 """Number of the lesson and a piece of the cell -> why a cell that RANGES finds is not played here."""

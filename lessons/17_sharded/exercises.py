@@ -1,18 +1,15 @@
-"""Exercises of lesson 17, sharded training: bytes and memory by hand, what gloo does, and a published run."""
+"""Exercises of lesson 17, sharded training: bytes and memory by hand, and a published run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Text
+from proflab.exercises import Exercise, Mistake, Number
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MIB = 2**20
-LEAVE, KEEP, WAIT = KNOBS = ("leave it", "reshard_after_forward=False", "no backward prefetch")
-MEMORY_GB = 192
-"""Of an MI300X (AMD's data sheet)."""
 
 
 def once_mb(facts: dict[str, Any]) -> float:
@@ -25,31 +22,15 @@ def held_mb(facts: dict[str, Any], copies: int = 3, shared: bool = True) -> floa
     return copies * 4 * facts["parameters"] / 1e6 / (facts["ranks"] if shared else 1)
 
 
-def scattered_mb(calls: pd.DataFrame, factor: float) -> float:
-    """Bytes of the calls that scatter, in MB, times a factor."""
-    return factor * float(calls.loc[calls["call"] == "_reduce_scatter_base_", "bytes"].sum()) / 1e6
-
-
 def rate(published: pd.DataFrame, parts: float = 7, unit: float = 1e9) -> float:
     """Of the gather of a layer: so many parts of a rank over its time."""
     row = published.iloc[0]
     return float(parts * row["in_mib"] * MIB / (row["transfer_us"] * 1e-6) / unit)
 
 
-def waits(ranks: pd.DataFrame, rank: int) -> float:
-    """Share of a rank's time in collectives that is waiting, in percent."""
-    row = ranks.set_index("rank").loc[rank]
-    return float(100 * row["wait_us"] / row["collectives_us"])
-
-
 def of_total(run: pd.Series, column: str) -> float:
     """A column's share of the whole time, in percent."""
     return float(100 * run[column] / run["total_ms"])
-
-
-def needed_gb(step: Any) -> float:
-    """What a rank holds, and all parameters in bfloat16 beside it."""
-    return step.parameters * (16 / step.ranks + 2) / 1e9
 
 
 EXERCISES = (
@@ -89,36 +70,6 @@ EXERCISES = (
     ),
     Exercise(
         id="17.3",
-        answer=Number(lambda calls: scattered_mb(calls, 1.5), unit="MB"),
-        mistakes=(
-            Mistake(
-                lambda calls: scattered_mb(calls, 0.75),
-                "So it should be for a reduce-scatter. What runs below the call, and what does that send?",
-            ),
-            Mistake(lambda calls: scattered_mb(calls, 1), "Those are the bytes that go in. An all-reduce sends more."),
-            Mistake(lambda calls: scattered_mb(calls, 2), "Nearly: of both passes a rank sends (N-1)/N."),
-        ),
-        hints=(
-            "Below `c10d::_reduce_scatter_base_` stands `gloo:all_reduce`.",
-            "An all-reduce sends `2 * (N - 1) / N` times what goes in.",
-        ),
-        insight="Twice what RCCL has to send. A trace on processors overstates what the gradients cost.",
-    ),
-    Exercise(
-        id="17.4",
-        answer=Text(lambda calls: "the bytes", choices=("the bytes", "the times", "the overlap")),
-        mistakes=(
-            Mistake(lambda calls: "the times", "Other links, another library: divide the bytes by *their* bandwidth."),
-            Mistake(
-                lambda calls: "the overlap",
-                "On a processor the range of the gather lasts as long as the gather: the host waits. A GPU's does not.",
-            ),
-        ),
-        hints=("Which of the three follows from the model and the mesh alone?",),
-        insight="So a laptop can tell you what a step sends, and what a rank holds. Time needs the real links.",
-    ),
-    Exercise(
-        id="17.5",
         answer=Number(rate, unit="GB/s", relative=0.01),
         mistakes=(
             Mistake(
@@ -143,22 +94,12 @@ EXERCISES = (
         ),
         hints=("Seven parts of `in_mib` MiB in `transfer_us`.", "A MiB is 2**20 bytes."),
         insight=(
-            "The tool's column has a value eight times lower, in GiB: it takes a part for the whole. Gathers and "
-            "scatters are about equally fast."
+            "The tool's column has a value eight times lower, in GiB: it takes a part for the whole. Gather and "
+            "reduce-scatter are about equally fast."
         ),
     ),
     Exercise(
-        id="17.6",
-        answer=Number(lambda ranks: waits(ranks, 0), unit="%", relative=0.01),
-        mistakes=(
-            Mistake(lambda ranks: waits(ranks, 4), "That is rank 4, for which the others wait."),
-            Mistake(lambda ranks: 100 - waits(ranks, 0), "That is the rest, the transfer."),
-        ),
-        hints=("`wait_us` over `collectives_us` of the row with rank 0.",),
-        insight="Who reads rank 0's trace alone takes the network for several times slower than it is (lesson 07).",
-    ),
-    Exercise(
-        id="17.7",
+        id="17.4",
         answer=Number(lambda run: of_total(run, "exposed_communication_ms"), unit="%", relative=0.02),
         mistakes=(
             Mistake(
@@ -172,24 +113,8 @@ EXERCISES = (
         ),
         hints=("Communication beside computation costs no time of its own.",),
         insight=lambda run: (
-            f"Before anybody buys links: rank 4 comes last in {run['came_last']:.0f} of {run['collectives']:.0f} "
+            f"Before anybody buys links: rank 4 comes last in {run['came_last']:.0f} of {run['calls']:.0f} "
             "collectives. Why is it slower?"
         ),
-    ),
-    Exercise(
-        id="17.8",
-        answer=Text(lambda step: LEAVE, choices=KNOBS),
-        mistakes=(
-            Mistake(
-                lambda step: KEEP,
-                lambda step: (
-                    f"It would need {needed_gb(step):.0f} GB on each GPU before any activation, and there are "
-                    f"{MEMORY_GB}. What it would save is hidden anyway."
-                ),
-            ),
-            Mistake(lambda step: WAIT, "Then gathers queue behind gradients: the table shows a longer step."),
-        ),
-        hints=("Look at both columns: the length of the step, and the memory.",),
-        insight="A knob that moves hidden time moves nothing. It pays where communication is exposed.",
     ),
 )

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS, LAYERS, WIDTH, HIDDEN, TOKENS = 4, 4, 256, 1024, 128
-TURNS = 3
+TURNS, EXCHANGES = 3, 12
 WRITES = {"before": ("before*.json", "predicted.json"), "train": ("rank*.json", "*/rank*.json")}
 
 
@@ -82,7 +82,7 @@ def ping(megabytes=4):
     whole = torch.ones(megabytes * 250_000)
     part = torch.ones(len(whole) // RANKS)
     seconds = {"all_gather": [], "reduce_scatter": []}
-    for _ in range(TURNS + 1):
+    for _ in range(EXCHANGES + 1):
         for name, call in (
             ("all_gather", lambda: dist.all_gather_into_tensor(whole, part)),
             ("reduce_scatter", lambda: dist.reduce_scatter_tensor(part, whole)),
@@ -99,11 +99,8 @@ def train_by(how, meshes, rank, folder):
     model = prepare(how, meshes)
     optimizer = optimizer_of(model)
     batch = torch.randn(1, TOKENS, WIDTH)
-    seconds = []
     for _ in range(TURNS):
-        began = time.perf_counter()
         step(model, optimizer, batch)
-        seconds.append(time.perf_counter() - began)
     model(batch).square().mean().backward()  # so that gradients are there to be counted
     row = {"held": held_bytes(model, optimizer)}
     optimizer.zero_grad()
@@ -113,7 +110,7 @@ def train_by(how, meshes, rank, folder):
         step(model, optimizer, batch)
     (folder / how).mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(str(folder / how / f"rank{rank}.json"))
-    return {**row, "seconds": seconds}
+    return row
 
 
 def before(rank, folder):
@@ -123,12 +120,19 @@ def before(rank, folder):
         layer = sum(parameter.numel() for parameter in Layer().parameters())
         facts = {"ranks": RANKS, "layers": LAYERS, "layer_parameters": layer, "parameters": LAYERS * layer}
         (folder / f"before{rank}.json").write_text(json.dumps({**facts, "ping": ping()}))
+        if rank == 0:
+            print("exchanges: done", flush=True)
 
 
 def train(rank, folder):
     with group(rank, folder):
         meshes = meshes_of(RANKS)
-        found = {how: train_by(how, meshes, rank, folder) for how in ("ddp", "fsdp", "fsdp_keep", "hsdp")}
+        found = {}
+        for how in ("ddp", "fsdp", "fsdp_keep", "hsdp"):
+            found[how] = train_by(how, meshes, rank, folder)
+            if rank == 0:
+                print(f"{how}: done", flush=True)
+        found["ping"] = ping()
         (folder / f"rank{rank}.json").write_text(json.dumps(found))
 
 
@@ -163,6 +167,7 @@ def predict_memory(folder):
                         tracker.reset_mod_stats()
         peak = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]
         found[how] = {getattr(kind, "value", str(kind)): size for kind, size in peak.items()}
+        print(f"memory under {how}: predicted", flush=True)
     (folder / "predicted.json").write_text(json.dumps(found))
 
 

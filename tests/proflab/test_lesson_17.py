@@ -65,11 +65,10 @@ def test_bytes_and_memory_by_hand_at_other_sizes(ranks: int) -> None:
 
 
 def test_exercises_about_the_published_run_on_other_figures() -> None:
-    selftest("17.5", PUBLISHED.assign(in_mib=100.0, transfer_us=2_000.0))
-    selftest("17.6", pd.DataFrame({"rank": [4, 0], "wait_us": [10, 400], "collectives_us": [200, 600]}))
+    selftest("17.3", PUBLISHED.assign(in_mib=100.0, transfer_us=2_000.0))
     run = {"exposed_communication_ms": 5.0, "idle_ms": 2.0, "total_ms": 90.0, "communication_ms": 30.0}
-    selftest("17.7", pd.Series({**run, "came_last": 7, "collectives": 9}))
-    assert "7 of 9" in find("17.7").insight({"came_last": 7, "collectives": 9})
+    selftest("17.4", pd.Series({**run, "came_last": 7, "calls": 9}))
+    assert "7 of 9" in find("17.4").insight({"came_last": 7, "calls": 9})
 
 
 def reply(id: str, data: object, answer: object) -> str:
@@ -77,20 +76,11 @@ def reply(id: str, data: object, answer: object) -> str:
 
 
 def test_what_a_learner_is_warned_of_gets_a_reply_of_its_own() -> None:
-    assert reply("17.5", PUBLISHED, PUBLISHED["tool_bus"][0]).startswith("That is the tool's own column.")
-    assert "MiB" in reply("17.5", PUBLISHED, lesson.rate(PUBLISHED) * 1e6 / lesson.MIB)
+    assert reply("17.3", PUBLISHED, PUBLISHED["tool_bus"][0]).startswith("That is the tool's own column.")
+    assert "MiB" in reply("17.3", PUBLISHED, lesson.rate(PUBLISHED) * 1e6 / lesson.MIB)
     facts = {"ranks": 4, "parameters": 4_000_000}
     with_a_layer = lesson.held_mb(facts) + 4 * facts["parameters"] / 4 / 1e6
     assert "one gathered layer" in reply("17.2", facts, with_a_layer)
-
-
-@pytest.mark.parametrize(("id", "answer"), [("17.4", "bytes"), ("17.8", "leave")])
-def test_a_choice_that_is_misspelt_is_told_to_be_written_as_it_stands(id: str, answer: str) -> None:
-    data = ShardedStep()
-    choices = "; ".join(find(id).answer.choices)
-    assert f"Write one of these as it stands: {choices}." in reply(id, data, answer)
-    for mistake in find(id).mistakes:
-        assert "as it stands" not in reply(id, data, mistake.answer(data))
 
 
 def test_the_published_messages_and_calls_are_those_of_the_modelled_step() -> None:
