@@ -22,7 +22,7 @@ SLOWER_COMPILED = pd.DataFrame(
     [
         ("01.3", lambda folder: run_of("a", (50, 300)), "the log has one GPU"),
         (
-            "02.4",
+            "02.2",
             lambda folder: profile_of(host_step(0, 0, 100), event("kernel", "k", 10, 20, launch_ns=5)),
             "fewer than two steps",
         ),
