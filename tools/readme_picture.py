@@ -1,4 +1,4 @@
-"""README's picture, light and dark, from a real recording: a figure of lesson 02, its answer to a likely mistake.
+"""README's picture, light and dark, from a real recording: a device of lesson 02, its answer to a likely mistake.
 
     .venv/bin/python -m tools.readme_picture
 
@@ -25,7 +25,7 @@ from tidyprof import plots
 from tidyprof.plots.figure import in_the_dark
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-RECORDING, EXERCISE = "torch-mi300x-resnet-ddp-rank0", "02.3"
+RECORDING, EXERCISE = "torch-mi300x-resnet-ddp-rank0", "02.1"
 WIDTH, HEIGHT = 1100, 1000
 """Pixels of the window; what stays empty below is cut off."""
 LOOKS = {"first_look.png": ("#ffffff", "#1a1a1a", "#f5f5f5"), "first_look_dark.png": ("#111111", "#eeeeee", "#262626")}
@@ -34,7 +34,7 @@ LOOKS = {"first_look.png": ("#ffffff", "#1a1a1a", "#f5f5f5"), "first_look_dark.p
 PAGE = """<!doctype html><meta charset="utf-8">
 <body style="margin:0;background:{ground};color:{text};font:16px/1.5 'DejaVu Sans',sans-serif">
 <div style="padding:0 1em">{figure}
-<p style="margin:0.6em 1em"><strong>Your question, 02.3.</strong> {question}</p>
+<p style="margin:0.6em 1em"><strong>Your question, 02.1.</strong> {question}</p>
 <pre style="margin:0 1em 0.8em;padding:0.5em 0.8em;border:1px solid #8c8c8c;background:{box}">answer = {answer}
 q.check(answer)</pre>{reply}</div>"""
 
@@ -65,10 +65,9 @@ def page(ground: str, text: str, box: str) -> str:
 
 
 def share_of_the_wrong_whole(run: tidyprof.Profile) -> float:
-    """The likely mistake: what both did at once, as a share of the computation instead of the communication."""
+    """The likely mistake: communication with nothing beside it, as a share of the span instead of the communication."""
     parts = tidyprof.overlap(run).sum(numeric_only=True)
-    both_ns = parts["communication_ns"] - parts["exposed_communication_ns"]
-    return float(100 * both_ns / parts["computation_ns"])
+    return float(100 * parts["exposed_communication_ns"] / parts["total_ns"])
 
 
 def main() -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tidyprof
-from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Exercise, Mistake, Number, Property
 from tidyprof import Intervals
 
 if TYPE_CHECKING:
@@ -14,52 +16,44 @@ if TYPE_CHECKING:
 
     from tidyprof import Profile
 
-SUM_TOLERANCE = 1e-5
+SUM_TOLERANCE = 1e-6
 """How far the parts may be from the step, as a fraction of it: less than any part that can be counted twice."""
 
-PART_TOLERANCE = 0.03
-"""How far `compute` and `data_wait` may be off, as a fraction: fills may be left out of the first."""
+PART_TOLERANCE = 0.005
+"""How far `compute` and `data_wait` may be off, as a fraction: fills may be left out of the first, copies don't fit."""
 
-IDLE_TOLERANCE = 0.01
+IDLE_TOLERANCE = 0.001
 """How far `idle` may be off, as a fraction: less than the copies, which are no idle time."""
 
 TWICE_TOLERANCE = 0.1
 """How near the excess must be to what was probably counted twice, as a fraction of that."""
 
 
-def convolutions(profile: Profile) -> pd.DataFrame:
-    """Rows of `operators` with `conv` in their name; as torch does, runtime calls are taken out of the self times."""
-    table = tidyprof.operators(profile, ("operator", "runtime"))
-    return table[table["name"].str.contains("conv", case=False)]
+def lengths(profile: Profile) -> dict[str, int]:
+    """In ns: unions of the collectives, of the other kernels and of both, the span, and the same three added up."""
+    events, everything = profile.device_events, profile.device_events
+    kinds = {"collective": ["collective"], "kernel": ["kernel"], "both": ["collective", "kernel"]}
+    chosen = {name: events[events["kind"].isin(kind)] for name, kind in kinds.items()}
+    ends = everything["start_ns"] + everything["duration_ns"]
+    found = {name: _union(rows).length for name, rows in chosen.items()}
+    found |= {f"sum of {name}": int(rows["duration_ns"].sum()) for name, rows in chosen.items()}
+    return found | {"span": int(ends.max() - everything["start_ns"].min())}
 
 
-def convolution_totals(profile: Profile) -> float:
-    """Total times of the same operators: nested calls count several times."""
-    return float(100 * convolutions(profile)["total_ns"].sum() / tidyprof.operators(profile)["self_ns"].sum())
+def alone(profile: Profile, whole: str = "collective", summed: str = "") -> float:
+    """Time in which a collective runs and no kernel, in percent of a `whole`; `summed` to add durations instead."""
+    found = lengths(profile)
+    return 100 * (found[f"{summed}both"] - found[f"{summed}kernel"]) / found[whole]
 
 
-def convolution_share_with_ranges(profile: Profile) -> float:
-    """Self time of convolutions as a share of all rows' self time, ranges included."""
-    everything = tidyprof.operators(profile, ("operator", "annotation"))["self_ns"].sum()
-    return float(100 * convolutions(profile)["self_ns"].sum() / everything)
-
-
-def shapes_of_the_largest(profile: Profile, value: str) -> list[str]:
-    """Input shapes of the operator that launched the kernel with the most time, the largest `value` of its durations
-    (`sum`, `mean`, `size`) first."""
-    largest = tidyprof.kernels(profile)["short_name"].iloc[0]
-    events = profile.events
-    operators = events.loc[events["kind"] == "operator", ["external_id", "input_shapes"]]
-    work = profile.device_events.dropna(subset=["external_id"])[["external_id", "short_name", "duration_ns"]]
-    both = work[work["short_name"] == largest].merge(operators.astype({"input_shapes": str}), on="external_id")
-    by_shape = both.groupby("input_shapes")["duration_ns"].agg(value)
-    return by_shape.sort_values(ascending=False, kind="stable").index.tolist()
-
-
-def communication(profile: Profile, column: str = "hidden_communication_ns", whole: str = "communication_ns") -> float:
-    """A column of `overlap` in percent of another. Computation there has fills as well, which run for a short time."""
+def exposed(profile: Profile) -> float:
+    """The same of `tidyprof.overlap`, in which fills hide communication, too."""
     table = tidyprof.overlap(profile)
-    return float(100 * table[column].sum() / table[whole].sum())
+    return float(100 * table["exposed_communication_ns"].sum() / table["communication_ns"].sum())
+
+
+def _union(rows: pd.DataFrame) -> Intervals:
+    return Intervals.union(rows["start_ns"], rows["start_ns"] + rows["duration_ns"])
 
 
 def launches_left(budget: pd.DataFrame) -> float:
@@ -97,7 +91,7 @@ def loading(profile: Profile) -> Intervals:
     """The time in which the host is in its range `data`."""
     host = profile.events[profile.events["device"].isna()]
     ranges = host[(host["kind"] == "annotation") & (host["name"] == "data")]
-    return Intervals.union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
+    return _union(ranges)
 
 
 def second_step_parts(profile: Profile) -> dict[str, int]:
@@ -144,9 +138,16 @@ def rest_in_one(profile: Profile, name: str = "rest") -> dict[str, int]:
     return {**own, name: sum(parts.values())}
 
 
+def sets_for_lengths(profile: Profile) -> dict[str, Intervals]:
+    """The wrong budget of sets of time, whose lengths nobody took."""
+    return {name: Intervals.window(0, length) for name, length in second_step_parts(profile).items()}
+
+
 def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
     """What is wrong with the sum of a budget that is `excess` ns longer than the step of `length` ns."""
-    share = f"The parts add up to {100 * (1 + excess / length):.2f} % of the step:"
+    from tidyprof.plots.figure import duration_text
+
+    share = f"The parts add up to {duration_text(abs(excess))} {'more' if excess > 0 else 'less'} than the step:"
     if excess < -SUM_TOLERANCE * length:
         return f"{share} some time is in no part, or not in ns."
     if excess <= SUM_TOLERANCE * length:
@@ -170,7 +171,12 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
     """What is wrong with a budget of the device's second step, None if its parts add up to it."""
     if not isinstance(answer, Mapping) and not hasattr(answer, "to_dict"):
         return f"A dictionary of parts and nanoseconds is asked, this is a {type(answer).__name__}."
-    parts = {str(name): float(length) for name, length in dict(answer).items()}
+    given = {str(name): length for name, length in dict(answer).items()}
+    if sets := [name for name, length in given.items() if isinstance(length, Intervals)]:
+        return f"`{sets[0]}` is a set of time. Asked is how long it is: its `.length`, in ns."
+    if others := [name for name, length in given.items() if not isinstance(length, (int, float, np.number))]:
+        return f"`{others[0]}` is a {type(given[others[0]]).__name__}: a number is asked, in ns."
+    parts = {name: float(length) for name, length in given.items()}
     if missing := [name for name in TOLERANCES if name not in parts]:
         return f"No part is called `{missing[0]}`: name at least {', '.join(TOLERANCES)}."
     if min(parts.values()) < 0:
@@ -186,83 +192,40 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
 EXERCISES = (
     Exercise(
         id="02.1",
-        answer=Number(lambda data: convolutions(data)["percent"].sum(), unit="percent", relative=0.03),
+        answer=Number(alone, unit="percent", relative=0.02),
         mistakes=(
             Mistake(
-                convolution_totals,
-                "You added total times. An operator's total contains the operators that it calls: use self times.",
+                lambda data: alone(data, summed="sum of "),
+                "You added durations: then no moment can be in two kernels. Take the union of all, less that of one.",
             ),
             Mistake(
-                lambda data: convolutions(data)["percent"].max(),
-                "That is the largest convolution operator alone: forward and backward have different names.",
+                lambda data: 100 - alone(data),
+                "That is the share that is hidden: there a kernel runs beside the communication.",
             ),
             Mistake(
-                convolution_share_with_ranges,
-                "The ranges are in the whole: leave out the rows whose `is_user_annotation` is true.",
-            ),
-        ),
-        hints=(
-            "Two sums over the rows: one over those with `conv` in their `key`, one over all operators.",
-            "Only self times may be added up: `self_cpu_time_total`, in microseconds.",
-            '`sum(row.self_cpu_time_total for row in operators if "conv" in row.key.lower())` is the first sum.',
-        ),
-        insight=lambda data: f"Added up as totals, the same operators would claim {convolution_totals(data):.0f} %.",
-    ),
-    Exercise(
-        id="02.2",
-        answer=Text(lambda data: shapes_of_the_largest(data, "sum")[0]),
-        mistakes=(
-            Mistake(
-                lambda data: shapes_of_the_largest(data, "mean")[0],
-                "A single call takes longest at that shape. It has few calls: add up `duration_ns` by shape.",
-            ),
-            Mistake(
-                lambda data: shapes_of_the_largest(data, "size")[0],
-                "That shape has the most calls, but short ones: add up `duration_ns` by shape.",
-            ),
-            Mistake(
-                lambda data: shapes_of_the_largest(data, "sum")[1],
-                "That one comes second: the largest sum of `duration_ns` is asked.",
-            ),
-        ),
-        hints=(
-            "Group the rows of `its_own`.",
-            "The column to group by is `input_shapes`, the one to add up `duration_ns`.",
-            '`its_own.groupby("input_shapes", observed=True)["duration_ns"].sum().idxmax()`',
-        ),
-        insight=lambda data: (
-            f"It is one of {len(shapes_of_the_largest(data, 'sum'))} shapes. Images, channels, height and width come "
-            "first."
-        ),
-    ),
-    Exercise(
-        id="02.3",
-        answer=Number(communication, unit="percent", relative=0.02),
-        mistakes=(
-            Mistake(
-                lambda data: communication(data, "exposed_communication_ns"),
-                "That is the exposed share: the communication with nothing beside it.",
-            ),
-            Mistake(
-                lambda data: communication(data, whole="computation_ns"),
+                lambda data: alone(data, "kernel"),
                 "You divided by the time of the other kernels. The share of the communication is asked.",
             ),
             Mistake(
-                lambda data: communication(data, whole="total_ns"),
+                lambda data: alone(data, "both"),
+                "You divided by the time in which any kernel runs. The share of the communication is asked.",
+            ),
+            Mistake(
+                lambda data: alone(data, "span"),
                 "You divided by the whole span. The share of the communication is asked.",
             ),
         ),
         hints=(
-            "You need three lengths: of the collectives, of the other kernels, and of both together.",
-            "`union_ns(a) + union_ns(b) - union_ns(both)` is the time in which both run.",
-            'Rows of one kind: `kernels[kernels["kind"] == "collective"]`. Divide by their `union_ns`.',
+            "You need three unions: of the collectives, of the other kernels, and of both together.",
+            "What the collectives add to the union of the others is the time in which they are alone.",
+            "`union_ns(kernels) - union_ns(others)`, divided by the `union_ns` of the collectives.",
         ),
         insight=lambda data: (
-            f"The rest, {100 - communication(data):.0f} % of the communication, makes the steps longer."
+            f"`overlap` says {exposed(data):.1f} %, since fills hide some, too. This part makes the steps longer."
         ),
     ),
     Exercise(
-        id="02.4",
+        id="02.2",
         answer=Property(budget_problem, second_step_parts),
         mistakes=(
             Mistake(lambda data: budget_with_twice(data, "idle"), "counted twice, probably the copies"),
@@ -272,6 +235,8 @@ EXERCISES = (
             Mistake(lambda data: {name: part / 1e3 for name, part in second_step_parts(data).items()}, "or not in ns"),
             Mistake(lambda data: {"step": sum(second_step_parts(data).values())}, "No part is called `compute`"),
             Mistake(rest_in_one, "No part is called `idle`"),
+            Mistake(sets_for_lengths, "its `.length`, in ns"),
+            Mistake(lambda data: dict.fromkeys(TOLERANCES, "long"), "a number is asked"),
             Mistake(lambda data: rest_in_one(data, "idle"), "while a copy runs the device is not idle"),
         ),
         hints=(
@@ -283,7 +248,7 @@ EXERCISES = (
         insight="Parts that add up can be trusted to hide nothing. Shares that don't add up need a second look.",
     ),
     Exercise(
-        id="02.5",
+        id="02.3",
         answer=Number(launches_left, unit="percent", relative=0.03),
         mistakes=(
             Mistake(

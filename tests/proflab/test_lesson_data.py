@@ -20,7 +20,7 @@ SLOWER_COMPILED = pd.DataFrame(
     ("number", "make", "words"),
     [
         (
-            "02.4",
+            "02.2",
             lambda folder: profile_of(host_step(0, 0, 100), event("kernel", "k", 10, 20, launch_ns=5)),
             "fewer than two steps",
         ),
