@@ -53,7 +53,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Changed:
-    """A change as the ledger judged it: medians in ns per step or image, the interval and the verdict as text."""
+    """A change as the ledger judged it: medians in ns per step or image, the speed-up and the verdict as text."""
 
     change: str
     per: str
@@ -65,13 +65,15 @@ class Changed:
     origin: str
 
     def __str__(self) -> str:
-        from tidyprof.plots.figure import duration_text
+        from proflab.ledger.entries import is_modelled, time_text, two_digits
 
-        before, after = duration_text(self.before_ns), duration_text(self.after_ns)
+        modelled = is_modelled(self.origin)
+        before, after = time_text(self.before_ns, modelled), time_text(self.after_ns, modelled)
         number, unit = before.split()
         times = f"{number if after.endswith(f' {unit}') else before} -> {after} per {self.per}"
         ratio = self.before_ns / self.after_ns
-        return f"{self.change}: {times}, {ratio:.{1 if ratio > 2 else 2}f}x, {self.verdict}"
+        factor = two_digits(ratio) if modelled else f"{ratio:.{1 if ratio > 2 else 2}f}"
+        return f"{self.change}: {times}, {factor}x, {self.verdict}"
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,17 @@ import tidyprof
 from cifar_train.config import parse
 from proflab import __main__ as bench
 from proflab import case, ledger, start
+from proflab.correctness_gate import REQUIRED, CorrectnessGate, Part
 from proflab.display import page
 from proflab.errors import CourseError
+from proflab.ledger.entries import is_modelled
 from proflab.lessons import lessons, method, place
 from proflab.recordings import recording
 from tidyprof import Origin
 from tools import case_lines
 from tools.method_picture import PICTURE
 
+GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
 FOUND = {"rules_out": "the GPU", "because": "A clock can't tell.", "next": "01", "origin": "modelled: MI300X"}
 
 
@@ -58,7 +61,7 @@ def test_a_line_goes_into_the_sheet_with_its_change_and_the_last_attempt_counts(
     assert [(line.evidence, here) for line, here in case.lines("00")] == [("A step takes 57 ms.", True)]
     row = case.table("00").rows[0]
     assert row[0] == "00"
-    assert row[1] == "A step takes 57 ms.\nChanged: workers: 2.00 -> 1.00 s per image, 2.00x, unproven"
+    assert row[1] == "A step takes 57 ms.\nChanged: workers: 2.0 -> 1.0 s per image, 2.0x, unproven"
     assert row[3] == "A clock can't tell. Lesson 01."
     assert "A step takes 57 ms." in capsys.readouterr().out
 
@@ -93,6 +96,28 @@ def test_the_sheet_as_text_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     for line in case.shipped():
         for words in (line.evidence, line.rules_out, line.because, line.origin, *map(str, line.changes)):
             assert words in " ".join(text.split())
+
+
+def test_no_shipped_line_calls_a_modelled_number_a_gain_or_gives_it_an_interval() -> None:
+    for line in case.shipped():
+        assert "interval" not in line.evidence
+        for one in line.changes:
+            if is_modelled(one.origin):
+                assert (line.lesson, one.verdict) not in {(line.lesson, "faster"), (line.lesson, "slower")}
+                assert "interval" not in one.interval
+                assert re.search(r" [\d.,]+x, (faster in the model|slower in the model|undecided|unproven)$", str(one))
+
+
+def test_a_modelled_change_is_shown_in_two_digits_everywhere(tmp_path: Path) -> None:
+    before, after = [218.7e-6, 218.8e-6, 218.9e-6, 219e-6, 219.1e-6], [78.7e-6] * 5
+    for origin in ("modelled: MI300X", "recorded: MI300X"):
+        added = ledger.add("Loaders help", before, after, GREEN, change=origin.split(":")[0], origin=origin)
+        case.conclude("00", "A step takes 56 ms.", **FOUND, changes=[added])
+        shown = {"modelled": "220 -> 79 µs per image, 2.8x, faster in the model", "recorded": "2.8x, faster"}
+        text = " ".join(str(case.table("00")).split())
+        assert shown[added.change] in text
+        assert bench.main(["case", "--html", str(tmp_path / "case.html")]) == 0
+        assert html.escape(shown[added.change]) in (tmp_path / "case.html").read_text()
 
 
 def test_a_lesson_that_was_not_done_shows_its_shipped_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from cifar_train.pathologies import apply_to_model
 from proflab import ledger
 from proflab.correctness_gate import REQUIRED, TOLERANCE, CorrectnessGate, Part, Trial, same_gradients, same_losses
 from proflab.errors import CourseError
-from proflab.ledger.entries import SpeedUp, speed_up
+from proflab.ledger.entries import SpeedUp, speed_up, time_text
 from tidyprof.tables.contract import Origin
 
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
@@ -84,8 +84,41 @@ class TestVerdict:
         assert ledger.add("an idea", before, after, gate).verdict == verdict
         assert ledger.table()["verdict"].tolist() == [verdict]
 
+    @pytest.mark.parametrize(
+        ("after", "gate", "verdict", "shown"),
+        [
+            (0.4, GREEN, "faster in the model", "2.5 times"),
+            (2.0, GREEN, "slower in the model", "0.50 times"),
+            (2.0, None, "slower in the model", "0.50 times"),
+            (0.96, GREEN, "undecided", "1.0 times"),
+            (1.04, GREEN, "undecided", "0.96 times"),
+            (0.96, None, "unproven", "1.0 times"),
+            (0.4, RED, "unproven", "2.5 times"),
+            (0.01, GREEN, "faster in the model", "100 times"),
+        ],
+    )
+    @pytest.mark.parametrize("origin", ["modelled: MI300X", "recorded: AMD; modelled: MI300X"])
+    def test_a_model_never_gains_or_loses(
+        self, after: float, gate: Any, verdict: str, shown: str, origin: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = [0.998, 0.999, 1.0, 1.001, 1.002]
+        found = ledger.add("an idea", before, [after * one for one in before], gate, origin=origin)
+        assert (found.verdict, found.interval) == (verdict, shown)
+        out = capsys.readouterr().out
+        assert "interval" not in out
+        assert "median" not in out
+        assert ledger.table()[["verdict", "interval"]].to_numpy().tolist() == [[verdict, shown]]
+        assert ledger.table()[["low", "high"]].isna().all(axis=None)
+
+    @pytest.mark.parametrize(
+        ("nanoseconds", "shown"), [(7.8749e4, "79 µs"), (2.18749e5, "220 µs"), (1_999_000, "2.0 ms"), (56e6, "56 ms")]
+    )
+    def test_a_modelled_time_has_two_digits(self, nanoseconds: float, shown: str) -> None:
+        assert time_text(nanoseconds, modelled=True) == shown
+        assert len(time_text(nanoseconds, modelled=False)) > len(shown) - 1
+
     def test_result_is_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
-        ledger.add("A larger batch helps", [0.2] * 5, [0.1] * 5, RED, per="step", origin=Origin("modelled", "by hand"))
+        ledger.add("A larger batch helps", [0.2] * 5, [0.1] * 5, RED, per="step", origin=Origin("recorded", "by hand"))
         out = " ".join(capsys.readouterr().out.split())
         assert out.startswith("A larger batch helps")
         assert "before, per step 200 ms (median of 5, 200 ms to 200 ms)" in out
@@ -93,7 +126,7 @@ class TestVerdict:
         assert "gradients not passed: 2 of 10 parameters get none" in out
         assert "verdict unproven" in out
         assert "The repeats don't differ at all" in out
-        assert "modelled: by hand" in out
+        assert "recorded: by hand" in out
 
     def test_a_narrow_interval_keeps_the_digits_that_show_it(self) -> None:
         after = [1.0, 1.0001, 1.0002, 1.0003, 1.0004]
@@ -181,13 +214,13 @@ class TestStorage:
         assert (record["verdict"], record["interval"]) == ("unproven", added.interval)
 
     def test_every_attempt_stays_in_the_table(self) -> None:
-        ledger.add("an idea", [1.0] * 5, [1.0] * 5, GREEN, change="a switch", origin="modelled: by hand")
+        ledger.add("an idea", [1.0] * 5, [1.0] * 5, GREEN, change="a switch", origin="recorded: by hand")
         ledger.add("another", [1.0] * 5, [0.5] * 5, GREEN)
         again = ledger.add("an idea", [2.0] * 5, [1.0] * 5, GREEN, change="a switch")
         table = ledger.table()
         assert table["attempt"].tolist() == [1, 1, 2]
         assert table["speed_up"].tolist() == [1.0, 2.0, 2.0]
-        assert table.attrs["origin"] == "modelled: by hand; recorded: machine not stated"
+        assert table.attrs["origin"] == "recorded: by hand; recorded: machine not stated"
         assert [one.change for one in ledger.experiments()] == ["a switch", "another"]
         assert ledger.experiments(["a switch"]) == [again]
         with pytest.raises(CourseError, match="did you mean a switch"):

@@ -17,9 +17,11 @@ from tidyprof.tables.contract import Origin
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
 
 
-def add(change: str, before_ms: float, after_ms: float, gate: CorrectnessGate | None = GREEN, per="step") -> None:
+def add(
+    change: str, before_ms: float, after_ms: float, gate: CorrectnessGate | None = GREEN, per="step", by="recorded"
+) -> None:
     sides = [before_ms / 1e3] * 5, [after_ms / 1e3] * 5
-    ledger.add(f"{change} helps", *sides, gate, change=change, per=per, origin=Origin("modelled", "by hand"))
+    ledger.add(f"{change} helps", *sides, gate, change=change, per=per, origin=Origin(by, "by hand"))
 
 
 def bars(figure: Figure) -> list[tuple[float, float, str]]:
@@ -40,7 +42,7 @@ def test_steps_from_the_plain_to_the_final_trainer() -> None:
     assert bars(figure) == [(0, 100, ""), (80, 100, ""), (40, 80, ""), (0, 40, "")]
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == ["plain trainer", "channels last", "batched transforms", "final"]
-    assert figure.origin == "modelled: by hand"
+    assert figure.origin == "recorded: by hand"
     assert figure.alternative_text == (
         "Waterfall from 100 ms per step in the plain trainer to 40.0 ms after 2 changes, 2.50 times as fast. "
         "In order: channels last 1.25 times, faster, batched transforms 2.00 times, faster."
@@ -58,6 +60,23 @@ def test_speed_up_without_a_green_gate_is_hatched_and_called_unproven() -> None:
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == ["faster", "unproven"]
     assert "after 2 changes, unproven, 5.00 times as fast" in figure.alternative_text
+
+
+def test_a_modelled_ladder_is_grey_and_has_no_interval() -> None:
+    add("loaders", 56.4, 20.2, by="modelled")
+    add("channels last", 20.2, 24.7, by="modelled")
+    figure = ledger.waterfall(["loaders", "channels last"])
+    assert words_in(figure)[:3] == [
+        "56 ms",
+        "2.8 times, faster in the model",
+        "+4.5 ms: 0.82 times, slower in the model",
+    ]
+    assert "from 56 ms per step in the plain trainer to 25 ms after 2 changes, 2.3 times as fast in the model" in (
+        figure.alternative_text
+    )
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend == ["faster in the model", "slower in the model"]
+    assert len(bars(ledger.waterfall())) == 3  # what was slower in the model is left out, too
 
 
 def test_a_loss_without_a_gate_is_a_loss_and_the_end_stays_unproven() -> None:

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 from proflab.correctness_gate import CorrectnessGate
 from proflab.display import Table, near, show
 from proflab.errors import CourseError
-from proflab.ledger.entries import VERDICTS, Experiment, Measure, gather, here_and_now, store, stored, trainer
+from proflab.ledger.entries import (
+    VERDICTS,
+    Experiment,
+    Measure,
+    gather,
+    here_and_now,
+    store,
+    stored,
+    time_text,
+    trainer,
+)
 from proflab.sources import stated
 from tidyprof.tables.contract import NOT_STATED
 
@@ -41,7 +51,8 @@ def add(
                      or lists of at least five such times.
     gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, or `slower`.
     change -- a short name of what was changed, for charts; the hypothesis if not given. per -- `step`, or `image`
-              where the steps differ in size. origin -- of lists: its text, an Origin, or what has one.
+              where the steps differ in size. origin -- of lists: its text, an Origin, or what has one. Where it is
+              modelled the verdict says so, and the speed-up has two digits and no interval.
 
     Raises CourseError for too few repeats, and for what is no time.
     """
@@ -78,7 +89,7 @@ def experiments(names: Sequence[str] | None = None) -> list[Experiment]:
 
 def table() -> pd.DataFrame:
     """Every attempt, one row each: hypothesis, change, attempt, per, before_ns and after_ns (medians), speed_up (before
-    / after), low and high (its 95 % interval), interval (as text), verdict, gate, origin."""
+    / after), low and high (its 95 % interval, NaN for modelled times), interval (as text), verdict, gate, origin."""
     import pandas as pd
 
     found = stored()
@@ -86,7 +97,8 @@ def table() -> pd.DataFrame:
     result = pd.DataFrame([{name: str(getattr(one, name)) for name in names} for one in found], columns=list(names))
     for name, column in {"before_ns": "before_ns", "after_ns": "after_ns", "ratio": "speed_up"}.items():
         result[column] = [getattr(one.speed_up, name) for one in found]
-    result["low"], result["high"] = [one.speed_up.low for one in found], [one.speed_up.high for one in found]
+    for end in ("low", "high"):
+        result[end] = [float("nan") if one.modelled else getattr(one.speed_up, end) for one in found]
     result["attempt"] = result["attempt"].astype("int64")
     result.attrs["origin"] = "; ".join(dict.fromkeys(experiment.origin for experiment in found))
     return result
@@ -100,23 +112,18 @@ def waterfall(names: Sequence[str] | None = None, title: str | None = None) -> T
     """
     from proflab.ledger.charts import waterfall
 
-    kept = [one for one in experiments(names) if names is not None or one.verdict in ("faster", "unproven")]
+    kept = [one for one in experiments(names) if names is not None or one.verdict.startswith(("faster", "unproven"))]
     return waterfall(kept, title)
 
 
 def _result(experiment: Experiment) -> Table:
-    from tidyprof.plots.figure import duration_text
-
     found = experiment.speed_up
     sides = {"before": (found.before_ns, experiment.before_ns), "after": (found.after_ns, experiment.after_ns)}
-    rows = [
-        (
-            f"{name}, per {experiment.per}",
-            f"{duration_text(median)} (median of {len(times)}, "
-            f"{duration_text(min(times))} to {duration_text(max(times))})",
-        )
-        for name, (median, times) in sides.items()
-    ]
+    rows = []
+    for name, (median, times) in sides.items():
+        spread = f" (median of {len(times)}, {time_text(min(times), False)} to {time_text(max(times), False)})"
+        shown = time_text(median, experiment.modelled) + spread * (not experiment.modelled)
+        rows.append((f"{name}, per {experiment.per}", shown))
     rows.append(("speed-up", experiment.interval))
     rows += [
         (part.name, f"{'passed' if part.passed else 'not passed'}: {part.figures}") for part in experiment.gate.parts
@@ -125,6 +132,6 @@ def _result(experiment: Experiment) -> Table:
         rows.append(("correctness gate", "not looked at"))
     rows.append(("verdict", experiment.verdict))
     note = f"Attempt {experiment.attempt}. {experiment.origin}"
-    if len({*experiment.before_ns}) == len({*experiment.after_ns}) == 1:
+    if not experiment.modelled and len({*experiment.before_ns}) == len({*experiment.after_ns}) == 1:
         note = f"The repeats don't differ at all: they were computed or copied, and the interval says nothing. {note}"
     return Table(experiment.hypothesis, ("", "result"), rows, note)

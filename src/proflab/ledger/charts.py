@@ -8,14 +8,16 @@ from itertools import pairwise
 from matplotlib.axes import Axes
 
 from proflab.errors import CourseError
-from proflab.ledger.entries import Experiment
+from proflab.ledger.entries import Experiment, time_text, two_digits
 from tidyprof.plots import style
-from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
+from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, new_figure, settings
 
 VERDICT_LOOK = {
     "faster": (style.BLUISH_GREEN, ""),
+    "faster in the model": (style.GREY, ""),
     "unproven": (style.YELLOW, "///"),
     "slower": (style.VERMILLION, "\\\\\\"),
+    "slower in the model": (style.GREY, "\\\\\\"),
     "undecided": (style.GREY, "..."),
 }
 """Verdict -> colour and hatch."""
@@ -37,12 +39,12 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
     proven = all(one.gate.green for one in experiments)
     longest = max(max(span) for span in spans)
     unit, size = axis_unit(longest)
-    rows = [("plain trainer", (0, spans[0][0]), (style.BLUE, ""), duration_text(spans[0][0]))]
+    first, last = experiments[0], experiments[-1]
+    rows = [("plain trainer", (0, spans[0][0]), (style.BLUE, ""), time_text(spans[0][0], first.modelled))]
     rows += [
-        (one.change, span, VERDICT_LOOK[one.verdict], _added(span) + one.interval.replace(" (", f", {one.verdict}\n("))
-        for one, span in zip(experiments, spans, strict=True)
+        (one.change, span, VERDICT_LOOK[one.verdict], _text(one)) for one, span in zip(experiments, spans, strict=True)
     ]
-    final = duration_text(spans[-1][1]) + ("" if proven else ", unproven")
+    final = time_text(spans[-1][1], last.modelled) + ("" if proven else ", unproven")
     rows.append(("final", (0, spans[-1][1]), (style.BLUE, "" if proven else VERDICT_LOOK["unproven"][1]), final))
     origin = "; ".join(dict.fromkeys(experiment.origin for experiment in experiments))
     with settings():
@@ -56,7 +58,7 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
         axes.tick_params(axis="y", length=0)
         seen = {one.verdict for one in experiments}
         add_legend(axes, {name: look for name, look in VERDICT_LOOK.items() if name in seen})
-    figure.alternative_text = _words(experiments, spans[0][0], spans[-1][1], proven)
+    figure.alternative_text = _words(experiments, proven)
     return figure
 
 
@@ -73,10 +75,12 @@ def _refuse(experiments: Sequence[Experiment]) -> None:
             )
 
 
-def _added(span: tuple[int, int]) -> str:
-    """What a bar adds to the time, as text; "" where it takes away."""
-    before, after = span
-    return f"+{duration_text(after - before)}: " if after > before else ""
+def _text(one: Experiment) -> str:
+    """What stands at a bar: what it adds to the time, if it does, the speed-up, the verdict, the interval below."""
+    before, after = one.speed_up.before_ns, one.speed_up.after_ns
+    added = f"+{time_text(after - before, one.modelled)}: " if after > before else ""
+    ratio, _, interval = one.interval.partition(" (")
+    return f"{added}{ratio}, {one.verdict}" + (f"\n({interval}" if interval else "")
 
 
 def _bar(axes: Axes, place: int, span: tuple[int, int], size: float, look: tuple[str, str], text: str) -> None:
@@ -86,10 +90,19 @@ def _bar(axes: Axes, place: int, span: tuple[int, int], size: float, look: tuple
     axes.annotate(text, (high, place), xytext=(7, 0), textcoords="offset points", va="center_baseline")
 
 
-def _words(experiments: Sequence[Experiment], begin: int, end: int, proven: bool) -> str:
-    listed = ", ".join(f"{one.change} {one.speed_up.ratio:.2f} times, {one.verdict}" for one in experiments)
+def _words(experiments: Sequence[Experiment], proven: bool) -> str:
+    first, last = experiments[0], experiments[-1]
+    begin, end = first.speed_up.before_ns, last.speed_up.after_ns
+    modelled = any(one.modelled for one in experiments)
+    whole = f"{two_digits(begin / end)} times as fast in the model" if modelled else f"{begin / end:.2f} times as fast"
+    listed = ", ".join(
+        f"{one.change} {one.interval.partition(' (')[0]}, {one.verdict}"
+        if one.modelled
+        else f"{one.change} {one.speed_up.ratio:.2f} times, {one.verdict}"
+        for one in experiments
+    )
     return (
-        f"Waterfall from {duration_text(begin)} per {experiments[0].per} in the plain trainer to {duration_text(end)} "
-        f"after {len(experiments)} change{'s' if len(experiments) > 1 else ''},{'' if proven else ' unproven,'} "
-        f"{begin / end:.2f} times as fast. In order: {listed}."
+        f"Waterfall from {time_text(begin, first.modelled)} per {first.per} in the plain trainer to "
+        f"{time_text(end, last.modelled)} after {len(experiments)} change{'s' if len(experiments) > 1 else ''},"
+        f"{'' if proven else ' unproven,'} {whole}. In order: {listed}."
     )

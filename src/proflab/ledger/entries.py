@@ -53,9 +53,14 @@ def speed_up(before_ns: Sequence[int], after_ns: Sequence[int]) -> SpeedUp:
 
 FILE = "ledger.jsonl"
 
-VERDICTS = ("faster", "slower", "undecided", "unproven")
+IN_THE_MODEL = " in the model"
+
+VERDICTS = ("faster", "slower", f"faster{IN_THE_MODEL}", f"slower{IN_THE_MODEL}", "undecided", "unproven")
 """Slower: the whole interval of the ratio lies below 1, whatever the correctness gate says, which guards gains only.
-Unproven: it does not, and the gate is not green. Undecided: the gate is green, and the interval contains 1."""
+Unproven: it does not, and the gate is not green. Undecided: the gate is green, and the interval contains 1.
+
+Modelled times have two digits and no interval: repeats of a model show how its random numbers vary, not how wrong it
+is. Undecided then means that the larger time over the smaller one is 1.0 in two digits."""
 
 Times = Annotated[
     tuple[Annotated[int, msgspec.Meta(gt=0, le=2**62)], ...], msgspec.Meta(min_length=LEAST_REPEATS, max_length=10_000)
@@ -85,22 +90,55 @@ class Experiment:
         return speed_up(self.before_ns, self.after_ns)
 
     @property
+    def modelled(self) -> bool:
+        """Whether a model computed the times, or some of them."""
+        return is_modelled(self.origin)
+
+    @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        if self.speed_up.high < 1:
-            return "slower"
+        low, high, suffix = self.speed_up.low, self.speed_up.high, ""
+        if self.modelled:
+            ratio, suffix = self.speed_up.ratio, IN_THE_MODEL
+            low = high = 1.0 if two_digits(max(ratio, 1 / ratio)) == "1.0" else ratio
+        if high < 1:
+            return f"slower{suffix}"
         if not self.gate.green:
             return "unproven"
-        return "faster" if self.speed_up.low > 1 else "undecided"
+        return f"faster{suffix}" if low > 1 else "undecided"
 
     @property
     def interval(self) -> str:
-        """The speed-up and its interval as text, with as many decimals as show that the ends differ."""
+        """The speed-up and its interval as text, with as many decimals as show that the ends differ; modelled: the
+        speed-up in two digits."""
         found = self.speed_up
+        if self.modelled:
+            return f"{two_digits(found.ratio)} times"
         width = found.high - found.low
         places = min(6, max(2, 1 - math.floor(math.log10(width)))) if width > 0 else 2
         ratio, low, high = (f"{value:.{places}f}" for value in (found.ratio, found.low, found.high))
         return f"{ratio} times ({CONFIDENCE:.0%} interval {low} to {high})"
+
+
+def is_modelled(origin: str) -> bool:
+    """Whether numbers with this origin, or some of them, come from a model."""
+    return any(part.strip().startswith("modelled") for part in origin.split(";"))
+
+
+def two_digits(value: float) -> str:
+    """A positive number with two significant digits, never as a power of ten: 0.97, 1.0, 14, 120."""
+    exponent = math.floor(math.log10(float(f"{value:.1e}")))
+    return f"{round(value, 1 - exponent):,.{max(0, 1 - exponent)}f}"
+
+
+def time_text(nanoseconds: float, modelled: bool) -> str:
+    """A duration for people: three significant digits, two if it is modelled."""
+    from tidyprof.plots.figure import duration_text
+
+    if not modelled:
+        return duration_text(nanoseconds)
+    number, unit = duration_text(float(f"{nanoseconds:.1e}")).split()
+    return f"{two_digits(float(number.replace(',', '')))} {unit}"
 
 
 def store(experiment: Experiment) -> None:
