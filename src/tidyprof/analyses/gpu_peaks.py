@@ -23,8 +23,8 @@ VECTOR_RATE = 128
 what rocprof-compute divides by; AMD's figure for FP32 is twice that where packed instructions exist."""
 
 LDS_BYTES = 128
-"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, as rocprof-compute counts for all. A gfx950 has 64
-banks (Triton, TritonGPU/IR/Dialect.cpp), so its roof may be twice that: what it hands out is not published."""
+"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, as rocprof-compute counts for all. A gfx950 has
+64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its roof may be twice that: what it hands out is not published."""
 
 L1_ACCESS_BYTES = 64
 """Bytes that an access to the vector L1 hands out at most, of whatever line. In public recordings a copy of 4 bytes a
