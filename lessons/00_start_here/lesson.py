@@ -47,7 +47,7 @@ lesson = proflab.start("00")
 # | *modelled: MI300X*, computed | what AMD's tools would show | what a cure gains |
 #
 # What is modelled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the loader takes
-# for an image: 36 of the 56 ms of its step of the case. Runs on the H200 are single ones.
+# for an image: 36 of the 56 ms of a modelled step of the case. Runs on the H200 were made once or twice.
 
 # %% [markdown]
 # ## The case
