@@ -146,7 +146,7 @@ for workers, run in sorted(runs.items()):
 #
 # ## Trap: totals contain each other
 #
-# In the profiler's own summary above *self* is the time in the operator alone, *total* includes the operators that it
+# In the profiler's own summary above *self time* is spent in the operator alone, *total* includes the operators that it
 # called. The ranges are rows too, and contain the operators once more. So never add up `CPU total %`, nor the columns
 # that a GPU adds: an operator, its kernels and the range around them all show the same kernel time.
 
@@ -287,7 +287,7 @@ for name, run in {"the case": gpu, "the rank of eight": rank}.items():
 # | blocked host | the device has run dry, the host is in a call that allocates, frees, copies or synchronises |
 # | data wait | the device is idle, the host is in its range `data` |
 # | launch-bound idle | the device has run dry: the host has launched nothing yet |
-# | other | the device is idle, and the next work waits in the queue, or the file lacks what it does |
+# | other | the device is idle: the next work is queued, or earlier work that the file lacks runs |
 #
 # `snippets/02_step_budget.py`, at the end, does it with pandas, for the host's steps. Make a shorter one yourself.
 # `Intervals` are sets of time: `&` is both, `|` is either, `-` takes away, and `.length` is in nanoseconds.
@@ -440,8 +440,8 @@ proflab.reveal("02.b", 100 * (traced_ns / untraced_ns - 1), origin=recorded.orig
 #
 # It sees one process: no loader process, no other rank (lesson 07). It sees operators, not the Python between them
 # (lesson 03; `with_stack` names functions, and makes the traced step longer still). It knows when a kernel ran, not
-# whether it ran well (lesson 05). And records of the GPU can be missing, above all with ROCm 7.2.1: compare counts
-# between steps, and see the [known issues](../docs/known-issues.md#roctracer-loses-kernels-on-rocm-721).
+# whether it ran well (lesson 05). And Kineto, its recorder, can lose kernels, above all with ROCm 7.2.1: compare counts
+# between steps, see the [known issues](../docs/known-issues.md#roctracer-loses-kernels-on-rocm-721).
 
 # %% [markdown]
 # ## At work, without this course

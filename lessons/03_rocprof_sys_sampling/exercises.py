@@ -1,6 +1,6 @@
 """Exercises of lesson 03: what is the CPU doing while the GPU waits?
 
-They take a `SteadyPart` of a run under rocprof-sys; 03.4 takes a table of sums, 03.5 a recording of call stacks.
+They take a `SteadyPart` of a run under rocprof-sys; 03.2 takes a recording of call stacks.
 """
 
 from __future__ import annotations
@@ -9,42 +9,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tidyprof
-from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Exercise, Mistake, Number, Property
 from proflab.parts.steady_part import SteadyPart, steady_part
 from tidyprof.tables.contract import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SHORT_NS = 1_000_000
-"""Gaps below this are short ones: one millisecond."""
-
 SAMPLES_A_SECOND = 500
-IMAGES, DEFAULT_IMAGES = 16, 256
-"""The lesson's setting; the batch of 03.3, small enough that a step has more than its sleep; and that of the case."""
+IMAGES, DEFAULT_IMAGES, STEPS = 16, 256, 8
+"""The lesson's setting; the batch of 03.1, small enough that a step has more than its sleep, and that of the case; the
+steps of 03.1, warm-up included."""
 
-LAUNCH = "hipLaunchKernel"
 BACKWARD, COMPLETE, TOOLS_OWN = "run_backward", "__libc_start_main", "__sigaction"
 """In the name of the C++ function that begins the backward pass; where complete stacks of a main thread begin; the
 frame of the sampler itself."""
 
 HALF, SAME_WORK = 0.5, 0.9
-"""In 03.6 the largest gap must shrink to this part of what it was, and the kernels' time may not fall below that."""
-
-
-def idle_share(steady: SteadyPart, phase: str, whole_ns: float | None = None) -> float:
-    """Gaps that lie mostly in one range, in percent of the time of that range, or of `whole_ns`."""
-    found, events = tidyprof.gaps(steady.profile), steady.profile.events
-    ranges = events[(events["kind"] == "annotation") & (events["name"] == phase)]
-    idle_ns = found.loc[found["host_range"] == phase, "duration_ns"].sum()
-    return float(100 * idle_ns / (whole_ns or ranges["duration_ns"].sum()))
-
-
-def short_ranges(steady: SteadyPart) -> pd.Series:
-    """Idle ns in gaps below SHORT_NS by range, the largest first."""
-    found = tidyprof.gaps(steady.profile)
-    short = found[found["duration_ns"] < SHORT_NS]
-    return short.groupby("host_range")["duration_ns"].sum().sort_values(ascending=False)
+"""In 03.3 the largest gap must shrink to this part of what it was, and the kernels' time may not fall below that."""
 
 
 def asleep(steady: SteadyPart) -> int:
@@ -57,17 +39,6 @@ def asleep(steady: SteadyPart) -> int:
 def sleep_per_image_ms(steady: SteadyPart) -> float:
     """Milliseconds of sleep for each image, from the number of samples."""
     return 1000 * asleep(steady) / SAMPLES_A_SECOND / (steady.steps * IMAGES)
-
-
-def launches(clock: pd.DataFrame) -> pd.Series:
-    """The first line of LAUNCH in a table of sums."""
-    return clock[clock["prefix"].str.contains(LAUNCH)].iloc[0]
-
-
-def slow_calls(clock: pd.DataFrame) -> float:
-    """How many calls took the largest time, if each took either the smallest or the largest."""
-    row = launches(clock)
-    return float(row["count"] * (row["mean_ns"] - row["min_ns"]) / (row["max_ns"] - row["min_ns"]))
 
 
 def backward_share(real: Profile) -> float:
@@ -119,6 +90,8 @@ def kernel_ns_per_step(steady: SteadyPart) -> float:
 def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     """What is wrong with a run that should do the same work with half the gap, None if it does."""
     if isinstance(answer, Profile):
+        if not len(tidyprof.steps(answer)):
+            return "This run marks no steps, so that it can't be compared: record it with `--roctx`, as in *Capture*."
         answer = steady_part(answer)
     if not isinstance(answer, SteadyPart):
         return f'A run is asked, such as `own_run(lesson.folder / "fixed")`; this is a {type(answer).__name__}.'
@@ -157,57 +130,19 @@ def with_less_work(steady: SteadyPart) -> SteadyPart:
 EXERCISES = (
     Exercise(
         id="03.1",
-        answer=Number(lambda steady: idle_share(steady, "backward"), unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda steady: idle_share(steady, "backward", steady.duration_ns),
-                "This is their share of the steps. The time of all `backward` ranges is the whole here.",
-            ),
-            Mistake(
-                lambda steady: idle_share(steady, "backward", tidyprof.gaps(steady.profile)["duration_ns"].sum()),
-                "This is their share of all idle time. The time of all `backward` ranges is the whole here.",
-            ),
-        ),
-        hints=(
-            "Two sums are needed: of the gaps that lie in `backward`, and of the ranges with that name.",
-            '`found["host_range"] == "backward"` chooses the gaps; the ranges are rows of `steady.profile.events`.',
-            "`steady.profile.events.query(\"kind == 'annotation' and name == 'backward'\")[\"duration_ns\"].sum()`",
-        ),
-        insight=lambda steady: (
-            f"In `forward` it is {idle_share(steady, 'forward'):.0f} %. No single gap there is long: it is the many "
-            "that add up."
-        ),
-    ),
-    Exercise(
-        id="03.2",
-        answer=Text(lambda steady: short_ranges(steady).index[0]),
-        mistakes=(
-            Mistake(
-                lambda steady: tidyprof.gaps(steady.profile)["host_range"].iloc[0],
-                "This is the range of the longest gap, which you have closed: leave out a millisecond and more.",
-            ),
-            Mistake(
-                lambda steady: tidyprof.gaps(steady.profile).query("duration_ns < @SHORT_NS")["host_range"].iloc[0],
-                "This is the range of the longest one of the short gaps. Many small ones elsewhere add up to more.",
-            ),
-        ),
-        hints=(
-            "Durations are in `duration_ns`; a millisecond has a million nanoseconds.",
-            "Select the short rows, and add up their durations by `host_range`.",
-            '`short.groupby("host_range")["duration_ns"].sum().idxmax()`',
-        ),
-        insight=lambda steady: (
-            f"{short_ranges(steady).iloc[0] / steady.steps / 1e6:.1f} ms a step, and no single gap there is long: "
-            "once the long gap is closed, the many decide."
-        ),
-    ),
-    Exercise(
-        id="03.3",
         answer=Number(sleep_per_image_ms, unit="ms", relative=0.03),
         mistakes=(
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps,
                 "The samples are those of all steady steps: divide by their number too.",
+            ),
+            Mistake(
+                lambda steady: sleep_per_image_ms(steady) * IMAGES,
+                f"This is the sleep of a step. A step of this run loads {IMAGES} images.",
+            ),
+            Mistake(
+                lambda steady: sleep_per_image_ms(steady) * steady.steps / STEPS,
+                f"The command makes {STEPS} steps, but `unseen` has the steady ones alone: `unseen.steps`.",
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * IMAGES / DEFAULT_IMAGES,
@@ -229,42 +164,12 @@ EXERCISES = (
             "1000 times the number of samples, over 500, over the number of images of all steady steps.",
         ),
         insight=lambda steady: (
-            f"{asleep(steady):,} samples were enough for two digits: the error is about the square root, "
-            f"{asleep(steady) ** 0.5:.0f}. The fault sleeps 5 ms for each image."
+            f"By the square root {asleep(steady):,} samples may be off by {asleep(steady) ** 0.5:.0f}, which is "
+            f"{100 * asleep(steady) ** -0.5:.0f} %: enough for one digit. The fault sleeps 5 ms for each image."
         ),
     ),
     Exercise(
-        id="03.4",
-        answer=Number(slow_calls, relative=0.005),  # whole calls count, too
-        mistakes=(
-            Mistake(
-                lambda clock: launches(clock)["count"] * launches(clock)["std_ns"] / launches(clock)["max_ns"],
-                "The deviation is not needed: it is a root of squares, and no time that anything took.",
-            ),
-            Mistake(
-                lambda clock: (
-                    (launches(clock)["mean_ns"] - launches(clock)["min_ns"])
-                    / (launches(clock)["max_ns"] - launches(clock)["min_ns"])
-                ),
-                "This is the share of the slow calls. How many are that, of all calls in this line?",
-            ),
-            Mistake(
-                lambda clock: launches(clock)["count"] * launches(clock)["mean_ns"] / launches(clock)["max_ns"],
-                "So many slow calls would fill the whole sum. But the quick ones take time, too.",
-            ),
-        ),
-        hints=(
-            "If all took the smallest time, their sum would be count times smallest. How much is it above that?",
-            "Each slow call adds the difference of the largest and the smallest time.",
-            '`row["count"] * (row["mean_ns"] - row["min_ns"])`, divided by that difference.',
-        ),
-        insight=lambda clock: (
-            f"So about {slow_calls(clock):.0f} of {launches(clock)['count']:.0f} calls are slow, and the mean is "
-            "the time of none: four numbers of a summary tell two kinds of calls apart."
-        ),
-    ),
-    Exercise(
-        id="03.5",
+        id="03.2",
         answer=Number(backward_share, unit="percent"),
         mistakes=(
             Mistake(
@@ -299,7 +204,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="03.6",
+        id="03.3",
         answer=Property(shorter_gap_problem, without_long_gaps),
         mistakes=(
             Mistake(lambda steady: steady, "half is asked"),
@@ -308,8 +213,9 @@ EXERCISES = (
         ),
         hints=(
             "`python -m cifar_train --help` lists the options. Which of them change how images get ready?",
-            "The stack ends where single images are transformed. Other processes could do that beside the training.",
-            "Capture as before with `--num-workers 2` and another folder, then `own_run` of that folder.",
+            "The stack ends where one image after the other is fetched, by the process that should feed the GPU.",
+            "Other processes could do that beside the training (`--num-workers`), or a batch at once "
+            "(`--batched-transforms`). Write into another folder, then `own_run` of that folder.",
         ),
         insight="One gap less. Look at the next largest one before you go on: the step has a new bottleneck.",
     ),

@@ -15,7 +15,7 @@ from cifar_train.data.loaders import build_loaders
 from cifar_train.data.transforms import BatchTransform
 from proflab import case
 from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.parts.stacks_over_kernels import _boxes, stacks_over_kernels
+from proflab.parts.stacks_over_kernels import _boxes, _named, stacks_over_kernels
 from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.recordings import recording
 from proflab.standins.__main__ import main
@@ -91,30 +91,23 @@ def modelled(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 
 
 def test_every_mistake_is_refused_on_a_run_by_hand(by_hand: SteadyPart) -> None:
-    for number in ("03.1", "03.3", "03.6"):  # 03.2 asks to choose: here all short gaps lie in one range
-        selftest(number, by_hand)
+    selftest("03.3", by_hand)
 
 
 def test_every_mistake_is_refused_on_the_modelled_case(modelled: Profile, tmp_path: Path) -> None:
-    steady = steady_part(modelled)
-    for number in ("03.1", "03.2", "03.6"):
-        selftest(number, steady)
-    selftest(
-        "03.3",
-        steady_part(captured(tmp_path, "--pathology", "slow-loader", "--batched-transforms", "--batch-size", "16")),
-    )
-    clock = modelled.meta["tables"]["wall_clock"]
-    selftest("03.4", clock.rename(columns={"label": "prefix"}))
+    selftest("03.3", steady_part(modelled))
+    slow = ("--pathology", "slow-loader", "--batched-transforms", "--batch-size", "16", "--max-steps", "8")
+    selftest("03.1", steady_part(captured(tmp_path, *slow)))
 
 
 def test_every_mistake_is_refused_on_the_recorded_stacks() -> None:
     found = recording("rocprof-sys-cpu")
     assert found.source == "shipped", "it is the course's own: there is no cut of it, and no other copy"
-    selftest("03.5", tidyprof.read(found.path, origin=found.origin))
+    selftest("03.2", tidyprof.read(found.path, origin=found.origin))
 
 
 def test_loader_processes_pass_as_the_cure_and_a_smaller_batch_does_not(modelled: Profile, tmp_path: Path) -> None:
-    question = find("03.6").on(steady_part(modelled))
+    question = find("03.3").on(steady_part(modelled))
     (tmp_path / "small").mkdir()
     assert question.evaluate(captured(tmp_path, "--num-workers", "2")).outcome is Outcome.PASSED
     refused = question.evaluate(captured(tmp_path / "small", "--batch-size", "32"))
@@ -157,11 +150,25 @@ def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
 
 
 @pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (lambda steady: lesson.IMAGES, "This is the sleep of a step"),
+        (lambda steady: steady.steps / lesson.STEPS, "`unseen.steps`"),
+        (lambda steady: steady.steps, "divide by their number too"),
+    ],
+)
+def test_a_sleep_of_another_whole_is_told_which(by_hand: SteadyPart, times, words: str) -> None:
+    result = find("03.1").on(by_hand).evaluate(lesson.sleep_per_image_ms(by_hand) * times(by_hand))
+    assert result.outcome is Outcome.WRONG
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
     ("answer", "words"),
-    [("runs/03/fixed", "A run is asked"), (profile_of(("kernel", "k", 0, 1)), "--roctx")],
+    [("runs/03/fixed", "A run is asked"), (profile_of(("kernel", "k", 0, 1)), "record it with `--roctx`")],
 )
 def test_what_is_no_run_with_steps_is_told_so(by_hand: SteadyPart, answer: object, words: str) -> None:
-    result = find("03.6").on(by_hand).evaluate(answer)
+    result = find("03.3").on(by_hand).evaluate(answer)
     assert result.outcome is Outcome.WRONG
     assert words in result.message
 
@@ -190,6 +197,22 @@ def test_a_sample_reaches_half_the_way_to_its_neighbours_and_equal_ones_are_one_
         (2, 15, 25, "x"),
     ]
     assert [box[3] for box in _boxes(stacks.head(1))] == ["a"]
+
+
+def test_a_box_has_a_name_or_is_several_functions_or_is_not_drawn() -> None:
+    boxes = [
+        (0, 0, 100, "train"),
+        (1, 0, 40, "next_batch"),
+        (1, 40, 60, "to"),
+        (1, 60, 80, "copy"),
+        (1, 90, 100, "step"),
+        (2, 0, 40, "fetch"),
+        (2, 40, 60, "below what has no name"),
+    ]
+    named = list(_named(boxes, lambda begin, end, name: end - begin >= 30))
+    assert named == [(0, 0, 100, "train"), (1, 0, 40, "next_batch"), (1, 40, 80, "2 functions"), (2, 0, 40, "fetch")]
+    assert [name for *_, name in _named(boxes, lambda *box: box[1] - box[0] > 40)] == ["train", "3 functions"]
+    assert [name for *_, name in _named(boxes, lambda *box: box[1] - box[0] > 90)] == ["train"]
 
 
 def test_of_many_threads_those_with_most_to_tell_are_drawn() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from tidyprof.plots import TidyFigure
     from tidyprof.tables.contract import Profile
+
+Box = tuple[int, float, float, str]
+"""A function in a stack: how deep, from when to when in ns, its name."""
 
 MOST_THREADS = 2
 """Threads that are drawn, those with the most different stacks first: who sleeps has one stack all the time."""
@@ -36,7 +40,8 @@ _RANGES_AT, _RANGES_HEIGHT = 115, 20
 def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str | None = None) -> TidyFigure:
     """What each thread was doing, as sampled, and how full the GPU was in which range, on one time axis.
 
-    A sample is drawn up to half the way to the next one of its thread, callers that all samples share are left out.
+    A sample is drawn up to half the way to the next one of its thread. Callers that all samples share are left out, and
+    functions that are too narrow for a name.
     Raises ValueError where no call stack was sampled from begin_ns to end_ns.
     """
     from tidyprof.plots import style
@@ -79,10 +84,45 @@ def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
 
 
 def _icicles(axes: Axes, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> None:
-    boxes = list(_boxes(stacks))
+    cut = [(depth, max(begin, begin_ns), min(end, end_ns), name) for depth, begin, end, name in _boxes(stacks)]
+    boxes = list(_named(cut, lambda begin, end, name: _fits((end - begin) / (end_ns - begin_ns), name)))
     for depth, begin, end, name in boxes:
-        _box(axes, depth, 1, max(begin, begin_ns) - begin_ns, min(end, end_ns) - begin_ns, end_ns - begin_ns, name)
-    axes.set(ylim=(max(depth for depth, *_ in boxes) + 0.5, -0.5), yticks=[], xticklabels=[])
+        _box(axes, depth, 1, begin - begin_ns, end - begin_ns, end_ns - begin_ns, name)
+    axes.set(ylim=(max((depth for depth, *_ in boxes), default=0) + 0.5, -0.5), yticks=[], xticklabels=[])
+
+
+def _fits(share: float, name: str) -> bool:
+    """Whether a name has room in this share of the width."""
+    from tidyprof.plots import style
+    from tidyprof.plots.bars import fitting
+
+    return bool(fitting(name, int(share * _INCHES * 72 / style.CHARACTER_POINTS - 1)))
+
+
+def _named(boxes: Iterable[Box], fits: Callable[[float, float, str], bool]) -> Iterator[Box]:
+    """The boxes with room for their name, each under one that has it; narrow neighbours are one box, if that has room.
+
+    boxes -- level by level, from the outermost function inwards.
+    """
+    parents = [(-np.inf, np.inf)]
+    for depth, level in groupby(boxes, key=itemgetter(0)):
+        found, named, narrow = list(level), [], []
+        for left, right in parents:
+            run: list[Box] = []
+            for box in [one for one in found if left <= one[1] < right]:
+                if run and (box[1] > run[-1][2] or fits(*box[1:])):
+                    narrow.append(run)
+                    run = []
+                named += [box] * fits(*box[1:])
+                run += [box] * (not fits(*box[1:]))
+            narrow.append(run)
+        several = [
+            (depth, run[0][1], run[-1][2], f"{len({name for *_, name in run})} functions")
+            for run in narrow
+            if len(run) > 1
+        ]
+        yield from (*named, *(box for box in several if fits(*box[1:])))
+        parents = [(begin, end) for _, begin, end, _ in named]
 
 
 def _ranges(axes: Axes, profile: Profile, begin_ns: int, end_ns: int) -> None:
@@ -91,7 +131,7 @@ def _ranges(axes: Axes, profile: Profile, begin_ns: int, end_ns: int) -> None:
 
     for part in tidyprof.phases(profile).itertuples():
         left, right = max(part.start_ns, begin_ns), min(part.start_ns + part.duration_ns, end_ns)
-        if left < right:
+        if left < right and _fits((right - left) / (end_ns - begin_ns), part.phase):
             _box(axes, _RANGES_AT, _RANGES_HEIGHT, left - begin_ns, right - begin_ns, end_ns - begin_ns, part.phase)
 
 
@@ -104,7 +144,7 @@ def _box(axes: Axes, y: float, height: float, left_ns: float, right_ns: float, w
     name_bar(axes, left + width / 2, y, name, (right_ns - left_ns) / whole_ns * _INCHES, look)
 
 
-def _boxes(stacks: pd.DataFrame) -> Iterator[tuple[int, float, float, str]]:
+def _boxes(stacks: pd.DataFrame) -> Iterator[Box]:
     """Depth, begin, end and name of every function of one thread, neighbours with the same callers drawn as one."""
     taken = stacks["taken_ns"].to_numpy()
     between = np.diff(taken)
