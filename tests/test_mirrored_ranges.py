@@ -44,7 +44,6 @@ NOT_PLAYED = {
     ("03", 'exercise("03.1"'): "rocprof-sys writes each range once",
     ("03", "found_in_it"): "rocprof-sys writes each range once",
     ("03", 'exercise("03.3"'): "takes samples of rocprof-sys",
-    ("04", "build_model"): "chooses kernels by their names, of the modelled case",
     ("05", "own_run"): "takes kernels of rocprof-compute",
     ("05", "MIOpenBatchNormFwdTrainSpatial"): "chooses an operator and a kernel of a recording by their names",
     ("10", "counted = {}"): "records the processor alone, with the profiler",
