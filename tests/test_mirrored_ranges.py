@@ -42,7 +42,6 @@ NOT_PLAYED = {
     ("02", "narrow = nn.Sequential"): "records the processor alone, with the profiler",
     ("03", "stacks = inside"): "rocprof-sys writes each range once",
     ("03", 'exercise("03.1"'): "takes samples of rocprof-sys",
-    ("04", "build_model"): "chooses kernels by their names, of the modelled case",
     ("05", "own_run"): "takes kernels of rocprof-compute",
     ("05", "MIOpenBatchNormFwdTrainSpatial"): "chooses an operator and a kernel of a recording by their names",
     ("11", "def not_given_back"): "takes what the allocator did, and records the processor alone",

@@ -1,26 +1,28 @@
-"""Exercises of lesson 08, the blind clinic: patients, a trial without gradients, a ladder of experiments."""
+"""Exercises of lesson 08, the blind clinic: a measured ladder, a trial without gradients, patients."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proflab.display import near
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts.clinic import LETTERS, Patient, waiting_room
+from proflab.parts.clinic import LETTERS, Patient, change
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from proflab.correctness_gate import Trial
-    from proflab.ledger.entries import Experiment
 
 CHANGE_TOLERANCE = 0.05
 """How far a change may be off, as a fraction."""
+
+ASKED = "C"
+"""The patient of 08.3."""
 
 
 @cache
@@ -31,115 +33,107 @@ def suspects() -> dict[str, dict[str, str]]:
     return {row["suspect"]: row for row in rows}
 
 
+def fault_of(patient: Patient) -> str:
+    """The suspect that was put into a run."""
+    return next(name for name in suspects() if patient.is_ill_with(name))
+
+
 def against(fault: str, patient: Patient) -> str:
-    """What speaks against a suspect: its sign, and the figures of the healthy run and of the patient."""
-    return f"With {fault}, {suspects()[fault]['sign']}. From the healthy run to this one: {figures(fault, patient)}."
+    """What speaks against a suspect: its sign, and the figures of the control and of the patient."""
+    from_to = "From the control to this one" if patient.healthy else "In this one"
+    return f"With {fault}, {suspects()[fault]['sign']}. {from_to}: {figures(fault, patient)}."
 
 
 def figures(fault: str, patient: Patient) -> str:
-    """The part that a suspect lengthens and the sign that decides on it, each in the healthy run and in the patient."""
-    one, before, after = suspects()[fault], patient.healthy.signs, patient.signs
+    """The part that a suspect lengthens and the sign that decides on it, in the control, if there is one, and here."""
+    one, after = suspects()[fault], patient.signs
     names = (f"{one['lengthens']}_ms", one["decided_by"])
-    return ", ".join(f"{name.replace('_', ' ')} {before[name]:.4g} → {after[name]:.4g}" for name in names)
+    names = tuple(name for name in names if not math.isnan(after[name]))
+    before = {name: f"{patient.healthy.signs[name]:.4g} → " if patient.healthy else "" for name in names}
+    return ", ".join(f"{name.replace('_', ' ')} {before[name]}{after[name]:.4g}" for name in names)
+
+
+# 08.1: the measured ladder
+
+
+def gated_part(ladder: pd.DataFrame) -> pd.DataFrame:
+    """The rungs above the first one without a green gate, the plain trainer first; raises ValueError if that is all."""
+    open_ones = [place for place, green in enumerate(ladder["green"]) if not green]
+    kept = ladder.iloc[: open_ones[0]] if open_ones else ladder
+    if len(kept) < 2:
+        raise ValueError("the first change of the ladder has no green gate already")
+    return kept
+
+
+def overall(ladder: pd.DataFrame, column: str = "image_ns") -> float:
+    """From the first row to the last, as a factor."""
+    return float(ladder[column].iloc[0] / ladder[column].iloc[-1])
 
 
 # 08.3: the changes
 
 
-def changes(patient: Patient) -> pd.Series:
+def changes(ward: Mapping[str, Patient]) -> pd.Series:
     """What is asked: the change of each part in ms, by the names of the budget's columns."""
-    return patient.changes.rename(index=lambda part: f"{part}_ns")
+    return _named(ward[ASKED].changes)
 
 
-def changes_problem(answer: Any, patient: Patient) -> str | None:
+def _named(change: pd.Series) -> pd.Series:
+    return change.rename(index=lambda part: f"{part}_ns")
+
+
+def with_control_of(ward: Mapping[str, Patient], letter: str) -> pd.Series:
+    """The asked patient, compared with the control of another one."""
+    return _named(change(ward[ASKED], ward[letter].healthy))
+
+
+def _equal(given: Mapping[str, float], other: pd.Series) -> bool:
+    return all(math.isclose(given[name], other[name], rel_tol=0.01, abs_tol=1e-3) for name in other.index)
+
+
+def changes_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
     """What is wrong with a table of changes; None if each part is there and right."""
-    right = changes(patient)
+    right = changes(ward)
     try:
         given = {str(name): float(value) for name, value in dict(answer).items()}
     except (TypeError, ValueError):
         return f"A number for each part by its name is asked, this is a {type(answer).__name__}."
     if missing := [name for name in right.index if name not in given]:
         return f"{missing[0]} is missing: the parts are the columns in ns but `start_ns` and `duration_ns`."
+    for letter, other in ward.items():
+        if letter != ASKED and other.healthy and _equal(given, with_control_of(ward, letter)):
+            return f"This is patient {ASKED} minus the control of {letter}, another program. Take `patient.healthy`."
+        if letter != ASKED and _equal(given, _named(change(ward[ASKED], other))):
+            return f"This is patient {ASKED} minus patient {letter}, another program. Take `patient.healthy`."
+    if _equal(given, _named(change(ward[ASKED], ward[ASKED]) + _parts(ward[ASKED]))):
+        return "This is how long the parts take. By how much are they longer than in the control?"
     largest = right.abs().idxmax()
-    for factor, words in ((-1, "This is healthy minus sick."), (1e6, "This looks like ns; ms are asked.")):
+    for factor, words in ((-1, "This is control minus patient."), (1e6, "This looks like ns; ms are asked.")):
         if math.isclose(given[largest], factor * right[largest], rel_tol=CHANGE_TOLERANCE):
             return words
     wrong = [name for name in right.index if not math.isclose(given[name], right[name], rel_tol=0.01, abs_tol=1e-3)]
     return f"{wrong[0]} is not right: {given[wrong[0]]:.4g}." if wrong else None
 
 
-# 08.4: the differential
+def _parts(patient: Patient) -> pd.Series:
+    return patient.signs[[f"{part}_ms" for part in patient.changes.index]].rename(
+        index=lambda name: name.removesuffix("_ms")
+    )
 
 
-def differential(before: pd.Series, after: pd.Series) -> str:
-    """The suspect that the signs speak for, or "healthy"."""
-    grew, much = after - before, 0.2 * before["step_ms"]
-    if grew["exposed_communication_ms"] > much:
-        return "slow-network" if grew["transfer_ms"] > grew["waiting_ms"] else "rank-skew"
-    if grew["data_wait_ms"] > much:
-        return "unpinned-copies" if grew["copies_to_device"] > 100 else "slow-loader"
-    names = {one["decided_by"]: fault for fault, one in suspects().items() if one["lengthens"] == "launch_bound"}
-    counts = [name for name in names if name != "mean_kernel_us"]
-    most = grew[counts].idxmax()
-    if grew[most] > 100:
-        return names[most]
-    return "tiny-batch" if after["mean_kernel_us"] < 0.8 * before["mean_kernel_us"] else "healthy"
-
-
-def differential_problem(answer: Any, healthy: Patient) -> str | None:
-    """Evidence against the first wrong verdict of a differential; None if it is right about every run."""
-    if not callable(answer):
-        return f"A function differential(before, after) is asked, this is a {type(answer).__name__}."
-    room = waiting_room()
-    said = {fault: answer(patient.healthy.signs, patient.signs) for fault, patient in room.items()}
-    wrong = [fault for fault, patient in room.items() if not patient.is_ill_with(said[fault])]
-    if not wrong:
-        return None
-    first, share = said[wrong[0]], f"It is wrong about {len(wrong)} of {len(room)} runs."
-    if wrong[0].startswith("healthy"):
-        return f"{share} The healthy run compared with itself is `healthy`, not `{first}`."
-    if first not in suspects():
-        return f"{share} About one it says `{first}`. What grew there: {figures(wrong[0], room[wrong[0]])}."
-    return f"{share} About one it says {first}. {against(first, room[wrong[0]])}"
-
-
-def _by_part_alone(before: pd.Series, after: pd.Series) -> str:
-    return "slow-loader" if (after - before)["data_wait_ms"] > 5 else differential(before, after)
-
-
-def _by_blame(before: pd.Series, after: pd.Series) -> str:
-    late = after["waits_for_one_rank_percent"] > 50 and after["exposed_communication_ms"] > 20
-    return "rank-skew" if late else differential(before, after)
-
-
-def _by_counts_alone(before: pd.Series, after: pd.Series) -> str:
-    found = differential(before, after)
-    return "healthy" if found == "tiny-batch" else found
-
-
-def _by_kernels_first(before: pd.Series, after: pd.Series) -> str:
-    return "tiny-batch" if after["mean_kernel_us"] < before["mean_kernel_us"] - 0.5 else differential(before, after)
-
-
-def _by_times_alone(before: pd.Series, after: pd.Series) -> str:
-    longest = (after - before)[["exposed_communication_ms", "data_wait_ms", "launch_bound_ms", "blocked_host_ms"]].max()
-    return differential(before, after) if longest > 0.2 * before["step_ms"] else "healthy"
-
-
-# 08.5: the patients
-
-
-def diagnosis(patient: Patient) -> dict[str, Any]:
-    """The fault that the signs speak for, the largest change, and a rival with the sign against it."""
-    fault = differential(patient.healthy.signs, patient.signs)
-    rival = _rivals(fault)[0]
-    change = float(patient.changes[patient.changes.abs().idxmax()])
-    return {"fault": fault, "change_ms": change, "rival": rival, "ruled_out_by": suspects()[rival]["decided_by"]}
+# 08.4: the recorded patients
 
 
 def _rivals(fault: str) -> list[str]:
     part = suspects()[fault]["lengthens"]
     return [name for name, one in suspects().items() if one["lengthens"] == part and name != fault]
+
+
+def diagnosis(patient: Patient) -> dict[str, str]:
+    """The fault, and a rival with the sign against it."""
+    fault = fault_of(patient)
+    rival = _rivals(fault)[0]
+    return {"fault": fault, "rival": rival, "ruled_out_by": suspects()[rival]["decided_by"]}
 
 
 def diagnosis_problem(answer: Any, patient: Patient) -> str | None:
@@ -156,23 +150,11 @@ def diagnosis_problem(answer: Any, patient: Patient) -> str | None:
     if rival not in _rivals(fault):
         return f"The fault is right, but {rival} would not lengthen the same part: see `lengthens` in the suspects."
     if sign not in (suspects()[rival]["decided_by"], suspects()[fault]["decided_by"]):
-        return f"The fault is right, but {sign} doesn't tell it from {rival}: which count would be different?"
-    return _change_problem(float(answer["change_ms"]), wanted["change_ms"], patient)
+        return f"The fault is right, but {sign} doesn't tell it from {rival}: which sign would be different?"
+    return None
 
 
-def _change_problem(given: float, right: float, patient: Patient) -> str | None:
-    if math.isclose(given, right, rel_tol=CHANGE_TOLERANCE):
-        return None
-    if math.isclose(given, patient.signs[f"{patient.changes.abs().idxmax()}_ms"], rel_tol=CHANGE_TOLERANCE):
-        return "This is how long the part takes. How much longer than in the healthy run?"
-    return "The fault is right, `change_ms` is not: take the part that changed most, patient minus healthy, in ms."
-
-
-def _wrong_fault(patient: Patient) -> str:
-    return next(name for name in suspects() if not patient.is_ill_with(name))
-
-
-def diagnoses(ward: Mapping[str, Patient]) -> dict[str, dict[str, Any]]:
+def diagnoses(ward: Mapping[str, Patient]) -> dict[str, dict[str, str]]:
     """A diagnosis for each patient, by letter."""
     return {letter: diagnosis(ward[letter]) for letter in LETTERS}
 
@@ -187,13 +169,39 @@ def diagnoses_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
     return None
 
 
-def _with(ward: Mapping[str, Patient], **changed: Any) -> dict[str, dict[str, Any]]:
-    """The right diagnoses, but for what is changed in that of the last patient."""
-    right, last = diagnoses(ward), LETTERS[-1]
-    return right | {last: right[last] | changed}
+def _with(ward: Mapping[str, Patient], letter: str, **changed: Any) -> dict[str, dict[str, Any]]:
+    """The right diagnoses, but for what is changed in that of one patient."""
+    right = diagnoses(ward)
+    return right | {letter: right[letter] | changed}
 
 
-# 08.1 and 08.2: ladder and gate
+# 08.5: the modelled ones
+
+
+def faults(ward: Mapping[str, Patient]) -> dict[str, str]:
+    """What is wrong with each patient, by letter."""
+    return {letter: fault_of(ward[letter]) for letter in LETTERS}
+
+
+def faults_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
+    """Evidence against the first wrong suspect; None if all are right."""
+    if not isinstance(answer, Mapping) or set(answer) != set(LETTERS):
+        return f"A dictionary with a suspect for each of {', '.join(f'`{letter}`' for letter in LETTERS)} is asked."
+    for letter in LETTERS:
+        fault = str(answer[letter])
+        if fault not in suspects():
+            return f"Patient {letter}: `{fault}` is not among the suspects: {near(fault, suspects())}"
+        if not ward[letter].is_ill_with(fault):
+            return f"Patient {letter}: {against(fault, ward[letter])}"
+    return None
+
+
+def rival_of(patient: Patient) -> str:
+    """Another suspect that lengthens the same part."""
+    return _rivals(fault_of(patient))[0]
+
+
+# 08.2: the gate
 
 
 def without_gradient(trials: tuple[Trial, Trial]) -> float:
@@ -207,94 +215,42 @@ def parameters_without(trials: tuple[Trial, Trial]) -> float:
     return 100 * sum(one is None for one in trials[1].gradients) / len(trials[1].gradients)
 
 
-def gated_part(ladder: Sequence[Experiment]) -> list[Experiment]:
-    """The changes above the first one whose gate is not green; raises ValueError if that is the first."""
-    kept = list(ladder[: next((place for place, one in enumerate(ladder) if not one.gate.green), len(ladder))])
-    if not kept:
-        raise ValueError("the first change of the ladder has no green gate already")
-    return kept
-
-
-def overall(ladder: Sequence[Experiment]) -> float:
-    """From before the first change to after the last, as a factor."""
-    return ladder[0].speed_up.before_ns / ladder[-1].speed_up.after_ns
-
-
-def _always(verdict: str) -> Callable[[Any], Any]:
-    return lambda data: lambda before, after: verdict
-
-
 EXERCISES = (
     Exercise(
-        id="08.3",
-        answer=Property(changes_problem, changes),
+        id="08.1",
+        answer=Number(lambda ladder: overall(gated_part(ladder)), unit="ratio"),
         mistakes=(
-            Mistake(lambda patient: -changes(patient), "This is healthy minus sick."),
-            Mistake(lambda patient: changes(patient) * 1e6, "This looks like ns"),
-        ),
-        hints=(
-            "`tidyprof.step_budget(patient.profile)` is the patient's budget.",
-            'The parts: `[one for one in budget if one.endswith("_ns") and one not in ("start_ns", "duration_ns")]`.',
-            "`table[parts].median()` of each, their difference, over 1e6.",
-        ),
-        insight=lambda patient: (
-            f"The largest change is {patient.changes.abs().idxmax().replace('_', ' ')}. Which suspects do that?"
-        ),
-    ),
-    Exercise(
-        id="08.4",
-        answer=Property(differential_problem, lambda healthy: differential),
-        mistakes=(
-            Mistake(lambda healthy: _by_part_alone, "About one it says slow-loader. With slow-loader, the wait"),
-            Mistake(_always("rank-skew"), "The healthy run compared with itself"),
-            Mistake(_always("healthy"), "About one it says `healthy`. What grew there:"),
-            Mistake(lambda healthy: _by_times_alone, "elementwise kernels"),
+            Mistake(overall, "This goes to the last row, past gates that nobody has looked at."),
             Mistake(
-                lambda healthy: _by_blame,
-                "About one it says rank-skew. With rank-skew, the waiting in collectives grows, and the transfer stays",
+                lambda ladder: overall(ladder.iloc[: len(gated_part(ladder)) + 1]),
+                "This is one rung too many: its gate is open.",
             ),
-            Mistake(lambda healthy: _by_counts_alone, "About one it says `healthy`. What grew there: launch bound ms"),
             Mistake(
-                lambda healthy: _by_kernels_first, "About one it says tiny-batch. With tiny-batch, as many kernels"
+                lambda ladder: overall(ladder.iloc[:2]),
+                "This is the first change alone. The next one has a green gate, too: count to the last before an open "
+                "one.",
+            ),
+            Mistake(
+                lambda ladder: overall(gated_part(ladder).iloc[-2:]),
+                "This is the last gated change alone. Count from the plain trainer to it.",
+            ),
+            Mistake(
+                lambda ladder: 1 / overall(gated_part(ladder)),
+                "This is after over before: a speed-up is the longer time over the shorter one.",
+            ),
+            Mistake(
+                lambda ladder: overall(gated_part(ladder), "median_ns"),
+                "These are medians of steps, which hide the steps that waited. Take `image_ns`, the mean.",
             ),
         ),
         hints=(
-            "`grew = after - before`. First the parts that are easy: communication, then the wait for data.",
-            "Of communication ask which of its two parts grew: `waiting_ms` or `transfer_ms`.",
-            "Launch-bound idle alone tells little. Did copies to the host grow most, element-wise or copy kernels?",
-            "`grew[names].idxmax()` is the count that grew most. Below a hundred more, only `mean_kernel_us` can tell.",
+            "Go down the table until the first row whose `green` is False. That one doesn't count any more.",
+            "The `image_ns` of the first row over that of the last row that counts.",
         ),
-        insight=lambda healthy: (
-            f"It was right about {len(waiting_room())} runs, most of which you have not seen: that is what a rule is "
-            "good for."
-        ),
-    ),
-    Exercise(
-        id="08.5",
-        answer=Property(diagnoses_problem, diagnoses),
-        mistakes=(
-            Mistake(
-                lambda ward: _with(ward, fault=_wrong_fault(ward[LETTERS[-1]])),
-                lambda ward: f"Patient C: {against(_wrong_fault(ward[LETTERS[-1]]), ward[LETTERS[-1]])}",
-            ),
-            Mistake(
-                lambda ward: _with(ward, change_ms=3 * diagnosis(ward[LETTERS[-1]])["change_ms"]),
-                "`change_ms` is not",
-            ),
-            Mistake(
-                lambda ward: _with(ward, rival=diagnosis(ward[LETTERS[-1]])["fault"]),
-                "would not lengthen the same part",
-            ),
-            Mistake(lambda ward: _with(ward, ruled_out_by="ranks"), "ranks doesn't tell it from"),
-            Mistake(lambda ward: diagnosis(ward[LETTERS[0]]), "A dictionary with `A`, `B`, `C` is asked"),
-        ),
-        hints=(
-            "Start with the chart: which bar is longest? The suspects that lengthen just that part are rivals.",
-            "Which sign did your differential ask between two rivals? That one rules the other out.",
-            "`patient.changes[patient.changes.abs().idxmax()]` is the largest change.",
-        ),
-        insight=lambda ward: " ".join(
-            f"{letter}: {against(diagnosis(ward[letter])['fault'], ward[letter])}" for letter in LETTERS
+        insight=lambda ladder: (
+            f"{len(gated_part(ladder)) - 1} changes in a row have a green gate. The next rung makes it "
+            f"{overall(ladder.iloc[: len(gated_part(ladder)) + 1]):.0f} times: another training, until somebody has "
+            "looked."
         ),
     ),
     Exercise(
@@ -317,32 +273,67 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="08.1",
-        measured=True,
-        answer=Number(lambda ladder: overall(gated_part(ladder)), unit="ratio"),
+        id="08.3",
+        answer=Property(changes_problem, changes),
         mistakes=(
-            Mistake(overall, "This is the whole ladder, with changes whose gate nobody has looked at."),
-            Mistake(
-                lambda ladder: ladder[0].speed_up.ratio,
-                "This is the first change alone. The next one has a green gate, too: count to the last before an open "
-                "one.",
-            ),
-            Mistake(
-                lambda ladder: gated_part(ladder)[-1].speed_up.ratio,
-                "This is the last gated change alone. Count from before the first one to after it.",
-            ),
-            Mistake(
-                lambda ladder: math.prod(one.speed_up.ratio for one in ladder if one.gate.green),
-                "A green gate below an open one doesn't close that one: the chain ends at the first open gate.",
-            ),
+            Mistake(lambda ward: -changes(ward), "This is control minus patient."),
+            Mistake(lambda ward: changes(ward) * 1e6, "This looks like ns"),
+            Mistake(lambda ward: with_control_of(ward, "A"), "minus the control of A, another program"),
+            Mistake(lambda ward: _named(change(ward[ASKED], ward["B"])), "minus patient B, another program"),
+            Mistake(lambda ward: _named(_parts(ward[ASKED])), "This is how long the parts take."),
         ),
         hints=(
-            "Go down the waterfall until the first hatched bar.",
-            "Each experiment has `gate.green` and `speed_up.before_ns`, `speed_up.after_ns`, per image.",
+            "`tidyprof.step_budget(patient.profile)` is the patient's budget.",
+            'The parts: `[one for one in budget if one.endswith("_ns") and one not in ("start_ns", "duration_ns")]`.',
+            "`table[parts].median()` of each, their difference, over 1e6.",
         ),
-        insight=lambda ladder: (
-            f"{len(gated_part(ladder))} of {len(ladder)} changes have a green gate. The whole ladder promises "
-            f"{overall(ladder):.1f} times. Both are promises of a model: a reason to measure on a GPU, no result."
+        insight=lambda ward: (
+            f"The largest change is {ward[ASKED].changes.abs().idxmax().replace('_', ' ')}. Which suspects do that?"
+        ),
+    ),
+    Exercise(
+        id="08.4",
+        answer=Property(diagnoses_problem, diagnoses),
+        mistakes=(
+            Mistake(lambda ward: _with(ward, "A", fault="silent-host"), "Patient A: With silent-host, one long gap"),
+            Mistake(lambda ward: _with(ward, "B", fault="tiny-batch"), "Patient B: With tiny-batch, as many kernels"),
+            Mistake(
+                lambda ward: _with(ward, "C", fault="many-small-kernels"),
+                "Patient C: With many-small-kernels, more element-wise kernels run",
+            ),
+            Mistake(lambda ward: _with(ward, "C", fault="only-the-profiler"), "busy percent 97.31 → 33.91"),
+            Mistake(lambda ward: _with(ward, "B", fault="healthy"), "`healthy` is not among the suspects"),
+            Mistake(lambda ward: _with(ward, "C", rival="slow-loader"), "would not lengthen the same part"),
+            Mistake(lambda ward: _with(ward, "C", ruled_out_by="kernels"), "kernels doesn't tell it from"),
+            Mistake(lambda ward: diagnosis(ward["A"]), "A dictionary with `A`, `B`, `C` is asked"),
+        ),
+        hints=(
+            "All three lengthen, or seem to lengthen, one part. Its suspects are rivals: go through `decided_by`.",
+            "A: which count grew by hundreds? C: no count grew at all. What did?",
+            "B has no control. But somebody timed it without the profiler: `busy_percent`.",
+        ),
+        insight=lambda ward: " ".join(
+            f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS
+        ),
+    ),
+    Exercise(
+        id="08.5",
+        answer=Property(faults_problem, faults),
+        mistakes=(
+            Mistake(
+                lambda ward: faults(ward) | {"C": rival_of(ward["C"])},
+                lambda ward: f"Patient C: {against(rival_of(ward['C']), ward['C'])}",
+            ),
+            Mistake(lambda ward: faults(ward) | {"A": "gpu"}, "Patient A: `gpu` is not among the suspects"),
+            Mistake(lambda ward: fault_of(ward["A"]), "A dictionary with a suspect for each of"),
+        ),
+        hints=(
+            "First the part that grew most, from `patient.changes`: which suspects lengthen it?",
+            "Between two of them the sign in `decided_by` tells: before and after it.",
+            "Where `launch_bound` grew: copies to the host, element-wise or copy kernels? If none, the mean kernel.",
+        ),
+        insight=lambda ward: " ".join(
+            f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS
         ),
     ),
 )

@@ -77,6 +77,10 @@ def test_a_modelled_ladder_is_grey_and_has_no_interval() -> None:
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == ["faster in the model", "slower in the model"]
     assert len(bars(ledger.waterfall())) == 3  # what was slower in the model is left out, too
+    add("a larger batch", 24.7, 10, gate=None, by="modelled")
+    last = ledger.waterfall(["loaders", "channels last", "a larger batch"])
+    colours = {patch.get_facecolor() for box in last.axes[0].containers for patch in box}
+    assert len(colours) == 1
 
 
 def test_a_loss_without_a_gate_is_a_loss_and_the_end_stays_unproven() -> None:

@@ -8,11 +8,13 @@ import pandas as pd
 import pytest
 
 import tidyprof
+from proflab import case
 from proflab.exercises import exercises_of, selftest
 from proflab.lessons import lesson as lesson_of
-from proflab.parts.clinic_runs import modelled, plain_step
+from proflab.parts.clinic_runs import plain_step
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from proflab.recordings import recording
+from tests.conftest import REPOSITORY
 from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
 
 lesson = exercises_of("04")
@@ -70,44 +72,60 @@ def test_published_rows_agree_with_each_other(published: pd.DataFrame, run: str)
     assert (norms["calls"] == 53 * {"one GPU": 21, "parallel": 20}[run]).all()
 
 
-def test_a_step_too_early_or_too_late_is_told_apart() -> None:
-    begins = range(0, 7 * MS, MS)
-    functions = {"Function": "data", "Start_Timestamp": begins, "End_Timestamp": [begin + 100 for begin in begins]}
-    starts = [begin + late for begin in begins for late in (50, 500)]
-    trace = pd.DataFrame({"Start_Timestamp": starts, "ns": [10_000 + 100 * place for place in range(len(starts))]})
-    selftest("04.1", (trace, pd.DataFrame(functions)))
-
-
 def test_a_copy_belongs_to_the_range_that_launched_it() -> None:
     # Of two copies that are launched within `backward`, one runs after it.
     marks = pd.DataFrame({"Function": ["backward"] * 2, "Start_Timestamp": [0, 1000], "End_Timestamp": [100, 1100]})
     copies = pd.DataFrame({"launched": [10, 90, 500, 1010, 1090], "Start_Timestamp": [20, 120, 510, 1020, 1120]})
     assert lesson.copies_in_backward((copies, marks)) == 2
-    selftest("04.2", (copies, marks))
+    selftest("04.1", (copies, marks))
 
 
-def test_three_limits_and_none_of_them_everywhere() -> None:
-    rows = {
-        "batch 32": {"compute_ns": 3, "launch_bound_ns": 5, "data_wait_ns": 2},
-        "batch 512": {"compute_ns": 5, "launch_bound_ns": 3, "data_wait_ns": 2},
-        "batch 1024": {"compute_ns": 4, "launch_bound_ns": 1, "data_wait_ns": 5},
-    }
-    budgets = pd.DataFrame([{"step": name, **dict.fromkeys(lesson.PARTS, 0), **row} for name, row in rows.items()])
-    selftest("04.4", budgets.assign(duration_ns=10))
+def test_a_job_script_is_tried_with_every_likely_mistake() -> None:
+    selftest("04.3", "train.py")
 
 
-def test_a_mean_of_ratios_is_refused() -> None:
-    rows = [(f"{lesson.KERNEL}.kd", 1000, 10), (f"{lesson.KERNEL}.kd", 30, 1), ("another", 7, 7)]
-    selftest("04.5", pd.DataFrame(rows, columns=["Kernel_Name", "SQ_INSTS_VALU", "SQ_WAVES"]))
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (lesson.job_with("-- python train.py", "-- python train.py'"), "bash can't read it: line 4"),
+        (lesson.job_with("--kernel-trace", "--kernel-traces"), "unrecognized arguments: --kernel-traces"),
+        (lesson.job_with("'rank%rank%_pid%pid%'", "'rank$SLURM_PROCID'"), "between single quotes"),
+        (lesson.job_with("rank%rank%_pid%pid%", "rank%env{RANK}%"), "All ranks write `ranks/rank`"),
+        (lesson.job_with(" --output-file 'rank%rank%_pid%pid%'", ""), "nobody can tell which rank is which"),
+        (lesson.job_with("-- python train.py", "-- true"), "each rank has to start `python`"),
+        (lesson.job_with("srun rocprofv3", "exit 3; srun rocprofv3"), "No `srun`"),
+    ],
+)
+def test_other_mistakes_are_named(script: str, words: str) -> None:
+    assert words in str(lesson.job_problem(script, "train.py"))
 
 
-def test_the_loader_is_the_limit_of_a_larger_batch() -> None:
+@pytest.mark.parametrize(
+    "script",
+    [
+        lesson.job_with("srun rocprofv3", "srun --ntasks 4 --label -c 8 --gpus-per-task=1 rocprofv3"),
+        lesson.job_with("srun ", "srun bash -c 'RANK=$SLURM_PROCID exec \"$@\"' task ").replace(
+            "rank%rank%_", "rank%env{RANK}%_"
+        ),
+        "#!/bin/bash -l\n#SBATCH -n 2\nmodule load rocm\n"
+        "srun rocprofv3 --sys-trace -f csv rocpd -d ranks -o r%rank% -- python3 train.py --steps 20\n",
+        (REPOSITORY / "snippets/04_profile_job.sh").read_text().replace("(($# == 0))", "set -- train.py; false"),
+    ],
+)
+def test_other_right_scripts_pass(script: str) -> None:
+    assert lesson.job_problem(script, "train.py") is None
+
+
+def test_the_mean_of_the_steps_says_how_many_loaders() -> None:
+    steps = case.measured().query("run == 'loaders' and traced and part == 'steady' and not profiled")
+    assert 4 < lesson.loaders_needed(steps["duration_ns"] / 1e6) < 5
+    again = case.measured().query("run == 'loaders' and not traced and part == 'steady'")
+    assert 8 < lesson.loaders_needed(again["duration_ns"] / 1e6) < 9
+    selftest("04.4", steps["duration_ns"] / 1e6)
+
+
+def test_the_loader_is_the_limit_of_a_larger_batch_in_the_model() -> None:
     step = plain_step("--num-workers 2 --batch-size 1024")
     parts = {name: value for name, value in step.items() if name != "step_ms"}
     assert sum(parts.values()) == pytest.approx(step["step_ms"], rel=0.001)
     assert max(parts, key=parts.get) == "data_wait_ms"
-    case, answer = modelled("--num-workers 2", repeats=1), f"--batch-size {lesson.BATCH} --num-workers"
-    assert "waits for data" in str(lesson.options_problem(f"{answer} 2 --fused-optimizer", case))
-    assert lesson.options_problem(f"{answer} {lesson.FEWEST}", case) is None
-    too_many = f"enough, and {lesson.FEWEST} loaders would give"
-    assert too_many in str(lesson.options_problem(f"{answer} {lesson.FEWEST + 1}", case))

@@ -20,7 +20,7 @@ VERDICT_LOOK = {
     "slower in the model": (style.GREY, "\\\\\\"),
     "undecided": (style.GREY, "..."),
 }
-"""Verdict -> colour and hatch."""
+"""Verdict -> colour and hatch. What is modelled is grey, whatever its verdict."""
 
 LARGEST_JUMP = 0.1
 """Relative difference between where one experiment ended and the next began that can be the machine's day. Beyond
@@ -40,12 +40,11 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
     longest = max(max(span) for span in spans)
     unit, size = axis_unit(longest)
     first, last = experiments[0], experiments[-1]
-    rows = [("plain trainer", (0, spans[0][0]), (style.BLUE, ""), time_text(spans[0][0], first.modelled))]
-    rows += [
-        (one.change, span, VERDICT_LOOK[one.verdict], _text(one)) for one, span in zip(experiments, spans, strict=True)
-    ]
+    begin, end = (style.GREY if one.modelled else style.BLUE for one in (first, last))
+    rows = [("plain trainer", (0, spans[0][0]), (begin, ""), time_text(spans[0][0], first.modelled))]
+    rows += [(one.change, span, _look(one), _text(one)) for one, span in zip(experiments, spans, strict=True)]
     final = time_text(spans[-1][1], last.modelled) + ("" if proven else ", unproven")
-    rows.append(("final", (0, spans[-1][1]), (style.BLUE, "" if proven else VERDICT_LOOK["unproven"][1]), final))
+    rows.append(("final", (0, spans[-1][1]), (end, "" if proven else VERDICT_LOOK["unproven"][1]), final))
     origin = "; ".join(dict.fromkeys(experiment.origin for experiment in experiments))
     with settings():
         figure, (axes,) = new_figure(origin, height=1.9 + 0.55 * len(rows), title=title)
@@ -56,8 +55,8 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
         axes.set_xlim(0, 1.7 * longest / size)  # room for the text at the longest bar
         axes.set_xlabel(f"median time per {experiments[0].per}, {unit}")
         axes.tick_params(axis="y", length=0)
-        seen = {one.verdict for one in experiments}
-        add_legend(axes, {name: look for name, look in VERDICT_LOOK.items() if name in seen})
+        seen = {one.verdict: _look(one) for one in experiments}
+        add_legend(axes, {name: seen[name] for name in VERDICT_LOOK if name in seen})
     figure.alternative_text = _words(experiments, proven)
     return figure
 
@@ -73,6 +72,11 @@ def _refuse(experiments: Sequence[Experiment]) -> None:
             raise CourseError(
                 f"{one.change} does not begin where {above.change} ended: these do not add up; choose some"
             )
+
+
+def _look(one: Experiment) -> tuple[str, str]:
+    colour, hatch = VERDICT_LOOK[one.verdict]
+    return (style.GREY if one.modelled else colour), hatch
 
 
 def _text(one: Experiment) -> str:

@@ -1,7 +1,8 @@
-"""The blind clinic: runs with an unknown fault beside a healthy one, and their vital signs.
+"""The blind clinic: runs with an unknown fault, a healthy one beside them, and their vital signs.
 
-The recordings are modelled, so the fault is known by construction. A patient shows its letter and its events;
-which recording it came from is kept out of every table, figure and message.
+Three patients were recorded on a GPU, from programs of others; their fault was known before they ran. More of them, to
+practise on, are modelled, and a seed draws their faults. A patient shows its letter and its events; which file it came
+from is kept out of every table, figure and message.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tidyprof
+from proflab.lessons import lesson
 from proflab.parts.modelled_trace import modelled_trace
 from proflab.recordings import recording
 
@@ -25,22 +27,19 @@ if TYPE_CHECKING:
 HEALTHY = "modelled-resnet"
 WARDS = (
     ("slow-loader", "unpinned-copies"),
-    ("sync-every-step", "many-small-kernels", "wrong-layout"),
+    ("sync-every-step", "many-small-kernels", "wrong-layout", "tiny-batch"),
     ("rank-skew", "slow-network"),
 )
-"""One fault of each group is drawn: data, launches, ranks."""
-
-UNDRAWN = ("tiny-batch",)
-"""Only for checks: it shortens a part more than it lengthens another."""
+"""One modelled fault of each group is drawn: data, launches, ranks."""
 
 RANKS = 4
-"""Of a patient with a fault between ranks, and of its healthy run."""
+"""Of a modelled patient with a fault between ranks, and of its healthy run."""
 
 NETWORK = (("nccl", 40.0),)
 """slow-network: how many times as long each transfer takes. Chosen: the exchange then takes most of the step."""
 
 LETTERS = "ABC"
-NO_PART = ("step_ms", "waiting_ms", "transfer_ms")
+NO_PART = ("step_ms", "untraced_ms", "longest_gap_ms", "waiting_ms", "transfer_ms")
 """Signs in ms that are no part of the step's budget."""
 
 WRAPPER = "DistributedDataParallel.forward"
@@ -48,59 +47,75 @@ WRAPPER = "DistributedDataParallel.forward"
 
 @dataclass(frozen=True, repr=False)
 class Patient:
-    """A run under a letter: `profile` holds one step of every rank, `healthy` is the run to compare it with."""
+    """A run under a letter: `profile` holds its steps, `healthy` is the run to compare it with, if there is one.
+
+    untraced_ms -- what its step takes without the profiler, NaN where nobody timed it.
+    """
 
     letter: str
     profile: Profile
     healthy: Patient | None = None
+    untraced_ms: float = float("nan")
     _fault: str = field(default="", repr=False)
 
     def __repr__(self) -> str:
-        return f"Patient {self.letter}: one step, {self.signs['ranks']:.0f} rank(s)"
+        ranks = f", {self.signs['ranks']:.0f} ranks" if self.signs["ranks"] > 1 else ""
+        return f"Patient {self.letter}: {len(tidyprof.steps(self.profile)) / self.signs['ranks']:.0f} step(s){ranks}"
 
     @cached_property
     def signs(self) -> pd.Series:
         """Vital signs per step and rank; see `vital_signs`."""
-        return vital_signs(self.profile)
+        return vital_signs(self.profile, self.untraced_ms)
 
     @cached_property
     def changes(self) -> pd.Series:
-        """By how many ms each part of the step is longer than in the healthy run, medians over ranks."""
-        parts = [name for name in self.signs.index if name.endswith("_ms") and name not in NO_PART]
-        change = self.signs[parts] - self.healthy.signs[parts]
-        return change.rename(index=lambda name: name.removesuffix("_ms"))
+        """By how many ms each part of the step is longer than in the healthy run, medians over steps and ranks."""
+        return change(self, self.healthy)
 
     def is_ill_with(self, name: str) -> bool:
         """Whether this is the fault that was put into the run."""
         return name == self._fault
 
 
+def change(patient: Patient, control: Patient) -> pd.Series:
+    """By how many ms each part of a step is longer in one run than in another."""
+    parts = [name for name in patient.signs.index if name.endswith("_ms") and name not in NO_PART]
+    return (patient.signs[parts] - control.signs[parts]).rename(index=lambda name: name.removesuffix("_ms"))
+
+
+def recorded() -> dict[str, Patient]:
+    """Three patients by their letters: programs of others that ran on an H200, with a control where there is one."""
+    import pandas as pd
+
+    folder = lesson("08").folder
+    table = pd.read_csv(folder / "patients.csv", comment="#").astype({"fault": "string"})
+    origin = tidyprof.Origin("recorded", "NVIDIA H200")
+    found: dict[str, Patient] = {}
+    for row in table.sort_values("form", ascending=False, kind="stable").itertuples():  # the well ones first
+        whole = tidyprof.read(folder / row.file, origin=origin)
+        fault = "" if pd.isna(row.fault) else str(row.fault)
+        found[row.letter] = Patient(row.letter, _unnamed(whole), found.get(row.letter), row.untraced_ms, fault)
+    return {letter: found[letter] for letter in LETTERS}
+
+
 def admit(seed: int) -> dict[str, Patient]:
-    """The healthy run and three patients, by `healthy` and their letters; the same seed draws the same patients."""
+    """Three modelled patients by their letters; the same seed draws the same ones."""
     draw = random.Random(seed)
     faults = [draw.choice(ward) for ward in WARDS]
     draw.shuffle(faults)
-    drawn = zip(LETTERS, faults, strict=True)
-    return {"healthy": healthy_run(), **{letter: _with_fault(letter, fault) for letter, fault in drawn}}
-
-
-def waiting_room() -> dict[str, Patient]:
-    """A patient for every fault that there is, by the fault's name, and both healthy runs again: for checks."""
-    well = {"healthy": healthy_run(), f"healthy, {RANKS} ranks": healthy_run(RANKS)}
-    again = {name: Patient("again", one.profile, one, "healthy") for name, one in well.items()}
-    faults = [fault for ward in (*WARDS, UNDRAWN) for fault in ward]
-    return {**again, **{fault: _with_fault("of the waiting room", fault) for fault in faults}}
+    return {letter: with_fault(letter, fault) for letter, fault in zip(LETTERS, faults, strict=True)}
 
 
 @cache
 def healthy_run(ranks: int = 1) -> Patient:
-    """The training without a fault, on as many ranks."""
+    """The modelled training without a fault, on as many ranks."""
     return Patient("healthy", _one_step(HEALTHY) if ranks == 1 else _played(()))
 
 
-def _with_fault(letter: str, fault: str) -> Patient:
+def with_fault(letter: str, fault: str) -> Patient:
+    """A modelled patient with one of the faults in WARDS."""
     profile = _played(NETWORK) if fault == "slow-network" else _one_step(f"modelled-{fault}")
-    return Patient(letter, profile, healthy_run(RANKS if fault in WARDS[-1] else 1), fault)
+    return Patient(letter, profile, healthy_run(RANKS if fault in WARDS[-1] else 1), _fault=fault)
 
 
 @cache
@@ -117,7 +132,7 @@ def _one_step(name: str) -> Profile:
 
 
 def _last_step(whole: Profile) -> Profile:
-    """The last recorded step of every rank, without the file names, which would tell the fault."""
+    """The last recorded step of every rank."""
     from tidyprof import Profile
 
     steps = tidyprof.steps(whole)
@@ -126,15 +141,22 @@ def _last_step(whole: Profile) -> Profile:
     kept = whole.events["start_ns"].between(begin, end - 1)
     if len(last) == 1:  # the model's host was measured under a launcher: one rank alone has no such range
         kept &= (whole.events["kind"] != "annotation") | (whole.events["name"] != WRAPPER)
-    meta = {key: value for key, value in whole.meta.items() if key not in ("files", "ignored_files", "trace_id")}
-    return Profile(whole.events[kept].reset_index(drop=True), meta=meta)
+    return _unnamed(Profile(whole.events[kept].reset_index(drop=True), meta=whole.meta))
 
 
-def vital_signs(profile: Profile) -> pd.Series:
-    """What a step of this run looks like in numbers, per rank: times in ms (medians over ranks), counts.
+def _unnamed(profile: Profile) -> Profile:
+    """The same without the file names, which would tell the fault."""
+    from tidyprof import Profile
 
-    waiting_ms and transfer_ms are the two parts of the time in collectives. waits_for_one_rank_percent is the share of
-    all waiting that the straggler caused, 0 if there is none, however little all waiting is.
+    meta = {key: value for key, value in profile.meta.items() if key not in ("files", "ignored_files", "trace_id")}
+    return Profile(profile.events, meta=meta)
+
+
+def vital_signs(profile: Profile, untraced_ms: float = float("nan")) -> pd.Series:
+    """What a step of this run looks like in numbers, per rank: times in ms (medians over steps and ranks), counts.
+
+    busy_percent is the time in which the device computes, in percent of the step without the profiler. longest_gap_ms
+    is the longest gap of the device in a step. waiting_ms and transfer_ms are the two parts of the time in collectives.
     """
     import pandas as pd
 
@@ -148,16 +170,31 @@ def vital_signs(profile: Profile) -> pd.Series:
     own = kernels[category != "collective"]
     copies = profile.events.loc[profile.events["kind"] == "copy", "name"].astype(str)
     signs |= {
-        "ranks": rows,
+        "untraced_ms": untraced_ms,
+        "busy_percent": 100 * signs["compute_ms"] / untraced_ms,
+        "longest_gap_ms": _longest_gaps(profile, budget).median() / 1e6,
+        "ranks": budget["rank"].nunique(dropna=False),
         "kernels": own["calls"].sum() / rows,
         "mean_kernel_us": own["total_ns"].sum() / own["calls"].sum() / 1e3,
         "elementwise_kernels": kernels.loc[category == "elementwise", "calls"].sum() / rows,
         "copy_kernels": kernels.loc[category == "copy", "calls"].sum() / rows,
-        "copies_inside": copies.str.contains("DtoD").sum() / rows,
         "copies_to_device": copies.str.contains("HtoD").sum() / rows,
         "copies_to_host": copies.str.contains("DtoH").sum() / rows,
     }
-    return pd.Series(signs | _between_ranks(profile if rows > 1 else None), dtype="float64")
+    return pd.Series(signs | _between_ranks(profile if signs["ranks"] > 1 else None), dtype="float64")
+
+
+def _longest_gaps(profile: Profile, budget: pd.DataFrame) -> pd.Series:
+    """The longest gap that begins in each step of each rank, in ns; 0 in a step without one."""
+    import pandas as pd
+
+    gaps = tidyprof.gaps(profile, minimum_ns=1)
+    longest = []
+    for step in budget.itertuples():
+        inside = gaps["start_ns"].between(step.start_ns, step.start_ns + step.duration_ns)
+        own = inside if pd.isna(step.rank) else inside & (gaps["rank"] == step.rank)
+        longest.append(gaps.loc[own.fillna(False).astype(bool), "duration_ns"].max() if own.any() else 0)
+    return pd.Series(longest, dtype="float64")
 
 
 def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
@@ -179,13 +216,8 @@ def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
 
 
 def _between_ranks(profile: Profile | None) -> dict[str, float]:
-    """The signs of collectives: medians over ranks, and what `ranks` blames the straggler for; zeros for one rank."""
+    """The signs of collectives, medians over ranks; zeros for one rank."""
     if profile is None:
-        return {"waiting_ms": 0.0, "transfer_ms": 0.0, "waits_for_one_rank_percent": 0.0}
+        return {"waiting_ms": 0.0, "transfer_ms": 0.0}
     ranks = tidyprof.ranks(profile)
-    caused, late = ranks.set_index("rank")["caused_wait_ns"], ranks.attrs["straggler"]
-    return {
-        "waiting_ms": ranks["wait_ns"].median() / 1e6,
-        "transfer_ms": ranks["transfer_ns"].median() / 1e6,
-        "waits_for_one_rank_percent": 0.0 if late is None else 100 * caused[late] / caused.sum(),
-    }
+    return {"waiting_ms": ranks["wait_ns"].median() / 1e6, "transfer_ms": ranks["transfer_ns"].median() / 1e6}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from proflab.correctness_gate import CorrectnessGate, Trial
+from proflab.correctness_gate import Trial
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,15 +41,16 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None
     return Trial(losses, gradients, STEPS * len(images))
 
 
-@cache
-def fused_optimizer_gate() -> CorrectnessGate:
-    """Whether the network learns the same with the fused optimizer: two short trials on this processor."""
+def small_batch(one_by_one: bool = False) -> tuple[Tensor, Tensor]:
+    """IMAGES images of 64 bits and their labels, changed by the trainer's own transform with the same draws each time,
+    as a whole batch or one image after the other."""
     import torch
 
     from cifar_train.data.loaders import SyntheticImages
     from cifar_train.data.transforms import apply_parameters, draw_parameters
 
     data = SyntheticImages(seed=SEED)
-    draws = draw_parameters(IMAGES, torch.Generator().manual_seed(8))
-    images = apply_parameters(data.index_select(0, torch.arange(IMAGES)), draws).double()
-    return CorrectnessGate.of(*(trial(images, data.labels[:IMAGES], fused) for fused in (False, True)))
+    raw, draws = data.index_select(0, torch.arange(IMAGES)), draw_parameters(IMAGES, torch.Generator().manual_seed(8))
+    size = 1 if one_by_one else IMAGES
+    parts = [apply_parameters(raw[at : at + size], draws.part(at, at + size)) for at in range(0, IMAGES, size)]
+    return torch.cat(parts).double(), data.labels[:IMAGES]

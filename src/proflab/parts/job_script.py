@@ -1,0 +1,195 @@
+"""A job script for rocprofv3 under srun, tried without a cluster: who starts whom, and which files come of it.
+
+`bash -n` and, where it is there, shellcheck read it. Then it runs in an empty folder, with a srun that starts two tasks
+one after the other, and with tools that write down their own command and start what stands behind them. The options are
+read by the stand-in's table of rocprofv3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proflab.standins.play import Process, expand
+from proflab.standins.rocprofv3 import DEFAULT_FILE
+from proflab.standins.rocprofv3_options import enabled_domains, parse, passes
+from proflab.standins.tools import ToolError, verify
+
+RANKS = 2
+LONGEST_S = 20
+
+_FIELD, _RECORD = "\x1f", "\x1e"
+
+_LOG = r"""#!/bin/bash
+printf '%s\x1f' "${0##*/}" "${PROFLAB_TASK-}" "${RANK-}" "$@" >>"$PROFLAB_JOB_LOG"; printf '\x1e' >>"$PROFLAB_JOB_LOG"
+"""
+_SRUN = r"""
+while [[ ${1-} == -* ]]; do
+    case $1 in
+    --) shift; break ;;
+    --*=* | --overlap | --exclusive | --label | --unbuffered | --exact | -l | -u | -[a-zA-Z]?*) shift ;;
+    *) shift 2 ;;
+    esac
+done
+for rank in 0 1; do PROFLAB_TASK=$rank SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURM_NTASKS=2 "$@" || exit; done
+"""
+_BEHIND_DASHES = r"""
+while (($#)) && [[ $1 != -- ]]; do shift; done
+shift
+(($#)) || exit 0
+exec "$@"
+"""
+TOOLS = {
+    "srun": _LOG + _SRUN,
+    "rocprofv3": _LOG + _BEHIND_DASHES,
+    "python": _LOG,
+    "python3": _LOG,
+    "scontrol": "#!/bin/bash\necho node1\n",
+    "getent": "#!/bin/bash\necho 10.0.0.1 node1\n",
+    "module": "#!/bin/bash\n",
+}
+"""What the script finds in PATH in front of all else."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One start of a tool: its name, the task of srun that started it ("" outside), RANK there, and its words."""
+
+    tool: str
+    task: str
+    rank: str
+    words: tuple[str, ...]
+
+
+def problem(script: str) -> str | None:
+    """What is wrong with a job script that shall give a kernel trace of each rank; None if nothing was found."""
+    if not script.startswith("#!"):
+        return "The first line is not `#!/bin/bash`, as the very first characters: sbatch refuses a script without it."
+    if found := _unreadable(script):
+        return found
+    if not re.search(r"^#SBATCH .*(--ntasks|-n ?\d)", script, re.MULTILINE) and not re.search(r"srun .*-n", script):
+        return "How many ranks? Ask Slurm for them: `#SBATCH --ntasks-per-node=4`."
+    calls, errors = _try(script)
+    return _order(calls, errors) or _options(calls) or _names(calls, script)
+
+
+def _unreadable(script: str) -> str | None:
+    read = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    if read.returncode:
+        return f"bash can't read it: {read.stderr.strip().splitlines()[0].removeprefix('bash: ')}"
+    if shutil.which("shellcheck"):
+        check = ["shellcheck", "--severity=error", "--format=gcc", "-"]
+        read = subprocess.run(check, input=script, capture_output=True, text=True, check=False)
+        if read.returncode == 1:
+            return f"shellcheck says: {read.stdout.splitlines()[0].split(':', 1)[1]}"
+    return None
+
+
+def _try(script: str) -> tuple[list[Call], str]:
+    """What the script started, in order, and the last line of its errors."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tools, work = folder / "bin", folder / "work"
+        tools.mkdir()
+        work.mkdir()
+        for tool, text in TOOLS.items():
+            (tools / tool).write_text(text)
+            (tools / tool).chmod(0o755)
+        (work / "job.sh").write_text(script)
+        log = folder / "log"
+        job = {"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "node1", "SLURM_PROCID": "0"}
+        known = {key: value for key, value in os.environ.items() if key not in ("RANK", "PROFLAB_TASK")}
+        path = f"{tools}{os.pathsep}{known.get('PATH', '')}"
+        environment = known | job | {"PATH": path, "PROFLAB_JOB_LOG": str(log)}
+        try:
+            done = subprocess.run(
+                ["bash", "job.sh"], cwd=work, env=environment, capture_output=True, text=True, check=False,
+                stdin=subprocess.DEVNULL, timeout=LONGEST_S,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return [], f"it still ran after {LONGEST_S} s"
+        text = log.read_text() if log.is_file() else ""
+    records = [record.split(_FIELD)[:-1] for record in text.split(_RECORD)[:-1]]
+    calls = [Call(tool, task, rank, tuple(words)) for tool, task, rank, *words in records]
+    return calls, (done.stderr.strip().splitlines() or [""])[-1]
+
+
+def _of(calls: Sequence[Call], tool: str) -> list[Call]:
+    return [call for call in calls if call.tool.startswith(tool)]
+
+
+def _order(calls: Sequence[Call], errors: str) -> str | None:
+    """Whether srun starts the tool, and the tool the program, once for each rank."""
+    tools, tasks = _of(calls, "rocprofv3"), _of(calls, "srun")
+    if not tasks:
+        ended = f" It ended with: {errors}" if errors else ""
+        return f"No `srun` was started: one process runs then, on the first node of the job.{ended}"
+    if not tools:
+        return "`srun` was started, but no `rocprofv3`: nothing is recorded."
+    if any(not call.task for call in tools):
+        return (
+            "The tool stands around srun, so it watches srun, not a rank. Inside: `srun rocprofv3 ... -- python ...`."
+        )
+    if any("--" not in call.words for call in tools):
+        return "There is no `--` before the program: rocprofv3 takes its words for its own options."
+    started = {call.task for call in _of(calls, "python")}
+    if len(started) < RANKS:
+        return "Behind `--` each rank has to start `python`."
+    return None
+
+
+def _options(calls: Sequence[Call]) -> str | None:
+    """Whether the tool takes these options, and records and writes what is asked."""
+    words = _of(calls, "rocprofv3")[0].words
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            options, program = parse(words)
+            if not any("kernel_trace" in enabled_domains(one) for one in passes(options)):
+                return "No kernels are recorded: nothing is, unless you name it (`--kernel-trace`)."
+            verify("rocprofv3", options, program)
+    except SystemExit:
+        return f"rocprofv3 refuses this: {(said.getvalue().strip().splitlines() or ['wrong options'])[-1]}"
+    except ToolError as error:
+        return f"rocprofv3 refuses this: {error}"
+    if not options.output_format:
+        return "Name the format, as the default changes with the release: `--output-format csv`."
+    return None
+
+
+def _names(calls: Sequence[Call], script: str) -> str | None:
+    """Whether each rank has a file of its own, by whose name it is known."""
+    names = []
+    for pid, call in enumerate(_of(calls, "rocprofv3")):
+        options, program = parse(call.words)
+        environment = _environment(call)
+        parts = (options.output_directory or ".", options.output_file or DEFAULT_FILE)
+        # Process numbers have nothing of a rank.
+        processes = [Process("node1", number, program, environment) for number in (4000 + 17 * pid, 4000)]
+        names.append(tuple("/".join(expand(part, process) for part in parts) for process in processes))
+    if len({whole for whole, _ in names}) < len(names):
+        return f"All ranks write `{names[0][0]}`: the last one replaces the others.{_why(names[0][0], script)}"
+    if len({same for _, same in names}) < len(names):
+        return "The files differ by process number: nobody can tell which rank is which. Put `%rank%` into the name."
+    return None
+
+
+def _environment(call: Call) -> Mapping[str, str]:
+    own = {"SLURM_PROCID": call.task, "SLURM_LOCALID": call.task, "SLURM_JOB_ID": "4711"}
+    return own | ({"RANK": call.rank} if call.rank else {})
+
+
+def _why(name: str, script: str) -> str:
+    if "$" in name:
+        return " Nobody fills a variable in between single quotes: put `%rank%` there."
+    filled_in = re.search(r"\$\{?(SLURM_PROCID|SLURM_LOCALID|RANK)\b", script)
+    early = " The script fills the variable in before srun starts." if filled_in else ""
+    return f"{early} Put `%rank%` into the name."
