@@ -1,12 +1,12 @@
-"""Exercises of lesson 11, memory: on shapes, a trace, two measurements, a GPU's log and the allocator's snapshots."""
+"""Exercises of lesson 11, memory: on shapes, a GPU's log and the allocator's snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tidyprof
-from proflab.exercises import Exercise, Mistake, Number
+from proflab.exercises import Exercise, Mistake, Number, Property
 from proflab.parts.snapshots import play_requests
 
 if TYPE_CHECKING:
@@ -18,8 +18,11 @@ MEBIBYTE = 2**20
 STEPS = 3
 """Of the modelled trainer."""
 
-PARAMETERS_BYTES = 8e9 * 2
-"""8 billion in float16."""
+PARAMETERS = 8e9
+PARAMETERS_BYTES = PARAMETERS * 2
+"""In float16."""
+
+GB_IN_GIB = 1e9 / 2**30
 
 NAMED_BYTES = 192e9
 """Of an MI300X, as its data sheet names them."""
@@ -33,19 +36,6 @@ def training_mib(in_float32: Sequence[int], bytes_of_each: int) -> float:
     return sum(in_float32) / 4 * bytes_of_each / MEBIBYTE
 
 
-def ends(profile: Profile) -> tuple[float, float]:
-    """Highest and last memory in use, bytes."""
-    value = profile.counters.loc[profile.counters["name"] == "allocated memory", "value"]
-    return float(value.max()), float(value.iloc[-1])
-
-
-def line_through(measured: pd.DataFrame) -> tuple[float, float]:
-    """Bytes of one sample, and those that don't depend on the batch."""
-    (small, low), (large, high) = measured[["batch", "peak_bytes"]].itertuples(index=False)
-    each = (high - low) / (large - small)
-    return each, low - each * small
-
-
 def used_by_the_first(logs: Profile) -> pd.Series:
     """`memory_used` of GPU 0, bytes."""
     return logs.counters.query("name == 'memory_used' and device == 0")["value"]
@@ -56,33 +46,61 @@ def total_of_the_first(logs: Profile) -> float:
     return float(logs.counters.query("name == 'memory_total' and device == 0")["value"].max())
 
 
-def leak_and_peak(profile: Profile) -> tuple[float, float]:
-    """Bytes that a step leaves behind, and the highest memory that tensors asked for."""
-    blocks = tidyprof.memory_blocks(profile)
-    leaked = blocks.loc[blocks["source_line"].str.endswith("after_backward", na=False), "bytes"].sum()
-    peak = profile.counters.loc[profile.counters["name"] == "requested memory", "value"].max()
-    return leaked / STEPS, float(peak)
+def by_line(profile: Profile) -> pd.Series:
+    """Bytes that are in use, by the line that took them."""
+    return tidyprof.memory_blocks(profile).groupby("source_line", observed=True)["bytes"].sum()
 
 
-def steps_until_full(profile: Profile, room: int) -> float:
-    """Whole steps until the peak has no more room on a device with `room` bytes."""
-    leak, peak = leak_and_peak(profile)
-    return (room - peak) // leak
+def leak(data: tuple[Profile, Profile]) -> tuple[str, float]:
+    """The line that keeps more in the second run than in the first, and MiB of that in each step.
+
+    Raises ValueError where no line does.
+    """
+    healthy, growing = data
+    grown = by_line(growing).sub(by_line(healthy), fill_value=0)
+    if grown.max() <= 0:
+        raise ValueError("no line keeps more in the second snapshot than in the first")
+    return str(grown.idxmax()), float(grown.max()) / STEPS / MEBIBYTE
 
 
-def step_ns(profile: Profile) -> float:
-    """From the batch of the last step but one to the batch of the last: earlier steps also set things up."""
-    loading = profile.events["source_line"].astype(str).str.endswith("next_batch")
-    batches = profile.events.loc[loading & (profile.events["name"] == "alloc"), "start_ns"]
-    return float(batches.iloc[::2].diff().iloc[-1])  # images, not labels
+def leak_problem(answer: Any, data: tuple[Profile, Profile]) -> str | None:
+    """What is wrong with a line and MiB a step; None if both are right."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[1], int | float):
+        return "A pair is asked: the line as text, and MiB in each step."
+    line, mib = leak(data)
+    if not (answer[0] and line.endswith(str(answer[0]))):
+        known = by_line(data[1])
+        if answer[0] not in known:
+            return f"No block has the line {answer[0]!r}: take a text of `source_line` as it stands."
+        most = " has the most bytes of all, but" if answer[0] == known.idxmax() else ""
+        return f"That line{most} has as much in the healthy run. Subtract the two."
+    for factor, words in (
+        (1, None),
+        (STEPS, f"The line is right. So much is left after {STEPS} steps: how much in each?"),
+        (STEPS * MEBIBYTE, f"The line is right. These are bytes, of {STEPS} steps; MiB of each are asked."),
+        (MEBIBYTE, "The line is right. These are bytes, MiB are asked."),
+        (MEBIBYTE / 1e6, "The line is right. These are MB, MiB are asked: divide by 2**20."),
+    ):
+        if abs(answer[1] / (factor * mib) - 1) < 0.01:
+            return words
+    return "The line is right. Its bytes are not: add up `bytes` of its blocks, and divide by the steps."
 
 
-def reserved_mib(data: Requests, first: bool | None) -> float:
-    """MiB reserved at the end, with what stays (True), or what goes (False), first; in the order given if None."""
+def played(data: Requests, first: bool | None = True) -> pd.DataFrame:
+    """The blocks at the end, with what stays (True), or what goes (False), first; in the order given if None."""
     requests, last, capacity = data
     ordered = list(requests) if first is None else sorted(requests, key=lambda one: one[1] != first)
-    profile = play_requests(ordered, last, capacity, name="judged")
-    return tidyprof.memory_blocks(profile)["bytes"].sum() / MEBIBYTE
+    return tidyprof.memory_blocks(play_requests(ordered, last, capacity, name="judged"))
+
+
+def reserved_mib(data: Requests, first: bool | None = True) -> float:
+    """MiB reserved at the end; `first` as in `played`."""
+    return played(data, first)["bytes"].sum() / MEBIBYTE
+
+
+def _active_mib(data: Requests) -> float:
+    blocks = played(data)
+    return blocks.loc[blocks["state"] == "active_allocated", "bytes"].sum() / MEBIBYTE
 
 
 EXERCISES = (
@@ -116,60 +134,28 @@ EXERCISES = (
     ),
     Exercise(
         id="11.2",
-        answer=Number(lambda data: 100 * (1 - ends(data)[1] / ends(data)[0]), unit="percent"),
-        mistakes=(
-            Mistake(lambda data: 100 * ends(data)[1] / ends(data)[0], "That is the share that stays."),
-            Mistake(
-                lambda data: 100 * (ends(data)[0] / ends(data)[1] - 1),
-                "That is measured by what stays. The share of the highest use is asked.",
-            ),
-        ),
-        hints=(
-            "Two numbers of `curve`: the highest value, and the last one.",
-            "`.max()` and `.iloc[-1]`",
-            "`100 * (highest - at_the_end) / highest`",
-        ),
-        insight=(
-            "The peak lies in `optimizer`, where no activation is left. What goes are the gradients, the batch and "
-            "what Adam computes on the way: two results as large as the largest parameter here, and on a GPU, where it "
-            "handles all parameters at once by default, one as large as all of them. A smaller batch changes little of "
-            "it; `fused=True` or another optimizer does."
-        ),
-    ),
-    Exercise(
-        id="11.3",
-        answer=Number(lambda data: (data[1] - line_through(data[0])[1]) // line_through(data[0])[0], relative=0),
-        mistakes=(
-            Mistake(
-                lambda data: data[1] // (data[0]["peak_bytes"].iloc[-1] / data[0]["batch"].iloc[-1]),
-                "You let everything grow with the batch. Parameters and states don't.",
-            ),
-            Mistake(
-                lambda data: data[1] // line_through(data[0])[0],
-                "You gave the whole device to the samples. Take off first what does not depend on the batch.",
-            ),
-        ),
-        hints=(
-            "A line through two points: bytes for each sample, and bytes for none.",
-            "The difference of the peaks, by the difference of the batches, is what a sample takes.",
-            "`(room - fixed) // each`, with `fixed = peak - each * batch` of either row",
-        ),
-        insight=lambda data: (
-            f"{line_through(data[0])[1] / 1e9:.1f} GB are fixed, and each sample takes "
-            f"{line_through(data[0])[0] / 1e6:.0f} MB. Leave some percent of room: the driver and RCCL need memory too."
-        ),
-    ),
-    Exercise(
-        id="11.4",
         answer=Number(lambda data: 100 * PARAMETERS_BYTES / used_by_the_first(data).max(), unit="percent"),
         mistakes=(
+            Mistake(
+                lambda data: 100 * PARAMETERS / used_by_the_first(data).max(),
+                "That is with one byte for each parameter. float16 has two.",
+            ),
+            Mistake(
+                lambda data: 100 * 2 * PARAMETERS_BYTES / used_by_the_first(data).max(),
+                "That is with four bytes for each parameter, as in float32. float16 has two.",
+            ),
+            Mistake(
+                lambda data: 100 * PARAMETERS_BYTES / GB_IN_GIB / used_by_the_first(data).max(),
+                "You took GiB for GB: 8 billion times 2 bytes are 16e9 bytes, not 16 * 2**30.",
+            ),
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / total_of_the_first(data),
                 "That is the share of the whole GPU. The share of what is used is asked.",
             ),
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / NAMED_BYTES,
-                "Divide bytes by bytes: 16e9 by the highest `memory_used`. 192 GB is the GPU's name for all it has.",
+                "Divide bytes by bytes: 16e9 by the highest `memory_used`. 192 GB is the GPU's name for all it has, "
+                "and a GiB is no GB.",
             ),
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / used_by_the_first(data).mean(),
@@ -184,39 +170,55 @@ EXERCISES = (
         insight="The server takes most of the GPU at its start, for what it will remember of the texts, and keeps it.",
     ),
     Exercise(
-        id="11.5",
-        answer=Number(lambda data: steps_until_full(*data), unit="steps", relative=1e-3),
+        id="11.3",
+        answer=Property(leak_problem, leak),
         mistakes=(
             Mistake(
-                lambda data: data[1] // leak_and_peak(data[0])[0],
-                "You gave the whole device to the leak. A step needs its peak besides.",
+                lambda data: (str(by_line(data[1]).idxmax()), leak(data)[1]),
+                "has the most bytes of all, but has as much in the healthy run",
             ),
             Mistake(
-                lambda data: (data[1] - leak_and_peak(data[0])[1]) // (STEPS * leak_and_peak(data[0])[0]),
-                "The blocks are those of three steps: divide by three.",
+                lambda data: (str(by_line(data[1]).idxmin()), leak(data)[1]), "has as much in the healthy run. Subtract"
             ),
+            Mistake(lambda data: (leak(data)[0], STEPS * leak(data)[1]), "So much is left after 3 steps"),
+            Mistake(lambda data: (leak(data)[0], STEPS * MEBIBYTE * leak(data)[1]), "These are bytes, of 3 steps"),
+            Mistake(lambda data: (leak(data)[0], leak(data)[1] * MEBIBYTE / 1e6), "These are MB, MiB are asked"),
+            Mistake(lambda data: ("train.py:1: nobody", 1.0), "No block has the line"),
+            Mistake(lambda data: leak(data)[0], "A pair is asked"),
         ),
         hints=(
-            "What is left of the device above the peak, by what one step leaves behind.",
-            '`blocks["source_line"].str.endswith("after_backward", na=False)` marks the leaked blocks.',
-            "`(room - peak) // (leaked_bytes / 3)`",
+            "Add up the bytes of each line, in both snapshots. What is in one alone, or larger there?",
+            '`tidyprof.memory_blocks(growing).groupby("source_line")["bytes"].sum()`, and so for `healthy`',
+            "It is the line that ends in `after_backward`. Three steps were played, and a MiB has 2**20 bytes.",
         ),
         insight=lambda data: (
-            f"At {step_ns(data[0]) / 1e6:.1f} ms a step that is "
-            f"{steps_until_full(*data) * step_ns(data[0]) / 60e9:.0f} minutes into the job, at a line "
-            "that has nothing to do with it. The leak's own line is in a snapshot."
+            f"At {leak(data)[1]:.0f} MiB a step memory is full after minutes, at a line that has nothing to do with "
+            "it. The line with the most bytes is no suspect: what it keeps, a healthy step keeps too."
         ),
     ),
     Exercise(
-        id="11.6",
-        answer=Number(lambda data: reserved_mib(data, first=True), unit="MiB", relative=1e-3),
+        id="11.4",
+        answer=Number(reserved_mib, unit="MiB", relative=1e-3),
         mistakes=(
             Mistake(
-                lambda data: reserved_mib(data, first=None), "That is the order as it was, in which memory runs out."
+                lambda data: reserved_mib(data, first=None),
+                "That is the whole device, which the order as it was fills: memory runs out.",
             ),
             Mistake(
-                lambda data: data[2] / MEBIBYTE,
-                "That is the whole device. Add up the blocks of the snapshot.",
+                lambda data: reserved_mib(data, first=False),
+                "That is the order turned round: what goes was first, and a segment of it holds what stays.",
+            ),
+            Mistake(
+                _active_mib,
+                "Those are the bytes in use. Reserved are whole segments, with what is free in them.",
+            ),
+            Mistake(
+                lambda data: played(data)["requested_bytes"].sum() / MEBIBYTE,
+                "That is what the tensors asked for. Reserved are whole segments.",
+            ),
+            Mistake(
+                lambda data: reserved_mib(data) - data[1] / MEBIBYTE,
+                "The last request is missing: it has a segment of its own.",
             ),
         ),
         hints=(

@@ -11,8 +11,6 @@ from cifar_train.whole_files import whole_file
 from proflab import journal
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tidyprof.tables.contract import Profile
 
 FOLDER = "11"
@@ -42,25 +40,6 @@ def modelled_snapshot(name: str, options: str = "") -> Profile:
 
     run = simulate(Training(config=parse(f"--max-steps 3 --data synthetic {options}".split())))
     return tidyprof.read(writers.write("memory-snapshot", run, journal.runs_folder() / FOLDER / name)[0])
-
-
-def phases_of(snapshot: Profile) -> pd.DataFrame:
-    """Phases of the modelled trainer by the lines that asked for memory, in order: name, start_ns and duration_ns.
-
-    `backward` has no line, since it runs in a thread without Python; a line of `train` after it is the optimizer's.
-    """
-    import pandas as pd
-
-    asked = snapshot.events.loc[snapshot.events["name"] == "alloc", ["start_ns", "source_line"]]
-    function = asked["source_line"].astype("object").str.rpartition(": ")[2]
-    known = {"set_up": "model", "next_batch": "data", "train": "forward"}
-    name = function.map(known).where(function.notna(), "backward").reset_index(drop=True)
-    first = name[name != name.shift()]
-    first = first.mask((first == "forward") & (first.shift() == "backward"), "optimizer")
-    start_ns = asked["start_ns"].iloc[first.index].to_numpy()
-    last_ns = snapshot.events["start_ns"].max() + 1
-    end_ns = [*start_ns[1:], last_ns]
-    return pd.DataFrame({"name": first.to_numpy(), "start_ns": start_ns, "duration_ns": end_ns - start_ns})
 
 
 def play_requests(requests: Sequence[tuple[int, bool]], last: int, capacity: int, name: str = "requests") -> Profile:
