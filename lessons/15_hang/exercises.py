@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Exercise, Mistake, Number, Property
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +68,32 @@ def others(folder: Path) -> int:
     return int(calls_in(folder).groupby("rank")["number"].max().idxmax())
 
 
+def last(folder: Path) -> int:
+    """The number of the last call that anybody made."""
+    return int(calls_in(folder)["number"].max())
+
+
+def left_out(folder: Path) -> tuple[int, int]:
+    """The rank that is behind, and the line of the call that it left out."""
+    return behind(folder), line_of(folder, parted(folder), others(folder))
+
+
+def left_out_problem(answer: Any, folder: Path) -> str | None:
+    """What is wrong with a rank and a line; None if both are right."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return "A pair is asked: a rank, and a line."
+    (rank, line), (missing, wanted) = answer, left_out(folder)
+    if rank == first_to_complain(folder) != missing:
+        return f"Rank {rank} complained first, since it waits. Whose row of calls is shorter?"
+    if rank != missing:
+        return f"Rank {rank} is not missing: it made all calls and waits. Whose row of calls is shorter?"
+    if line == line_of(folder, last(folder), others(folder)):
+        return "There they wait. The ranks are on different lines since an earlier call."
+    if line == line_of(folder, parted(folder), rank):
+        return f"That is what rank {rank} called instead, in the place of the call that it left out."
+    return None if line == wanted else "Go through the columns from the left: where are the lines not all the same?"
+
+
 def odd_one(folder: Path) -> int:
     """The rank whose last collective has another name than those of most. Raises ValueError if there is none."""
     last = calls_in(folder).drop_duplicates("rank", keep="last")
@@ -102,54 +128,27 @@ def limit_s(calls: pd.DataFrame) -> float:
 EXERCISES = (
     Exercise(
         id="15.1",
-        answer=Number(behind, relative=0),
+        answer=Property(left_out_problem, left_out),
         mistakes=(
-            Mistake(
-                first_to_complain,
-                "That rank complained first, since it waits. Whose row of calls is shorter?",
-            ),
-            Mistake(lambda folder: 2, "Rank 2 waits as well: it made all four calls."),
+            Mistake(lambda folder: (first_to_complain(folder), left_out(folder)[1]), "complained first"),
+            Mistake(lambda folder: (2, left_out(folder)[1]), "made all calls"),
+            Mistake(lambda folder: (behind(folder), line_of(folder, last(folder), others(folder))), "There they wait"),
+            Mistake(lambda folder: (behind(folder), line_of(folder, parted(folder), behind(folder))), "called instead"),
+            Mistake(lambda folder: (behind(folder), 1), "Go through the columns"),
+            Mistake(behind, "A pair is asked"),
         ),
         hints=(
-            "Count the calls of each rank: the others can't go on without the one that has fewer.",
-            "`side_by_side.count(axis=1)` counts them.",
-        ),
-        insight="It had ended without an error, and long before: its log is the one that nobody opens.",
-    ),
-    Exercise(
-        id="15.2",
-        answer=Number(lambda folder: line_of(folder, parted(folder), others(folder)), relative=0),
-        mistakes=(
-            Mistake(
-                lambda folder: line_of(folder, int(calls_in(folder)["number"].max()), others(folder)),
-                "There they wait. The ranks are on different lines since an earlier call.",
-            ),
-            Mistake(
-                lambda folder: line_of(folder, parted(folder), behind(folder)),
-                "That is what rank 1 called instead, in the place of the call that it left out.",
-            ),
-        ),
-        hints=(
+            "The others can't go on without the rank that has fewer calls.",
             "Go through the columns from the left. Which is the first whose lines are not all the same?",
             "In that column: the line that the waiting ranks have.",
         ),
-        insight="The library paired it with rank 1's next call, of the same size: wrong sums, and no error.",
-    ),
-    Exercise(
-        id="15.3",
-        answer=Text(lambda calls: "it has not come yet"),
-        mistakes=(
-            Mistake(lambda calls: "it is dead", "A dead rank would look the same, but so would one that is late."),
-            Mistake(
-                lambda calls: "it hangs",
-                "Nobody waited longer than the time-out yet. Half a second of sleep looks the same.",
-            ),
+        insight=(
+            "That rank had ended without an error, and long before: its log is the one that nobody opens. The library "
+            "paired the call with its next one, of the same size: wrong sums, and no error."
         ),
-        hints=("What would the dumps look like if rank 1 came in the next second?",),
-        insight="It was writing a checkpoint. Its Python stack would have said so: `py-spy dump`, or faulthandler.",
     ),
     Exercise(
-        id="15.4",
+        id="15.2",
         answer=Number(lambda calls: int(wait_s(calls)) + 1, unit="s", relative=0),
         mistakes=(
             Mistake(limit_s, "That is the time-out that it had."),
@@ -166,7 +165,7 @@ EXERCISES = (
         insight="Checkpoints, first compilations and validation on one rank are the usual good reasons to be late.",
     ),
     Exercise(
-        id="15.5",
+        id="15.3",
         answer=Property(cause_problem, lambda folder: (odd_one(folder), FEWER)),
         mistakes=(
             Mistake(lambda folder: (first_to_complain(folder), FEWER), "complained first"),

@@ -76,21 +76,24 @@ def run(hang, rank, folder):
 
 def play(hangs, folder):
     """All at once; each rank is a process of its own."""
-    children = []
+    children = {}
     for hang in hangs:
         of_hang = Path(folder, hang.__name__)
         of_hang.mkdir(parents=True, exist_ok=True)
         for old in of_hang.iterdir():
             old.unlink()  # dumps of an earlier run would be read with those of this one
         for rank in range(RANKS):
-            children.append(os.fork())
-            if not children[-1]:
+            child = os.fork()
+            if not child:
                 try:
                     run(hang, rank, of_hang)
                 finally:
                     os._exit(0)
-    for child in children:
-        os.waitpid(child, 0)
+            children[child] = hang.__name__
+    while children:
+        hang = children.pop(os.wait()[0])
+        if hang not in children.values():
+            print(f"{hang}: over", flush=True)
 
 
 if __name__ == "__main__":

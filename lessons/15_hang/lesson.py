@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Who is missing?
 #
-# A job on many GPUs stands still. Nothing is printed for ten minutes, then every rank reports a time-out. Hangs are the
-# commoner crash: one rank does something else, and all others wait for it. PyTorch keeps a list of the last collectives
+# A job on many GPUs stands still. Nothing is printed for ten minutes, then every rank reports a time-out. One
+# rank does something else, and all others wait for it. PyTorch keeps a list of the last collectives
 # of each rank, its *flight recorder*. Side by side, these lists say who is missing.
 #
 # After this lesson you can
@@ -16,7 +16,6 @@
 
 # %%
 import pickle
-import re
 import shutil
 from pathlib import Path
 
@@ -62,8 +61,9 @@ proflab.predict("15.b", call_guess, what="the number of the call in which the ot
 # %% [markdown]
 # ## Capture
 #
-# The five hangs, as short as they can be. `watch`, from the snippet at the end of this lesson, writes a rank's dump
-# every half second from a thread of its own: the rank itself may be stuck, or aborted without a word.
+# The five hangs, as short as they can be, and a cure: `cured` is `skipped` without its branch. `watch`, from the
+# snippet at the end of this lesson, writes a rank's dump every half second from a thread of its own: the rank itself
+# may be stuck, or aborted without a word.
 
 # %%
 print(
@@ -75,8 +75,7 @@ print(
 
 # %% language="bash"
 # cd $FOLDER
-# python hangs.py live who_is_missing.py late skipped other_size other_order dead 2> live.err
-# ls live/skipped live/dead
+# python hangs.py live who_is_missing.py late skipped other_size other_order dead cured 2> live.err
 # grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
 
 # %% [markdown]
@@ -117,26 +116,18 @@ for file in sorted(skipped.glob("log_*")):
 # %% [markdown]
 # An empty place is a call that never came. Compare columns from the left: where do the lines part, and where does a
 # call end the row?
-
-# %%
-# 3 minutes: which rank are the others waiting for?
-q = exercise("15.1", skipped)
-# solution
-answer = int(side_by_side.count(axis=1).idxmin())
-# end solution
-q.check(answer)
-
-# %% [markdown]
+#
 # ## Trap: the line where they wait
 #
 # The error comes with a stack, and the stack has the line of the last call. Everybody looks there first.
 
 # %%
-# 3 minutes: at which line of hangs.py is the call that was left out?
-q = exercise("15.2", skipped)
+# 4 minutes: which rank are the others waiting for, and at which line of hangs.py is the call that it left out? Answer
+# with a pair.
+q = exercise("15.1", skipped)
 # solution
 parted = side_by_side.loc[:, side_by_side.nunique() > 1].iloc[:, 0]
-answer = int(parted[0])
+answer = int(side_by_side.count(axis=1).idxmin()), int(parted[0])
 # end solution
 q.check(answer)
 
@@ -150,7 +141,7 @@ q.check(answer)
 # size, type, line), and then for who is behind, late or without a dump.
 
 # %% language="bash"
-# for hang in late skipped other_size other_order dead; do
+# for hang in late skipped other_size other_order dead cured; do
 #     echo "== $hang"
 #     python -m tidyprof hang $FOLDER/live/$hang
 # done
@@ -185,21 +176,16 @@ late = tidyprof.read_flight_recorder(recorded / "late")
 early = late[~((late["rank"] == 1) & (late["number"] == 2))]
 say(tidyprof.who_is_missing(early).sentence)
 
-# %%
-# 2 minutes: what do these early dumps prove about rank 1? "it is dead", "it hangs" or "it has not come yet"
-q = exercise("15.3", early)
-# solution
-answer = "it has not come yet"
-# end solution
-q.check(answer)
-
 # %% [markdown]
+# They do not prove that rank 1 is dead, nor that it hangs: it has not come yet. It was writing a checkpoint: its
+# Python stack says so (`py-spy dump`, or faulthandler).
+#
 # `late` holds all calls, with the time of each since 1970 in ns (`called_ns`) and the time-out (`timeout_ms`). On
 # several machines clocks may differ; here they don't.
 
 # %%
 # 3 minutes: with which time-out, in whole seconds, would this job have gone on? Give the smallest.
-q = exercise("15.4", late)
+q = exercise("15.2", late)
 # solution
 second = late[late["number"] == 2].set_index("rank")["called_ns"]
 after_s = (second.max() - second.min()) / 1e9
@@ -210,18 +196,6 @@ q.check(answer)
 # %% [markdown]
 # A longer time-out cures only ranks that are late for a good reason. A skipped call hangs for as long as you let it.
 #
-# ## The cure
-#
-# `cured` is `skipped` without its branch: every rank makes every call. Both once more, live:
-
-# %% language="bash"
-# cd $FOLDER
-# python hangs.py again who_is_missing.py skipped cured 2> again.err
-# grep -h rank again/*/log_*.txt | cut -c 1-90
-# python -m tidyprof hang again/skipped | head -n 1
-# python -m tidyprof hang again/cured | head -n 1
-
-# %% [markdown]
 # ## A job that you don't know
 #
 # Four ranks of another script; its loop ends with a `barrier`, in which all wait for each other.
@@ -242,7 +216,7 @@ for file in sorted(unknown.glob("log_*")):
 # %%
 # 5 minutes: which rank is at fault, and why? Answer with a pair. The second is "it came late", "it is dead",
 # "it has fewer batches" or "its batch has another size".
-q = exercise("15.5", unknown)
+q = exercise("15.3", unknown)
 # solution
 counts = table[table["call"] == "gloo:all_reduce"].groupby("rank").size()
 answer = int(counts.idxmin()), "it has fewer batches"
@@ -296,28 +270,21 @@ q.check(answer)
 # ## Decide
 #
 # The verdict chooses the next step.
+#
+# | verdict | look at |
+# | --- | --- |
+# | no dump | the rank's log and exit code, and the kernel log of its node |
+# | behind | the rank's Python stack: `py-spy dump --pid PID` on its node |
+# | late | what that rank did before the call, with a trace (lesson 07) |
+# | left the path | the branch between the two lines |
+# | other call | the order of calls on the odd rank, and the number of its batches |
+# | other size | the shapes on the odd rank, above all of its last batch |
 
 # %%
-NEXT = {
-    "no dump": "the rank's log and exit code, and the kernel log of its node",
-    "behind": "the rank's Python stack: `py-spy dump --pid PID` on its node",
-    "late": "what that rank did before the call, with a trace (lesson 07)",
-    "left the path": "the branch between the two lines",
-    "other call": "the order of calls on the odd rank, and the number of its batches",
-    "other size": "the shapes on the odd rank, above all of its last batch",
-}
-for name in ("late", "skipped", "other_size", "other_order", "dead"):
-    verdict = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name)).kind
-    say(f"`{name}`: {verdict}. Next: {NEXT[verdict]}.")
-seconds = {
-    file.name[4]: float(re.match(r"[\d.]+", file.read_text())[0]) for file in skipped.glob("log_*")
-}
-complained = {
-    rank: when
-    for rank, when in seconds.items()
-    if "says" in (skipped / f"log_{rank}.txt").read_text()
-}
-proflab.reveal("15.a", int(min(complained, key=complained.get)), origin)
+says = {file: file.read_text() for file in skipped.glob("log_*")}
+errors = {text: file for file, text in says.items() if "says" in text}
+first = min(errors, key=lambda text: float(text.split()[0]))
+proflab.reveal("15.a", int(errors[first].stem[-1]), origin)
 proflab.reveal("15.b", int(calls["number"].max()), origin)
 
 # %% [markdown] tags=["given"]
@@ -329,15 +296,9 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # - Messages between two ranks (`send`, `recv`) of gloo, which records none.
 # - Hangs outside of collectives: a lock, a file system, a loader.
 #
-# ## Known issues
-#
-# | symptom | what to do |
-# | --- | --- |
-# | a dump without calls | `TORCH_FR_BUFFER_SIZE` was 0, or set after the process group began |
-# | a rank is behind by minutes | its dump is of an earlier job: a folder for each job, which all nodes see |
-# | no lines in the dump | `_dump_fr_trace_file` leaves them out unless asked; the snippet asks |
-#
-# More about profilers is in the [list of known issues](../docs/known-issues.md).
+# A dump without calls: `TORCH_FR_BUFFER_SIZE` was 0, or set after the process group began. A rank behind by minutes: a
+# dump of an earlier job; take a folder for each job, which all nodes see. No lines in the dump:
+# `_dump_fr_trace_file` leaves them out unless asked, and the snippet asks.
 
 # %% [markdown]
 # ## At work, without this course
@@ -346,12 +307,5 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 #
 # It uses functions of PyTorch whose names begin with an underscore, so they may change; it was tried with torch 2.15.
 
-# %% [markdown]
-# ## Key points
-#
-# - Collectives are paired by number. Compare the ranks from the left, not at the last line.
-# - Who complains first is mostly who waits.
-# - What is not in a dump may still come; only the time-out, a log or a stack decides.
-# - Every rank makes every call, in the same order and of the same size.
 #
 # Next question: yours.

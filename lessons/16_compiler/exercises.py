@@ -6,20 +6,14 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Exercise, Mistake, Number, Property
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LANES, SIMDS, REGISTERS, WAVE_SLOTS = 64, 4, 512, 8
+SIMDS, REGISTERS, WAVE_SLOTS = 4, 512, 8
+OPTIONS = ("-h", "--help", "--fail-on-spill", "--json")
 LDS = {"gfx942": 64 * 1024, "gfx950": 160 * 1024}
-
-MORE, NOTHING, SLOWER = GAINS = ("more wavefronts", "no wavefront, but spills", "a slower kernel")
-
-
-def sums(tile: dict[str, int], lanes: int = LANES, bytes_each: int = 4) -> float:
-    """Registers of four bytes that hold a lane's share of the tile's sums."""
-    return tile["rows"] * tile["columns"] * bytes_each / 4 / (tile["warps"] * lanes)
 
 
 def by_registers(limits: dict[str, int], block: int = 8) -> int:
@@ -94,6 +88,9 @@ def command_problem(command: Any, cache: str) -> str | None:
         return "A pipe or a second command hides the exit code of the first one."
     if cache not in words:
         return f"Which folder? It is `{cache}`."
+    words = [next((full for full in OPTIONS if word[:2] == "--" and full.startswith(word)), word) for word in words]
+    if option := next((word for word in words if word.startswith("--") and word not in OPTIONS), None):
+        return f"There is no option `{option}`: it ends with 2 for every folder, spill or not. See `--help`."
     if "--fail-on-spill" not in words:
         return "It shows the spills and ends with 0: no test fails. There is an option for that, see `--help`."
     return None if len(words) == 4 else "That is more than the folder and the option."
@@ -102,31 +99,6 @@ def command_problem(command: Any, cache: str) -> str | None:
 EXERCISES = (
     Exercise(
         id="16.1",
-        answer=Number(sums, unit="", relative=0),
-        mistakes=(
-            Mistake(lambda tile: sums(tile, lanes=1), "That is for a whole wavefront: its 64 lanes share them."),
-            Mistake(
-                lambda tile: sums({**tile, "warps": 1}),
-                "That is for one warp. All warps of the workgroup share the sums.",
-            ),
-            Mistake(
-                lambda tile: sums({**tile, "warps": tile["warps"] // 2}),
-                lambda tile: f"That is for half of the warps. Here are {tile['warps']}.",
-            ),
-            Mistake(lambda tile: sums(tile, bytes_each=2), "The sums are float32, so one register each."),
-            Mistake(
-                lambda tile: tile["rows"] * tile["depth"] / (tile["warps"] * LANES),
-                "That is the tile of one input. The sums are as many as the numbers of the result.",
-            ),
-        ),
-        hints=(
-            "The result has `rows * columns` numbers, and `warps` times 64 lanes hold them.",
-            "`256 * 256 / (8 * 64)`",
-        ),
-        insight="The rest holds inputs on their way, addresses, and what is loaded ahead.",
-    ),
-    Exercise(
-        id="16.2",
         answer=Number(waves, relative=0),
         mistakes=(
             Mistake(
@@ -152,7 +124,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="16.3",
+        id="16.2",
         answer=Number(lambda text: scratch(loop(text)), relative=0),
         mistakes=(
             Mistake(scratch, "That is in the whole kernel. Most of them run once."),
@@ -169,23 +141,7 @@ EXERCISES = (
         insight=lambda text: f"{scratch(text) - scratch(loop(text))} more stand outside of the loop, and run once.",
     ),
     Exercise(
-        id="16.4",
-        answer=Text(lambda pair: NOTHING, choices=GAINS),
-        mistakes=(
-            Mistake(
-                lambda pair: MORE,
-                lambda pair: (
-                    f"By registers {pair['waves_by_registers'].iloc[1]:g} fit. The LDS has room for "
-                    f"{pair['waves_by_lds'].iloc[1]:g}, as before."
-                ),
-            ),
-            Mistake(lambda pair: SLOWER, "That is likely. But nothing ran: these files can't say it."),
-        ),
-        hints=("Compare the column `waves`, then the one of spills.",),
-        insight="One stage less halves the LDS: then more waves have room, and nothing spills.",
-    ),
-    Exercise(
-        id="16.5",
+        id="16.3",
         answer=Property(setting_problem, best_setting),
         mistakes=(
             Mistake(lambda history: "256x256x64", lambda history: spilled_in(history, "256x256x64")),
@@ -201,10 +157,12 @@ EXERCISES = (
         insight="Half the depth leaves the intensity as it is. With another version, look again.",
     ),
     Exercise(
-        id="16.6",
+        id="16.4",
         answer=Property(command_problem, lambda cache: f"python -m tidyprof isa {cache} --fail-on-spill"),
         mistakes=(
             Mistake(lambda cache: f"python -m tidyprof isa {cache}", "ends with 0"),
+            Mistake(lambda cache: f"python -m tidyprof isa {cache} --fail-on-spills", "no option `--fail-on-spills`"),
+            Mistake(lambda cache: f"python -m tidyprof isa {cache} --json -", "ends with 0"),
             Mistake(lambda cache: f"python -m tidyprof isa {cache} --fail-on-spill | tail", "hides the exit code"),
             Mistake(lambda cache: "python -m tidyprof isa --fail-on-spill", "Which folder?"),
             Mistake(lambda cache: f"python -m tidyprof gate {cache} --fail-on-spill", "It begins with"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from proflab.exercises import exercises_of
 from proflab.lessons import lessons
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
@@ -73,3 +74,13 @@ def test_without_triton_one_line_says_what_follows() -> None:
     done = run("-c", WITHOUT, PROGRAM)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "No Triton here: the lesson goes on with what was compiled before.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [("--fail-on-spill", ""), ("--fail", ""), ("--fail-on-spills", "ends with 2"), ("--strict", "ends with 2"),
+     ("--json -", "ends with 0"), ("", "ends with 0"), ("--fail-on-spill --json -", "more than")],
+)  # fmt: skip
+def test_a_command_is_told_what_its_options_do(options: str, words: str) -> None:
+    found = exercises_of("16").command_problem(f"python -m tidyprof isa cache {options}", "cache")
+    assert words in found if words else found is None
