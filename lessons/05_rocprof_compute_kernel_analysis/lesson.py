@@ -7,8 +7,8 @@
 #
 # After this lesson you can
 #
-# - take one kernel of a training from its counters to its point under the roof, and say which block it is near to;
-# - tell a percentage with a wrong average or filter, and say what a faster kernel would bring to the step.
+# - take a kernel from its counters to its point under the roof, and say which block it is near to;
+# - tell a percentage with a wrong average or filter, and say what a faster kernel would bring.
 #
 # You need lessons 02 and 04. Commands hold from ROCm 7.0 to {newest rocm} (rocprof-compute 3.2.3 to
 # {newest rocprof-compute}).
@@ -87,9 +87,9 @@ norm_roof = min(PEAK, norm_intensity * BANDWIDTH)
 layer = {"images": 1024, "channels": 128, "filters": 128, "size": 4, "filter_width": 3}
 say(
     f"The normalisation: {norm_flops / 1e6:.0f} MFLOP, {norm_bytes / 1e6:.0f} MB, "
-    f"**{norm_intensity:.0f} FLOP per byte**. Its roof is {norm_roof / 1e12:.1f} TFLOP/s, so it "
-    f"takes at least {1e6 * norm_flops / norm_roof:.0f} µs. The knees are at "
-    f"{ACHIEVABLE / BANDWIDTH:.0f} (achievable) and {PEAK / BANDWIDTH:.0f} FLOP per byte (peak)."
+    f"**{norm_intensity:.0f} FLOP per byte**, at least {1e6 * norm_flops / norm_roof:.0f} µs. "
+    f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} (achievable) and {PEAK / BANDWIDTH:.0f} "
+    "FLOP per byte (peak)."
 )
 
 # %% [markdown]
@@ -128,7 +128,7 @@ q.check(answer)
 # and leaves their counters out.
 
 # %% language="bash"
-# mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads
+# mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads; echo "Counting, up to a minute"
 # rocprof-compute profile --name all --no-roof -b 2 10 -- $CASE --max-steps 2 2>&1
 
 # %% [markdown]
@@ -153,8 +153,7 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
 # normalisations. `-b 2.1.4` asks for block 2, table 1, row 4; two folders make a *baseline comparison*.
 
 # %% language="bash"
-# cd $FOLDER
-# echo "Counting the convolutions and normalisations; some seconds to half a minute."
+# cd $FOLDER; echo "Counting two kinds of kernels, up to a minute"
 # rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- $CASE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2 2>&1
 
@@ -168,17 +167,16 @@ for way in ("dispatches", "totals"):
 # %% [markdown]
 # Four numbers, and none is wrong. Up to release 3.6 the tool averages over *dispatches*, so that a
 # copy of a few microseconds weighs as much as the longest convolution. From 3.7 (ROCm 7.14) on it divides *totals*. The
-# repair: one kernel at a time, and the filter beside every number. Check the row's name, too: 2.1.4 is F16 on an MI300
-# since ROCm 6.4.2, and F32 before that or on an MI200.
+# repair: one kernel at a time, and the filter beside every number.
 
 # %% language="bash"
-# cd $FOLDER
+# cd $FOLDER; echo "Counting one kernel"
 # rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $CASE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/norm/* -b 2.1.0 2.1.8 2.1.23 2.1.24 --max-stat-num 1 2>&1
 
 # %% [markdown]
-# Two of these rows need a word. The peak of `VALU FLOPs` is one *without* packed instructions, which do two numbers at
-# once: with them the roof of FP32 is twice as high, and so it is below. `Active CUs` is a mean over launches again.
+# The peak of `VALU FLOPs` is one *without* packed instructions, which do two numbers at once: with them the roof of
+# FP32 is twice as high, and so it is below. `Active CUs` is a mean over launches again.
 #
 # ## One kernel, from its counters to its point
 #
@@ -203,8 +201,8 @@ ceilings = tidyprof.roofline_ceilings(norm)
 limits = ceilings.set_index("name")["value"]
 say(
     f"`{point.short_name}`: {point.calls} calls, {point.duration_ns / 1e6:.2f} ms, "
-    f"{point.flops / 1e9:.2f} GFLOP, {point.hbm_bytes / 1e9:.2f} GB. It uses vector units: "
-    f"the roofs are {limits['vector fp32'] / 1e12:.0f} TFLOP/s and {limits['HBM'] / 1e12:.2f} TB/s."
+    f"{point.flops / 1e9:.2f} GFLOP, {point.hbm_bytes / 1e9:.2f} GB. It uses vector units: the "
+    f"roofs are {limits['vector fp32'] / 1e12:.0f} TFLOP/s and {limits['HBM'] / 1e12:.2f} TB/s."
 )
 
 # %%
@@ -222,8 +220,7 @@ q.check(answer)
 # ([what the model gets wrong](../docs/gpumodel.md)). By AMD's times its share is a third higher, and its backward pass
 # (11.94 µs) leads the table. Both stay far below their roof.
 #
-# Here is the point, with its backward pass, the largest convolution, and ten convolutions that AMD recorded of this
-# training with 256 images.
+# Here is the point, with the largest convolution, and ten that AMD recorded of this training with 256 images.
 
 # %%
 layers = pd.read_csv(lesson.file("published_layers.csv"), comment="#")
@@ -232,8 +229,7 @@ layers["rate"] = layers["pct_of_roof"] / 100 * its_roof
 points = tidyprof.roofline_points(mine)
 points = points[points["name"].isin(launched["name"])]
 convolution = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
-backward = points[points["name"].str.contains("BatchNormBwd|batch_norm_backward")].iloc[0]
-shown = {"the normalisation": point, "backward pass": backward, "largest convolution": convolution}
+shown = {"the normalisation": point, "largest convolution": convolution}
 for name, row in shown.items():
     share = 100 * row.flops_per_second / min(PEAK, row.hbm_intensity * BANDWIDTH)
     say(f"{name}: {row.hbm_intensity:.3g} FLOP per byte, {share:.1f} % of its roof.")
@@ -246,7 +242,7 @@ x = np.logspace(-1, 4, 400)
 for look, name, rate in ("k-", "peak", PEAK), ("k--", "achievable", ACHIEVABLE):
     axes.loglog(x, np.minimum(rate, x * BANDWIDTH), look, label=f"{name} {rate / 1e12:.0f} TFLOP/s")
 axes.plot(layers["flop_per_byte"], layers["rate"], "ko", fillstyle="none", label="AMD's, recorded")
-for marker, (name, row) in zip("osD", shown.items(), strict=True):
+for marker, (name, row) in zip("os", shown.items(), strict=True):
     axes.plot(row.hbm_intensity, row.flops_per_second, marker, ms=9, mec="black", label=name)
 axes.set(xlabel="intensity, FLOP per byte", ylabel="FLOP/s", xlim=(0.3, 3000), ylim=(1e11, 5e15))
 axes.legend(loc="lower right")
@@ -272,9 +268,9 @@ groups = groups["duration_ns"].agg(calls="size", mean_ns="mean").reset_index()
 show_table(groups, "workgroups calls mean_us", "256 images of 8 x 8", origin=there.origin)
 few, many = groups.iloc[0], groups.iloc[-1]
 say(
-    "One workgroup for each channel, and all have the same work. "
+    "One workgroup for each channel, all with the same work: "
     f"{many.workgroups / few.workgroups:.0f} times the channels take "
-    f"{many.mean_ns / few.mean_ns:.2f} times the time: with {few.workgroups:.0f}, at most "
+    f"{many.mean_ns / few.mean_ns:.2f} times the time. At the top "
     f"{few.workgroups:.0f} compute units have work. The library chose so."
 )
 
@@ -300,12 +296,11 @@ homes = {k: there.path / f"{kind}_profile" / "MI300X_A1" for k, (there, kind) in
 raw = {name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()}
 raw = pd.concat(raw).droplevel(1).copy()
 raw = raw.assign(ns=raw["End_Timestamp"] - raw["Start_Timestamp"]).select_dtypes("number")
-files = {name: home / "analyze" / "2.1_Speed-of-Light.csv" for name, home in homes.items()}
-tables = {name: pd.read_csv(file, index_col="Metric") for name, file in files.items()}
+table = "analyze/2.1_Speed-of-Light.csv"
+percent = {name: pd.read_csv(home / table, index_col="Metric") for name, home in homes.items()}
+percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in percent.items()})
 blocks = pd.read_csv(lesson.file("blocks.csv"), comment="#", index_col="metric")["block"]
-percent = {name: table["Pct of Peak"] for name, table in tables.items()}
-percent = pd.DataFrame(percent).join(blocks, how="inner")
-nearest = percent.groupby("block", sort=False)[list(homes)].max().reset_index()
+nearest = percent.join(blocks, how="inner").groupby("block", sort=False).max().reset_index()
 show_table(nearest, f"block {' '.join(homes)}", "Highest percent of peak", origin=copied.origin)
 
 # %% [markdown]
@@ -339,16 +334,17 @@ clocks = kernel["GRBM_GUI_ACTIVE"] / machine.num_xcd  # each of the eight chiple
 busy = kernel["SQ_LDS_IDX_ACTIVE"] / (clocks * machine.cu_per_gpu)
 lost = kernel["SQ_LDS_BANK_CONFLICT"] / kernel["SQ_LDS_IDX_ACTIVE"]
 say(
-    f"In `conflict` LDS is busy for {100 * busy:.0f} % of the clocks, more than any block above, and "
-    f"{100 * lost:.0f} % of that are conflicts. `padded` needs {change['SQ_LDS_IDX_ACTIVE']:.2f} "
-    f"times these clocks, {change['ns']:.2f} times the time in one run and "
-    f"{change['GRBM_GUI_ACTIVE']:.2f} times all clocks in another. Launches of one kernel differ by "
-    "more: **no gain is proven**. LDS was the nearest block, but far from its limit."
+    f"In `conflict` LDS is busy for {100 * busy:.0f} % of the clocks, more than any block "
+    f"above, and {100 * lost:.0f} % of that are conflicts. `padded` needs "
+    f"{change['SQ_LDS_IDX_ACTIVE']:.2f} times these clocks, {change['ns']:.2f} times the time "
+    f"in one run and {change['GRBM_GUI_ACTIVE']:.2f} times all clocks in another. Launches of "
+    "one kernel differ by more: **no gain is proven**. LDS was the nearest block, but far from "
+    "its limit."
 )
 
 # %% [markdown]
-# Each share divides one counter by another, and two runs may have counted them: [of what peak, and of which
-# run](../docs/more-of-rocprofv3.md#percentages-of-rocprof-compute) says which percentages to trust.
+# Which percentages to trust: [by which peak, and from which
+# run](../docs/more-of-rocprofv3.md#percentages-of-rocprof-compute).
 #
 # ## Trap: a cure by its name
 #
@@ -367,9 +363,9 @@ refused = ledger.add(
     "No transposes, faster", plain.seconds, nhwc.seconds, change="channels last", origin=plain,
 )  # fmt: skip
 say(
-    f"The transposes, {gone:.0f} % of the kernel time, are gone. Yet an image takes no less: in three "
-    f"steps kernels that shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those that grew cost "
-    f"{grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
+    f"The transposes, {gone:.0f} % of the kernel time, are gone. Yet an image takes no less: in "
+    f"three steps kernels that shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those "
+    f"that grew cost {grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
 )
 
 # %% [markdown]
@@ -390,29 +386,32 @@ say(
 # ## Decide
 #
 # What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most
-# `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel with all others below 20 FLOP per byte: these mainly carry
-# numbers to memory and back.
+# `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel with all others below 20 FLOP per byte, which mainly carry
+# numbers.
 
 
 # %%
-time, data = (points[name] / points[name].sum() for name in ("duration_ns", "hbm_bytes"))
+time = points["duration_ns"] / points["duration_ns"].sum()
 light = (points["hbm_intensity"] < 20) & (points.index != points.index[0])
 gain, gain_of_many = 1 / (1 - time.iloc[0]), 1 / (1 - time[light].sum())
 say(
     f"If the first took no time: at most {gain:.2f} times, the {light.sum()} others "
-    f"{gain_of_many:.2f}. So it is a sum of many. And every table so far is of one process. Four "
-    "GPUs write four files: are their kernels equally long, and when does none of them work? Nobody "
-    "made that table: ask the files yourself."
+    f"{gain_of_many:.2f}. So it is a sum of many."
 )
 reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "by hand")
 proflab.reveal("05.b", reached_share, norm)
 
+# %% [markdown]
+# Every table so far is of one process. Four GPUs write four files: are their kernels equally long, and when does none
+# of them work? Nobody made that table: ask the files yourself.
+
 # %%
 lesson.conclude(
-    f"The largest kernel, `{point.short_name}`, takes {100 * time.iloc[0]:.1f} % of the kernel time and "
-    f"reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain would be "
-    f"{gain:.2f} times. Of the bytes, {100 * data[light].sum():.0f} % are moved by others that hardly compute.",
+    f"The largest kernel, `{point.short_name}`, takes {100 * time.iloc[0]:.1f} % of the kernel "
+    f"time and reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain "
+    f"would be {gain:.2f} times; for the {light.sum()} others that hardly compute, "
+    f"{gain_of_many:.2f} times.",
     rules_out="one bad kernel",
     because="It is many small parts, and every table so far is of one process. What of four?",
     next="06" if gain_of_many > gain else "08",

@@ -66,10 +66,8 @@ lesson.sheet()
 # solution
 idle_guess, rccl_guess = 5, 1.5
 # end solution
-proflab.predict("06.a", idle_guess, unit="%", what="time without work, in the case after its first step")
-proflab.predict(
-    "06.b", rccl_guess, unit="times", what="RCCL's time, on the GPU with most against that with least"
-)
+proflab.predict("06.a", idle_guess, unit="%", what="time without work, after the first step")
+proflab.predict("06.b", rccl_guess, unit="times", what="RCCL's time on four GPUs, most by least")
 
 # %% [markdown]
 # ## Capture
@@ -174,7 +172,7 @@ FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
 GROUP BY k.name ORDER BY total_ns DESC LIMIT 3
 """
 clocks = pd.read_sql(question, train)
-show_table(clocks, "name total_ms launch_ms", "Two clocks: on the GPU, and in the call", origin=origin)
+show_table(clocks, "name total_ms launch_ms", "Two clocks: the GPU's, the call's", origin=origin)
 
 # %% [markdown]
 # `--roctx` marked the parts of each step, and these ranges are rows of `regions`, too. Since ROCm 10.1 `name` is the
@@ -313,14 +311,14 @@ q.check(answer)
 # clock above, and names no matrix product at all.
 
 # %%
-small, small_origin = connect(lesson.folder / "small.rpd"), own_run(lesson.folder / "small.rpd").origin
-types = "SELECT opType, count(*) AS operations, sum(end - start) AS total_ns FROM op GROUP BY opType"
-seen = pd.read_sql(types, small)
-show_table(seen, "opType operations total_ms", "The smaller product, in rpd", origin=small_origin)
+path = lesson.folder / "small.rpd"
+types = "SELECT opType, count(*) AS rows, sum(end - start) AS total_ns FROM op GROUP BY opType"
+seen = pd.read_sql(types, connect(path))
+show_table(seen, "opType rows total_ms", "The smaller product, in rpd", origin=own_run(path).origin)
 
 # %%
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")
-MI200 = "recorded: AMD Instinct MI200 series, ROCm 6.0.2, published in AMD's ROCm blog, 17 April 2024"
+MI200 = "recorded: AMD Instinct MI200 series, ROCm 6.0.2, published in AMD's blog, 17 April 2024"
 flops = 2 * published["height"] * published["inner"] * published["width"]
 published["busy"] = published["gpu_ns"] / published["wall_ns"]
 published["idle_ns"] = published["wall_ns"] - published["gpu_ns"]
@@ -379,9 +377,9 @@ times = gpus.max() / gpus.min()
 proflab.reveal("06.a", idle, origin=origin)
 proflab.reveal("06.b", times["rccl"], origin=origin)
 say(
-    f"On four GPUs the kernels that compute take {times['others']:.2f} times as long on one as on "
-    f"another, RCCL's **{times['rccl']:.1f} times**. After its first step the case is idle for "
-    f"{idle:.1f} %."
+    f"On four GPUs the kernels that compute take {times['others']:.2f} times as long on one as "
+    f"on another, RCCL's **{times['rccl']:.1f} times**. After its first step the case is idle "
+    f"for {idle:.1f} %."
 )
 
 # %% [markdown]
@@ -390,9 +388,10 @@ say(
 
 # %%
 lesson.conclude(
-    f"Without its first step nothing runs for {idle:.1f} % of the time. On four GPUs the kernels that "
-    f"compute take equally long ({times['others']:.2f} times); the same calls of RCCL take "
-    f"{gpus['rccl'].min() / 1e6:.0f} ms on one and {gpus['rccl'].max() / 1e6:.0f} ms on another.",
+    f"Without its first step nothing runs for {idle:.1f} % of the time. On four GPUs the "
+    f"kernels that compute take equally long ({times['others']:.2f} times); the same calls of "
+    f"RCCL take {gpus['rccl'].min() / 1e6:.0f} ms on one and {gpus['rccl'].max() / 1e6:.0f} ms "
+    "on another.",
     rules_out=f"Copies to and from the host ({copied:.1f} %), and large gaps.",
     because="A kernel of RCCL can wait for another GPU. Who waits, and for whom? Only all ranks "
     "together tell.",

@@ -126,9 +126,9 @@ proflab.predict(
 # profile="rocprofv3 --kernel-trace --marker-trace --output-format csv"
 # profile="$profile --output-file rank%env{RANK}%_pid%pid%"
 # train="torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 10 --roctx"
-# rm -rf $FOLDER/healthy $FOLDER/late
-# $profile --output-directory $FOLDER/healthy -- $train 2>&1 | grep --line-buffered -v Opened
-# $profile --output-directory $FOLDER/late -- $train --pathology rank-skew 2>&1 | grep --line-buffered -v Opened
+# rm -rf $FOLDER/healthy $FOLDER/late; filter="grep --line-buffered -v Opened"
+# $profile --output-directory $FOLDER/healthy -- $train 2>&1 | $filter
+# $profile --output-directory $FOLDER/late -- $train --pathology rank-skew 2>&1 | $filter
 # ls $FOLDER/late | grep kernel_trace
 
 # %% [markdown]
@@ -211,9 +211,9 @@ for name, table in compared.items():
 sums = {name: table[["wait_ns", "transfer_ns"]].sum() for name, table in compared.items()}
 wait, transfer = sums["late"] / sums["healthy"]
 say(
-    f"The fault multiplies the waiting by {wait:.1f} and the transfer by {transfer:.2f}. **What makes "
-    "these RCCL kernels long is waiting, not the network.** The rank with the *shortest* collectives "
-    "and the *least* busy GPU is the one that all wait for."
+    f"The fault multiplies the waiting by {wait:.1f} and the transfer by {transfer:.2f}. **What "
+    "makes these RCCL kernels long is waiting, not the network.** The rank with the *shortest* "
+    "collectives and the *least* busy GPU is the one that all wait for."
 )
 
 # %% [markdown]
@@ -241,7 +241,8 @@ floor, typical = late["healthy"].max(axis=None), late["late"].median()
 found = "**a straggler**" if typical.max() > floor else "can’t tell it from chance"
 say(
     f"A rank of the healthy run starts a collective {floor:.2f} ms late in its worst step: the "
-    f"threshold. In the late run rank {typical.idxmax()} starts {typical.max():.2f} ms late: {found}."
+    f"threshold. In the late run rank {typical.idxmax()} starts {typical.max():.2f} ms late: "
+    f"{found}."
 )
 
 # %% [markdown]
@@ -291,10 +292,10 @@ rate = pd.read_csv(lesson.file("bus_bandwidth.csv"), comment="#")["bus_gb_per_s"
 transfer_ms = table["transfer_ns"].mean() / 3 / 1e6
 first = table[table["rank"] == 0].iloc[0]
 say(
-    f"A step all-reduces {sent / 1e6:.0f} MB, four bytes for each parameter. At {rate:.0f} GB/s that "
-    f"is {2 * (4 - 1) / 4 * sent / rate / 1e6:.2f} ms; recorded are {transfer_ms:.2f} ms. Rank 0 "
-    f"spends {first['communication_ns'] / 3 / 1e6:.1f} ms of a step in collectives. Such a sum, made "
-    "before you profile, tells whether the network can be the cause at all."
+    f"A step all-reduces {sent / 1e6:.0f} MB, four bytes for each parameter. At {rate:.0f} GB/s "
+    f"that is {2 * (4 - 1) / 4 * sent / rate / 1e6:.2f} ms; recorded are {transfer_ms:.2f} ms. "
+    f"Rank 0 spends {first['communication_ns'] / 3 / 1e6:.1f} ms of a step in collectives. Such "
+    "a sum, made before you profile, tells whether the network can be the cause at all."
 )
 
 # %% [markdown]
@@ -329,11 +330,12 @@ q.check(answer)
 # %%
 total = {which: which[0] * one.images_per_second for which, one in played.items()}
 say(
-    "The host launches the same kernels for a batch of 256 and of 1,024 (lesson 04). So **fill each "
-    f"GPU first, then add GPUs**. With 1,024 on each, four are {total[4, 1024] / total[1, 1024]:.1f} "
-    "times as fast as one, but a step of 4,096 images is another training. With 256 on each, four "
-    f"are {total[4, 256] / total[1, 256]:.1f} times as fast as one with 256: that looks good only "
-    "because a single GPU with 256 often waits for its host."
+    "The host launches the same kernels for a batch of 256 and of 1,024 (lesson 04). So **fill "
+    "each GPU first, then add GPUs**. With 1,024 on each, four are "
+    f"{total[4, 1024] / total[1, 1024]:.1f} times as fast as one, but a step of 4,096 images is "
+    f"another training. With 256 on each, four are {total[4, 256] / total[1, 256]:.1f} times as "
+    "fast as one with 256: that looks good only because a single GPU with 256 often waits for "
+    "its host."
 )
 
 # %% [markdown]
@@ -370,12 +372,10 @@ proflab.reveal("07.b", transfer_ms, run)
 
 # %%
 lesson.conclude(
-    "With one late rank of four, the ranks wait "
-    f"{wait:.0f} times as long in collectives, and the time of the "
-    f"transfers changes by {100 * abs(transfer - 1):.0f} %. Without "
-    f"the fault no rank is later than {floor:.1f} ms, its own worst step. Four GPUs with 256 "
-    f"images each make {total[4, 256] / total[1, 1024]:.2f} times the images a second of one with "
-    "1,024.",
+    f"With one late rank of four, the ranks wait {wait:.0f} times as long in collectives, and "
+    f"the time of the transfers changes by {100 * abs(transfer - 1):.0f} %. Without the fault "
+    f"no rank is later than {floor:.1f} ms, its own worst step. Four GPUs with 256 images each "
+    f"make {total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
     rules_out="The network: the collectives are long because ranks wait in them. More GPUs for the "
     "same step.",
     because="Every limit has its sign, and a change is no cure before it is proven.",
