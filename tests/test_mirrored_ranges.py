@@ -46,7 +46,6 @@ NOT_PLAYED = {
     ("04", "build_model"): "chooses kernels by their names, of the modelled case",
     ("05", "own_run"): "takes kernels of rocprof-compute",
     ("05", "MIOpenBatchNormFwdTrainSpatial"): "chooses an operator and a kernel of a recording by their names",
-    ("11", 'groupby("source_line"'): "reads the allocator's snapshot, which has no ranges",
     ("11", "crowded = play_requests"): "reads the allocator's snapshot, which has no ranges",
     ("11", 'exercise("11.4"'): "reads the allocator's snapshot, which has no ranges",
     ("12", "def graph_of"): "chooses calls of HIP by their names",
