@@ -44,7 +44,6 @@ NOT_PLAYED = {
     ("03", 'exercise("03.1"'): "takes samples of rocprof-sys",
     ("05", "own_run"): "takes kernels of rocprof-compute",
     ("05", "MIOpenBatchNormFwdTrainSpatial"): "chooses an operator and a kernel of a recording by their names",
-    ("11", 'groupby("source_line"'): "reads the allocator's snapshot, which has no ranges",
     ("11", "crowded = play_requests"): "reads the allocator's snapshot, which has no ranges",
     ("11", 'exercise("11.4"'): "reads the allocator's snapshot, which has no ranges",
     ("12", "def graph_of"): "chooses calls of HIP by their names",

@@ -193,7 +193,8 @@ say("Origin: recorded, GPU not stated.")
 CONSTRUCTED = "modelled: constructed by the course; machine code by LLVM 22.1 for gfx942, never run"
 report = lesson.file("constructed_fault.txt").read_text()
 event, first_wave = report.split("-" * 56)[:2]
-print(event, *(line for line in first_wave.splitlines() if not re.match(r" *[vs]\d+:", line)), sep="\n")
+lines = [line for line in first_wave.splitlines() if not re.match(r" *[vs]\d+:", line)]
+print(event.strip(), *lines, sep="\n")
 
 
 def waves_of(text):
