@@ -13,7 +13,7 @@ from proflab.exercises import all_exercises
 from proflab.exercises.model import exercise_cell
 from tools.notebook_lint import lint_all
 from tools.notebooks import COLUMNS, Folders, build, read_sources
-from tools.notebooks.minutes import CORE_AT_MOST, needed
+from tools.notebooks.minutes import ALL_AT_MOST, CORE_AT_MOST, needed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
@@ -34,6 +34,7 @@ def test_every_lesson_states_the_minutes_that_the_rule_gives_and_the_core_fits_i
     sources = read_sources(COURSE.lessons)
     assert {one.number: one.lesson.minutes for one in sources} == {one.number: needed(one) for one in sources}
     assert sum(one.lesson.minutes for one in sources if one.lesson.core) <= CORE_AT_MOST
+    assert sum(one.lesson.minutes for one in sources) <= ALL_AT_MOST
 
 
 @pytest.fixture(scope="module")

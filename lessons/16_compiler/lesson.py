@@ -45,9 +45,8 @@ shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dir
 # | *LDS*, memory inside the compute unit | 64 KiB | 160 KiB | each workgroup |
 # | *wave slots* on each SIMD | 8 | 8 | each wavefront |
 #
-# From [AMD's table][amd] (512 KiB of registers a compute unit: 512 for each of 64 lanes of 4 SIMDs, 4 bytes each) and
-# [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) is another machine: wavefronts of 32, 1,024 vector registers, no AGPRs,
-# 320 KiB of LDS.
+# From [AMD's table][amd] (512 registers of 4 bytes for 64 lanes of 4 SIMDs: 512 KiB) and [LLVM's guide][llvm]. CDNA 5
+# (MI400, gfx1250) differs: wavefronts of 32, 1,024 vector registers, no AGPRs, 320 KiB of LDS.
 #
 # | word | meaning |
 # | --- | --- |

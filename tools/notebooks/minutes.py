@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 WORDS_A_MINUTE = 140
 LINES_A_MINUTE = 7
 ROUNDED_TO = 5
-CORE_AT_MOST = 9 * 60
-"""Minutes of lessons 00 to 08 together: nine hours."""
+CORE_AT_MOST, ALL_AT_MOST = 7 * 60, 14 * 60
+"""Minutes of lessons 00 to 08 together, and of all: seven hours, and fourteen."""
 
 _MAGIC = re.compile(r"^(\s*)[%!].*$")
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
