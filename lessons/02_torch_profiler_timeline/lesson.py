@@ -185,7 +185,7 @@ both = kernels.merge(operators, on="external_id").groupby(
     ["short_name", "name", "input_shapes"], observed=True
 )
 largest = both["duration_ns"].sum().nlargest(3).reset_index()
-show_table(largest, "short_name name input_shapes duration_ms", "The largest sums", origin=gpu.origin)
+show_table(largest, "short_name name input_shapes duration_ms", "Largest sums", origin=gpu.origin)
 
 # %% [markdown]
 # ## A GPU that is never idle
@@ -425,8 +425,9 @@ step_ms, alone_ns = budget["duration_ns"].mean() / 1e6, budget.attrs["untraced_n
 without = f" Without the profiler it takes {alone_ns / 1e6:.0f} ms." if alone_ns else ""
 small = [f"{part} ({share:.0f} %)" for part, share in shares.iloc[2:].items() if share < 15]
 lesson.conclude(
-    f"In a traced step of {step_ms:.0f} ms the GPU waits for data for {shares['data_wait']:.0f} %, for launches "
-    f"for {shares['launch_bound']:.0f} %, and computes for {shares['compute']:.0f} %.{without}",
+    f"In a traced step of {step_ms:.0f} ms the GPU waits for data for "
+    f"{shares['data_wait']:.0f} %, for launches for {shares['launch_bound']:.0f} %, and computes "
+    f"for {shares['compute']:.0f} %.{without}",
     rules_out=", ".join(small).replace("_", " "),
     because=f"{in_data(gpu)[0]:.0f} % of `data` is in no operator: which function is it?",
     next=NEXT[shares.idxmax()],
