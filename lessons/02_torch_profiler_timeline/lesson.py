@@ -426,8 +426,8 @@ without = f" Without the profiler it takes {alone_ns / 1e6:.0f} ms." if alone_ns
 small = [f"{part} ({share:.0f} %)" for part, share in shares.iloc[2:].items() if share < 15]
 lesson.conclude(
     f"In a traced step of {step_ms:.0f} ms the GPU waits for data for "
-    f"{shares['data_wait']:.0f} %, for launches for {shares['launch_bound']:.0f} %, and computes for "
-    f"{shares['compute']:.0f} %.{without}",
+    f"{shares['data_wait']:.0f} %, for launches for {shares['launch_bound']:.0f} %, and computes "
+    f"for {shares['compute']:.0f} %.{without}",
     rules_out=", ".join(small).replace("_", " "),
     because=f"{in_data(gpu)[0]:.0f} % of `data` is in no operator: which function is it?",
     next=NEXT[shares.idxmax()],

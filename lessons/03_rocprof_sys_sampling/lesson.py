@@ -415,9 +415,9 @@ proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile
 proflab.reveal("03.b", 100 * loaders.mean() / plain.mean(), origin)
 lesson.conclude(
     f"The longest gap, {gap['duration_ns'] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} "
-    f"ms ({run.origin.kind}), lies under `__getitem__`, which the training process calls itself. On "
-    f"an H200 two loader processes make the mean step {gain.min():.1f} or {gain.max():.1f} times as "
-    "fast (recorded).",
+    f"ms ({run.origin.kind}), lies under `__getitem__`, which the training process calls itself. "
+    "On an H200 two loader processes make the mean step "
+    f"{gain.min():.1f} or {gain.max():.1f} times as fast (recorded).",
     rules_out="the GPU as the reason of that gap: the host makes it",
     because="The GPU then waits for launches: which kernels are these, and how many?",
     next=NEXT[wait] if left[wait] > left["compute_ns"] / 2 else "05",
