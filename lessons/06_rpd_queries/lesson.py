@@ -210,9 +210,7 @@ q.check(answer)
 # %%
 SECOND_STEP = "SELECT start FROM marks WHERE range = 'data' ORDER BY start LIMIT 1 OFFSET 1"
 BUSY = "SELECT 100.0 * sum(duration) / (max(end) - min(start)) AS percent FROM kernels"
-for text, question in {
-    "With": BUSY, "Without": f"{BUSY} WHERE start > ({SECOND_STEP})"
-}.items():
+for text, question in {"With": BUSY, "Without": f"{BUSY} WHERE start > ({SECOND_STEP})"}.items():
     say(f"{text} the first step: busy {pd.read_sql(question, train)['percent'].iloc[0]:.0f} %.")
 
 # %% [markdown]

@@ -204,9 +204,7 @@ def waves_of(text):
     return pd.DataFrame(rows, columns=["wave", "pc", "reason", "kernel"])
 
 
-show_table(
-    waves_of(report), "wave pc reason kernel", "What stopped, and why", origin=CONSTRUCTED
-)
+show_table(waves_of(report), "wave pc reason kernel", "What stopped, and why", origin=CONSTRUCTED)
 
 # %% [markdown]
 # - **Kind:** it chooses the next step. `ASSERT_TRAP` is a failed check: run the step on the processor.

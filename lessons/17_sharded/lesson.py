@@ -228,9 +228,7 @@ def quiet(kind):
 
 
 times = pd.DataFrame({"how": list(expected_ms), "expected_ms": list(expected_ms.values())})
-times["measured_ms"] = [
-    pd.DataFrame(map(each_ms, traces[how])).min().sum() for how in times["how"]
-]
+times["measured_ms"] = [pd.DataFrame(map(each_ms, traces[how])).min().sum() for how in times["how"]]
 if all(map(quiet, KINDS)):
     show_table(times, " ".join(times), "Transfer in a step", origin=MEASURED)
 else:
@@ -363,7 +361,8 @@ skew_s = (published["calls"] * published["skew_us"]).sum() / 1e6
 say(
     f"Rank 0 comes first mostly. Of its time in collectives "
     f"{100 * own['wait_us'] / own['collectives_us']:.0f} % is waiting, "
-    f"{own['wait_us'] / 1e6:.1f} s: who reads its trace alone takes the network for several times slower than it is. All skews of "
+    f"{own['wait_us'] / 1e6:.1f} s: who reads its trace alone takes the network for "
+    "several times slower than it is. All skews of "
     f"the table above add up to {skew_s:.1f} s: the two agree."
 )
 # %%
