@@ -127,7 +127,8 @@ def exchanges_s(moment, name):  # the shortest on any rank of each exchange
 
 KINDS = ("all_gather", "reduce_scatter")
 share = (facts["ranks"] - 1) / facts["ranks"]
-rates = {kind: share * facts["ping"]["bytes"] / exchanges_s("before", kind).median() for kind in KINDS}
+sent = share * facts["ping"]["bytes"]
+rates = {kind: sent / exchanges_s("before", kind).median() for kind in KINDS}
 once = share * 4 * facts["parameters"]
 gather_ms, scatter_ms = (1e3 * once / rates[kind] for kind in KINDS)
 expected_ms = {"fsdp": 2 * gather_ms + scatter_ms, "fsdp_keep": gather_ms + scatter_ms}
@@ -361,8 +362,8 @@ own = ranks.set_index("rank").loc[0]
 skew_s = (published["calls"] * published["skew_us"]).sum() / 1e6
 say(
     f"Rank 0 comes first mostly. Of its time in collectives "
-    f"{100 * own['wait_us'] / own['collectives_us']:.0f} % is waiting, {own['wait_us'] / 1e6:.1f} s: "
-    "who reads its trace alone takes the network for several times slower than it is. All skews of "
+    f"{100 * own['wait_us'] / own['collectives_us']:.0f} % is waiting, "
+    f"{own['wait_us'] / 1e6:.1f} s: who reads its trace alone takes the network for several times slower than it is. All skews of "
     f"the table above add up to {skew_s:.1f} s: the two agree."
 )
 # %%
@@ -451,5 +452,5 @@ proflab.reveal("17.c", 100 * run["exposed_communication_ms"] / run["total_ms"], 
 #
 # {snippet 17_sharded.py}
 
-#
+# %% [markdown]
 # Next question: yours.
