@@ -1,34 +1,20 @@
-"""The exercises of lesson 14: parts of a step, calls too many, a cure, a wait, and the proof."""
+"""The exercises of lesson 14: calls too many, a cure, and the proof."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises.answers import Number, Property, as_number
+from proflab.exercises.answers import Property, as_number
 from proflab.exercises.model import Exercise, Mistake
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WARM_UP = 5
-"""Steps that the question leaves out."""
-
 BACKWARD = "aten::embedding_dense_backward"
 
 SAME_LOSS = 1e-3
 """Relative difference of losses that the order of additions explains."""
-
-
-def mean_parts(parts: pd.DataFrame, first: int = WARM_UP) -> pd.Series:
-    """Mean seconds of each part, over the steps from `first` on."""
-    return parts[parts["step"] >= first].drop(columns=["rank", "step"]).mean()
-
-
-def largest_percent(parts: pd.DataFrame, first: int = WARM_UP) -> float:
-    """The largest part as a share of the step, in percent."""
-    mean = mean_parts(parts, first)
-    return float(100 * mean.max() / mean.sum())
 
 
 def calls_and_share(data: tuple[pd.DataFrame, pd.DataFrame]) -> tuple[float, float]:
@@ -86,16 +72,6 @@ def example_cure(data: Any) -> Callable[[Any, Any], Any]:
     return lambda table, lines: table(lines).mean(dim=1)
 
 
-def waiting_percent(collectives: pd.DataFrame, rank: int = 1, transfer: bool = False, of_both: bool = False) -> float:
-    """What share of a rank's time in collectives (or of both ranks') is its waiting, in percent; or the rest."""
-    each = collectives[["rank", "start_us", "length_us"]].sort_values("start_us")
-    each = each.assign(number=each.groupby("rank").cumcount())
-    wait = each.groupby("number")["start_us"].transform("max") - each["start_us"]
-    own = each["rank"] == rank
-    share = float(100 * wait[own].sum() / each.loc[own | of_both, "length_us"].sum())
-    return 100 - share if transfer else share
-
-
 def proof(runs: pd.DataFrame) -> tuple[float, float]:
     """The least speed-up that all repeats support, and the largest relative difference of two losses."""
     seconds = runs.groupby("script")["seconds"]
@@ -128,27 +104,6 @@ EXERCISES = (
     Exercise(
         id="14.1",
         measured=True,
-        answer=Number(largest_percent, unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda parts: 100 * mean_parts(parts).nlargest(2).iloc[1] / mean_parts(parts).sum(),
-                "That is the second largest part.",
-            ),
-            Mistake(
-                lambda parts: largest_percent(parts) / 100 * mean_parts(parts).sum() * 1e3,
-                "These are milliseconds. Divide by the sum of all parts.",
-            ),
-        ),
-        hints=(
-            "Leave out the first steps, then the columns `rank` and `step`.",
-            "`mean()` gives one number for each part; their sum is the step.",
-            '`mean = parts[parts["step"] >= 5].drop(columns=["rank", "step"]).mean()`, then the largest over the sum.',
-        ),
-        insight=lambda parts: f"It is `{mean_parts(parts).idxmax()}`.",
-    ),
-    Exercise(
-        id="14.2",
-        measured=True,
         answer=Property(calls_problem, calls_and_share),
         mistakes=(
             Mistake(lambda data: (calls_and_share(data)[0] * len(data[1]), 50), "all recorded steps"),
@@ -163,7 +118,7 @@ EXERCISES = (
         insight="As many as a line has places: the loop in `forward` calls the table once for each of them.",
     ),
     Exercise(
-        id="14.3",
+        id="14.2",
         answer=Property(cure_problem, example_cure),
         mistakes=(
             Mistake(lambda data: lambda table, lines: table(lines).sum(dim=1), "That is the sum over the places"),
@@ -184,26 +139,7 @@ EXERCISES = (
         needs_data=False,
     ),
     Exercise(
-        id="14.4",
-        measured=True,
-        answer=Number(waiting_percent, unit="percent"),
-        mistakes=(
-            Mistake(lambda each: waiting_percent(each, rank=0), "That is rank 0."),
-            Mistake(lambda each: waiting_percent(each, transfer=True), "That is the transfer: waiting is the rest."),
-            Mistake(
-                lambda each: waiting_percent(each, of_both=True),
-                "You divided by the time of both ranks. Divide by rank 1's own time in all-reduces.",
-            ),
-        ),
-        hints=(
-            'Number them first: `collectives.groupby("rank").cumcount()`.',
-            'The last start of each number: `collectives.groupby("number")["start_us"].transform("max")`.',
-            "Waiting is that minus the own start. Add it up for rank 1, and divide by the sum of its `length_us`.",
-        ),
-        insight="A faster network could shorten only the rest.",
-    ),
-    Exercise(
-        id="14.5",
+        id="14.3",
         measured=True,
         answer=Property(proof_problem, proof),
         mistakes=(

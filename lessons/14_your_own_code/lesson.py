@@ -38,8 +38,7 @@ for name in ("their_script.py", "turns.py", "sort_letters.py"):
 print((folder / "their_script.py").read_text())
 
 # %% [markdown]
-# Read it as you would read a colleague's script. It sorts lines of a log by the numbers of their words. Write down what
-# you expect, before anything is measured:
+# It sorts lines of a log by the numbers of their words. Read it, and write down what you expect:
 
 # %%
 # solution
@@ -56,7 +55,7 @@ proflab.predict(
 # %% [markdown]
 # ## The check list
 #
-# From the outside to the inside; each question decides whether the next one is worth asking.
+# From the outside to the inside; each answer decides whether the next question is worth asking.
 #
 # | | question | tool | here |
 # | --- | --- | --- | --- |
@@ -67,19 +66,7 @@ proflab.predict(
 # | 5 | Who waits for whom? | a trace of each rank | two ranks under `torchrun` |
 # | 6 | Is it cured? | repeats, and the losses | a ratio with its interval |
 #
-# ## Clock and system
-#
-# The script as it is. `real` is what you wait; `user` and `sys` are the time that processors worked for it, all of them
-# added up. On a GPU node you would watch `amd-smi monitor` meanwhile (lesson 01).
-
-# %% language="bash"
-# cd $FOLDER
-# export OMP_NUM_THREADS=1
-# (time python their_script.py) 2>&1 | tail -5
-
-# %% [markdown]
-# If `user` and `sys` together are about as long as `real`, one core works all the time: nothing waits for a disk or a
-# network, so the answer is inside the program. If they are far less, it waits, or others use this machine too.
+# On a GPU node you would watch `amd-smi monitor` beside it (lesson 01).
 #
 # ## Instrument
 #
@@ -87,7 +74,8 @@ proflab.predict(
 # killed leaves what it had. `WATCH=trace` makes it write a trace of three steps, and how long ten steps before took
 # without a profiler. For that it lets 20 steps pass; this script makes 12, so here 8. Without `WATCH` a call returns at
 # once. What follows `watch.step()`, up to the next part, is called `data`; logging and validation are parts of their
-# own. The block stands whole at the end of this lesson. Into the script go these:
+# own. With `WATCH_STACK=1` the trace has Python functions, too (`with_stack=True` of torch.profiler). The block stands
+# whole at the end of this lesson. Into the script go these:
 
 # %%
 shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
@@ -116,11 +104,14 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 # cd $FOLDER
 # diff their_script.py before.py
 # export OMP_NUM_THREADS=1 WATCH_DIR=alone
-# WATCH=times python before.py 2>/dev/null
-# WATCH=trace python before.py 2>/dev/null
-# ls alone
+# (time WATCH=times python before.py) 2>&1
+# WATCH=trace WATCH_STACK=1 python before.py 2>&1 | grep --line-buffered step
 
 # %% [markdown]
+# `real` is what you wait; `user` and `sys` are the time that processors worked for it, all of them added up. If both
+# together are about as long as `real`, one core works all the time: nothing waits for a disk or a network, so the
+# answer is inside the program. If they are far less, it waits, or others use this machine too.
+#
 # ## Where does a step go?
 #
 # The times come from the run without a profiler. The first steps are not typical (lesson 00), so they are left out.
@@ -128,17 +119,6 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 # %%
 parts = pd.read_json(lesson.folder / "alone/times_rank0.jsonl", lines=True)
 print((1e3 * parts.tail(3).drop(columns=["rank", "step"])).round(2).to_string())
-
-# %%
-# 5 minutes: what share of a step is its largest part, in percent? Take the mean over the steps from number 5 on. The
-# parts add up to the step; `rank` and `step` are no parts.
-q = exercise("14.1", parts)
-# solution
-steady = parts[parts["step"] >= 5].drop(columns=["rank", "step"])
-mean = steady.mean()
-answer = 100 * mean.max() / mean.sum()
-# end solution
-q.check(answer)
 
 
 # %%
@@ -151,8 +131,8 @@ alone = typical(lesson.folder / "alone")
 show_figure(plot_own_parts(alone.to_frame("alone").T, HERE, title="A typical step of their script"))
 
 # %% [markdown]
-# **A processor's shares are not a GPU's.** A GPU makes arithmetic far faster, and Python not at all. So a slow parser
-# or a loop of small calls can hide behind arithmetic here, and be the limit there. Counts hold on both.
+# **A processor's shares are not a GPU's.** A GPU makes arithmetic far faster, and Python not at all. So a loop of small
+# calls can hide behind arithmetic here, and be the limit there. Counts hold on both.
 #
 # ## What is in it?
 #
@@ -182,11 +162,11 @@ print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round
 # runs in a thread of its own: it looks at times only.
 
 # %%
-# 8 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
+# 5 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
 # time of `ranges` passes in them, in percent? Both are tables with a row for each event and its length `dur`, in µs;
 # there is one range a step. Give both numbers.
 backward, ranges = inside(lesson.folder / "alone/trace_rank0.json.gz", "backward")
-q = exercise("14.2", (backward, ranges))
+q = exercise("14.1", (backward, ranges))
 # solution
 own = backward[backward["name"] == "aten::embedding_dense_backward"]
 calls = len(own) / len(ranges)
@@ -200,9 +180,9 @@ q.check(answer)
 # last one. On a GPU the same loop would be some hundred small kernels a step: launch-bound (lesson 04).
 
 # %%
-# 8 minutes: the first cure. A function of a table (`torch.nn.Embedding`) and lines (numbers of words, a row for each
+# 5 minutes: the first cure. A function of a table (`torch.nn.Embedding`) and lines (numbers of words, a row for each
 # line) that gives what the loop in `forward` gives, the mean over the places of a line, with one call of the table.
-q = exercise("14.3")
+q = exercise("14.2")
 
 
 # solution
@@ -216,13 +196,8 @@ q.check(answer)
 # %% [markdown]
 # ## From the part to the line
 #
-# Operators say *what*. Which line of yours starts them? With `WATCH_STACK=1` the block also records Python functions
-# (`with_stack=True` of torch.profiler). They are events `python_function` in the trace, named `file(line): function`,
-# with the line of the `def`. Ask for those of the script's own file, in `log`:
-
-# %% language="bash"
-# cd $FOLDER
-# OMP_NUM_THREADS=1 WATCH=trace WATCH_STACK=1 WATCH_DIR=stacks python before.py 2>/dev/null
+# Operators say *what*. Which line of yours starts them? Python functions are events `python_function` in the trace,
+# named `file(line): function`, with the line of the `def`. Ask for those of the script's own file, in `log`:
 
 
 # %%
@@ -233,7 +208,7 @@ def functions(path, part, file=""):
     return table.sort_values("ms", ascending=False).round(2)
 
 
-print(functions(lesson.folder / "stacks/trace_rank0.json.gz", "log", "before.py").to_string())
+print(functions(lesson.folder / "alone/trace_rank0.json.gz", "log", "before.py").to_string())
 
 # %% [markdown]
 # So `log` is `accuracy`, which calls `forward`. A function's time holds that of all it calls, and recording makes
@@ -246,15 +221,6 @@ print(functions(lesson.folder / "stacks/trace_rank0.json.gz", "log", "before.py"
 #
 # Workers of a data loader are processes of their own. The trace has only the wait for them, and cProfile does not see
 # them either: use py-spy, or `num_workers=0` for once.
-
-# %% language="bash"
-# cd $FOLDER
-# export OMP_NUM_THREADS=1
-# python -m cProfile -s cumtime their_script.py 2>/dev/null | grep -e cumtime -e their_script
-# if command -v py-spy; then
-#     py-spy record --format raw -o stacks.txt -- python their_script.py >/dev/null 2>&1
-#     grep -o 'accuracy (their_script.py:[0-9]*).*' stacks.txt | cut -c 1-150 | head -3
-# else echo "py-spy is not installed here"; fi
 
 # %% [markdown]
 # ## Under the launcher
@@ -273,72 +239,35 @@ once_cured = written("once_cured", instrumented, FIRST)
 # %% language="bash"
 # cd $FOLDER
 # export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=two_ranks
-# torchrun --standalone --nproc-per-node 2 once_cured.py 2>/dev/null
-# ls two_ranks
+# torchrun --standalone --nproc-per-node 2 once_cured.py 2>&1 | grep --line-buffered step
 
 # %% [markdown]
 # On a processor the all-reduce is `gloo:all_reduce` in the trace; it is the same collective, with the same wait in it
-# as on a GPU. `collectives` has those of both ranks.
+# as on a GPU. Number them on each rank, and compare the starts (lesson 07): a rank that comes last does not wait.
 
 
 # %%
-def collectives_of(path):
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    found = [event for event in trace["traceEvents"] if event.get("name") == "gloo:all_reduce"]
-    rank = trace["distributedInfo"]["rank"]
-    return pd.DataFrame(
-        [{"rank": rank, "start_us": event["ts"], "length_us": event["dur"]} for event in found]
-    )
+def collectives_of(rank):
+    path = folder / f"two_ranks/trace_rank{rank}.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    table = pd.DataFrame(one for one in events if one.get("name") == "gloo:all_reduce")
+    return table.sort_values("ts").assign(rank=rank, number=range(len(table)))
 
 
-def of_all(folder):
-    return pd.concat(
-        map(collectives_of, sorted(Path(folder).glob("trace_rank*.json.gz")))
-    ).sort_values("start_us")
-
-
-collectives = of_all(lesson.folder / "two_ranks")
-collectives["start_us"] -= collectives["start_us"].min()
-print(collectives.round(1).to_string(index=False))
-
-# %%
-# 8 minutes: what share of rank 1's time in all-reduces is waiting for the other rank, in percent? Number them on each
-# rank, and compare the starts, as in lesson 07. A rank that comes last does not wait.
-q = exercise("14.4", collectives)
-# solution
-collectives["number"] = collectives.groupby("rank").cumcount()
-last = collectives.groupby("number")["start_us"].transform("max")
-collectives["wait_us"] = last - collectives["start_us"]
-own = collectives[collectives["rank"] == 1]
-answer = 100 * own["wait_us"].sum() / own["length_us"].sum()
-# end solution
-q.check(answer)
-
-
-# %%
-def waiting_ms(folder):
-    each = of_all(folder)
-    each["number"] = each.groupby("rank").cumcount()
-    wait = each.groupby("number")["start_us"].transform("max") - each["start_us"]
-    return (wait.groupby(each["rank"]).sum() / 1e3).round(2).to_dict()
-
-
-def operators_in(folder, part):
-    found = {rank: inside(f"{folder}/trace_rank{rank}.json.gz", part) for rank in (0, 1)}
-    return {rank: len(operators) // len(ranges) for rank, (operators, ranges) in found.items()}
-
-
-waits, log = (
-    waiting_ms(lesson.folder / "two_ranks"),
-    operators_in(lesson.folder / "two_ranks", "log"),
-)
-print(f"waiting for the other, ms: {waits}; operators in `log`, a step: {log}")
+each = pd.concat(map(collectives_of, (0, 1)))
+each["wait"] = each.groupby("number")["ts"].transform("max") - each["ts"]
+waits = each.groupby("rank")[["dur", "wait"]].sum() / 1e3
+print(waits.rename(columns={"dur": "in all-reduces, ms", "wait": "of it waiting"}).round(2))
 print(
     "rank 1 waits for rank 0"
-    if waits[1] > 2 * waits[0]
+    if waits["wait"][1] > 2 * waits["wait"][0]
     else "can't tell who waits: this machine is busy otherwise"
 )
-print(f"rank {max(log, key=log.get)} does work in `log` that the other one does not do")
+
+# %%
+for rank in (0, 1):
+    operators, ranges = inside(folder / f"two_ranks/trace_rank{rank}.json.gz", "log")
+    print(f"rank {rank}: {len(operators) // len(ranges)} operators in `log`, a step")
 
 # %% [markdown]
 # Times say *who*, if the machine is quiet. The counts say *why*, and a busy machine can't change them: in every step
@@ -355,30 +284,22 @@ twice_cured = written("cured", once_cured, SECOND)
 # One run before and one after prove nothing. So both, in turns, five times after one that is not counted: what slows
 # the machine down meanwhile slows both. Who is first is drawn in each turn: on a machine that gets slower and slower,
 # the second one would always lose. And a script that trains something else is no faster script, so the losses of all
-# steps are kept too. Alone first, then on two ranks, as at work:
+# steps are kept too. On two ranks, as at work:
 
 # %% language="bash"
 # cd $FOLDER
 # export OMP_NUM_THREADS=1 WATCH=times
 # cat turns.py
-# python turns.py 2>/dev/null
 # torchrun --standalone --nproc-per-node 2 turns.py 2>/dev/null
 
 # %%
-both = {
-    ranks: pd.read_json(lesson.folder / f"turns_{ranks}/runs_rank0.jsonl", lines=True)
-    for ranks in (1, 2)
-}
-for ranks, table in both.items():
-    seconds = table.pivot(index="turn", columns="script", values="seconds").round(3)
-    print(f"seconds, {ranks} rank(s):\n{seconds.to_string()}")
-runs = both[2]
+runs = pd.read_json(folder / "turns_2/runs_rank0.jsonl", lines=True)
 
 # %%
-# 8 minutes: on two ranks (`runs`), how many times faster is the cured script *at least*, by all repeats: its slowest
+# 5 minutes: how many times faster is the cured script *at least*, by all repeats: its slowest
 # run against the quickest of the other? And is it the same training: the largest relative difference of two losses of
 # a step? Give both numbers.
-q = exercise("14.5", runs)
+q = exercise("14.3", runs)
 # solution
 seconds = runs.groupby("script")["seconds"]
 at_least = seconds.min()["before"] / seconds.max()["cured"]
@@ -391,12 +312,10 @@ answer = at_least, difference
 q.check(answer)
 
 # %%
-for ranks, table in both.items():
-    by_script = table.groupby("script")["seconds"].agg(["min", "median", "max"])
-    ratio = by_script.loc["before", "median"] / by_script.loc["cured", "median"]
-    low = by_script.loc["before", "min"] / by_script.loc["cured", "max"]
-    sure = "in all repeats" if low > 1 else "can't tell: the repeats overlap"
-    print(f"{ranks} rank(s): {ratio:.1f} times faster (median), at least {low:.1f} times: {sure}")
+seconds = runs.groupby("script")["seconds"].agg(["min", "median", "max"])
+ratio = seconds.loc["before", "median"] / seconds.loc["cured", "median"]
+sure = seconds.loc["before", "min"] > seconds.loc["cured", "max"]
+print(f"{ratio:.1f} times faster (median)", "" if sure else "can't tell: the repeats overlap")
 proflab.reveal("14.a", 100 * alone.max() / alone.sum(), "measured here")
 proflab.reveal("14.b", ratio, "measured here, two ranks")
 
@@ -415,63 +334,26 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # a typical step says what a longer training would gain. And what remains is the next question, by the same list:
 
 # %%
-sides = {
-    f"{who}, {side}": typical(lesson.folder / f"turns_{ranks}/{side}")
-    for who, ranks in (("alone", 1), ("2 ranks", 2)) for side in ("before", "cured")
-}  # fmt: skip
-left = pd.DataFrame(sides).T
-show_figure(
-    plot_own_parts(left, HERE, title="A typical step before and after, over all turns and ranks")
-)
-print(left.round(2).to_string())
-last = left.loc["2 ranks, cured"]
-print(f"cured, on two ranks: {100 * last.max() / last.sum():.0f} % of a step is `{last.idxmax()}`")
-
-# %% language="bash"
-# cd $FOLDER
-# export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=cured
-# torchrun --standalone --nproc-per-node 2 cured.py 2>/dev/null
-
-# %%
-operators, ranges = inside(lesson.folder / "cured/trace_rank0.json.gz", "backward")
-sent = of_all(lesson.folder / "cured")
-sent["number"] = sent.groupby("rank").cumcount()
-# Of the rank that came last.
-transfer_ms = sent.groupby("number")["length_us"].min().sum() / len(ranges) / 1e3
-# Bytes of the table's gradient; of the rows that a step can touch.
-dense, used = 20_000 * 64 * 4, 64 * 48 * 64 * 4
-print(
-    f"backward {ranges['dur'].mean() / 1e3:.1f} ms a step, of which the all-reduce sends for "
-    f"{transfer_ms:.1f} ms"
-)
-print(
-    f"it sends {dense / 1e6:.1f} MB of the table's gradient, of which {100 * used / dense:.0f} % "
-    "at most are not 0"
-)
+sides = {side: typical(folder / f"turns_2/{side}") for side in ("before", "cured")}
+title = "A typical step before and after, over all turns and ranks"
+show_figure(plot_own_parts(pd.DataFrame(sides).T, HERE, title=title))
 
 # %% [markdown]
-# That is the next limit on two ranks: the all-reduce of a *dense* gradient, nearly all zeros. There are candidates: a
-# table with `sparse=True` sends fewer bytes, a larger batch sends them less often. Does either help? Predict, then
-# measure it by the same list. On GPUs the bytes are the same; the time that they take is not.
+# On two ranks `backward` holds the all-reduce of a *dense* gradient of the table, nearly all zeros. Two candidates: a
+# table with `sparse=True` sends fewer bytes, a larger batch sends them less often. Predict, then measure it by the same
+# list. On GPUs the bytes are the same; the time that they take is not.
 
 # %% [markdown]
 # ## Your own script
 #
-# Now a script of yours, alone first, then as you run it at work. Keep this list beside it:
-#
-# 1. **Make it short and repeatable**: 30 steps, a seed, the losses printed with all digits.
-# 2. **Clock**: `time` around it, twice. Does its own figure agree?
-# 3. **System**: power and activity beside it. Which resource is at its limit: GPU, one core, disk, nothing?
-# 4. **Parts**: the block, `WATCH=times`; logging and validation are parts, too. Which is the largest?
-# 5. **Inside**: `WATCH=trace`. Which operators, how many a step, how many would do? `WATCH_STACK=1`: which function?
-# 6. **Kernels**, if the GPU is the limit: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04), then 05.
-# 7. **Ranks**: a trace of each. Who waits for whom, and what does that rank do that others don't?
-# 8. **One cure at a time**, five repeats in turns, the order drawn, the same losses. Write down what you expected.
+# Now a script of yours, alone first, then as you run it at work, by the check list. Make it short and repeatable: 30
+# steps, a seed, the losses printed with all digits. Logging and validation are parts, too. If the GPU is the limit,
+# look at its kernels: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04), then lesson 05. One cure at a
+# time, five repeats in turns, the same losses; write down what you expect.
 #
 # Two commands take some of this off you. `tidyprof triage FOLDER` looks for the limit in the block's traces of all
 # ranks, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md). It judges
-# the step without the profiler: the block notes in the trace how long that takes, and `--step-ms MS` says so of another
-# trace. The block also notes how long each part had a processor, so triage sees where other programs took it.
+# the step without the profiler, whose length the block notes in the trace, and `--step-ms MS` says of another trace.
 # `tidyprof gate` compares [repeats before and after](../docs/gate.md), by the block's times or traces. Both come with
 # `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without torch and the rest of the course.
 
@@ -488,43 +370,38 @@ LAUNCH = [sys.executable]  # or ["torchrun", "--standalone", "--nproc-per-node",
 script = Path(OWN_SCRIPT or folder / "sort_letters.py").resolve()
 
 
+def started(script, to, **more):
+    place = str(folder.resolve())  # of the block
+    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": place, "WATCH_DIR": f"{place}/own/{to}", **more}
+    command, pipe = [*LAUNCH, script.name], subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=script.parent, env=os.environ | own, stdout=pipe, stderr=pipe, text=True
+    )
+
+
 def run(script, to, **more):
-    place = folder.resolve()  # of the block
-    own = (
-        os.environ
-        | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(place), "WATCH_DIR": f"{place}/own/{to}"}
-        | more
-    )
-    begin = time.perf_counter()
-    done = subprocess.run(
-        [*LAUNCH, script.name], cwd=script.parent, env=own, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-800:]
-    return time.perf_counter() - begin, done.stdout
+    begin, job, said = time.perf_counter(), started(script, to, **more), None
+    while said is None:
+        try:
+            said, wrong = job.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            print(f"{to}: {time.perf_counter() - begin:.0f} s so far", flush=True)
+    assert job.returncode == 0, wrong[-800:]
+    print(f"{to}: {(seconds := time.perf_counter() - begin):.2f} s", flush=True)
+    return seconds, said
 
 
+# %%
 shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier script
 _, said = run(script, "times", WATCH="times")
 run(script, "trace", WATCH="trace", WATCH_STACK="1")
-own_parts = typical(lesson.folder / "own/times")
-show_figure(plot_own_parts(own_parts.to_frame(script.name).T, HERE, title="Parts: a typical step"))
-
-# %%
-trace = lesson.folder / "own/trace/trace_rank0.json.gz"
-inner, ranges = inside(trace, own_parts.idxmax())
-print(f"operators in `{own_parts.idxmax()}`, a step:")
-print((inner["name"].value_counts().head(5) / len(ranges)).round(1).to_string())
-print(
-    "\n"
-    f"functions of {script.name} in it:\n"
-    f"{functions(trace, own_parts.idxmax(), script.name).head(8).to_string()}"
-)
+print(typical(folder / "own/times").round(2).to_string())
 
 # %% language="bash"
 # python -m tidyprof triage $FOLDER/own/trace 2>&1
 
 # %% [markdown]
-# **Verdict and cure.** Write down the verdict: which part, which function, why. The cure is text of the script, and the
+# **Verdict and cure.** Which part, which function, why? The cure is text of the script, and the
 # text that replaces it. It goes into a copy beside the script, so that the two can run in turns.
 
 # %%
@@ -547,39 +424,21 @@ for turn in range(1, 6):
     for side, path in random.sample([("before", script), ("cured", own_cured)], 2):
         seconds, prints = run(path, f"turns/{side}/run{turn}", WATCH="times")
         pairs = zip(said.splitlines(), prints.splitlines(), strict=False)
-        differs = next((line for first, line in pairs if first != line), "")
-        own.append({"turn": turn, "side": side, "seconds": seconds, "differs": differs})
-own = pd.DataFrame(own)
-print(own.pivot(index="turn", columns="side", values="seconds").round(2).to_string())
+        own.append((side, seconds, next((line for old, line in pairs if old != line), "")))
+own = pd.DataFrame(own, columns=["side", "seconds", "differs"])
+whole = own.groupby("side")["seconds"].median()
 first = next(filter(None, own["differs"]), "")
-print(
-    f"verdict: {VERDICT}\n"
-    + (f"a print differs: {first}" if first else "the same prints in all runs")
-)
+print(f"a print differs: {first}" if first else "the same prints in all runs")
+print(f"verdict: {VERDICT}; the whole run {whole['before'] / whole['cured']:.2f} times as fast")
 
 # %% language="bash"
-# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns \
-#     --json $FOLDER/own/verdict.json 2>&1
-
-# %%
-told = json.loads((folder / "own/verdict.json").read_text())
-after = pd.DataFrame(told["parts"]).set_index("part")[["base_ns", "new_ns"]].T / 1e6
-after.index = ["before", "cured"]
-show_figure(plot_own_parts(after, HERE, title="Your proof: a typical step before and after"))
-before_ms, cured_ms = told["base_ns"] / 1e6, told["new_ns"] / 1e6
-seconds = own.groupby("side")["seconds"].median()
-print(
-    f"{told['verdict']}: the step is {before_ms / cured_ms:.1f} times shorter ({before_ms:.2f} to "
-    f"{cured_ms:.2f} ms), the whole run {seconds['before'] / seconds['cured']:.2f} times"
-)
-print(f"the next question: `{after.loc['cured'].idxmax()}`")
+# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns 2>&1
 
 # %% [markdown]
 # A print that differs may be a time. A loss may differ only if the cure deals the data out in another way: then
 # compare final losses over several seeds. Is one rank slower? `triage` names it; compare what its batches hold.
 #
-# A short run is mostly start-up, a long one is mostly steps. So the factor of a short run says little about a long
-# one.
+# A short run is mostly start-up, a long one is mostly steps. So a short run's factor says little about a long one.
 
 # %% [markdown] tags=["given"]
 # ## What this way cannot see
@@ -589,16 +448,9 @@ print(f"the next question: `{after.loc['cured'].idxmax()}`")
 # parts with parts. A trace of three steps shows no fault that comes once an hour. And counts prove that work is done
 # twice, not that it takes long: only the repeats do.
 #
-# ## Known issues
-#
-# | symptom | what to do |
-# | --- | --- |
-# | no trace, or one of too few steps | the loop ended before `skip` and the window did: lower `skip` |
-# | no `distributedInfo` in the trace | the process group began after the profiler: create the watch later |
-# | ranges missing in a compiled model | put the lines outside of what is compiled |
-# | a part takes long without any operator in it | the host waits: for a copy, a lock, a processor, the next batch |
-#
-# More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
+# No trace, or one of too few steps: the loop ended early, so lower `skip`. No `distributedInfo`: the process group
+# began after the profiler, so create the watch later. No ranges in a compiled model: put the lines outside of what is
+# compiled. A part that takes long without any operator in it: the host waits for a copy, a lock, a processor, a batch.
 
 # %% [markdown]
 # ## At work, without this course
@@ -616,12 +468,4 @@ print(f"the next question: `{after.loc['cured'].idxmax()}`")
 # {snippet 14_check_list.sh}
 
 # %% [markdown]
-# ## Key points
-#
-# - Clock, system, parts, operators, ranks: each answer decides the next question.
-# - A few lines in the loop are enough, and they are off until an environment variable asks.
-# - Counts and ratios hold on a noisy machine, times only in repeats.
-# - After a cure, measure again: another part is the largest now.
-# - A cure is proven by repeats in turns and by the same losses, as you run it at work: on all ranks.
-#
 # Next question: yours.

@@ -1,4 +1,4 @@
-"""Learns which letters ask for money. A class trains, a loader brings the data; the block's lines are in it already."""
+"""Learns which letters ask for money. A class trains, a loader brings the data; the block's lines are in it."""
 
 import json
 import random
@@ -47,7 +47,7 @@ class Training:
     def __init__(self, letters, batch=32):
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.EmbeddingBag(WORDS, 64), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 2))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.weights = [*self.model.parameters()]
         self.loader = DataLoader(Letters(letters), batch, shuffle=True)
 
     def fit(self, epochs=4):
@@ -56,11 +56,12 @@ class Training:
             for numbers, wanted in self.loader:
                 watch("forward")
                 loss = nn.functional.cross_entropy(self.model(numbers), wanted)
-                self.optimizer.zero_grad()
                 watch("backward")
-                loss.backward()
+                gradients = torch.autograd.grad(loss, self.weights)
                 watch("optimizer")
-                self.optimizer.step()
+                with torch.no_grad():
+                    for weight, gradient in zip(self.weights, gradients, strict=True):
+                        weight -= 0.1 * gradient
                 watch.step()
             print(f"epoch {epoch}: loss {loss.item():.9f}")
         watch.close()

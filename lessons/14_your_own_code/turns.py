@@ -26,5 +26,7 @@ with open(f"turns_{ranks}/runs_rank{rank}.jsonl", "w") as kept:
             row = {"turn": turn, "script": name, "seconds": time.perf_counter() - begin, "losses": losses}
             if turn:
                 print(json.dumps(row), file=kept, flush=True)
+            if rank == 0:
+                print(f"turn {turn}, {name}: {row['seconds']:.2f} s", flush=True)
 if ranks > 1:
     dist.destroy_process_group()

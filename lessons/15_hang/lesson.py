@@ -307,5 +307,5 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 #
 # It uses functions of PyTorch whose names begin with an underscore, so they may change; it was tried with torch 2.15.
 
-#
+# %% [markdown]
 # Next question: yours.

@@ -11,7 +11,7 @@
 # - compute the occupancy by hand, and say what limits it;
 # - choose a tile that spills on none of your GPUs, and keep it so after an upgrade.
 #
-# You need lessons 00 and 05, and Triton to compile yourself: `make compiler` brings it. Without it the lesson shows
+# You need lessons 00 and 05, and Triton to compile yourself (`make compiler`). Without it the lesson shows
 # what was compiled before. Numbers are *compiled*: a compiler says so, and nothing ran. So none of them says how fast a
 # kernel is.
 
@@ -388,5 +388,5 @@ proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
 #
 # {snippet 16_compiler.py}
 
-#
+# %% [markdown]
 # Next question: yours.
