@@ -445,8 +445,7 @@ print(f"verdict: {VERDICT}; the whole run {whole['before'] / whole['cured']:.2f}
 #
 # A timer on the host sees what the host waits for: with a GPU the block synchronises at each part while it times, so
 # host and GPU do not overlap as they do otherwise; the parts then add up to more than a step without it. Compare
-# parts with parts. A trace of three steps shows no fault that comes once an hour. And counts prove that work is done
-# twice, not that it takes long: only the repeats do.
+# parts with parts. A trace of three steps shows no fault that comes once an hour.
 #
 # No trace, or one of too few steps: the loop ended early, so lower `skip`. No `distributedInfo`: the process group
 # began after the profiler, so create the watch later. No ranges in a compiled model: put the lines outside of what is
