@@ -347,9 +347,9 @@ say(f"{len(bad)} of {len(labels)} labels: {labels[bad[0]]} at position {bad[0]},
 # ## Decide
 #
 # Report the kernel, the operator and the index: that is what a maintainer can work with. With all waves of a full
-# MI300X a report is huge ([117 lines a wave][place] on Frontier), so `--all` is for one rank.
+# MI300X a report is huge ([117 lines a wave][lines] on Frontier), so `--all` is for one rank.
 #
-# [place]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
+# [lines]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
 
 # %%
 proflab.reveal("09.a", with_cache, origin)

@@ -24,11 +24,12 @@ TRAINER = "-- python3 -m cifar_train --max-steps 3"
 NUMBERS = {"argument -b/--block: invalid choice"}
 NOT_YET = {
     "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode"}
-    | NUMBERS,
-    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode"},
-    "7.1": {"--profile-mpi-ranks", "--replay-mode"},
-    "7.2": {"--replay-mode"},
-    "7.14": {"--replay-mode"},
+    | NUMBERS
+    | {"--hip-graph-trace"},
+    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", "--hip-graph-trace"},
+    "7.1": {"--profile-mpi-ranks", "--replay-mode", "--hip-graph-trace"},
+    "7.2": {"--replay-mode", "--hip-graph-trace"},
+    "7.14": {"--replay-mode", "--hip-graph-trace"},
     "10.0": {"--replay-mode"},
 }
 """What a release does not have yet, and the text beside the command says so."""

@@ -262,6 +262,11 @@ class Clone:
         self.program.write_text(FAKE_PROGRAM)
         self.program.chmod(0o755)
 
+    def outdate(self) -> None:
+        """As if pyproject.toml were newer than what was installed."""
+        for ready in (self.place / ".venv").glob(".ready-*"):
+            os.utime(ready, (1, 1))
+
     def make(self, *words: str, installer_ends_with: int = 0) -> tuple[int, list[str], str]:
         """Exit code, the builds of torch that were installed, and what was said as error."""
         self.calls.write_text("")
@@ -284,7 +289,7 @@ def test_the_build_of_torch_that_was_asked_for_stays_until_another_is(tmp_path):
     assert clone.make("setup", "TORCH=rocm7.2")[:2] == (0, ["rocm7.2"])
     assert clone.make("lab")[:2] == (0, [])
     assert "jupyter lab" in clone.calls.read_text()
-    (clone.place / "pyproject.toml").touch()
+    clone.outdate()
     code, installed, _ = clone.make("lab", installer_ends_with=1)
     assert code != 0
     assert installed == ["rocm7.2"]
@@ -384,11 +389,11 @@ def test_uv_takes_the_mirror_that_pip_was_given(tmp_path, monkeypatch):
     assert clone.make("setup")[0] == 0
     assert "index" not in clone.calls.read_text()
     monkeypatch.setenv("PIP_INDEX_URL", "https://u:pa$s@mirror.example/simple")
-    (clone.place / "pyproject.toml").touch()
+    clone.outdate()
     assert clone.make("setup")[0] == 0
     assert "--editable .[train,lab] index https://u:pa$s@mirror.example/simple\n" in clone.calls.read_text()
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://own.example")
-    (clone.place / "pyproject.toml").touch()
+    clone.outdate()
     assert clone.make("setup")[0] == 0
     assert "--editable .[train,lab] index https://own.example\n" in clone.calls.read_text()
 
