@@ -172,6 +172,7 @@ FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
 GROUP BY k.name ORDER BY total_ns DESC LIMIT 3
 """
 clocks = pd.read_sql(question, train)
+clocks["name"] = clocks["name"].str[:50]
 show_table(clocks, "name total_ms launch_ms", "Two clocks: the GPU's, the call's", origin=origin)
 
 # %% [markdown]
