@@ -196,6 +196,11 @@ def faults_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
     return None
 
 
+def evidence_of_all(ward: Mapping[str, Patient]) -> str:
+    """What each patient's fault shows."""
+    return " ".join(f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS)
+
+
 def rival_of(patient: Patient) -> str:
     """Another suspect that lengthens the same part."""
     return _rivals(fault_of(patient))[0]
@@ -312,9 +317,7 @@ EXERCISES = (
             "A: which count grew by hundreds? C: no count grew at all. What did?",
             "B has no control. But somebody timed it without the profiler: `busy_percent`.",
         ),
-        insight=lambda ward: " ".join(
-            f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS
-        ),
+        insight=evidence_of_all,
     ),
     Exercise(
         id="08.5",
@@ -332,8 +335,6 @@ EXERCISES = (
             "Between two of them the sign in `decided_by` tells: before and after it.",
             "Where `launch_bound` grew: copies to the host, element-wise or copy kernels? If none, the mean kernel.",
         ),
-        insight=lambda ward: " ".join(
-            f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS
-        ),
+        insight=evidence_of_all,
     ),
 )
