@@ -153,6 +153,7 @@ def test_the_lesson_itself_stays_as_it_is(course: Folders) -> None:
     ("old", "new", "said"),
     [
         ('lesson = "00"', 'lesson = "07"', "there is no lesson '07'"),
+        ('lesson = "00"', "lesson = 0", "there is no lesson 0"),
         ('name = "Middle"', 'name = "Midle"', "lesson 00 has no section 'Midle': did you mean Middle?"),
         ('{name = "Middle"}, ', '{name = "After"}, {name = "Middle"}, ', "stand in another order"),
         ('{name = "Middle"}, ', '{name = "End"}, ', "stand in another order than there, or twice"),

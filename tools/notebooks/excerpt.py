@@ -105,7 +105,7 @@ def _made(path: Path, known: Mapping[str, Source]) -> Source:
     try:
         for part in recipe["part"]:
             if part["lesson"] not in known:
-                raise CourseError(f"there is no lesson {part['lesson']!r}: {near(part['lesson'], known)}")
+                raise CourseError(f"there is no lesson {part['lesson']!r}: {near(str(part['lesson']), known)}")
             cells.append(v4.new_markdown_cell(f"## {part['heading']}\n\n{part['text'].strip()}"))
             cells += _part(part["section"], known[part["lesson"]])
         cells.append(v4.new_markdown_cell(recipe["closing"].strip()))
