@@ -19,9 +19,10 @@ import nbformat
 import pytest
 
 from tests.warm import PYTHON, share, shared_python
+from tools.notebooks.excerpt import RECIPE
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SOLVED = REPOSITORY / "build/combined"
+LESSONS, SOLVED = REPOSITORY / "lessons", REPOSITORY / "build/combined"
 ALONE = {
     "PROFLAB_OFFLINE": "1",
     "PROFLAB_RECORDINGS": "",
@@ -100,6 +101,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         if is_lesson(item):
             for name, value in _environment(item.config).items():
                 patch.setenv(name, value)
+            if (LESSONS / item.path.stem / RECIPE).is_file():
+                # Its sections would write over what their lessons write, which may run at the same time.
+                patch.setenv("PROFLAB_RUNS", f"runs/{item.path.stem}")
             if item.path.is_relative_to(SOLVED):
                 patch.setenv("PROFLAB_STRICT", "1")
         return (yield)

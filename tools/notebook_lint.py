@@ -156,7 +156,7 @@ def valid_python(page: Page) -> Iterator[tuple[int, str]]:
     """Every Python cell parses."""
     for place, cell in page.cells("code"):
         try:
-            ast.parse(_python(cell.source))
+            ast.parse(python_of(cell.source))
         except SyntaxError as error:
             yield place, f"is no Python: {error.msg}"
 
@@ -233,7 +233,7 @@ RULES: dict[str, Rule] = {
 """All rules by name."""
 
 
-def _python(source: str) -> str:
+def python_of(source: str) -> str:
     """The cell without magics: nothing for a cell magic, `pass` for a line magic or a shell line."""
     if source.lstrip().startswith("%%"):
         return ""
@@ -242,7 +242,7 @@ def _python(source: str) -> str:
 
 def _parse(source: str) -> ast.Module:
     try:
-        return ast.parse(_python(source))
+        return ast.parse(python_of(source))
     except SyntaxError:  # valid_python reports it
         return ast.Module(body=[], type_ignores=[])
 

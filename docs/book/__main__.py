@@ -18,8 +18,9 @@ from docs.book.finish import finish
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
-from proflab.lessons import lessons
-from tools.notebooks import Folders, build
+from proflab.lessons import Lesson
+from tools.notebooks import Folders, build, read_sources
+from tools.notebooks.excerpt import excerpts
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -65,11 +66,13 @@ def stage_lessons(names: list[str], pages: Path) -> None:
 
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
+    sources = read_sources(folders.lessons)
+    made = {one.lesson.folder.name: one.lesson for one in [*sources, *excerpts(folders.lessons, sources)]}
     for name in names:
         learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
         path = folders.combined / f"{name}.ipynb"
         done = executed(path, nbformat.reads(texts[path], 4))
-        page = lesson_page(name[:2], done, learner, lesson_note(name, date.fromtimestamp(path.stat().st_mtime)))
+        page = lesson_page(name[:2], done, learner, lesson_note(made[name], date.fromtimestamp(path.stat().st_mtime)))
         stage_linked(REPOSITORY, f"notebooks/{name}.ipynb", "\n".join(cell.source for cell in page.cells), pages)
         write_if_new(pages / f"{DOWNLOADS}/{name}.ipynb", texts[folders.notebooks / f"{name}.ipynb"])
         write_if_new(pages / f"notebooks/{name}.ipynb", nbformat.writes(page))
@@ -88,10 +91,11 @@ def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
     return found
 
 
-def lesson_note(name: str, day: date) -> str:
+def lesson_note(lesson: Lesson, day: date) -> str:
     """The line below a lesson's title; what paper can't do stands in a `span` that print leaves out."""
+    name = lesson.folder.name
     return (
-        f"*About {lessons()[name[:2]].minutes} minutes. The outputs below are of {day.isoformat()}*"
+        f"*About {lesson.minutes} minutes. The outputs below are of {day.isoformat()}*"
         '<span class="on-screen">*; solutions are behind a click*</span>*. '
         f"To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`*"
         f'<span class="on-screen">*, or* {{download}}`download the notebook </{DOWNLOADS}/{name}.ipynb>` '

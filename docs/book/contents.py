@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.notebooks.excerpt import RECIPE
+
 START = "README.md"
 """The first page, as a path in the repository; in the book it is called `index.md`."""
 
@@ -26,8 +28,9 @@ class Part:
 
 
 def contents(repository: Path) -> tuple[Part, ...]:
-    """All parts of the book; the first one holds the lessons, in order."""
-    lessons = sorted(path.parent.name for path in (repository / "lessons").glob("*/lesson.py"))
+    """All parts of the book; the first one holds the lessons, in order, and what is made of sections of some."""
+    sources = [path for name in ("lesson.py", RECIPE) for path in (repository / "lessons").glob(f"*/{name}")]
+    lessons = sorted(path.parent.name for path in sources)
     formats = sorted(path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README")
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),

@@ -165,7 +165,7 @@ say(f"Totals add up to {100 * times.iloc[1] / times.iloc[0]:.0f} % of the operat
 # $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
 
 # %%
-live = tidyprof.read(lesson.folder / "case", origin=mine.origin)
+live = tidyprof.read(lesson.folder / "case", origin=tidyprof.Origin("measured", "this machine"))
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
 gpu = live if len(live.device_events) else recorded

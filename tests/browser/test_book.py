@@ -17,6 +17,7 @@ from docs.book.__main__ import DOWNLOADS, build_site, lesson_note
 from docs.book.contents import Part, toctrees
 from docs.book.lesson_pages import FOLDED, METADATA
 from docs.book.pdf import print_book
+from proflab.lessons import lessons
 from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
@@ -50,7 +51,7 @@ def lesson() -> str:
     shown = v4.new_output("display_data", data={"text/html": image + words})
     printed = v4.new_output("stream", text="what was printed\n")
     wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{PERFETTO}"})
-    note = lesson_note("00_start_here", date(2026, 1, 2))
+    note = lesson_note(lessons()["00"], date(2026, 1, 2))
     cells = [
         v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
         v4.new_code_cell(LONGEST, execution_count=1, outputs=[printed, shown]),

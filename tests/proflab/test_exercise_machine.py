@@ -248,6 +248,9 @@ def test_a_lesson_is_proven_when_all_its_exercises_are(monkeypatch: pytest.Monke
     monkeypatch.setattr(registry, "PROVEN", {"98.1"})
     with pytest.raises(AssertionError, match=r"not passed in this notebook: 99\.1"):
         registry.all_proven("99")
+    with pytest.raises(AssertionError, match=r"not passed in this notebook: 99\.1"):
+        registry.all_proven("98.1", "99.1")
+    registry.all_proven("98.1")
 
 
 def test_selftest_proves_a_good_exercise() -> None:

@@ -2,7 +2,8 @@
 
 A lesson is a solved notebook, lessons/NN_name/lesson.py, in jupytext's py:percent form. From it come
 notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for the tests: each cell as the
-learner gets it, then as it is solved, so that one run proves both.
+learner gets it, then as it is solved, so that one run proves both. Sections of several lessons make a notebook, too,
+by a recipe (tools.notebooks.excerpt).
 """
 
 from __future__ import annotations
@@ -75,16 +76,17 @@ class Folders:
 
 @dataclass(frozen=True)
 class Source:
-    """One lesson's source: the lesson, its title (its H1) and its cells as jupytext reads them."""
+    """One lesson's source: the lesson, its title (its H1), its cells as jupytext reads them, and the file."""
 
     lesson: Lesson
     title: str
     notebook: NotebookNode
+    path: Path
 
     @property
-    def path(self) -> Path:
-        """The file."""
-        return self.lesson.source
+    def whole(self) -> bool:
+        """Whether this is a lesson, and not made of sections of some."""
+        return self.path == self.lesson.source
 
     @property
     def number(self) -> str:
@@ -104,9 +106,13 @@ def read_sources(folder: Path) -> list[Source]:
 
 def build(folders: Folders) -> dict[Path, str]:
     """The text of every notebook by the path it belongs to, the learner's and the combined one; README's, too."""
+    from tools.notebooks.excerpt import excerpts
+
     sources = read_sources(folders.lessons)
-    learner = _texts(sources, learner_cells, home="../")
-    combined = _texts(sources, combined_cells, home="../../")
+    learner, combined = {}, {}
+    for group in (sources, *([one] for one in excerpts(folders.lessons, sources))):
+        learner |= _texts(group, learner_cells, home="../")
+        combined |= _texts(group, combined_cells, home="../../")
     return {
         **_readme(folders.lessons.parent / "README.md", sources),
         **{folders.notebooks / name: text for name, text in learner.items()},
@@ -175,7 +181,7 @@ def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
 
 def learner_cells(source: Source) -> list[Built]:
     """The lesson with its solutions cut."""
-    cells = [cell for cell in source.notebook.cells if not _is_solution(cell)]
+    cells = [cell for cell in source.notebook.cells if not is_solution(cell)]
     texts = iter(learner_sources([cell.source for cell in cells if cell.cell_type == "code"]))
     return [_built(cell, next(texts) if cell.cell_type == "code" else cell.source) for cell in cells]
 
@@ -194,14 +200,18 @@ def combined_cells(source: Source) -> list[Built]:
     learner = iter(learner_cells(source))
     built = []
     for cell, solved in zip(source.notebook.cells, solved_cells(source), strict=True):
-        if not _is_solution(cell) and (shipped := next(learner)) != solved:
+        if not is_solution(cell) and (shipped := next(learner)) != solved:
             built.append(shipped)
         built.append(solved)
-    proof = f'from proflab.exercises.registry import all_proven\n\nall_proven("{source.number}")'
+    asked = _EXERCISE.findall("\n".join(text for kind, text, _ in built if kind == "code"))
+    ids = [source.number] if source.whole else dict.fromkeys(asked)
+    proven = ", ".join(f'"{id}"' for id in ids)
+    proof = f"from proflab.exercises.registry import all_proven\n\nall_proven({proven})"
     return [*built, ("code", proof, [])]
 
 
-def _is_solution(cell: NotebookNode) -> bool:
+def is_solution(cell: NotebookNode) -> bool:
+    """Whether a cell is for the solved lesson alone."""
     return SOLUTION_TAG in cell.metadata.get("tags", [])
 
 
@@ -271,7 +281,7 @@ def _read(lesson: Lesson) -> Source:
     title = re.search(r"^# (.+)$", "\n".join(markdown), flags=re.MULTILINE)
     if title is None:
         raise CourseError(f"{path}: there is no H1 in any markdown cell; begin the lesson with `# Title`")
-    return Source(lesson, title.group(1).strip(), notebook)
+    return Source(lesson, title.group(1).strip(), notebook, path)
 
 
 def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
@@ -321,7 +331,8 @@ def _navigation(source: Source, before: Source | None, after: Source | None, hom
     links += [f"previous: [{before.title}]({before.target})"] if before else []
     links += [f"next: [{after.title}]({after.target})"] if after else []
     line = " · ".join(links)
-    top = f"**Lesson {source.number}** · about {source.lesson.minutes} minutes · " + line.replace(" · ", "  \n", 1)
+    name = f"Lesson {source.number}" if source.whole else "From several lessons"
+    top = f"**{name}** · about {source.lesson.minutes} minutes · " + line.replace(" · ", "  \n", 1)
     return f"{top}\n\n{_ELSEWHERE.format(home)}", f"---\n\n{line}"
 
 

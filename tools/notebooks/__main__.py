@@ -11,6 +11,7 @@ from cifar_train.errors import UserError
 from proflab.errors import CourseError
 from tools.notebook_lint import lint_all
 from tools.notebooks import COLUMNS, Folders, read_sources, stale, write
+from tools.notebooks.excerpt import excerpts
 from tools.notebooks.minutes import needed, sections
 
 
@@ -69,10 +70,12 @@ def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
 
 def _run_minutes(folders: Folders, options: argparse.Namespace) -> int:
     wrong = 0
-    for source in read_sources(folders.lessons):
+    sources = read_sources(folders.lessons)
+    for source in [*sources, *excerpts(folders.lessons, sources)]:
         lesson, total = source.lesson, needed(source)
+        file = "lesson.toml" if source.whole else source.path.name
         wrong += lesson.minutes != total
-        print(f"{lesson.number} {total:4d} minutes by the rule, lesson.toml says {lesson.minutes}")
+        print(f"{lesson.number} {total:4d} minutes by the rule, {file} says {lesson.minutes}")
         print("".join(f"     {minutes:5.1f} {heading}\n" for heading, minutes in sections(source)), end="")
         print(f"     {lesson.waiting:5.1f} waiting")
     return int(wrong > 0)
