@@ -48,19 +48,22 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and with examples, which follow the program's name, below the help."""
 
     examples: Sequence[str] = ()
+    hint = ""
+    """What an unknown option probably is."""
 
     def error(self, message: str) -> NoReturn:
         """End with one line instead of argparse's several."""
         if message.endswith("required: COMMAND"):
             message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
-        tell(f"error: {message}{_meant(message, self._option_string_actions)}; see {self.prog} --help")
+        meant = "" if self.hint else _meant(message, self._option_string_actions)
+        tell(f"error: {message}{meant}; see {self.prog} --help")
         self.exit(2)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse an unknown option where it stands: the command that was given knows which options it has."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self.hint}")
         return found, unknown
 
     def format_help(self) -> str:
@@ -254,7 +257,8 @@ def _add_triage(commands: Any) -> None:
 def _add_run(commands: Any) -> None:
     text = "what limits a program as it is: it runs, some of its steps are timed and traced, and triage judges them"
     run = commands.add_parser("run", help=text, description=text[0].upper() + text[1:] + ".")
-    run.add_argument("program", nargs="+", metavar="-- COMMAND", help="the command as without this, behind --")
+    run.usage, run.hint = "%(prog)s [options] -- COMMAND ...", "; options of your program go behind --"
+    run.add_argument("program", nargs="+", metavar="PROGRAM", help="the command as without this, behind --")
     run.add_argument("--out", metavar="DIR", help="folder for traces and times (default: tidyprof-run-1, -2, ...)")
     run.add_argument(
         "--after",

@@ -28,6 +28,8 @@ def run(options: Namespace) -> int:
     """Run the program, and say what limits it. Returns the program's exit code."""
     rank = launched_rank()
     folder = Path(options.out) if options.out else _new_folder(rank)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(one_line(str(folder), "no folder", "a file has this name", "give another --out"))
     if folder.is_dir() and any(folder.glob("run_rank*.json")) and not rank:
         raise UsageError(one_line(str(folder), "there is a run in it", "an earlier one", "give another --out"))
     if options.json is not None or options.html is not None:
@@ -75,7 +77,7 @@ def _watch(folder: Path) -> Callable[[], None]:
         if told or not about.is_file() or _stage(about) != "done":
             return
         told.append(True)
-        tell(f"tidyprof: recorded, and the program goes on; tidyprof triage {folder} says what limits it")
+        tell(f"tidyprof: recorded, and the program goes on; tidyprof triage {folder} judges it now")
 
     return look
 

@@ -29,13 +29,16 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
     waits -- whether the ranks have commands of their own, so that some may still be at work.
     """
     found = _wait_for_ranks(folder) if waits else read_run(folder)
-    diagnosis, why = (None, "") if not found.ranks else _diagnosis(options, found)
+    came_to_torch = _take_away(folder / "torch_imported")
     if found.ranks:
+        diagnosis, why = _diagnosis(options, found)
         _write_about(folder, options, found, code)
+    else:
+        diagnosis, why = None, _nothing_seen(options, came_to_torch, code)
     with redirect_stdout(sys.stderr):
         say("")
         if diagnosis is None:
-            say(f"no verdict: {why or _nothing_seen(options)}", "bold")
+            say(f"no verdict: {why}", "bold")
         else:
             say(headline(diagnosis), "bold")
         if found.ranks:
@@ -48,6 +51,16 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
         told = {"run": {str(rank): about for rank, about in found.ranks.items()}, "why_no_verdict": why or None}
         told["diagnosis"] = None if diagnosis is None else json.loads(as_json(diagnosis))
         write_report("--json", options.json, json.dumps({"exit_code": code, **told}, indent=1) + "\n")
+
+
+def _take_away(sign: Path) -> bool:
+    """Whether the hooks left this sign, which goes, and the folder with it where nothing else is in it."""
+    was_there = sign.is_file()
+    if was_there:
+        sign.unlink()
+        if not any(sign.parent.iterdir()):
+            sign.parent.rmdir()
+    return was_there
 
 
 def _wait_for_ranks(folder: Path) -> Run:
@@ -72,11 +85,18 @@ def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
         return None, str(error)
 
 
-def _nothing_seen(options: Namespace) -> str:
+def _nothing_seen(options: Namespace, came_to_torch: bool, code: int) -> str:
     """Why there is no step at all, in a sentence."""
+    ended = f"the program ended with {f'exit code {code}' if code > 0 else f'signal {-code}'}" if code else ""
+    if not came_to_torch:
+        reason = "nothing that it started imported torch"
+        hidden = "; Python with -E or -I, or in a container of its own, does not read the hooks from PYTHONPATH"
+        return f"{ended} before it imported torch" if ended else reason + hidden
+    if ended:
+        return f"{ended} before it made a step"
     if options.mark:
         return f"nothing called {options.mark} began: --mark takes the name of a range, or of a function of the program"
-    seen = "no optimizer of PyTorch took a step, and no module was called, in a Python that reads PYTHONPATH"
+    seen = "no optimizer of PyTorch took a step, and no module was called"
     return f"{seen}; --mark NAME names a function of the program that is called once a step"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +20,16 @@ ABOUT = "run_rank*.json"
 ON_GPU = "step_on_gpu"
 """The one part of a step in the times where a GPU was in use."""
 
-LONG, WORTH = 3.0, 0.1
-"""A step is a long one from so many medians on; told where long ones add so much to the time of all."""
+WINDOWS = ("before", "after")
+"""When steps were timed: before the trace and after it."""
+
+WORTH = 0.1
+"""Long steps are told of from this share of the time on."""
 
 DRIFT = 0.15
 """Steps after the trace that are so much longer or shorter than those before it are told."""
 
-PARTS = ("data", "forward", "decode", "backward", "optimizer", "other")
+PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
 """The order in which parts are shown."""
 
 
@@ -74,7 +76,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _mean_step(about: Mapping[str, Any]) -> float | None:
-    windows = [about[name] for name in ("before", "after") if name in about]
+    windows = [about[name] for name in WINDOWS if name in about]
     steps = sum(window["steps"] for window in windows)
     return sum(window["step_ns"] * window["steps"] for window in windows) / steps if steps else None
 
@@ -82,7 +84,7 @@ def _mean_step(about: Mapping[str, Any]) -> float | None:
 def facts_of(run: Run) -> list[tuple[str, str]]:
     """What the hooks saw, as labels and texts."""
     found = [("steps", _what_is_a_step(run))]
-    found += [("", line) for line in [*_long_steps(run), *_drift(run)]]
+    found += [("", line) for line in [*_prefill(run), *_long_steps(run), *_drift(run)]]
     if parts := _parts(run):
         found.append(("parts", parts))
     found += [("" if number else "told", line) for number, line in enumerate(_told(run))]
@@ -103,42 +105,39 @@ def _what_is_a_step(run: Run) -> str:
     several = f", {passes:.1f} backward passes each" if about["source"] == "optimizer" and passes >= 1.5 else ""
     if run.step_ns is None:
         return f"{what}{several}; {about['all_steps']} of them"
-    lengths = f"{run.step_ns / 1e6:,.4g} ms without the profiler (mean of {_timed(run)} steps)"
+    lengths = f"{run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)"
     traced = [one["trace"]["step_ns"] for one in run.ranks.values() if "trace" in one]
     longer = f", {np.mean(traced) / 1e6:,.4g} ms in the trace" if traced else ""
     return f"{lengths}{longer}; {what}{several}"
 
 
 def _timed(run: Run) -> int:
-    return sum(one[name]["steps"] for one in run.ranks.values() for name in ("before", "after") if name in one)
-
-
-def _lengths(run: Run) -> pd.Series:
-    return run.times.drop(columns=["rank", "step"]).sum(axis=1)
+    return sum(one[name]["steps"] for one in run.ranks.values() for name in WINDOWS if name in one)
 
 
 def _long_steps(run: Run) -> list[str]:
     """A line where some steps take much longer than the others, which the few steps of a trace may miss."""
-    if not len(run.times):
+    found = [one[name]["long"] for one in run.ranks.values() for name in WINDOWS if name in one]
+    steps, count = (sum(long[key] for long in found) for key in ("steps", "of_steps"))
+    share = sum(long["ns"] for long in found) / max(1.0, sum(long["of_ns"] for long in found))
+    if share < WORTH:
         return []
-    lengths = _lengths(run)
-    median = lengths.median()
-    long = lengths[lengths > LONG * median]
-    extra = (long - median).sum() / lengths.sum()
-    if extra < WORTH:
-        return []
-    return [
-        f"{len(long)} of {len(lengths)} timed steps took {LONG:g} times the median ({median / 1e6:,.4g} ms) or more, up "
-        f"to {long.max() / 1e6:,.4g} ms: {extra:.0%} of the time is what comes once in many steps, such as a checkpoint, "
-        "a validation, logging or a new epoch"
-    ]
+    what = "a validation, a checkpoint, a new epoch or a request that is being waited for"
+    return [f"{steps} of {count} timed steps are long ones, with {share:.0%} of the time; each may hold {what}"]
+
+
+def _prefill(run: Run) -> list[str]:
+    """A line where a language model wrote texts: the calls with which each begins are no steps like the others."""
+    found = [one[name]["prefill"] for one in run.ranks.values() for name in WINDOWS if name in one]
+    calls, spent = (sum(own[key] for own in found) for key in ("steps", "ns"))
+    return [f"{calls} calls with whole texts (prefill) took {spent / calls / 1e6:,.4g} ms each"] if calls else []
 
 
 def _drift(run: Run) -> list[str]:
     both = [one for one in run.ranks.values() if "before" in one and "after" in one]
     if not both:
         return []
-    before, after = (float(np.mean([one[name]["step_ns"] for one in both])) for name in ("before", "after"))
+    before, after = (float(np.mean([one[name]["step_ns"] for one in both])) for name in WINDOWS)
     if abs(after / before - 1) < DRIFT:
         return []
     return [f"{before / 1e6:,.4g} ms before the trace and {after / 1e6:,.4g} ms after it: steps are not alike"]
@@ -147,17 +146,15 @@ def _drift(run: Run) -> list[str]:
 def _parts(run: Run) -> str:
     """The host's time in each part of a step, in percent of it."""
     sums: dict[str, float] = {}
-    windows = [one[name] for one in run.ranks.values() for name in ("before", "after") if name in one]
+    windows = [one[name] for one in run.ranks.values() for name in WINDOWS if name in one]
     for window in windows:
         for part, length in window["parts_ns"].items():
             sums[part] = sums.get(part, 0.0) + length * window["steps"]
     whole = sum(sums.values())
     if not whole:
         return ""
-    # With a language model's single tokens in it, what is left of `forward` are the texts that it begins with.
-    names = {"forward": "prefill"} if "decode" in sums else {}
     order = [*PARTS, *sorted(sums.keys() - {*PARTS})]
-    shown = [f"{names.get(part, part)} {100 * sums[part] / whole:.0f} %" for part in order if part in sums]
+    shown = [f"{part} {100 * sums[part] / whole:.0f} %" for part in order if part in sums]
     return "the host's, without the profiler: " + ", ".join(shown)
 
 
@@ -193,14 +190,9 @@ def why_no_trace(run: Run) -> str:
         return "; ".join(about["told"])
     seen, needed = about["all_steps"], about["needed"]
     if seen < needed:
-        after = max(3, 3 * ((seen - 1 - about["needed"] + about["after"]) // 3))
-        enough = after + 1 + about["needed"] - about["after"] - 1 <= seen
-        help_ = f"--after {after} traces sooner" if enough else "let it run longer"
+        # The trace and the step before it; the last step may have ended with the program.
+        of_trace = needed - about["asked_after"]
+        sooner = 3 * ((seen - 1 - of_trace) // 3)
+        help_ = f"--after {sooner} traces sooner" if sooner >= 3 else "let it run longer"
         return f"it ended after {seen} steps, and {needed} are needed for a trace: {help_}"
     return "the program ended within the trace: let it run a few steps longer"
-
-
-def short(command: Iterable[str], most: int = 60) -> str:
-    """A command as one line of at most so many characters."""
-    text = re.sub(r"\s+", " ", " ".join(command))
-    return text if len(text) <= most else text[: most - 1] + "…"

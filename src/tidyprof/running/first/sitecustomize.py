@@ -10,14 +10,13 @@ import importlib.util
 import os
 import sys
 from types import ModuleType
-from typing import Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ASKED = "TIDYPROF_RUN"
 """The variable with what was asked for, as JSON; without it nothing happens."""
 
 
-def hidden() -> Optional[importlib.machinery.ModuleSpec]:
+def hidden() -> importlib.machinery.ModuleSpec | None:
     """The sitecustomize that Python would have imported without this folder."""
     others = [path for path in sys.path if os.path.abspath(path or ".") != HERE]
     return importlib.machinery.PathFinder.find_spec("sitecustomize", others)
@@ -39,7 +38,8 @@ def load_hooks() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
         "tidyprof_inside", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
     )
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["tidyprof_inside"] = module
     spec.loader.exec_module(module)
@@ -50,9 +50,9 @@ class AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds torch as the others do, and starts the hooks once its import has ended."""
 
     def __init__(self) -> None:
-        self.loader: Optional[importlib.abc.Loader] = None
+        self.loader: importlib.abc.Loader | None = None
 
-    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
         """Of torch alone, and once."""
         if fullname != "torch" or self.loader is not None:
             return None
@@ -63,13 +63,14 @@ class AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.loader, spec.loader = spec.loader, self
         return spec
 
-    def create_module(self, spec):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    def create_module(self, spec):  # type: ignore[no-untyped-def]
         """As torch's own loader does."""
         return self.loader.create_module(spec) if self.loader else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Import torch, then hook into it."""
-        assert self.loader is not None and module.__spec__ is not None
+        assert self.loader is not None
+        assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
         try:

@@ -15,12 +15,18 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
-from tidyprof_inside.parts import REST, Parts
+from tidyprof_inside.parts import BETWEEN, DECODE, REST, Parts
 from tidyprof_inside.recorder import DONE, Recorder
 
 MARK, OPTIMIZER, BACKWARD, MODULE = "mark", "optimizer", "backward", "module"
 BETTER = (MODULE, BACKWARD, OPTIMIZER, MARK)
 """What can make steps: where a later one of these shows, the earlier one was none."""
+
+
+class Calls(threading.local):
+    """Whether this thread is within the call of a module."""
+
+    is_inside = False
 
 
 class Hooks:
@@ -31,13 +37,14 @@ class Hooks:
         self.torch, self.asked = torch, asked
         self.undo: list[Callable[[], None]] = []
         self.again = 1
+        self.calls = Calls()
         self.renew()
 
     def renew(self) -> None:
         """Forget all that was seen."""
         self.parts = Parts(self.torch.autograd.profiler.record_function)
         self.recorder = Recorder(self.torch, self.asked, self.parts, self.done)
-        self.calls = threading.local()
+        self.calls.is_inside = False
         self.is_mark_found = False
 
     # Putting in and taking out
@@ -48,9 +55,9 @@ class Hooks:
         atexit.register(self.guarded(self.close))
         # A child by fork makes other steps, or none; the parent's trace is none of its business.
         os.register_at_fork(after_in_child=self.guarded(self.renew))
-        if threading.current_thread() is threading.main_thread():
-            if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
-                signal.signal(signal.SIGUSR2, self.record_again)
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
+            signal.signal(signal.SIGUSR2, self.record_again)
 
     def put_in(self) -> None:
         """Replace what is watched."""
@@ -63,11 +70,27 @@ class Hooks:
             self.undo.append(handle.remove)
         self.wrap(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self.around_data)
         self.wrap(torch.autograd, "backward", self.around_backward)
-        self.wrap(torch.nn.Module, "__call__", self.around_module)
+        self.wrap_calls()
         self.wrap(torch.profiler.profile, "start", self.around_profiler)
         self.wrap(torch.autograd.profiler.profile, "__enter__", self.around_profiler)
         if self.asked["mark"]:
             self.wrap(torch.autograd.profiler.record_function, "__enter__", self.around_range)
+
+    def wrap_calls(self) -> None:
+        """Replace the call of a module. Most calls are within others and must cost next to nothing.
+
+        torch's profiler takes the variable `self` out of this function's frame where it records call stacks.
+        """
+        original = self.torch.nn.Module.__call__
+        is_compiling, calls, around = self.torch.compiler.is_compiling, self.calls, self.around_module
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or calls.is_inside:
+                return original(self, *args, **kwargs)
+            return around(original, self, *args, **kwargs)
+
+        self.replace(self.torch.nn.Module, "__call__", original, call)
 
     def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         """Replace an attribute by `around(original, ...)`."""
@@ -80,6 +103,11 @@ class Hooks:
             if is_compiling():
                 return original(*args, **kwargs)
             return around(original, *args, **kwargs)
+
+        self.replace(owner, name, original, wrapper)
+
+    def replace(self, owner: Any, name: str, original: Any, wrapper: Any) -> None:
+        """Set an attribute, until `remove`."""
 
         def put_back() -> None:
             # Another tool may have wrapped this wrapper; then it stays, and passes on.
@@ -96,7 +124,7 @@ class Hooks:
             one()
 
     def done(self) -> None:
-        """All is recorded. What was no training may have been a first validation: then the training is still to come."""
+        """All is recorded. What was no training may have been a first validation, and the training still comes."""
         self.remove()
         if self.recorder.source == MODULE:
             register = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook
@@ -172,25 +200,26 @@ class Hooks:
             self.give_up(error)
 
     def before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer begins its step."""
         self.enter("optimizer")
 
     def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer ends its step."""
         if self.parts.part == "optimizer" and self.parts.thread == threading.get_ident():
-            self.leave(REST)
+            self.leave(BETWEEN)
         if self.is_source(OPTIMIZER):
             self.recorder.event(id(optimizer), type(optimizer).__name__)
 
     def around_data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A DataLoader is asked for a batch."""
         before = self.enter("data")
         try:
             return original(*args, **kwargs)
         finally:
-            # What the host does with a batch up to its backward pass is its forward pass. Calls of modules, which tell
-            # more, are only watched where nothing is trained.
-            after = REST if self.recorder.source == MODULE else "forward"
-            self.leave(None if before is None else after)
+            self.leave(None if before is None else BETWEEN)
 
     def around_backward(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A backward pass."""
         before = self.enter("backward")
         try:
             return original(*args, **kwargs)
@@ -201,27 +230,39 @@ class Hooks:
             self.guarded(self.after_backward)()
 
     def after_backward(self) -> None:
+        """A backward pass has ended."""
         self.recorder.backwards += 1
         if self.is_source(BACKWARD):
             self.recorder.event(BACKWARD, "backward")
 
     def around_module(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.recorder.source not in ("", MODULE) or getattr(self.calls, "is_inside", False):
-            return original(module, *args, **kwargs)
+        """A call that is within no other one."""
         self.calls.is_inside = True
-        self.guarded(self.before_call)(module)
-        before = self.enter("decode" if is_one_token(self.torch, args, kwargs) else "forward")
+        before = self.part_of_call(module, args, kwargs)
         try:
             return original(module, *args, **kwargs)
         finally:
             self.calls.is_inside = False
             self.leave(before)
 
+    def part_of_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """The part to go back to after the call; None where the host stays in its forward pass."""
+        if self.parts.thread not in (None, threading.get_ident()):
+            return None
+        if self.recorder.source in ("", MODULE):
+            self.guarded(self.before_call)(module)
+            return self.enter(DECODE if is_one_token(self.torch, args, kwargs) else "forward")
+        if self.parts.part in (REST, BETWEEN):
+            self.enter("forward")
+        return None
+
     def before_call(self, module: Any) -> None:
-        if self.parts.thread in (None, threading.get_ident()) and self.is_source(MODULE):
+        """A module is called, by no other one."""
+        if self.is_source(MODULE):
             self.recorder.event(id(module), type(module).__name__)
 
     def around_profiler(self, original: Callable[..., Any], profiler: Any, *args: Any, **kwargs: Any) -> Any:
+        """A profiler begins: that of these hooks, or one of the program."""
         if profiler is not self.recorder.profiler:
             self.guarded(self.recorder.leave_alone)()
         return original(profiler, *args, **kwargs)
@@ -229,15 +270,18 @@ class Hooks:
     # What --mark names
 
     def around_range(self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any) -> Any:
+        """A range begins."""
         if range_.name == self.asked["mark"]:
             self.guarded(self.marked)()
         return original(range_, *args, **kwargs)
 
     def around_function(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The function that --mark names."""
         self.guarded(self.marked)()
         return original(*args, **kwargs)
 
     def marked(self) -> None:
+        """What --mark names begins."""
         if self.is_source(MARK):
             self.recorder.event(MARK, self.asked["mark"])
 
@@ -252,7 +296,7 @@ class Hooks:
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
-    """Where a function lies: `train_step` or `Trainer.train_step` in the script itself, or `package.module.function`."""
+    """Where a function lies: `train_step`, `Trainer.train_step` of the script itself, or `package.module.function`."""
     *path, last = name.split(".")
     modules = [".".join(path[:length]) for length in range(len(path), 0, -1)]
     place = next((module for module in modules if module in sys.modules), "__main__")

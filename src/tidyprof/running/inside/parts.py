@@ -10,6 +10,12 @@ from typing import Any
 SCHEDULER = "/proc/thread-self/schedstat"
 """Linux says there how long a thread stood in line for a processor, in ns, as the second number."""
 
+DECODE = "decode"
+"""The call of a language model with one token of each text."""
+
+BETWEEN = "between steps"
+"""From the optimizer's step to the first call of a module: a loop without a DataLoader makes its batch there."""
+
 REST = "other"
 """Where the host is when it is in no part that is known."""
 
@@ -78,7 +84,7 @@ class Parts:
         self._began, self._clocks = time.time_ns(), self._read_clocks()
 
     def _end_piece(self) -> None:
-        spent = [now - then for now, then in zip(self._read_clocks(), self._clocks)]
+        spent = [now - then for now, then in zip(self._read_clocks(), self._clocks, strict=False)]
         self.pieces.append([self.part, self._began, *spent])
         if self._range is not None:
             self._range.__exit__(None, None, None)

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import json
 import resource
+import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
 from typing import Any
 
 from tidyprof_inside.files import Files, machine, rank_of
-from tidyprof_inside.parts import REST, Parts
+from tidyprof_inside.parts import DECODE, REST, Parts
 from tidyprof_inside.steps import Marker
 
 WARM_UP, BEFORE, TRACE, SETTLING, AFTER, DONE = "warm-up", "before", "trace", "settling", "after", "done"
@@ -31,6 +32,9 @@ TIMED = 20
 
 LONGEST_S, FEWEST = 30.0, 3
 """Steps that take long: WARM_UP, BEFORE and AFTER end after so many seconds, where they have so many steps."""
+
+LONG = 3.0
+"""Steps of so many medians hold what most steps don't, such as a checkpoint: they are counted by themselves."""
 
 STACKS_GB = 4.0
 """Memory that call stacks may take before the trace ends."""
@@ -138,27 +142,31 @@ class Recorder:
             self._begin_trace()
 
     def _end_timing(self) -> None:
-        """Means of the steps that were timed, and a line for each."""
+        """What the steps that were timed are like, and a line for each."""
         if not self.rows or self.files is None:
             return
         self._wait_for_gpu()
-        whole = time.perf_counter() - self.begun
-        parts: dict[str, float] = {}
-        for row in self.rows:
-            for part, length in row.items():
-                parts[part] = parts.get(part, 0.0) + length / len(self.rows)
-        self.about[self.stage] = {
-            "steps": len(self.rows),
-            "step_ns": whole * 1e9 / len(self.rows),
-            "parts_ns": parts,
-            "switches": self.parts.switches / len(self.rows),
-        }
+        whole = (time.perf_counter() - self.begun) * 1e9
         # With a GPU the host's parts are not where the time goes; then a line has the step alone, as the GPU saw it.
-        lengths = [first.elapsed_time(then) / 1e3 for first, then in zip(self.moments, self.moments[1:])]
-        lines = [{"step_on_gpu": length} for length in lengths] or [
-            {part: length / 1e9 for part, length in row.items()} for row in self.rows
-        ]
-        first = self.all_steps - len(self.rows)
+        on_gpu = [first.elapsed_time(then) * 1e6 for first, then in zip(self.moments, self.moments[1:], strict=False)]
+        lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
+        alike = alike_of([DECODE in row for row in self.rows])
+        longest = LONG * statistics.median(lengths[place] for place in alike)
+        usual = [place for place in alike if lengths[place] <= longest]
+        long = [lengths[place] for place in alike if lengths[place] > longest]
+        others = [length for place, length in enumerate(lengths) if place not in alike]
+        step_ns = whole / len(lengths) if len(usual) == len(lengths) else mean([lengths[place] for place in usual])
+        names = sorted({part for place in usual for part in self.rows[place]})
+        self.about[self.stage] = {
+            "steps": len(usual),
+            "step_ns": step_ns,
+            "parts_ns": {part: mean([self.rows[place].get(part, 0) for place in usual]) for part in names},
+            "long": {"steps": len(long), "ns": sum(long), "of_steps": len(lengths), "of_ns": sum(lengths)},
+            "prefill": {"steps": len(others), "ns": sum(others)},
+            "switches": self.parts.switches / len(lengths),
+        }
+        first, lines = self.all_steps - len(lengths), [{"step_on_gpu": length / 1e9} for length in on_gpu]
+        lines = lines or [{part: length / 1e9 for part, length in row.items()} for row in self.rows]
         self.files.add_times({"rank": self.rank, "step": first + place, **line} for place, line in enumerate(lines))
         self.rows, self.moments = [], []
 
@@ -285,6 +293,7 @@ class Recorder:
             "stage": self.stage,
             "all_steps": self.all_steps,
             "needed": self.needed,
+            "asked_after": self.asked["after"],
             "backwards": self.backwards / self.all_steps,
             "source": self.source,
             "marks": sorted({*marks}),
@@ -320,6 +329,17 @@ class Recorder:
     def _wait_for_gpu(self) -> None:
         if self._has_gpu():
             self.torch.cuda.synchronize()
+
+
+def alike_of(decodes: Sequence[bool]) -> list[int]:
+    """Which steps are of one sort: where most are calls of a language model with single tokens these, else all."""
+    is_writing = sum(decodes) > len(decodes) / 2
+    return [place for place, decode in enumerate(decodes) if decode or not is_writing]
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean."""
+    return sum(values) / len(values)
 
 
 def memory_gb() -> float:
