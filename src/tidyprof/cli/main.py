@@ -48,19 +48,22 @@ class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and with examples, which follow the program's name, below the help."""
 
     examples: Sequence[str] = ()
+    hint = ""
+    """What an unknown option probably is."""
 
     def error(self, message: str) -> NoReturn:
         """End with one line instead of argparse's several."""
         if message.endswith("required: COMMAND"):
             message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
-        tell(f"error: {message}{_meant(message, self._option_string_actions)}; see {self.prog} --help")
+        meant = "" if self.hint else _meant(message, self._option_string_actions)
+        tell(f"error: {message}{meant}; see {self.prog} --help")
         self.exit(2)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse an unknown option where it stands: the command that was given knows which options it has."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self.hint}")
         return found, unknown
 
     def format_help(self) -> str:
@@ -107,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    commands = import_module("tidyprof.cli.commands")
+    commands = import_module(f"tidyprof.cli.{'run' if options.command == 'run' else 'commands'}")
     errors, harmless = import_module("tidyprof.errors"), import_module("tidyprof.harmless")
     expected = (UsageError, errors.ProfileReadError)
     try:
@@ -148,6 +151,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_gate(commands)
     _add_triage(commands)
+    _add_run(commands)
     _add_hang(commands)
     _add_isa(commands)
     convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
@@ -250,6 +254,27 @@ def _add_triage(commands: Any) -> None:
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
 
+def _add_run(commands: Any) -> None:
+    text = "what limits a program as it is: it runs, some of its steps are timed and traced, and triage judges them"
+    run = commands.add_parser("run", help=text, description=text[0].upper() + text[1:] + ".")
+    run.usage, run.hint = "%(prog)s [options] -- COMMAND ...", "; options of your program go behind --"
+    run.add_argument("program", nargs="+", metavar="PROGRAM", help="the command as without this, behind --")
+    run.add_argument("--out", metavar="DIR", help="folder for traces and times (default: tidyprof-run-1, -2, ...)")
+    run.add_argument(
+        "--after",
+        type=_at_least_three,
+        default=30,
+        metavar="STEPS",
+        help="steps before the trace: a third to warm up, the others timed (default: 30)",
+    )
+    run.add_argument("--steps", type=_positive, default=3, metavar="N", help="steps of the trace (default: 3)")
+    run.add_argument("--stacks", action="store_true", help="the trace has Python functions, too: it takes longer")
+    run.add_argument("--shapes", action="store_true", help="the trace has the operators' shapes")
+    run.add_argument("--mark", metavar="NAME", help="range or function of the program that begins each step")
+    for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
+        run.add_argument(f"--{kind}", metavar="OUT", help=f"write the report to OUT, {what}")
+
+
 def _add_hang(commands: Any) -> None:
     text = "which rank is missing when a job hangs, by the dumps of PyTorch's flight recorder"
     hang = commands.add_parser("hang", help=text, description=text[0].upper() + text[1:] + ".")
@@ -293,6 +318,18 @@ def _count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
     return number
+
+
+def _positive(text: str) -> int:
+    if not (found := _count(text)):
+        raise argparse.ArgumentTypeError("0 steps are none")
+    return found
+
+
+def _at_least_three(text: str) -> int:
+    if (found := _count(text)) < 3:
+        raise argparse.ArgumentTypeError(f"{text!r} are fewer than three steps, of which one warms up")
+    return found
 
 
 def _jobs(text: str) -> int:

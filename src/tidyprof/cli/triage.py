@@ -155,6 +155,20 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
 def triage(options: Namespace) -> None:
     """Show the diagnosis and write what was asked for."""
     check_targets(options)
+    diagnosis = diagnosed(options)
+    with showing(options):
+        say(headline(diagnosis), "bold")
+        say("")
+        show_facts([*facts(diagnosis), BRACKETS])
+    if options.json is not None:
+        write_report("--json", options.json, as_json(diagnosis))
+
+
+def diagnosed(options: Namespace) -> Diagnosis:
+    """The diagnosis of the files; --html is written, and warnings are told.
+
+    Raises UsageError and ProfileReadError where there is none.
+    """
     refuse_times(options.files)
     page = None if options.html is None else _page()
     broken: Broken = {}
@@ -175,14 +189,9 @@ def triage(options: Namespace) -> None:
     for name, error in broken.items():
         warn(f"{name} is left out: {error}")
     diagnosis = without_ranks(diagnosis, list(broken))
-    with showing(options):
-        say(headline(diagnosis), "bold")
-        say("")
-        show_facts([*facts(diagnosis), BRACKETS])
-    if options.json is not None:
-        write_report("--json", options.json, as_json(diagnosis))
     if page is not None:
         write_report("--html", options.html, page(diagnosis, profiles, options.mark))
+    return diagnosis
 
 
 TIMES = "times_rank*.jsonl"

@@ -22,6 +22,7 @@ EXAMPLES = {
     "compare": ("before.json.gz after.json.gz", "on_mi300x.json.gz on_h100.json.gz --by operator"),
     "gate": ("runs_before runs_after --fail-above 3%", "base new --in-turns --junit gate.xml"),
     "triage": ("trace.json.gz", "traces_of_ranks monitoring.csv --html triage.html"),
+    "run": ("-- python train.py --epochs 3", "--stacks -- torchrun --nproc-per-node 4 train.py"),
     "hang": ("dumps", "dumps --json hang.json"),
     "isa": ("kernel.amdgcn", "~/.triton/cache --fail-on-spill"),
     "convert": ("run.rpd run.json.gz", "results.db trace.json"),

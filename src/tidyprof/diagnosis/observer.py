@@ -109,6 +109,7 @@ class Observer:
     cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer than in the recorded steps the host was in
     its phase `data` before; None if unknown. at_most -- whether untraced_ns was measured with waits for the device.
     is_traced_one -- whether the length that the user gave is that of the recorded steps: it counts for nothing.
+    long_share -- share of the time, from 0 to 1, of single long steps among those that the script timed.
     """
 
     traced_ns: float = 0.0
@@ -122,6 +123,7 @@ class Observer:
     at_most: bool = False
     is_traced_one: bool = False
     is_open: bool = False
+    long_share: float = 0.0
 
 
 def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int) -> Cost:
@@ -211,8 +213,9 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     found = replace(found, is_traced_one=step_ns is not None)
     if timed and len(timed) == len(costs):
         steps = timed[0]["steps"]
-        source = f"{steps} steps that the script timed before it recorded"
-        return replace(found, untraced_ns=_mean([one["step_ns"] for one in timed]), source=source)
+        source = f"{steps} steps that were timed before the recording"
+        long = _mean([one.get("long_share", 0.0) for one in timed])
+        return replace(found, untraced_ns=_mean([one["step_ns"] for one in timed]), source=source, long_share=long)
     if times and len(times) == len(costs):
         waited = not signs.on_host
         source = "times_rank*.jsonl beside the trace" + (", at most, since it waits for the device" if waited else "")

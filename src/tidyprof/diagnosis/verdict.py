@@ -297,7 +297,9 @@ def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
     """Why the profiler, or steps that are not typical, leave open what limits the run; empty if nothing does."""
     signs = found.signs
     if signs.untypical:
-        return "the recorded steps are not typical: record more of them, Watch(active=10)"
+        return f"the recorded steps are not typical: record more of them, {MORE_STEPS}"
+    if signs.observer.long_share >= LIMIT:
+        return f"single long steps take {percent(signs.observer.long_share)} of the time, and none is judged here"
     if signs.observer.untraced_ns is not None and not ends:
         return ""
     causes = dict.fromkeys(end.cause for end in (*ends, found))
@@ -310,15 +312,19 @@ def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
     return ""
 
 
+MORE_STEPS = "tidyprof run --steps 10 or Watch(active=10)"
+
 KNOWING = "What a step takes without it decides: --step-ms MS"
 
 
 def _how_to_know(found: Diagnosis) -> str:
     if found.signs.untypical:
         return (
-            "Record more steps, Watch(active=10), and see whether the step without the profiler is of this program, "
-            "batch and machine."
+            f"Record more steps, {MORE_STEPS}, and see whether the step without the profiler is of this program, batch "
+            "and machine."
         )
+    if found.signs.observer.long_share >= LIMIT:
+        return f"Find out what only some steps do, such as a validation or a checkpoint. Then: {found.next_step}"
     return (
         f"Take the time of a step without a profiler from any log, and give it: --step-ms MS. Then: {found.next_step}"
     )
@@ -428,6 +434,9 @@ def _weight(cause: Cause, signs: Signs) -> float:
 MEANWHILE = ("silent-host", "late-data", "launch-bound")
 """Causes of which a thread in line for a processor has the looks."""
 
+BETWEEN = "between steps"
+"""The range in which `tidyprof run` puts what a loop does from its optimizer's step to its model's call."""
+
 UNKNOWN, LOOKALIKE = "time without a known cause", "what is named like communication"
 """What comes near a cause and is none."""
 
@@ -448,6 +457,8 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "this is one step alone"
     if replay_words(signs) and best.part == "idle":
         return "kernels of graphs may be missing"
+    if best.name == "silent-host" and signs.host.silent_part == BETWEEN and not _knows_loading(signs):
+        return "a loop without a DataLoader makes its batches there, too: with stacks the function is named"
     if best.name in MEANWHILE:
         # What other programs took besides may all lie in this part.
         silent = signs.on_host and best.name == "silent-host"
@@ -529,6 +540,8 @@ def _diagnosis(
         if other is not cause and (other in fired or (cause is not None and _ruled_out(other, cause, signs)))
     )
     unknown, command = missing(signs)
+    if name == "silent-host" and not _knows_loading(signs):
+        unknown = ("whether data come late: no DataLoader was at work, and no range is called data", *unknown)
     command = LISTING if signs.on_host else command
     advice = (
         cause.advice(signs) if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
@@ -541,8 +554,17 @@ def _heard(signs: Signs) -> bool:
 
 
 def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
-    """Whether a cause that did not fire is a rival that the files rule out: without the host's calls they can't."""
+    """Whether a cause that did not fire is a rival that the files rule out: without the host's calls they can't, and
+    without a loader in them nobody knows when data were made.
+    """
+    if other.name == "late-data" and not _knows_loading(signs):
+        return False
     return other.part == cause.part and (other.part != "idle" or signs.on_host or signs.calls > 0)
+
+
+def _knows_loading(signs: Signs) -> bool:
+    """Whether the files say when the host was loading data, or what it did instead."""
+    return signs.host.loading is not None or bool(signs.host.silent_in)
 
 
 def _time_words(signs: Signs) -> Iterator[str]:

@@ -136,14 +136,19 @@ SEVERAL_NUMBERS = "several numbers for one label"
 _SHOWN = 3
 
 
+ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
+"""Files of `tidyprof run` beside its traces."""
+
+
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
     """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files that it holds for.
 
-    A model's mark has done its part: the origin says what it says.
+    A model's mark has done its part: the origin says what it says. What `tidyprof run` tells about a run is no profile.
     """
     by_reason: dict[str, list[str]] = {}
     for file, reason in meta.get("ignored_files", {}).items():
-        if not Path(file).name.endswith(f"{MARK}.json"):
+        name = Path(file).name
+        if not name.endswith(f"{MARK}.json") and not ABOUT_RUN.fullmatch(name):
             by_reason.setdefault(reason, []).append(Path(file).name)
     return [f"not read: {_some(names)} ({reason})" for reason, names in by_reason.items()]
 

@@ -166,7 +166,8 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
     """What the script timed without a profiler right before it recorded; None where the file states nothing sound.
 
     steps -- how many; step_ns -- of one, the device waited for at both ends of all; parts_ns -- the host's time in each
-    part of one by the part's name. Means, in ns.
+    part of one by the part's name. Means, in ns. long_share -- share from 0 to 1 of the time of all steps that single
+    long ones took, which are left out of these means; 0 where the file states none.
     """
     stated = metadata.get(UNTRACED_KEY)
     if not isinstance(stated, dict) or not isinstance(stated.get("parts_ns"), dict):
@@ -180,7 +181,16 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if sum(parts.values()) > ROUNDED * stated["step_ns"]:
         return None
-    return {"steps": int(stated["steps"]), "step_ns": float(stated["step_ns"]), "parts_ns": parts}
+    known = {"steps": int(stated["steps"]), "step_ns": float(stated["step_ns"]), "parts_ns": parts}
+    return known | {"long_share": _long_share(stated.get("long"))}
+
+
+def _long_share(stated: Any) -> float:
+    """The share of LONG steps, of what the hooks of `tidyprof run` state (running/inside/recorder.py)."""
+    numbers = [stated.get(key) for key in ("ns", "of_ns")] if isinstance(stated, dict) else []
+    if not numbers or not all(type(number) in (int, float) and 0 <= number < LONGEST_NS for number in numbers):
+        return 0.0
+    return min(1.0, numbers[0] / numbers[1]) if numbers[1] else 0.0
 
 
 def _machine(metadata: dict[str, Any]) -> dict[str, str]:

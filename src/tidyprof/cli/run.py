@@ -1,0 +1,93 @@
+"""The command `run`: a program in, what limits it out.
+
+Until the program has ended nothing is imported that takes memory from it: many of these commands run beside each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from tidyprof.cli.usage import UsageError
+from tidyprof.errors import one_line
+from tidyprof.running.launch import NOT_FOUND, NOT_RUN, Asked, end_as, launch
+from tidyprof.standard_streams import tell
+
+RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "RANK")
+"""Where a launcher says which of its processes this is."""
+
+IN_STEP = {"SLURM_PROCID": "SLURM_STEP_ID"}
+"""Slurm sets a rank in the script of a job, too, where nobody launched several."""
+
+
+def run(options: Namespace) -> int:
+    """Run the program, and say what limits it. Returns the program's exit code."""
+    rank = launched_rank()
+    folder = Path(options.out) if options.out else _new_folder(rank)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(one_line(str(folder), "no folder", "a file has this name", "give another --out"))
+    if folder.is_dir() and any(folder.glob("run_rank*.json")) and not rank:
+        raise UsageError(one_line(str(folder), "there is a run in it", "an earlier one", "give another --out"))
+    if options.json is not None or options.html is not None:
+        check = import_module("tidyprof.cli.output").check_targets
+        check(Namespace(files=[str(folder)], json=options.json, html=options.html))
+    asked = Asked(
+        str(folder.resolve()), options.after, options.steps, options.stacks, options.shapes, options.mark or ""
+    )
+    try:
+        code = launch(options.program, asked, _watch(folder) if not rank else lambda: None)
+    except OSError as error:
+        tell(f"error: {options.program[0]}: {error.strerror}. Next step: check the command behind --")
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
+    if not rank:
+        import_module("tidyprof.cli.run_report").report(options, folder, code, waits=rank is not None)
+    return end_as(code)
+
+
+def launched_rank() -> int | None:
+    """Which rank a launcher made of this process; None without one."""
+    for name in RANKS:
+        text = os.environ.get(name, "")
+        if text.isdecimal() and (name not in IN_STEP or IN_STEP[name] in os.environ):
+            return int(text)
+    return None
+
+
+def _new_folder(rank: int | None) -> Path:
+    """A folder of its own; ranks that were launched together can't agree on one."""
+    if rank is not None:
+        found = f"this is rank {rank} of a launcher, and all ranks need one folder"
+        raise UsageError(one_line("--out", found, "a launcher in front of tidyprof", "give --out DIR"))
+    number = 1
+    while (folder := Path(f"tidyprof-run-{number}")).exists():
+        number += 1
+    return folder
+
+
+def _watch(folder: Path) -> Callable[[], None]:
+    """What tells once when everything is recorded, for programs that go on for days."""
+    told: list[bool] = []
+
+    def look() -> None:
+        about = folder / "run_rank0.json"
+        if told or not about.is_file() or _stage(about) != "done":
+            return
+        told.append(True)
+        tell(f"tidyprof: recorded, and the program goes on; tidyprof triage {folder} judges it now")
+
+    return look
+
+
+def _stage(about: Path) -> str | None:
+    try:
+        return str(json.loads(about.read_text(encoding="utf-8"))["stage"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+COMMANDS = {"run": run}
+"""As those of cli/commands.py."""

@@ -1,0 +1,111 @@
+"""What the command `run` shows once the program has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from argparse import Namespace
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from tidyprof.cli.output import say, show_facts, write_report
+from tidyprof.cli.triage import BRACKETS, diagnosed
+from tidyprof.cli.usage import UsageError
+from tidyprof.diagnosis.verdict import Diagnosis, as_json, facts, headline
+from tidyprof.errors import ProfileReadError
+from tidyprof.running.report import Run, facts_of, read_run, why_no_trace
+
+PATIENCE_S = 60.0
+"""How long the first rank waits for the files of the others."""
+
+
+def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
+    """Show what was found, on standard error as the output is the program's, and write what was asked for.
+
+    waits -- whether the ranks have commands of their own, so that some may still be at work.
+    """
+    found = _wait_for_ranks(folder) if waits else read_run(folder)
+    came_to_torch = _take_away(folder / "torch_imported")
+    if found.ranks:
+        diagnosis, why = _diagnosis(options, found)
+        _write_about(folder, options, found, code)
+    else:
+        diagnosis, why = None, _nothing_seen(options, came_to_torch, code)
+    with redirect_stdout(sys.stderr):
+        say("")
+        if diagnosis is None:
+            say(f"no verdict: {why}", "bold")
+        else:
+            say(headline(diagnosis), "bold")
+        if found.ranks:
+            say("")
+            lines = facts_of(found)
+            if diagnosis is not None:
+                lines += [*facts(diagnosis), BRACKETS]
+            show_facts([*lines, ("files", f"{folder}: of each rank its trace, its times and what it ran on")])
+    if options.json is not None:
+        told = {"run": {str(rank): about for rank, about in found.ranks.items()}, "why_no_verdict": why or None}
+        told["diagnosis"] = None if diagnosis is None else json.loads(as_json(diagnosis))
+        write_report("--json", options.json, json.dumps({"exit_code": code, **told}, indent=1) + "\n")
+
+
+def _take_away(sign: Path) -> bool:
+    """Whether the hooks left this sign, which goes, and the folder with it where nothing else is in it."""
+    was_there = sign.is_file()
+    if was_there:
+        sign.unlink()
+        if not any(sign.parent.iterdir()):
+            sign.parent.rmdir()
+    return was_there
+
+
+def _wait_for_ranks(folder: Path) -> Run:
+    """All that the ranks wrote; those of other nodes may need a moment."""
+    began = time.monotonic()
+    while True:
+        found = read_run(folder)
+        worlds = {about["world"] for about in found.ranks.values()}
+        if len(found.ranks) >= max(worlds, default=0) or time.monotonic() - began > PATIENCE_S:
+            return found
+        time.sleep(0.5)
+
+
+def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
+    if not found.traces:
+        return None, why_no_trace(found)
+    # The hooks marked the steps, so that no mark need be named.
+    asked = {"files": [str(found.folder)], "mark": None, "step_ms": None, "jobs": None}
+    try:
+        return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
+    except (ProfileReadError, UsageError) as error:
+        return None, str(error)
+
+
+def _nothing_seen(options: Namespace, came_to_torch: bool, code: int) -> str:
+    """Why there is no step at all, in a sentence."""
+    ended = f"the program ended with {f'exit code {code}' if code > 0 else f'signal {-code}'}" if code else ""
+    if not came_to_torch:
+        reason = "nothing that it started imported torch"
+        hidden = "; Python with -E or -I, or in a container of its own, does not read the hooks from PYTHONPATH"
+        return f"{ended} before it imported torch" if ended else reason + hidden
+    if ended:
+        return f"{ended} before it made a step"
+    if options.mark:
+        return f"nothing called {options.mark} began: --mark takes the name of a range, or of a function of the program"
+    seen = "no optimizer of PyTorch took a step, and no module was called"
+    return f"{seen}; --mark NAME names a function of the program that is called once a step"
+
+
+def _write_about(folder: Path, options: Namespace, found: Run, code: int) -> None:
+    about: dict[str, Any] = {
+        "command": options.program,
+        "exit_code": code,
+        "host": platform.node(),
+        "folder": os.getcwd(),
+        "ranks": {str(rank): one["machine"] for rank, one in found.ranks.items()},
+    }
+    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,84 @@
+"""What Python imports by itself when a watched program starts: it waits for torch, and does not import it.
+
+A sitecustomize of the machine, which this one hides, runs as well. The hooks lie in the folder beside this one, and are
+loaded by their place: tidyprof need not be installed for the Python that runs the program.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ASKED = "TIDYPROF_RUN"
+"""The variable with what was asked for, as JSON; without it nothing happens."""
+
+
+def hidden() -> importlib.machinery.ModuleSpec | None:
+    """The sitecustomize that Python would have imported without this folder."""
+    others = [path for path in sys.path if os.path.abspath(path or ".") != HERE]
+    return importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+
+
+def run_hidden() -> None:
+    """Run it as Python would: under its own name."""
+    spec = hidden()
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def load_hooks() -> ModuleType:
+    """The package `inside`, under a name that no program has."""
+    folder = os.path.join(os.path.dirname(HERE), "inside")
+    spec = importlib.util.spec_from_file_location(
+        "tidyprof_inside", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tidyprof_inside"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds torch as the others do, and starts the hooks once its import has ended."""
+
+    def __init__(self) -> None:
+        self.loader: importlib.abc.Loader | None = None
+
+    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
+        """Of torch alone, and once."""
+        if fullname != "torch" or self.loader is not None:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None:
+            return spec
+        self.loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec):  # type: ignore[no-untyped-def]
+        """As torch's own loader does."""
+        return self.loader.create_module(spec) if self.loader else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Import torch, then hook into it."""
+        assert self.loader is not None
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        try:
+            load_hooks().start(module)
+        except Exception as error:  # the program goes on
+            print(f"tidyprof run: no hooks: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+if os.environ.get(ASKED):
+    sys.meta_path.insert(0, AfterTorch())
+run_hidden()

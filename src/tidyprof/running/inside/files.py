@@ -1,0 +1,63 @@
+"""What a watched process writes: run_rankN.json, times_rankN.jsonl and trace_rankN.json.gz in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
+WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+
+def rank_of(torch: ModuleType) -> tuple[int, int]:
+    """Rank and number of ranks: torch.distributed's where it runs, else what the launcher says, else 0 of 1."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    found = [next((os.environ[name] for name in names if name in os.environ), "") for names in (RANKS, WORLDS)]
+    rank, world = (int(text) if text.isdecimal() else None for text in found)
+    return rank or 0, max(world or 1, (rank or 0) + 1)
+
+
+def machine(torch: ModuleType) -> dict[str, Any]:
+    """What the process runs on."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
+    return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
+
+
+class Files:
+    """The files of one process. The first process of a rank writes into the folder, others into folders inside it."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        """Raises OSError where the folder can't be written."""
+        number = 1
+        while True:
+            self.folder = folder if number == 1 else os.path.join(folder, f"program-{number}")
+            os.makedirs(self.folder, exist_ok=True)
+            self.about = os.path.join(self.folder, f"run_rank{rank}.json")
+            try:
+                # Of two processes that ask at the same time one finds the file of the other.
+                os.close(os.open(self.about, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                break
+            except FileExistsError:
+                number += 1
+        self.times = os.path.join(self.folder, f"times_rank{rank}.jsonl")
+        self.trace = os.path.join(self.folder, f"trace_rank{rank}.json.gz")
+
+    def tell(self, about: dict[str, Any]) -> None:
+        """Replace what is known of this rank, so that a reader finds the old or the new text and no half."""
+        written = {"command": sys.argv, "pid": os.getpid(), **about}
+        with open(self.about + ".new", "w") as file:
+            json.dump(written, file, indent=1, default=str)
+        os.replace(self.about + ".new", self.about)
+
+    def add_times(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Add lines to the times."""
+        with open(self.times, "a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)

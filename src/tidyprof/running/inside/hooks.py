@@ -1,0 +1,314 @@
+"""Where torch is hooked into: what of it is replaced, and put back.
+
+Every hook passes on what it gets and returns. An error in one is told in a line, and ends all of them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, ModuleType
+from typing import Any
+
+from tidyprof_inside.parts import BETWEEN, DECODE, REST, Parts
+from tidyprof_inside.recorder import DONE, Recorder
+
+MARK, OPTIMIZER, BACKWARD, MODULE = "mark", "optimizer", "backward", "module"
+BETTER = (MODULE, BACKWARD, OPTIMIZER, MARK)
+"""What can make steps: where a later one of these shows, the earlier one was none."""
+
+
+class Calls(threading.local):
+    """Whether this thread is within the call of a module."""
+
+    is_inside = False
+
+
+class Hooks:
+    """All hooks of one process."""
+
+    def __init__(self, torch: ModuleType, asked: dict[str, Any]) -> None:
+        """asked -- what the command was asked for."""
+        self.torch, self.asked = torch, asked
+        self.undo: list[Callable[[], None]] = []
+        self.again = 1
+        self.calls = Calls()
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget all that was seen."""
+        self.parts = Parts(self.torch.autograd.profiler.record_function)
+        self.recorder = Recorder(self.torch, self.asked, self.parts, self.done)
+        self.calls.is_inside = False
+        self.is_mark_found = False
+
+    # Putting in and taking out
+
+    def install(self) -> None:
+        """Hook in; once for a process and its children."""
+        self.put_in()
+        atexit.register(self.guarded(self.close))
+        # A child by fork makes other steps, or none; the parent's trace is none of its business.
+        os.register_at_fork(after_in_child=self.guarded(self.renew))
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
+            signal.signal(signal.SIGUSR2, self.record_again)
+
+    def put_in(self) -> None:
+        """Replace what is watched."""
+        torch = self.torch
+        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
+        for handle in (
+            optimizers.register_optimizer_step_pre_hook(self.guarded(self.before_optimizer)),
+            optimizers.register_optimizer_step_post_hook(self.guarded(self.after_optimizer)),
+        ):
+            self.undo.append(handle.remove)
+        self.wrap(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self.around_data)
+        self.wrap(torch.autograd, "backward", self.around_backward)
+        self.wrap_calls()
+        self.wrap(torch.profiler.profile, "start", self.around_profiler)
+        self.wrap(torch.autograd.profiler.profile, "__enter__", self.around_profiler)
+        if self.asked["mark"]:
+            self.wrap(torch.autograd.profiler.record_function, "__enter__", self.around_range)
+
+    def wrap_calls(self) -> None:
+        """Replace the call of a module. Most calls are within others and must cost next to nothing.
+
+        torch's profiler takes the variable `self` out of this function's frame where it records call stacks.
+        """
+        original = self.torch.nn.Module.__call__
+        is_compiling, calls, around = self.torch.compiler.is_compiling, self.calls, self.around_module
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or calls.is_inside:
+                return original(self, *args, **kwargs)
+            return around(original, self, *args, **kwargs)
+
+        self.replace(self.torch.nn.Module, "__call__", original, call)
+
+    def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        """Replace an attribute by `around(original, ...)`."""
+        original = getattr(owner, name)
+        is_compiling = self.torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            # torch.compile takes this for a constant and sees the original alone.
+            if is_compiling():
+                return original(*args, **kwargs)
+            return around(original, *args, **kwargs)
+
+        self.replace(owner, name, original, wrapper)
+
+    def replace(self, owner: Any, name: str, original: Any, wrapper: Any) -> None:
+        """Set an attribute, until `remove`."""
+
+        def put_back() -> None:
+            # Another tool may have wrapped this wrapper; then it stays, and passes on.
+            if vars(owner).get(name) is wrapper:
+                setattr(owner, name, original)
+
+        setattr(owner, name, wrapper)
+        self.undo.append(put_back)
+
+    def remove(self) -> None:
+        """Put everything back."""
+        undo, self.undo = self.undo, []
+        for one in undo:
+            one()
+
+    def done(self) -> None:
+        """All is recorded. What was no training may have been a first validation, and the training still comes."""
+        self.remove()
+        if self.recorder.source == MODULE:
+            register = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook
+            first = register(self.guarded(self.begin_training))
+            self.undo.append(first.remove)
+
+    def begin_training(self, *_: Any) -> None:
+        """The first step of an optimizer after all was done."""
+        self.remove()
+        self.put_in()
+        self.recorder.reset(OPTIMIZER, last=True)
+
+    def guarded(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The same, but an error is one line and the end of the hooks, and the program goes on."""
+
+        @functools.wraps(work)
+        def safely(*args: Any, **kwargs: Any) -> None:
+            try:
+                work(*args, **kwargs)
+            except Exception as error:
+                self.give_up(error)
+
+        return safely
+
+    def give_up(self, error: Exception) -> None:
+        """Tell of an error of these hooks, which are gone from now on."""
+        self.remove()
+        self.recorder.stage = DONE
+        print(f"tidyprof run: hooks are off: {type(error).__name__}: {error}", file=sys.stderr)
+
+    def close(self) -> None:
+        """The program ends."""
+        self.recorder.close()
+
+    def record_again(self, number: int, frame: FrameType | None) -> None:
+        """The signal: time and trace once more, into a folder of its own."""
+        if self.undo:
+            return
+        self.again += 1
+        self.asked = {**self.asked, "out": f"{self.asked['out']}.{self.again}"}
+        self.renew()
+        self.put_in()
+
+    # What is seen
+
+    def is_source(self, source: str) -> bool:
+        """Whether steps come from here; a better source than the one so far begins anew."""
+        if self.asked["mark"] and source != MARK:
+            return False
+        known = self.recorder.source
+        if source == known:
+            return True
+        if known and BETTER.index(source) < BETTER.index(known):
+            return False
+        self.recorder.reset(source, last=source in (OPTIMIZER, BACKWARD))
+        return True
+
+    def enter(self, part: str) -> str | None:
+        """The host is in this part now; returns what `leave` takes."""
+        try:
+            self.recorder.catch_up()
+            self.find_mark()
+            return self.parts.enter(part)
+        except Exception as error:
+            self.give_up(error)
+            return None
+
+    def leave(self, part: str | None) -> None:
+        """The host is in that part again."""
+        try:
+            self.parts.leave(part)
+        except Exception as error:
+            self.give_up(error)
+
+    def before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer begins its step."""
+        self.enter("optimizer")
+
+    def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer ends its step."""
+        if self.parts.part == "optimizer" and self.parts.thread == threading.get_ident():
+            self.leave(BETWEEN)
+        if self.is_source(OPTIMIZER):
+            self.recorder.event(id(optimizer), type(optimizer).__name__)
+
+    def around_data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A DataLoader is asked for a batch."""
+        before = self.enter("data")
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self.leave(None if before is None else BETWEEN)
+
+    def around_backward(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A backward pass."""
+        before = self.enter("backward")
+        try:
+            return original(*args, **kwargs)
+        finally:
+            # Within a step of an optimizer that evaluates its loss several times, such as LBFGS.
+            after = before if before == "optimizer" else REST
+            self.leave(None if before is None else after)
+            self.guarded(self.after_backward)()
+
+    def after_backward(self) -> None:
+        """A backward pass has ended."""
+        self.recorder.backwards += 1
+        if self.is_source(BACKWARD):
+            self.recorder.event(BACKWARD, "backward")
+
+    def around_module(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call that is within no other one."""
+        self.calls.is_inside = True
+        before = self.part_of_call(module, args, kwargs)
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            self.calls.is_inside = False
+            self.leave(before)
+
+    def part_of_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """The part to go back to after the call; None where the host stays in its forward pass."""
+        if self.parts.thread not in (None, threading.get_ident()):
+            return None
+        if self.recorder.source in ("", MODULE):
+            self.guarded(self.before_call)(module)
+            return self.enter(DECODE if is_one_token(self.torch, args, kwargs) else "forward")
+        if self.parts.part in (REST, BETWEEN):
+            self.enter("forward")
+        return None
+
+    def before_call(self, module: Any) -> None:
+        """A module is called, by no other one."""
+        if self.is_source(MODULE):
+            self.recorder.event(id(module), type(module).__name__)
+
+    def around_profiler(self, original: Callable[..., Any], profiler: Any, *args: Any, **kwargs: Any) -> Any:
+        """A profiler begins: that of these hooks, or one of the program."""
+        if profiler is not self.recorder.profiler:
+            self.guarded(self.recorder.leave_alone)()
+        return original(profiler, *args, **kwargs)
+
+    # What --mark names
+
+    def around_range(self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any) -> Any:
+        """A range begins."""
+        if range_.name == self.asked["mark"]:
+            self.guarded(self.marked)()
+        return original(range_, *args, **kwargs)
+
+    def around_function(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The function that --mark names."""
+        self.guarded(self.marked)()
+        return original(*args, **kwargs)
+
+    def marked(self) -> None:
+        """What --mark names begins."""
+        if self.is_source(MARK):
+            self.recorder.event(MARK, self.asked["mark"])
+
+    def find_mark(self) -> None:
+        """Watch the function that --mark names, once the program has defined it."""
+        if self.is_mark_found or not self.asked["mark"]:
+            return
+        found = function_named(self.asked["mark"])
+        if found is not None:
+            self.is_mark_found = True
+            self.wrap(*found, self.around_function)
+
+
+def function_named(name: str) -> tuple[Any, str] | None:
+    """Where a function lies: `train_step`, `Trainer.train_step` of the script itself, or `package.module.function`."""
+    *path, last = name.split(".")
+    modules = [".".join(path[:length]) for length in range(len(path), 0, -1)]
+    place = next((module for module in modules if module in sys.modules), "__main__")
+    owner: Any = sys.modules[place]
+    for step in path[len(place.split(".")) if place in modules else 0 :]:
+        owner = getattr(owner, step, None)
+    return (owner, last) if callable(getattr(owner, last, None)) else None
+
+
+def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a model is called with one token of each sequence, as a language model is that goes on with its text."""
+    given = kwargs.get("input_ids", args[0] if args else None)
+    if not isinstance(given, torch.Tensor) or given.dim() != 2 or given.is_floating_point():
+        return False
+    return bool(given.shape[1] == 1)

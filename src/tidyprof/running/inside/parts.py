@@ -1,0 +1,99 @@
+"""Where the host is within a step, and for how long: it is in one part at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+SCHEDULER = "/proc/thread-self/schedstat"
+"""Linux says there how long a thread stood in line for a processor, in ns, as the second number."""
+
+DECODE = "decode"
+"""The call of a language model with one token of each text."""
+
+BETWEEN = "between steps"
+"""From the optimizer's step to the first call of a module: a loop without a DataLoader makes its batch there."""
+
+REST = "other"
+"""Where the host is when it is in no part that is known."""
+
+
+class Parts:
+    """The time of each part in ns, of the thread that makes the steps."""
+
+    def __init__(self, record_function: Any) -> None:
+        """record_function -- torch's, which makes a range of a trace."""
+        self.record_function = record_function
+        self.has_scheduler = os.path.exists(SCHEDULER)
+        self.thread: int | None = None
+        self.part = REST
+        self.since = time.perf_counter_ns()
+        self.sums: dict[str, int] = {}
+        self.switches = 0
+        self.in_trace = False
+        self.pieces: list[list[Any]] = []
+        self._range: Any = None
+        self._began, self._clocks = 0, [0]
+
+    def enter(self, part: str) -> str | None:
+        """The host is in this part now. Returns the one before, for `leave`; None on a thread that makes no steps."""
+        if self.thread is None:
+            self.thread = threading.get_ident()
+        if self.thread != threading.get_ident():
+            return None
+        before = self.part
+        self.switch(part)
+        return before
+
+    def leave(self, before: str | None) -> None:
+        """The host is back in the part that `enter` returned, or in another one that follows."""
+        if before is not None:
+            self.switch(before)
+
+    def switch(self, part: str) -> None:
+        """From now on the host is in this part."""
+        now = time.perf_counter_ns()
+        self.sums[self.part] = self.sums.get(self.part, 0) + now - self.since
+        self.switches += 1
+        if self.in_trace:
+            self._end_piece()
+            self._begin_piece(part)
+        self.part = part
+        self.since = now
+
+    def take(self) -> dict[str, int]:
+        """The sums so far, in ns; they begin anew."""
+        self.switch(self.part)
+        sums, self.sums = self.sums, {}
+        return sums
+
+    def trace(self, on: bool) -> None:
+        """Begin or end to keep each piece of a part for itself, with a range in the trace and the thread's clocks."""
+        if on:
+            self._begin_piece(self.part)
+        elif self.in_trace:
+            self._end_piece()
+        self.in_trace = on
+
+    def _begin_piece(self, part: str) -> None:
+        if part != REST:
+            self._range = self.record_function(part)
+            self._range.__enter__()
+        self._began, self._clocks = time.time_ns(), self._read_clocks()
+
+    def _end_piece(self) -> None:
+        spent = [now - then for now, then in zip(self._read_clocks(), self._clocks, strict=False)]
+        self.pieces.append([self.part, self._began, *spent])
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+            self._range = None
+
+    def _read_clocks(self) -> list[int]:
+        """The time, how long this thread had a processor, and how long it stood in line for one where that is told."""
+        clocks = [time.perf_counter_ns(), time.thread_time_ns()]
+        if self.has_scheduler:
+            with open(SCHEDULER) as file:
+                clocks.append(int(file.read().split()[1]))
+        return clocks

@@ -1,0 +1,347 @@
+"""Which steps are left alone, timed and traced, one after the other, and what that gives.
+
+    warm-up          steps that count for nothing: libraries load, kernels are compiled
+    before           steps that are timed, nothing else
+    trace            one step with the profiler that is thrown away, then those of the trace
+    settling         one step that counts for nothing
+    after            steps that are timed, once more
+    done             nothing any more
+
+In `before` and `after` nobody waits for a GPU but at both ends, so that a host that runs ahead goes on doing so.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from types import ModuleType
+from typing import Any
+
+from tidyprof_inside.files import Files, machine, rank_of
+from tidyprof_inside.parts import DECODE, REST, Parts
+from tidyprof_inside.steps import Marker
+
+WARM_UP, BEFORE, TRACE, SETTLING, AFTER, DONE = "warm-up", "before", "trace", "settling", "after", "done"
+TIMED = 20
+"""Steps of BEFORE and of AFTER, at most."""
+
+LONGEST_S, FEWEST = 30.0, 3
+"""Steps that take long: WARM_UP, BEFORE and AFTER end after so many seconds, where they have so many steps."""
+
+LONG = 3.0
+"""Steps of so many medians hold what most steps don't, such as a checkpoint: they are counted by themselves."""
+
+STACKS_GB = 4.0
+"""Memory that call stacks may take before the trace ends."""
+
+
+class Recorder:
+    """Gets told of every step of one process."""
+
+    def __init__(self, torch: ModuleType, asked: dict[str, Any], parts: Parts, on_done: Callable[[], None]) -> None:
+        """asked -- out, after, steps, stacks, shapes, of the command; on_done -- called once nothing is left to do."""
+        self.torch, self.asked, self.parts, self.on_done = torch, asked, parts, on_done
+        self.files: Files | None = None
+        self.told: list[str] = []
+        self.foreign = False
+        self.reset("", last=True)
+
+    def reset(self, source: str, last: bool) -> None:
+        """Begin anew, with steps from this source: mark, optimizer, backward or module; `last` as in Marker."""
+        self.drop_trace()
+        self.source, self.marker = source, Marker(last)
+        self.names: dict[Hashable, str] = {}
+        self.stage, self.begun = WARM_UP, time.perf_counter()
+        self.all_steps = self.backwards = self.extra = 0
+        self.graphs: list[int] = []
+        self.late = False
+        self.rows: list[dict[str, Any]] = []
+        self.moments: list[Any] = []
+        self.about: dict[str, Any] = {}
+        self.profiler: Any = None
+        if self.files is not None:
+            open(self.files.times, "w").close()
+
+    # Steps
+
+    def event(self, kind: Hashable, name: str) -> None:
+        """Something happened that may mark a step: what, and what it is called."""
+        if self.stage == DONE or self._is_capturing():
+            return
+        self.names.setdefault(kind, name)
+        if not self.marker.is_step(kind):
+            return
+        if self.parts.thread is None:
+            self.parts.thread = threading.get_ident()
+        # torch's profiler begins and ends on one thread, and optimizers may step on one of autograd's.
+        self.late = self.parts.thread != threading.get_ident()
+        if not self.late:
+            self._step()
+
+    def catch_up(self) -> None:
+        """End the step whose end another thread saw."""
+        if self.late and self.parts.thread == threading.get_ident():
+            self.late = False
+            self._step()
+
+    def _step(self) -> None:
+        self.all_steps += 1
+        if self.files is None:
+            self.rank, self.world = rank_of(self.torch)
+            self.files = Files(self.asked["out"], self.rank)
+        sums = self.parts.take()
+        if self.stage == WARM_UP:
+            if self._is_warm():
+                self._begin_timing(BEFORE)
+        elif self.stage in (BEFORE, AFTER):
+            self._time(sums)
+        elif self.stage == TRACE:
+            self._trace()
+        elif self.stage == SETTLING:
+            self._begin_timing(AFTER)
+
+    def _is_warm(self) -> bool:
+        """Whether the steps are what they will be; compilation may last a few more, but not for ever."""
+        compiled = sys.modules.get("torch._dynamo.utils")
+        self.graphs.append(compiled.counters["stats"]["unique_graphs"] if compiled else 0)
+        skip = max(1, self.asked["after"] // 3)
+        steps = self.marker.steps - self.extra
+        if steps < skip and not (steps >= FEWEST and time.perf_counter() - self.begun > LONGEST_S):
+            return False
+        if self.graphs[-1] != self.graphs[max(0, len(self.graphs) - 3)] and self.extra < skip // 2:
+            self.extra += 1
+            return False
+        return True
+
+    # Times
+
+    def _begin_timing(self, stage: str) -> None:
+        self._wait_for_gpu()
+        self.stage, self.rows, self.moments = stage, [], []
+        self._note_moment()
+        self.parts.take()
+        self.parts.switches = 0
+        self.begun = time.perf_counter()
+
+    def _time(self, sums: dict[str, int]) -> None:
+        self._note_moment()
+        self.rows.append(sums)
+        wanted = TIMED if self.stage == AFTER else max(1, min(TIMED, self.asked["after"] - self.asked["after"] // 3))
+        long = len(self.rows) >= FEWEST and time.perf_counter() - self.begun > LONGEST_S
+        if len(self.rows) < wanted and not long:
+            return
+        self._end_timing()
+        if self.stage == AFTER or self.foreign:
+            self._finish()
+        else:
+            self._begin_trace()
+
+    def _end_timing(self) -> None:
+        """What the steps that were timed are like, and a line for each."""
+        if not self.rows or self.files is None:
+            return
+        self._wait_for_gpu()
+        whole = (time.perf_counter() - self.begun) * 1e9
+        # With a GPU the host's parts are not where the time goes; then a line has the step alone, as the GPU saw it.
+        on_gpu = [first.elapsed_time(then) * 1e6 for first, then in zip(self.moments, self.moments[1:], strict=False)]
+        lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
+        alike = alike_of([DECODE in row for row in self.rows])
+        longest = LONG * statistics.median(lengths[place] for place in alike)
+        usual = [place for place in alike if lengths[place] <= longest]
+        long = [lengths[place] for place in alike if lengths[place] > longest]
+        others = [length for place, length in enumerate(lengths) if place not in alike]
+        step_ns = whole / len(lengths) if len(usual) == len(lengths) else mean([lengths[place] for place in usual])
+        names = sorted({part for place in usual for part in self.rows[place]})
+        self.about[self.stage] = {
+            "steps": len(usual),
+            "step_ns": step_ns,
+            "parts_ns": {part: mean([self.rows[place].get(part, 0) for place in usual]) for part in names},
+            "long": {"steps": len(long), "ns": sum(long), "of_steps": len(lengths), "of_ns": sum(lengths)},
+            "prefill": {"steps": len(others), "ns": sum(others)},
+            "switches": self.parts.switches / len(lengths),
+        }
+        first, lines = self.all_steps - len(lengths), [{"step_on_gpu": length / 1e9} for length in on_gpu]
+        lines = lines or [{part: length / 1e9 for part, length in row.items()} for row in self.rows]
+        self.files.add_times({"rank": self.rank, "step": first + place, **line} for place, line in enumerate(lines))
+        self.rows, self.moments = [], []
+
+    def _note_moment(self) -> None:
+        """Leave a mark in the GPU's queue, which costs the host microseconds and makes nobody wait."""
+        if self._has_gpu():
+            moment = self.torch.cuda.Event(enable_timing=True)
+            moment.record()
+            self.moments.append(moment)
+
+    # Trace
+
+    def _begin_trace(self) -> None:
+        profiling = self.torch.profiler
+        if self.torch.autograd._profiler_enabled():
+            self.leave_alone()
+            self._finish()
+            return
+        activities = [profiling.ProfilerActivity.CPU]
+        if self._has_gpu():
+            activities.append(profiling.ProfilerActivity.CUDA)
+        self.profiler = profiling.profile(
+            activities=activities,
+            schedule=profiling.schedule(wait=0, warmup=1, active=self.asked["steps"], repeat=1),
+            on_trace_ready=self._write_trace,
+            with_stack=self.asked["stacks"],
+            record_shapes=self.asked["shapes"],
+        )
+        self.most_gb = memory_gb() + STACKS_GB
+        self.traced = 0
+        self.stage = TRACE
+        self.profiler.start()
+        self.parts.pieces.clear()
+        self.parts.trace(True)
+        self.begun = time.perf_counter()
+
+    def _trace(self) -> None:
+        self.parts.trace(False)
+        if self.traced == 0:
+            self._wait_for_gpu()
+            self.parts.pieces.clear()
+        self.traced += 1
+        is_last = self.traced > self.asked["steps"]
+        if self.asked["stacks"] and not is_last and self.traced > 1 and memory_gb() > self.most_gb:
+            self.told.append(f"{STACKS_GB:g} GB of call stacks are full, so the trace has fewer steps")
+            is_last = True
+        if is_last:
+            self.end_trace()
+            self.stage = SETTLING
+            self._save()
+            return
+        self.profiler.step()
+        if self.traced == 1:
+            self.begun = time.perf_counter()
+        self.parts.trace(True)
+
+    def end_trace(self) -> None:
+        """Write what was recorded of the trace, if anything was, and let go of the profiler."""
+        profiler, self.profiler = self.profiler, None
+        if profiler is None:
+            return
+        self.parts.trace(False)
+        if self.traced > 1:
+            self._wait_for_gpu()
+            recorded = self.traced - 1
+            self.about["trace"] = {"steps": recorded, "step_ns": (time.perf_counter() - self.begun) * 1e9 / recorded}
+            found = {
+                "watch_parts": self.parts.pieces,
+                "watch_untraced": self.about.get(BEFORE),
+                "watch_machine": machine(self.torch),
+            }
+            for name, value in found.items():
+                profiler.add_metadata_json(name, json.dumps(value))
+        began = time.perf_counter()
+        profiler.stop()
+        if "trace" in self.about:
+            self.about["trace"]["write_ns"] = (time.perf_counter() - began) * 1e9
+
+    def _write_trace(self, profiler: Any) -> None:
+        if self.files is not None:
+            profiler.export_chrome_trace(self.files.trace)
+
+    def drop_trace(self) -> None:
+        """Let go of the profiler without a trace."""
+        profiler, self.profiler = getattr(self, "profiler", None), None
+        if profiler is not None:
+            self.parts.trace(False)
+            profiler.on_trace_ready = None
+            profiler.stop()
+
+    def leave_alone(self) -> None:
+        """The program has a profiler of its own: it gets torch's, of which there is one."""
+        if self.foreign or self.stage == DONE:
+            return
+        self.foreign = True
+        self.told.append("the program runs a profiler of its own, which was left alone: no trace, only times")
+        if self.profiler is not None:
+            self.drop_trace()
+            self.stage = SETTLING
+
+    # The end
+
+    def _finish(self) -> None:
+        self.stage = DONE
+        self._save()
+        self.on_done()
+
+    def close(self) -> None:
+        """The program ends: keep what there is."""
+        if self.files is None or self.stage == DONE:
+            return
+        if self.stage in (BEFORE, AFTER) and self.rows:
+            self._end_timing()
+        if self.stage == TRACE:
+            self.end_trace()
+        self._save()
+
+    def _save(self) -> None:
+        assert self.files is not None
+        marks = [name for kind, name in self.names.items() if kind in self.marker.marks]
+        self.about |= {
+            "rank": self.rank,
+            "world": self.world,
+            "stage": self.stage,
+            "all_steps": self.all_steps,
+            "needed": self.needed,
+            "asked_after": self.asked["after"],
+            "backwards": self.backwards / self.all_steps,
+            "source": self.source,
+            "marks": sorted({*marks}),
+            "told": self.told,
+            "own_ns": self._own_ns(),
+            "machine": machine(self.torch),
+        }
+        self.files.tell(self.about)
+
+    @property
+    def needed(self) -> int:
+        """Steps after which there is a trace."""
+        return self.asked["after"] + 1 + self.asked["steps"]
+
+    def _own_ns(self) -> float:
+        """What one switch between parts costs, in ns: the mean of many, tried here."""
+        tried = Parts(None)
+        begin = time.perf_counter_ns()
+        for _ in range(500):
+            tried.enter("tried")
+            tried.leave(REST)
+        return (time.perf_counter_ns() - begin) / 1000
+
+    # GPU
+
+    def _has_gpu(self) -> bool:
+        return bool(self.torch.cuda.is_available() and self.torch.cuda.is_initialized())
+
+    def _is_capturing(self) -> bool:
+        """Whether calls go into a graph: then nothing may be waited for, and it is no step."""
+        return self._has_gpu() and self.torch.cuda.is_current_stream_capturing()
+
+    def _wait_for_gpu(self) -> None:
+        if self._has_gpu():
+            self.torch.cuda.synchronize()
+
+
+def alike_of(decodes: Sequence[bool]) -> list[int]:
+    """Which steps are of one sort: where most are calls of a language model with single tokens these, else all."""
+    is_writing = sum(decodes) > len(decodes) / 2
+    return [place for place, decode in enumerate(decodes) if decode or not is_writing]
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean."""
+    return sum(values) / len(values)
+
+
+def memory_gb() -> float:
+    """The most memory that this process has had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -1,0 +1,52 @@
+"""What a step of a program is, by the order in which its optimizers step, or its modules are called."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import groupby
+
+MOST = 64
+"""Events by which the order is judged: ten rounds of a program with six optimizers."""
+
+
+def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
+    """Which of these events, in their order, mark the steps; each occurrence of one is a step.
+
+    With one kind of event that one. Where kinds take turns, and one of them never comes twice in a row, a round is a
+    step: the rarest such kind marks it, of several the one that a round ends with (`last`) or begins with. Elsewhere
+    each event is a step by itself, as with clients that train one after the other.
+    """
+    kinds = list(dict.fromkeys(events))
+    runs = [(kind, len(list(run))) for kind, run in groupby(events)]
+    # The last run may not have ended yet.
+    longest = {kind: max(length for other, length in runs if other == kind) for kind in kinds}
+    returned = len(runs) > len(kinds)
+    single = [kind for kind in kinds if longest[kind] == 1]
+    if not returned or not single:
+        return set(kinds)
+    rarest = min(events.count(kind) for kind in single)
+    # What comes once less often may only wait for the end of its round.
+    chosen = [kind for kind in single if events.count(kind) <= rarest + 1]
+    return {chosen[-1 if last else 0]}
+
+
+class Marker:
+    """Takes events as they come, and says which of them end a step (`last`) or begin one."""
+
+    def __init__(self, last: bool) -> None:
+        self.last = last
+        self.events: list[Hashable] = []
+        self.marks: set[Hashable] = set()
+
+    def is_step(self, kind: Hashable) -> bool:
+        """Whether this event marks a step; what is believed of the first ones may change with the later ones."""
+        if len(self.events) < MOST:
+            self.events.append(kind)
+            self.marks = marks_of(self.events, self.last)
+        # A new optimizer, such as one for each epoch, takes the place of one that went.
+        return kind in self.marks or kind not in self.events
+
+    @property
+    def steps(self) -> int:
+        """Steps among the events so far."""
+        return sum(kind in self.marks for kind in self.events)

@@ -1,0 +1,198 @@
+"""What the hooks of a run found, of all its ranks: how long steps are, in which parts, and what watching cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.errors import ProfileReadError
+from tidyprof.gate.runs import read_times, times_files
+
+ABOUT = "run_rank*.json"
+"""What each rank tells about itself."""
+
+ON_GPU = "step_on_gpu"
+"""The one part of a step in the times where a GPU was in use."""
+
+WINDOWS = ("before", "after")
+"""When steps were timed: before the trace and after it."""
+
+WORTH = 0.1
+"""Long steps are told of from this share of the time on."""
+
+DRIFT = 0.15
+"""Steps after the trace that are so much longer or shorter than those before it are told."""
+
+PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
+"""The order in which parts are shown."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is in the folder of a run.
+
+    ranks -- by rank, what its hooks wrote (inside/recorder.py). times -- a row for each timed step: rank, step, and ns
+    of each part. traces -- the ranks' files. others -- folders of further processes that made steps.
+    """
+
+    folder: Path
+    ranks: Mapping[int, Mapping[str, Any]]
+    times: pd.DataFrame
+    traces: tuple[Path, ...]
+    others: tuple[Path, ...]
+
+    @property
+    def step_ns(self) -> float | None:
+        """Mean step of all ranks without the profiler; None where none was timed."""
+        found = [_mean_step(about) for about in self.ranks.values()]
+        known = [length for length in found if length is not None]
+        return float(np.mean(known)) if known else None
+
+
+def read_run(folder: Path) -> Run:
+    """What the processes of a run wrote. A file that a killed one left unfinished counts as not there."""
+    ranks = {}
+    for file in sorted(folder.glob(ABOUT)):
+        try:
+            about = json.loads(file.read_text(encoding="utf-8"))
+            ranks[int(about["rank"])] = about
+        except (ValueError, KeyError, TypeError):
+            continue
+    tables = []
+    for file in times_files(folder):
+        try:
+            tables.append(read_times(file))
+        except ProfileReadError:
+            continue
+    times = pd.concat(tables, ignore_index=True).fillna(0.0) if tables else pd.DataFrame()
+    traces = tuple(sorted(folder.glob("trace_rank*.json.gz")))
+    return Run(folder, ranks, times, traces, tuple(sorted(folder.glob("program-*"))))
+
+
+def _mean_step(about: Mapping[str, Any]) -> float | None:
+    windows = [about[name] for name in WINDOWS if name in about]
+    steps = sum(window["steps"] for window in windows)
+    return sum(window["step_ns"] * window["steps"] for window in windows) / steps if steps else None
+
+
+def facts_of(run: Run) -> list[tuple[str, str]]:
+    """What the hooks saw, as labels and texts."""
+    found = [("steps", _what_is_a_step(run))]
+    found += [("", line) for line in [*_prefill(run), *_long_steps(run), *_drift(run)]]
+    if parts := _parts(run):
+        found.append(("parts", parts))
+    found += [("" if number else "told", line) for number, line in enumerate(_told(run))]
+    found.append(("cost", _cost(run)))
+    return found
+
+
+def _what_is_a_step(run: Run) -> str:
+    about = next(iter(run.ranks.values()))
+    marks = " or ".join(about["marks"])
+    what = {
+        "optimizer": f"from one step of {marks} to the next",
+        "backward": "from one backward pass to the next, since no optimizer of PyTorch took a step",
+        "module": f"from one call of {marks} to the next, since nothing was trained",
+        "mark": f"from one {marks} to the next",
+    }[about["source"]]
+    passes = about["backwards"]
+    several = f", {passes:.1f} backward passes each" if about["source"] == "optimizer" and passes >= 1.5 else ""
+    if run.step_ns is None:
+        return f"{what}{several}; {about['all_steps']} of them"
+    lengths = f"{run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)"
+    traced = [one["trace"]["step_ns"] for one in run.ranks.values() if "trace" in one]
+    longer = f", {np.mean(traced) / 1e6:,.4g} ms in the trace" if traced else ""
+    return f"{lengths}{longer}; {what}{several}"
+
+
+def _timed(run: Run) -> int:
+    return sum(one[name]["steps"] for one in run.ranks.values() for name in WINDOWS if name in one)
+
+
+def _long_steps(run: Run) -> list[str]:
+    """A line where some steps take much longer than the others, which the few steps of a trace may miss."""
+    found = [one[name]["long"] for one in run.ranks.values() for name in WINDOWS if name in one]
+    steps, count = (sum(long[key] for long in found) for key in ("steps", "of_steps"))
+    share = sum(long["ns"] for long in found) / max(1.0, sum(long["of_ns"] for long in found))
+    if share < WORTH:
+        return []
+    what = "a validation, a checkpoint, a new epoch or a request that is being waited for"
+    return [f"{steps} of {count} timed steps are long ones, with {share:.0%} of the time; each may hold {what}"]
+
+
+def _prefill(run: Run) -> list[str]:
+    """A line where a language model wrote texts: the calls with which each begins are no steps like the others."""
+    found = [one[name]["prefill"] for one in run.ranks.values() for name in WINDOWS if name in one]
+    calls, spent = (sum(own[key] for own in found) for key in ("steps", "ns"))
+    return [f"{calls} calls with whole texts (prefill) took {spent / calls / 1e6:,.4g} ms each"] if calls else []
+
+
+def _drift(run: Run) -> list[str]:
+    both = [one for one in run.ranks.values() if "before" in one and "after" in one]
+    if not both:
+        return []
+    before, after = (float(np.mean([one[name]["step_ns"] for one in both])) for name in WINDOWS)
+    if abs(after / before - 1) < DRIFT:
+        return []
+    return [f"{before / 1e6:,.4g} ms before the trace and {after / 1e6:,.4g} ms after it: steps are not alike"]
+
+
+def _parts(run: Run) -> str:
+    """The host's time in each part of a step, in percent of it."""
+    sums: dict[str, float] = {}
+    windows = [one[name] for one in run.ranks.values() for name in WINDOWS if name in one]
+    for window in windows:
+        for part, length in window["parts_ns"].items():
+            sums[part] = sums.get(part, 0.0) + length * window["steps"]
+    whole = sum(sums.values())
+    if not whole:
+        return ""
+    order = [*PARTS, *sorted(sums.keys() - {*PARTS})]
+    shown = [f"{part} {100 * sums[part] / whole:.0f} %" for part in order if part in sums]
+    return "the host's, without the profiler: " + ", ".join(shown)
+
+
+def _told(run: Run) -> Iterable[str]:
+    lines = {line: None for about in run.ranks.values() for line in about["told"]}
+    yield from lines
+    worlds = {about["world"] for about in run.ranks.values()}
+    missing = sorted({*range(max(worlds))} - {*run.ranks})
+    if missing:
+        yield f"no step was seen of rank {', '.join(map(str, missing))}"
+    if run.others:
+        names = ", ".join(folder.name for folder in run.others)
+        yield f"other processes made steps, too; what is told is of the first one. The others' files: {names}"
+
+
+def _cost(run: Run) -> str:
+    """What watching cost."""
+    shares = []
+    for about in run.ranks.values():
+        window = about.get("before") or about.get("after")
+        if window:
+            shares.append(about["own_ns"] * window["switches"] / window["step_ns"])
+    writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
+    untraced = f"{100 * max(shares):.2g} % of an untraced step" if shares else "unknown for untraced steps"
+    once = f"; to write the trace took {max(writing) / 1e9:,.2g} s once" if writing else ""
+    return f"watching took {untraced}{once}"
+
+
+def why_no_trace(run: Run) -> str:
+    """Why there is no verdict, and what helps; for a run that saw steps."""
+    about = next(iter(run.ranks.values()))
+    if about["told"]:
+        return "; ".join(about["told"])
+    seen, needed = about["all_steps"], about["needed"]
+    if seen < needed:
+        # The trace and the step before it; the last step may have ended with the program.
+        of_trace = needed - about["asked_after"]
+        sooner = 3 * ((seen - 1 - of_trace) // 3)
+        help_ = f"--after {sooner} traces sooner" if sooner >= 3 else "let it run longer"
+        return f"it ended after {seen} steps, and {needed} are needed for a trace: {help_}"
+    return "the program ended within the trace: let it run a few steps longer"

@@ -1,0 +1,112 @@
+"""What marks a step, by the order of optimizers, and what is not in torch at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tidyprof.running.launch as launching
+from tidyprof.cli.run import launched_rank
+from tidyprof.running.launch import HERE, Asked, environment
+from tidyprof.running.report import read_run, why_no_trace
+
+
+@pytest.fixture(scope="module")
+def inside() -> ModuleType:
+    """The package of the hooks, under the name that it has in a program."""
+    folder = HERE / "inside"
+    spec = importlib.util.spec_from_file_location(
+        "tidyprof_inside", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules["tidyprof_inside"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import tidyprof_inside.files
+    import tidyprof_inside.hooks
+    import tidyprof_inside.steps  # noqa: F401
+
+    return module
+
+
+@pytest.mark.parametrize(
+    ("events", "steps"),
+    [
+        ("AAAAAAAA", 8),
+        ("DGDGDGDG", 4),
+        ("DDDDDGDDDDDGDDDDDG", 3),
+        ("ABCABCABC", 3),
+        ("AAABBBCCC", 9),  # clients that train one after the other
+        ("AABBAABB", 8),
+        ("A", 1),
+    ],
+)
+def test_a_round_of_optimizers_is_a_step(inside: ModuleType, events: str, steps: int) -> None:
+    marker = inside.steps.Marker(last=True)
+    for event in events:
+        marker.is_step(event)
+    assert marker.steps == steps
+
+
+def test_a_new_optimizer_goes_on_with_the_steps(inside: ModuleType) -> None:
+    marker = inside.steps.Marker(last=True)
+    for _ in range(inside.steps.MOST):
+        marker.is_step("first epoch")
+    assert marker.is_step("second epoch")
+
+
+def test_modules_begin_a_step_and_optimizers_end_one(inside: ModuleType) -> None:
+    assert inside.steps.marks_of("EHEHEH", last=False) == {"E"}
+    assert inside.steps.marks_of("DGDGDG", last=True) == {"G"}
+
+
+def test_a_function_is_found_where_it_is_defined(inside: ModuleType) -> None:
+    found = inside.hooks.function_named
+    assert found("json.dumps") == (json, "dumps")
+    assert found("json.JSONDecoder.decode") == (json.JSONDecoder, "decode")
+    assert found("json.nothing") is None
+    assert found("nothing.at.all") is None
+
+
+def test_the_second_process_of_a_rank_has_a_folder_of_its_own(inside: ModuleType, tmp_path: Path) -> None:
+    first, second = (inside.files.Files(str(tmp_path), 0) for _ in range(2))
+    assert first.folder == str(tmp_path)
+    assert second.folder == str(tmp_path / "program-2")
+
+
+def test_a_rank_that_was_killed_while_it_wrote_is_no_rank(tmp_path: Path) -> None:
+    (tmp_path / "run_rank0.json").write_text("")
+    (tmp_path / "run_rank1.json").write_text('{"rank": 1, "world": 2')
+    assert not read_run(tmp_path).ranks
+
+
+@pytest.mark.parametrize(
+    ("seen", "help_"),
+    [(14, "--after 9"), (8, "--after 3"), (5, "let it run longer")],
+)
+def test_a_program_of_few_steps_is_told_what_helps(tmp_path: Path, seen: int, help_: str) -> None:
+    about = {"rank": 0, "world": 1, "all_steps": seen, "needed": 34, "asked_after": 30, "told": []}
+    (tmp_path / "run_rank0.json").write_text(json.dumps(about))
+    why = why_no_trace(read_run(tmp_path))
+    assert f"ended after {seen} steps" in why
+    assert help_ in why
+
+
+def test_the_program_finds_the_hooks_first_and_its_own_path_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/own")
+    given = environment(Asked("/out", 30, 3, False, False, ""))
+    assert given["PYTHONPATH"].split(":") == [str(launching.FIRST), "/own"]
+    assert json.loads(given["TIDYPROF_RUN"])["out"] == "/out"
+
+
+def test_the_script_of_a_job_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.delenv("SLURM_STEP_ID", raising=False)
+    assert launched_rank() is None
+    monkeypatch.setenv("SLURM_STEP_ID", "1")
+    assert launched_rank() == 0
