@@ -1,9 +1,9 @@
 """Other people's programs, unchanged, with `tidyprof run --` in front: what it says beside what is known of each.
 
-    python -m benchmarks.one_word [NAME ...] [--out FOLDER] [--markdown TABLE]
+    python -m benchmarks.one_word [NAME ...] [--out FOLDER]
 
 The programs are those of tests/strangers, with the truths that their authors wrote down first. Those of `scripts` and
-`scripts_review` make 14 steps or more, so that the trace begins after nine.
+`scripts_review` make 14 steps or more, so that their trace begins after nine. Run it on a machine without other work.
 """
 
 from __future__ import annotations
@@ -27,13 +27,23 @@ LONGEST_S = 600
 NO_VERDICT = "no verdict"
 
 
+LAUNCHERS = {
+    "python": (sys.executable,),
+    "torchrun": (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+}
+
+
 @dataclass(frozen=True)
 class Program:
-    """A program, and what limits it by its author: any of `truth`. after -- steps before its trace."""
+    """A program, and what limits it by its author: any of `truth`, and none of `wrong` (empty: nothing else).
+
+    after -- steps before its trace.
+    """
 
     name: str
     command: tuple[str, ...]
     truth: tuple[str, ...]
+    wrong: tuple[str, ...]
     after: int
 
 
@@ -52,13 +62,24 @@ class Told:
         """Whether it is one of the answers that its author takes for right."""
         return self.cause in self.program.truth
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it misleads; what says that it can't tell does not."""
+        if self.is_right or self.cause in (NO_VERDICT, "can't tell"):
+            return False
+        return not self.program.wrong or self.cause in self.program.wrong
+
 
 def programs() -> Iterator[Program]:
     """All of them, in the order of their truths."""
     for folder, truths in (("scripts", "truth.toml"), ("scripts_review", "truth_review.toml")):
         for name, truth in tomllib.loads((STRANGERS / truths).read_text()).items():
             command = (sys.executable, str(STRANGERS / folder / f"{name}.py"))
-            yield Program(name, command, (truth["cause"], *truth["also"]), after=9)
+            yield Program(name, command, (truth["cause"], *truth["also"]), (), after=9)
+    for name, truth in tomllib.loads((STRANGERS / "ordinary/truth.toml").read_text()).items():
+        script = str(STRANGERS / "ordinary" / truth["program"])
+        command = (*LAUNCHERS[truth["launcher"]], script, *truth["arguments"])
+        yield Program(name, command, tuple(truth["cause"]), tuple(truth["wrong"]), after=30)
 
 
 def told(program: Program, kept: Path | None) -> Told:
@@ -72,7 +93,7 @@ def told(program: Program, kept: Path | None) -> Told:
         done = subprocess.run(
             [*command, "--json", report, "--", *program.command],
             cwd=scratch,
-            env={**os.environ, "PYTHONPATH": path},
+            env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             timeout=LONGEST_S,
@@ -90,7 +111,7 @@ def told(program: Program, kept: Path | None) -> Told:
 
 def line_of(one: Told) -> str:
     """A row of the table."""
-    cause = one.cause if one.is_right else f"**{one.cause}**"
+    cause = f"**{one.cause}**" if one.is_wrong else one.cause
     why = one.why if one.cause == NO_VERDICT else ""
     return f"| {one.program.name} | {' or '.join(one.program.truth)} | {cause} | {'yes' if one.sure else ''} | {why} |"
 
@@ -98,9 +119,9 @@ def line_of(one: Told) -> str:
 def counted(found: list[Told]) -> str:
     """How many are right."""
     given = [one for one in found if one.cause != NO_VERDICT]
-    right = sum(one.is_right for one in given)
-    sure = sum(one.sure for one in given if not one.is_right)
-    return f"{len(found)} programs, {len(given)} verdicts, {right} right, {sure} wrong and sure"
+    right, wrong = (sum(getattr(one, name) for one in given) for name in ("is_right", "is_wrong"))
+    sure = sum(one.sure for one in given if one.is_wrong)
+    return f"{len(found)} forms, {len(given)} verdicts, {right} right, {wrong} wrong, {sure} wrong and sure"
 
 
 def main() -> None:

@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-
-from tidyprof.errors import ProfileReadError
-from tidyprof.gate.runs import read_times, times_files
 
 ABOUT = "run_rank*.json"
 """What each rank tells about itself."""
-
-ON_GPU = "step_on_gpu"
-"""The one part of a step in the times where a GPU was in use."""
 
 WINDOWS = ("before", "after")
 """When steps were timed: before the trace and after it."""
@@ -37,13 +30,12 @@ PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", 
 class Run:
     """What is in the folder of a run.
 
-    ranks -- by rank, what its hooks wrote (inside/recorder.py). times -- a row for each timed step: rank, step, and ns
-    of each part. traces -- the ranks' files. others -- folders of further processes that made steps.
+    ranks -- by rank, what its hooks wrote (inside/recorder.py). traces -- the ranks' files. others -- folders of
+    further processes that made steps.
     """
 
     folder: Path
     ranks: Mapping[int, Mapping[str, Any]]
-    times: pd.DataFrame
     traces: tuple[Path, ...]
     others: tuple[Path, ...]
 
@@ -64,15 +56,8 @@ def read_run(folder: Path) -> Run:
             ranks[int(about["rank"])] = about
         except (ValueError, KeyError, TypeError):
             continue
-    tables = []
-    for file in times_files(folder):
-        try:
-            tables.append(read_times(file))
-        except ProfileReadError:
-            continue
-    times = pd.concat(tables, ignore_index=True).fillna(0.0) if tables else pd.DataFrame()
     traces = tuple(sorted(folder.glob("trace_rank*.json.gz")))
-    return Run(folder, ranks, times, traces, tuple(sorted(folder.glob("program-*"))))
+    return Run(folder, ranks, traces, tuple(sorted(folder.glob("program-*"))))
 
 
 def _mean_step(about: Mapping[str, Any]) -> float | None:
