@@ -174,6 +174,8 @@ def why_no_trace(run: Run) -> str:
     if about["told"]:
         return "; ".join(about["told"])
     seen, needed = about["all_steps"], about["needed"]
+    if "closed" not in about and about["stage"] != "done":
+        return f"it was ended from outside, or by os._exit, {seen} steps or more after its beginning: {needed} are needed"
     if seen < needed:
         # The trace and the step before it; the last step may have ended with the program.
         of_trace = needed - about["asked_after"]

@@ -94,6 +94,7 @@ class Recorder:
         if self.files is None:
             self.rank, self.world = rank_of(self.torch)
             self.files = Files(self.asked["out"], self.rank)
+            self._save()
         sums = self.parts.take()
         if self.stage == WARM_UP:
             if self._is_warm():
@@ -169,6 +170,7 @@ class Recorder:
         lines = lines or [{part: length / 1e9 for part, length in row.items()} for row in self.rows]
         self.files.add_times({"rank": self.rank, "step": first + place, **line} for place, line in enumerate(lines))
         self.rows, self.moments = [], []
+        self._save()
 
     def _note_moment(self) -> None:
         """Leave a mark in the GPU's queue, which costs the host microseconds and makes nobody wait."""
@@ -282,6 +284,7 @@ class Recorder:
             self._end_timing()
         if self.stage == TRACE:
             self.end_trace()
+        self.about["closed"] = True
         self._save()
 
     def _save(self) -> None:
