@@ -227,7 +227,8 @@ def _of_code(cell: NotebookNode) -> Iterator[Block]:
 
 def _unanswered(question: str, answers: str) -> str:
     """A question about an earlier lesson with its answers, none of them marked and without their replies."""
-    return f"{question}<ul>{''.join(f'<li>{text}</li>' for text in _ANSWER.findall(answers))}</ul>"
+    items = "\n".join(f"<li>{text}</li>" for text in _ANSWER.findall(answers))
+    return f"{question}\n<ul>{items}</ul>"
 
 
 def _html(output: NotebookNode) -> str:

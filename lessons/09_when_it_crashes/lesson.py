@@ -148,7 +148,7 @@ say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blame
 #
 # ## Which kind of end?
 #
-# Six last lines, made up by the course in the words of ROCr, PyTorch, Python and Slurm. For *HSAIL*, an old
+# Six last lines, made up by the course in the words of ROCr, PyTorch, Python and Slurm. For *HSAIL*, HSA's old
 # intermediate language, read "an instruction of the kernel".
 
 # %%

@@ -194,15 +194,17 @@ def buttons(asked: Sequence[Asked]) -> Widget:
     parts: list[Widget] = [HTML(f"{_LOOKS}<strong>{html_text(HEADING)}</strong>")]
     for number, one in enumerate(asked, 1):
         said = HTML(layout=Layout(margin="0"))
-        parts += [HTML(f'<div style="{_ASKED}">{_text(number, one)}</div>'), *_choices(one, said), said]
+        parts += [HTML(f'<div style="{_ASKED}">{_text(number, one)}</div>'), *_choices(number, one, said), said]
     return VBox(parts, layout=Layout(max_width="60em", padding="0.2em 0.9em"))
 
 
-def _choices(one: Asked, said: Widget) -> Iterator[Button]:
+def _choices(number: int, one: Asked, said: Widget) -> Iterator[Button]:
     from ipywidgets import Button, Layout
 
     for answer in one.answers:
-        button = Button(description=answer.text.replace("`", ""), layout=Layout(width="auto", height="auto"))
+        looks = Layout(width="auto", height="auto")
+        text = answer.text.replace("`", "")
+        button = Button(description=text, tooltip=f"An answer to question {number}", layout=looks)
         button.add_class("proflab-answer")
         button.on_click(partial(_chosen, one, answer, said))
         yield button
