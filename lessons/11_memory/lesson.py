@@ -46,8 +46,8 @@ lesson.recall()
 # | results on the way | the largest few tensors | shorter than an operator |
 # | beside PyTorch: driver, libraries, RCCL | not in any of PyTorch's numbers | always |
 #
-# An *activation* is what a layer leaves behind for its gradient: a linear layer its input, a ReLU its result. Only
-# these depend on the batch: it is the first thing to change.
+# An *activation* is what a layer leaves behind for its gradient: a linear layer its input, a ReLU its result. They grow
+# with the batch: it is the first thing to change.
 #
 # ## Predict
 #

@@ -196,7 +196,7 @@ answer = int(after_s) + 1
 q.check(answer)
 
 # %% [markdown]
-# A skipped call hangs with any.
+# A longer one cures no skipped call.
 #
 # ## A job that you don't know
 #
