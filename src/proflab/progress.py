@@ -41,7 +41,7 @@ def progress_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def progress_table(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]) -> Table:
-    """One row per exercise: its best outcome, how often it was checked, and what help was used."""
+    """One row per exercise: its best outcome, its checks, the help used. Below: questions about earlier lessons."""
     records = list(records)
     by_id = _by_exercise(records, exercises)
     rows = []

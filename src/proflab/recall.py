@@ -37,7 +37,8 @@ FILE = "questions.toml"
 ANSWERS = (3, 4)
 """How many answers a question has, at least and at most."""
 
-MOST_WORDS = {"question": 40, "answer": 16, "reply": 40}
+MOST_WORDS = {"question": 30, "answer": 12, "reply": 30}
+"""A question is read in a quarter of a minute, see tools.notebooks.minutes."""
 
 HEADING = "Do you remember? Choose an answer to each question: a reply follows."
 

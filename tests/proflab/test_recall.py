@@ -86,7 +86,7 @@ def test_questions_go_back_further_than_to_the_lesson_before() -> None:
         ([("Look at power.", "It may wait.")], "two of it have the same reply"),
         ([("It worked.", "Something ran.")], "two of it have the same answer"),
         ([("It may wait.", "")], "this reply has 0 words"),
-        ([("It worked.", "so " * 17)], "this answer has 17 words, of at most 16"),
+        ([("It worked.", "so " * 13)], "this answer has 13 words, of at most 12"),
         ([('right = ["Something ran.", "No more than that."]', "")], "'right'; each question needs"),
         ([('"No more than that."', '"No more than that.", "And?"')], "too many values"),
         ([("[[question]]", "[[questions]]")], "'question'; each question needs"),
