@@ -14,6 +14,7 @@ from docs.book.lesson_pages import FOLDED
 from proflab.display import inline_html
 from tidyprof.harmless import html_text
 from tools.notebooks import QUESTION_TAG
+from tools.notebooks.minutes import RECALL
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -48,6 +49,8 @@ _SAY = "say("
 _SET_UP = "proflab.start("
 _LINK_WITHIN = re.compile(r'<a href="(?!https?:)[^"]*">(.*?)</a>', re.DOTALL)
 _LINK_ALONE = re.compile(r'(?<=[.?!])\s<a href="(?!https?:)[^"]*">[^<]*</a>\.')
+_RECALLED = re.compile(r"(<p>(?:(?!</p>).)*</p>)((?:<details>.*?</details>)+)", re.DOTALL)
+_ANSWER = re.compile(r"<summary[^>]*>(.*?)</summary>", re.DOTALL)
 _ROW = re.compile(r"<tr\b.*?</tr>\s*", re.DOTALL)
 _CELL = re.compile(r"</t[dh]>")
 _RULE = re.compile(r"-{2,}(?: +-{2,})+ *")
@@ -209,6 +212,10 @@ def _of_code(cell: NotebookNode) -> Iterator[Block]:
         yield Block("question", f"<ul>{''.join(f'<li>Predict: {inline_html(what)}?</li>' for what in asked)}</ul>")
         return
     outputs = [_html(output) for output in cell.outputs]
+    if RECALL in cell.source:
+        for text in outputs:
+            yield from (Block("question", _unanswered(*found)) for found in _RECALLED.findall(text))
+        return
     if _SET_UP in cell.source or any(CASE_SHEET in text for text in outputs):
         return
     blocks = [_of_output(text) for text in outputs if text.strip()]
@@ -216,6 +223,12 @@ def _of_code(cell: NotebookNode) -> Iterator[Block]:
     if len(source.splitlines()) <= ROWS and _SAY not in source and not any(block.large for block in blocks):
         yield Block("code", f"<pre><code>{html_text(source)}</code></pre>")
     yield from blocks
+
+
+def _unanswered(question: str, answers: str) -> str:
+    """A question about an earlier lesson with its answers, none of them marked and without their replies."""
+    items = "\n".join(f"<li>{text}</li>" for text in _ANSWER.findall(answers))
+    return f"{question}\n<ul>{items}</ul>"
 
 
 def _html(output: NotebookNode) -> str:

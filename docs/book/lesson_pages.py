@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proflab.recall import WIDGET
 from tools.notebooks import SOLUTION_TAG
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def lesson_page(number: str, combined: NotebookNode, learner: NotebookNode, note
     for cell in combined.cells[1:-2]:
         if cell.cell_type == "code":
             cell.outputs = joined_streams(cell.outputs)
+            for output in cell.outputs:
+                output.get("data", {}).pop(WIDGET, None)  # a page has no kernel that could answer a click
         if SOLUTION_TAG in cell.metadata.get("tags", []):
             cells.append(_folded(cell))
         elif given and cell.cell_type == given[-1].cell_type == "markdown":

@@ -2,7 +2,7 @@
 # # Is the GPU even the problem?
 #
 # The case is slow, two loaders make it faster, and a clock can't tell whether the GPU works or waits. Look from outside
-# first: is the GPU used at all? System monitors answer this beside a running job, and are easy to misread.
+# first: system monitors tell beside a running job whether the GPU is used, and are easy to misread.
 #
 # After this lesson you can
 #
@@ -29,12 +29,15 @@ from tidyprof import plots
 lesson = proflab.start("01")
 
 # %%
+lesson.recall()
+
+# %%
 lesson.sheet()
 
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# The GPU's driver, a part of the operating system, keeps some numbers of each GPU. A monitor reads them now and then.
+# The GPU's driver keeps some numbers of each GPU; a monitor reads them now and then.
 #
 # | what | the question it answers | what it can't say |
 # | --- | --- | --- |
@@ -45,7 +48,7 @@ lesson.sheet()
 # | memory in use (VRAM) | is a program there, is it about to run out? | whether the program does anything |
 
 # %% [markdown]
-# A run waits for one of four. You begin with all four as suspects, and cross out what the evidence speaks against:
+# A run waits for one of four. Cross out what the evidence speaks against:
 #
 # | suspect | everything waits for | what speaks against it |
 # | --- | --- | --- |
@@ -91,8 +94,8 @@ proflab.predict("01.b", power_guess, unit="W", what="what it takes more than bef
 # ignores `ROCR_VISIBLE_DEVICES`, the variable that hides GPUs from a program. `amd-smi process` tells who is on which.
 #
 # Without a GPU the stand-in models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD` trains. The
-# training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. What power does between
-# idle and limit is assumed. `2>&1` puts a tool's messages among its results.
+# training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power between idle and
+# limit is assumed. `2>&1` puts a tool's messages among its results.
 
 # %%
 steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
@@ -115,8 +118,8 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 #
 # ## First look
 #
-# A log begins before the training and ends after it. When does your program run on the GPU? While it holds memory
-# there. The helper `watched_run` cuts at the same place, for logs of all kinds.
+# A log is longer than the training. Your program runs on the GPU while it holds memory there; `watched_run` cuts logs
+# of all kinds there.
 
 # %%
 smi = pd.read_csv(lesson.folder / "case/smi.csv", na_values="N/A").rename(columns=str.lower)
@@ -225,10 +228,10 @@ title = "Four GPUs of one job: which one is at fault?"
 show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title=title))
 
 # %% [markdown]
-# The one that looks worst is the only one that nobody keeps waiting: all others wait for it. In each step the GPUs
-# exchange what they have learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for
-# GPUs that talk to each other. The kernel *spins* until the last GPU has come: it asks again and again, does nothing
-# else, and counts as busy. One small kernel after another looks busy in the same way.
+# The one that looks worst is the only one that nobody keeps waiting. In each step the GPUs exchange what they have
+# learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for GPUs that talk to each other. The kernel *spins*
+# until the last GPU has come: it asks again and again, does nothing else, and counts as busy. One small kernel after
+# another looks busy in the same way.
 #
 # ## A real node, and a log of hours
 #
@@ -299,9 +302,8 @@ show_table(seen, f"{' '.join(names)} power_share_percent", "The same points")
 
 # %% [markdown]
 # The GPUs that wait for a late one are nearly as busy as the one that generates text, and do next to nothing: power is
-# the second witness. Where you have no GPU, the power of the watched runs is the model's assumption; the others are
-# real. Who else works while a GPU is idle? Its data and its host, both on the same processors. That two loaders help
-# (lesson 00) accuses the data, and clears nobody: what is left of the step may still wait for the host.
+# the second witness. Who else works while a GPU is idle? Its data and its host, both on the same processors. That two
+# loaders help (lesson 00) accuses the data, and clears nobody: what is left of the step may still wait for the host.
 #
 # ## Decide: what is ruled out, what stays open?
 

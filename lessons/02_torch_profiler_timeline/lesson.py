@@ -19,6 +19,9 @@ lesson = proflab.start("02")
 lesson.sheet()
 
 # %%
+lesson.recall()
+
+# %%
 import time
 import timeit
 
@@ -60,8 +63,8 @@ proflab.predict("02.b", cost_guess, unit="%", what="what the profiler adds to a 
 # %% [markdown]
 # ## Capture: a loop of your own
 #
-# A small model reads images from a slow disk: each takes two milliseconds to arrive. `record_function` gives a piece of
-# code a name, called a *range*.
+# A small model reads images from a slow disk: each takes two milliseconds to arrive. `record_function` names a piece of
+# code, a *range*.
 
 # %%
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -82,9 +85,9 @@ model = nn.Sequential(*layers).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 # %% [markdown]
-# A whole run is soon too big for a viewer. So the profiler follows a *schedule*: it waits while libraries start, warms
-# up, then keeps the active steps. `prof.step()` at the end of each step moves it on. A run that ends before the active
-# steps records nothing, without an error. So ask the schedule first:
+# A whole run is too big for a viewer. So a *schedule* lets the profiler wait while libraries start, warm up, then keep
+# the active steps. `prof.step()` ends each step. A run that ends before the active steps records nothing, without an
+# error. So ask the schedule first:
 
 # %%
 plan = schedule(wait=2, warmup=1, active=3, repeat=1)
@@ -115,14 +118,13 @@ rows = prof.key_averages()
 print(rows.table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
 
 # %% [markdown]
-# That is all that your own script needs: the block, `step()` in it, and a line that writes the file. On a GPU sort by
-# `self_device_time_total`. Notes on standard error such as `USDT ... profiler_start` are harmless.
+# On a GPU sort by `self_device_time_total`. Notes such as `USDT ... profiler_start` are harmless.
 #
 # ## First look, and what loader processes do
 #
-# `tidyprof.read` turns a trace into tables with a row for each event. From them a table of phases is one `groupby`. On
-# a GPU torch writes a range twice: on the host, and again around the work on the device that it launched. Leave out the
-# second one, which has a `device`:
+# `tidyprof.read` makes tables with a row for each event; a table of phases is one `groupby`. On a GPU torch writes a
+# range twice: on the host, and again around the work on the device that it launched. Leave out the second one, which
+# has a `device`:
 
 # %%
 mine = runs[0]
@@ -157,9 +159,9 @@ say(f"Totals add up to {100 * times.iloc[1] / times.iloc[0]:.0f} % of the operat
 # %% [markdown]
 # ## The case
 #
-# The trainer has the same block behind the switch `--torch-profile`. The options behind `$CASE` make it short on a
-# processor; on a GPU leave out `--batch-size 8`. Without a GPU the processor does the arithmetic, too, which takes
-# nearly all of the step. So the picture below is then that of an H200.
+# The trainer has the same block behind the switch `--torch-profile`. These options make it short on a processor; on a
+# GPU leave out `--batch-size 8`. Without a GPU the processor does the arithmetic, too, which takes nearly all of the
+# step. So the picture below is then that of an H200.
 
 # %% language="bash"
 # $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
@@ -190,10 +192,9 @@ show_table(largest, "short_name name input_shapes duration_ms", "Largest sums", 
 # %% [markdown]
 # ## A GPU that is never idle
 #
-# Now a trace that is unlike it. Eight MI300X train one ResNet. Each *rank*, a process with its own GPU, writes a file;
-# this is that of rank 0. While backward runs, the ranks begin to add up their gradients, which is called all-reduce. It
-# is a *collective*: all ranks take part. Its kernels are from AMD's library RCCL, but still carry the name of NVIDIA's,
-# `nccl`.
+# Another trace: eight MI300X train one ResNet. Each *rank*, a process with its own GPU, writes a file; this is rank
+# 0's. While backward runs, the ranks begin to add up their gradients, which is called all-reduce. It is a *collective*:
+# all ranks take part. Its kernels, from AMD's library RCCL, still carry the name `nccl`.
 
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
@@ -216,8 +217,8 @@ step = int(tidyprof.steps(rank)["step"].iloc[1])
 show_figure(plots.timeline(rank, step=step, title="The rank of eight: a step of its host"))
 
 # %% [markdown]
-# Two streams run at once: the same moment counts twice. In a *union* a moment counts once if anything runs in it. Sort
-# the events by their start. Of each, only what lies behind the latest end so far is new:
+# Two streams run at once: the same moment counts twice. In a *union* it counts once. Sort events by their start; of
+# each, only what lies behind the latest end so far is new:
 
 
 # %%
@@ -259,8 +260,7 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the host runs ahead
 #
-# Launching is quick, so the host can queue work long before the device gets to it. How long a kernel waits in its queue
-# is the time from the call that launched it to its start:
+# The host can queue work long before the device gets to it. A kernel waits from the call that launched it to its start:
 
 # %%
 for name, run in {"the case": gpu, "the rank of eight": rank}.items():
@@ -269,8 +269,8 @@ for name, run in {"the case": gpu, "the rank of eight": rank}.items():
 
 # %% [markdown]
 # **The depth of the queue is evidence.** Microseconds mean that the GPU waits for the host. A wait as long as a step or
-# longer means that the GPU is the limit: what it does under the host's bar `ProfilerStep` belongs to an earlier step.
-# On NVIDIA's GPUs a launch is `cudaLaunchKernel`, on AMD's `hipLaunchKernel`: search for the right one.
+# longer means that the GPU is the limit: what it does under the host's bar `ProfilerStep` belongs to an earlier step. A
+# launch is `cudaLaunchKernel` on NVIDIA's GPUs.
 
 # %% [markdown]
 # ## Repair: the budget of the device's steps

@@ -32,6 +32,9 @@ from tidyprof import plots
 lesson = proflab.start("03")
 lesson.sheet()
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # ## The picture to keep in mind
 #
@@ -113,8 +116,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what your cure leaves of a s
 # ## First look: stacks above kernels
 #
 # `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The picture shows one step: the *call
-# stacks* of both threads as they were sampled, callers above what they call, and below them how full the GPU was.
-# Functions that are too narrow for a name are left out.
+# stacks* of both threads, callers above what they call, and below them how full the GPU was.
 
 # %%
 run = own_run(lesson.folder / "one")
@@ -152,10 +154,9 @@ assert by_hand.tolist() == found["duration_ns"].tolist()
 show_table(found, "duration_us cause host_range host_call after before", "The longest gaps", rows=6)
 
 # %% [markdown]
-# `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host.
-# `queued`: it had been launched before, and the GPU itself needed the time. `host_range` is the range that covers most
-# of the gap, `host_call` the HIP call that covers at least half of it. Where it is missing, the host did something
-# else, which no trace of calls says.
+# `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host. `queued`:
+# it had been launched before, and the GPU itself needed the time. `host_range` covers most of the gap, `host_call` (a
+# HIP call) at least half of it; where it is missing, the host did something else.
 
 # %% [markdown]
 # ## The call-stack answer
@@ -175,7 +176,7 @@ stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
 say("\n".join(f"- {count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
 
 # %% [markdown]
-# `__sigaction` belongs to the tool, see below. And the kernels: what ran on the GPU when a function was seen?
+# And the kernels: what ran on the GPU when a function was seen?
 
 # %%
 seen = samples[samples["thread"] == main_thread].groupby("sample").last().sort_values("taken_ns")
@@ -205,7 +206,7 @@ show_table(
 #
 # The short gaps have another reason. With a GPU PyTorch runs backward on a thread of its own, which launches kernels
 # one by one, while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing. In
-# forward the main thread launches one by one itself. No function is slow here: there are many launches.
+# forward the main thread launches one by one itself.
 #
 # The model is nicer than reality: it names Python functions. In a real stack each Python function is one more
 # `_PyEval_EvalFrameDefault` among C functions, and most threads sleep. Then the range says *where* and the C functions
@@ -229,8 +230,8 @@ show_table(both, columns, caption, origin=run.origin)
 # share, never a count, and a rough one. Where you see *n*, another run may well differ by the square root of *n*: with
 # nine samples, by three.
 #
-# But a share is enough to get a time: one sample stands for a second divided by the frequency. Try it on a run that you
-# have not seen yet, whose images are slow to read:
+# A share gives a time: one sample stands for a second divided by the frequency. Try it on a run whose images are slow
+# to read:
 
 # %% language="bash"
 # rm -rf $FOLDER/unseen
@@ -253,7 +254,7 @@ q.check(answer)
 # %% [markdown]
 # ## A real recording, and two more traps
 #
-# Now real stacks: a small training on a processor. In which function was it most of the time?
+# Real stacks, of a small training on a processor:
 
 # %%
 there = proflab.recording("rocprof-sys-cpu")
@@ -269,8 +270,8 @@ say(f"The reader warns: {real.meta['warnings'][1]}")
 # `without=["__sigaction"]` takes it out, and with it the time of samples that hold nothing else.
 #
 # The second trap is in the table. A program begins in `__libc_start_main`, so there should be one root. But the tool
-# keeps a limited number of frames, counted from the inside. Importing a library nests deeper: such
-# a stack loses its outer end and begins somewhere in between. What you add up below one root is a part of the truth.
+# keeps a limited number of frames, counted from the inside. Importing a library nests deeper: such a stack loses its
+# outer end and begins somewhere in between.
 #
 # The repair: begin all stacks at a function that you know. `root="run_backward"` begins them at the C++ function with
 # which a backward pass starts. The picture is an *icicle*: callers above what they call, as wide as their samples.
@@ -293,8 +294,8 @@ q.check(answer)
 # %% [markdown]
 # ## Close the gap
 #
-# You know the function in the gap, and `python -m cifar_train --help` lists the options. Run the
-# command of *Capture* with another option, write into `$FOLDER/fixed`, and let the GPU do the same work as before.
+# Run the command of *Capture* with another option (`python -m cifar_train --help`) into `$FOLDER/fixed`, and let the
+# GPU do the same work.
 
 # %% language="bash"
 # # solution
@@ -337,8 +338,8 @@ say(
 )
 
 # %% [markdown]
-# Some steps find a batch that is ready, others wait long: the mean has both, the median hides it. Two pairs are no
-# interval, but both say the same. How far loaders carry depends on what an image costs the processor:
+# Some steps find a batch that is ready, others wait long: the mean has both, the median hides it. How far loaders carry
+# depends on what an image costs the processor:
 
 
 # %%
@@ -390,8 +391,8 @@ for workers in (0, 2):
 say(f"Gate {CorrectnessGate.of(*trials.values())}")
 
 # %% [markdown]
-# The other cure, `--batched-transforms`, lets the device transform a whole batch at once. It keeps the images and their
-# order, but draws other random numbers, so this gate can't pass it.
+# The other cure, `--batched-transforms`, lets the device transform a batch at once. It draws other random numbers, so
+# this gate can't pass it.
 #
 # ## Several ranks
 #

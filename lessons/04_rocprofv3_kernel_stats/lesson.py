@@ -27,6 +27,9 @@ from tidyprof import DEVICE_KINDS, plots
 lesson = proflab.start("04")
 
 # %%
+lesson.recall()
+
+# %%
 lesson.sheet()
 
 # %% [markdown]

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Is this kernel near its ceiling?
 #
-# The kernels now fill the step, and one of them leads the table of lesson 04. Could it be faster? That depends on what
-# the GPU can do, and on what the kernel asks of it. `rocprof-compute` (formerly Omniperf) lets the hardware count the
-# second.
+# The kernels now fill the step. Could the first of them be faster? That depends on what the GPU can do, and on what the
+# kernel asks of it: `rocprof-compute` (formerly Omniperf) lets the hardware count that.
 #
 # After this lesson you can
 #
@@ -25,6 +24,9 @@ from proflab.parts.steady_part import own_run
 from tidyprof.plots.figure import new_figure
 
 lesson = proflab.start("05")
+
+# %%
+lesson.recall()
 
 # %%
 lesson.sheet()
@@ -56,7 +58,7 @@ lesson.sheet()
 #
 # ## Predict
 #
-# Batch normalisation shifts and scales its input, so that it has mean 0 and variance 1.
+# Batch normalisation brings its input to mean 0 and variance 1.
 
 # %%
 # solution
@@ -68,9 +70,9 @@ proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that 
 # %% [markdown]
 # ## By hand first
 #
-# Everything here follows from one line, `min(peak, intensity * bandwidth)`. AMD's
-# [data sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html) gives an MI300X's *peak* in half
-# precision and its bandwidth. The *achievable* rate is what AMD's best matrix products
+# All follows from `min(peak, intensity * bandwidth)`. AMD's [data
+# sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html) gives an MI300X's *peak* in half precision and
+# its bandwidth. The *achievable* rate is what AMD's best matrix products
 # [reach](https://rocm.blogs.amd.com/software-tools-optimization/measuring-max-achievable-flops-part2/): the clock falls
 # under load.
 #
@@ -93,9 +95,9 @@ say(
 )
 
 # %% [markdown]
-# Now a convolution. It slides `filters` filters over the images. Each filter has `channels * filter_width**2` weights,
-# and each number of the output takes a multiplication and an addition for each of them. The border is padded, so the
-# output has the input's `size`, in width and in height.
+# A convolution slides `filters` filters over the images, each of `channels * filter_width**2` weights. Each number of
+# the output takes a multiplication and an addition for each of them. The output has the input's `size`, in width and in
+# height.
 
 # %%
 # 3 minutes: the intensity of this convolution, in FLOP per byte? Input and weights are read once, the output is written
@@ -132,8 +134,8 @@ q.check(answer)
 # rocprof-compute profile --name all --no-roof -b 2 10 -- $CASE --max-steps 2 2>&1
 
 # %% [markdown]
-# `analyze` prints the tables; `--gui` shows them in a browser, `--tui` in the terminal (with `--experimental` from ROCm
-# 7.14 on).
+# `analyze` prints tables; `--gui` shows them in a browser, `--tui` in the terminal (`--experimental` from ROCm 7.14
+# on).
 #
 # ## Trap: an average of what?
 #
@@ -149,8 +151,8 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
     say(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the time.")
 
 # %% [markdown]
-# List names first (`analyze --list-stats`, or as above). The second profile counts only convolutions and
-# normalisations. `-b 2.1.4` asks for block 2, table 1, row 4; two folders make a *baseline comparison*.
+# List names first (`analyze --list-stats`, or as above). `-b 2.1.4` asks for block 2, table 1, row 4; two folders make
+# a *baseline comparison*.
 
 # %% language="bash"
 # cd $FOLDER; echo "Counting two kinds of kernels, up to a minute"
@@ -176,7 +178,7 @@ for way in ("dispatches", "totals"):
 
 # %% [markdown]
 # The peak of `VALU FLOPs` is one *without* packed instructions, which do two numbers at once: with them the roof of
-# FP32 is twice as high, and so it is below. `Active CUs` is a mean over launches again.
+# FP32 is twice as high, and so it is below.
 #
 # ## One kernel, from its counters to its point
 #
@@ -216,11 +218,11 @@ answer = 100 * point.flops / (point.duration_ns / 1e9) / roof
 q.check(answer)
 
 # %% [markdown] tags=["given"]
-# This very kernel is the model's worst: 12.97 µs on average in a step of 256 images, where AMD recorded 9.39
-# ([what the model gets wrong](../docs/gpumodel.md)). By AMD's times its share is a third higher, and its backward pass
-# (11.94 µs) leads the table. Both stay far below their roof.
+# This very kernel is the model's worst: 12.97 µs on average in a step of 256 images, where AMD recorded 9.39 ([what the
+# model gets wrong](../docs/gpumodel.md)). By AMD's times its share is a third higher, and its backward pass (11.94 µs)
+# leads the table.
 #
-# Here is the point, with the largest convolution, and ten that AMD recorded of this training with 256 images.
+# The point, the largest convolution, and ten of AMD's, recorded with 256 images:
 
 # %%
 layers = pd.read_csv(lesson.file("published_layers.csv"), comment="#")
@@ -250,9 +252,8 @@ figure.alternative_text = f"Far below both roofs: {', '.join(shown)}, {len(layer
 show_figure(figure)
 
 # %% [markdown]
-# The knee says only which roof is above you. At such a distance neither holds you back. What does? A workgroup runs on
-# one compute unit, so a launch with few of them leaves most of the GPU empty, whatever the mean of `Active CUs` says.
-# `grid` is the number of work-items, here in AMD's recording of this kernel:
+# At such a distance neither roof holds you back. What does? A workgroup runs on one compute unit, so a launch with few
+# of them leaves most of the GPU empty. `grid` is the number of work-items, here in AMD's recording of this kernel:
 
 # %%
 there = proflab.recording("torch-mi300-ddp-4ranks-fused")
@@ -304,8 +305,8 @@ nearest = percent.join(blocks, how="inner").groupby("block", sort=False).max().r
 show_table(nearest, f"block {' '.join(homes)}", "Highest percent of peak", origin=copied.origin)
 
 # %% [markdown]
-# The tool draws the traffic between these levels as a *memory chart* (`-b 3`). The stride brings the fabric higher. Is
-# that good news? Count bytes against what the work needs.
+# `-b 3` draws the traffic between these levels, a *memory chart*. The stride brings the fabric higher: good news? Count
+# bytes against what the work needs.
 
 # %%
 # 3 minutes: each work-item copies one number of four bytes: it reads it, and writes it. For each byte that has to be
@@ -348,9 +349,8 @@ say(
 #
 # ## Trap: a cure by its name
 #
-# The case has transposes, `batched_transpose`: MIOpen turns the images to the layout that its
-# convolutions want, and back. A colleague knows the cure: with `--channels-last` PyTorch keeps that layout from the
-# start, and the transposes go. The model plays both:
+# MIOpen's transposes (`batched_transpose`) turn the case's images to the layout that its convolutions want, and back.
+# With `--channels-last` PyTorch keeps that layout from the start. The model plays both:
 
 # %%
 options = case.options("05")
@@ -403,8 +403,7 @@ proflab.reveal("05.a", norm_intensity, "by hand")
 proflab.reveal("05.b", reached_share, norm)
 
 # %% [markdown]
-# Every table so far is of one process. Four GPUs write four files: are their kernels equally long, and when does none
-# of them work? Nobody made that table: ask the files yourself.
+# Every table so far is of one process, and four GPUs write four files: ask them yourself.
 
 # %%
 lesson.conclude(
@@ -429,8 +428,7 @@ lesson.conclude(
 # ## Known issues
 #
 # A collective waits for ever: profiled runs repeat, so one process, no other rank. "folder is not empty" from ROCm 10.0
-# on: add `--overwrite`. A filter that matches nothing, several processes, and more: see the [list of known
-# issues](../docs/known-issues.md#rocprof-compute).
+# on: add `--overwrite`. More: the [list of known issues](../docs/known-issues.md#rocprof-compute).
 
 # %% [markdown]
 # ## At work, without this course

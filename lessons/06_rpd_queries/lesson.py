@@ -25,6 +25,9 @@ from proflab.parts.steady_part import own_run
 
 lesson = proflab.start("06")
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # ## The case so far
 #

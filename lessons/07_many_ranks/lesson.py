@@ -26,11 +26,13 @@ from tidyprof import plots
 
 lesson = proflab.start("07")
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # ## The case so far
 #
-# On one GPU the case is settled as far as its kernels allow. Now four GPUs share a step of 1,024 images: each takes
-# a batch of 256, with two loader processes. In every step they exchange what they have learnt.
+# Now four GPUs share a step of 1,024 images: each takes a batch of 256, with two loader processes.
 
 # %%
 lesson.sheet()
@@ -165,8 +167,8 @@ busy = tidyprof.busy(runs["late"].profile)
 show_table(busy, "rank union_percent span_ms", "How busy is each GPU?")
 
 # %% [markdown]
-# So the network is slow, and three GPUs work hard while one is lazy? Both are wrong. A waiting kernel occupies its
-# GPU: this table calls it busy, and so does the activity that `amd-smi` shows (lesson 01).
+# So the network is slow, and one GPU is lazy? Both are wrong. A waiting kernel occupies its GPU and counts as busy,
+# here and in `amd-smi` (lesson 01).
 #
 # ## The repair: all ranks side by side
 #
@@ -246,7 +248,7 @@ say(
 )
 
 # %% [markdown]
-# Take the healthy run from the same machine, with the same batch: a threshold of another one says nothing.
+# Take it on the same machine, with the same batch.
 #
 # ## Who is it? Real GPUs
 #
@@ -368,7 +370,7 @@ proflab.reveal("07.b", transfer_ms, run)
 # The last line shows what counting would have done: there, too, one rank comes last in most collectives.
 #
 # You have met four kinds of limit: data, launches, kernels, and a rank that comes late. Can you tell them apart when
-# nobody says which it is, and prove a cure?
+# nobody says which it is?
 
 # %%
 lesson.conclude(

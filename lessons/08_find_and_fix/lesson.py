@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Blind clinic: what is wrong with these runs?
 #
-# First you put together what eight lessons found: the cures of the case as a ladder, as a real GPU ran them. Then come
-# three programs of others, with at most one fault each that nobody tells you. Find it, and give the evidence.
+# First the cures of the case, as a ladder that a real GPU ran. Then three programs of others, with at most one fault
+# each: find it, and give the evidence.
 #
 # After this lesson you can
 #
@@ -28,6 +28,9 @@ from tidyprof import plots
 
 lesson = proflab.start("08")
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # ## The case so far
 
@@ -37,8 +40,8 @@ lesson.sheet()
 # %% [markdown]
 # ## Predict
 #
-# The ladder below goes from where the case began to where it stands, and some cures further. Guess what came of it on
-# an NVIDIA H200: of all rungs up to batch 1,024, and of the compiler on top of them.
+# The ladder goes from where the case began to some cures beyond. Guess what came of it on an NVIDIA H200: of all rungs
+# up to batch 1,024, and of the compiler on top.
 
 # %%
 # solution
@@ -50,7 +53,7 @@ proflab.predict("08.b", compiler_guess, unit="times", what="the speed-up of the 
 # %% [markdown]
 # ## Cures, in code
 #
-# Here is what the cures of the case look like in a script of your own, with the trainer's option for each:
+# The cures in a script of your own, with the trainer's options:
 #
 # ```python
 # optimizer = torch.optim.Adam(model.parameters(), fused=True)                 # --fused-optimizer
@@ -133,7 +136,7 @@ show_table(ladder, columns, "An image, by the mean and by the median step", orig
 # %% [markdown]
 # The mean is what an epoch pays; the median hides steps that waited for images. And two runs of one rung differ by a
 # factor of two, so none that brings less has shown anything: not the fused optimizer, not the compiler, not channels
-# last, which the mean calls slower and the median faster. They stay in the table: they were tried.
+# last, which the mean calls slower and the median faster.
 #
 # A larger batch is another training, and compiling for a processor can take minutes: no gate was looked at for these.
 
@@ -212,14 +215,12 @@ say(f"An image of the plain run: {on_gpu['plain'] / 1e3:.0f} µs (H200). In the 
 # The order of the cures is the same everywhere: the loader, then more work in each launch. The model got two things
 # wrong. It promises more by the compiler than either GPU shows. And it takes two loader processes for enough: on the
 # H200's host they were not, so batched transforms helped there, which bring nothing in the model. A cure for a part
-# that does not limit the step brings nothing, and *which* part limits, your machine says. Each cure uncovers the next
-# limit: the order matters, and old verdicts expire.
+# that does not limit the step brings nothing, and *which* part limits, your machine says.
 
 # %% [markdown]
 # ## Trap: fast, with a good loss
 #
-# Somebody replaces a normalisation layer by a "fast" one. The times are as good as before, or a little better, and
-# the loss falls, as in the trial called `trap` above. Its gate:
+# Somebody replaces a normalisation layer by a "fast" one. The loss falls, as in the trial `trap` above. Its gate:
 
 # %%
 say(str(gates["trap"]))
@@ -236,9 +237,8 @@ answer = 100 * lost / sum(plain.numel() for plain in plainly.gradients)
 q.check(answer)
 
 # %% [markdown]
-# The layer writes its result without telling *autograd*, which computes the gradients. So everything before it in
-# that block stops learning, while the rest learns on. Alone, this loss would look fine. The rule: no green gate, no
-# speed-up.
+# The layer writes its result without telling *autograd*, which computes the gradients. So everything before it in that
+# block stops learning, while the rest learns on. The rule: no green gate, no speed-up.
 
 # %% [markdown]
 # ## Blind: three programs of others
@@ -256,8 +256,8 @@ show_figure(plots.step_budget(budgets, title="Three patients, and all look launc
 
 # %% [markdown]
 # Launch-bound is a symptom: the host has launched nothing. A *diagnosis* is a cause together with evidence that its
-# rivals can't explain. Here are the suspects, each with the part of the step that it lengthens, the sign that decides,
-# and what `tidyprof triage` calls it. Those that lengthen the same part are *rivals*.
+# rivals can't explain. The suspects, each with the part of the step that it lengthens, the sign that decides, and what
+# `tidyprof triage` calls it. Who lengthens the same part is a *rival*.
 
 # %%
 suspects = pd.read_csv(lesson.file("suspects.csv"), comment="#", index_col="suspect")
@@ -350,8 +350,8 @@ for patient in ward.values():
 # %% [markdown]
 # ## More to practise on
 #
-# Three more, modelled, one step each: the seed draws their faults. Take another one than your neighbour. One has four
-# ranks, and so has its control: `waiting` and `transfer` are the parts of the time in collectives (lesson 07).
+# Three more, modelled, one step each: the seed draws their faults. One has four ranks, and so has its control:
+# `waiting` and `transfer` are the parts of the time in collectives (lesson 07).
 
 # %%
 seed, runs = 7, {}
@@ -439,6 +439,5 @@ show_guesses()
 #
 # {snippet 08_compare_two_runs.py}
 #
-# The core ends here. Next question, as you need it: which kernel killed my job (09), what did the compiler change (10),
-# why does it not fit (11), how fast can a token be (12), is it slower than before (13), or: what is wrong with my own
-# script (14)?
+# The core ends here. Next question, as you need it: crashes (09), the compiler (10), memory (11), language models (12),
+# upgrades (13), a script of yours (14), hangs (15), your own kernels (16), sharding (17)?

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Which kernel killed my job?
 #
-# A training job on a GPU ends with `Memory access fault` and `Aborted`. There is no Python error, and the log stops
-# at a line that has nothing to do with it. The ROCm Debug Agent catches the GPU at that moment and prints what it
-# was doing. You read such a report: which kernel, which kind of fault, and which operator launched it.
+# A training job on a GPU ends with `Memory access fault` and `Aborted`. There is no Python error, and the log stops at
+# a line that has nothing to do with it. The ROCm Debug Agent catches the GPU at that moment and prints what it was
+# doing. You read such a report.
 #
 # After this lesson you can
 #
@@ -27,6 +27,9 @@ from proflab import exercise, say, show_table
 from torch.nn.functional import cross_entropy, embedding
 
 lesson = proflab.start("09")
+
+# %%
+lesson.recall()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -80,8 +83,8 @@ for what, attempt in {
         say(f"{what} out of range: `IndexError: {error}`, at once and on the right line.")
 
 # %% [markdown]
-# So first run one step with `--device cpu`, on the data that crashed. If the bug is an index that PyTorch checks,
-# Python names the line. If nothing happens, the fault may need the GPU's own kernels, and you need the agent.
+# So first run one step with `--device cpu`, on the data that crashed. If nothing happens, the fault may need the GPU's
+# own kernels, and you need the agent.
 #
 # ## Trap: no error is no proof
 #
@@ -117,8 +120,8 @@ say(
 #
 # ## Trap: the blamed line
 #
-# The host runs ahead. Here a thread stands in for a GPU: it does what it is handed, in order, while the program goes
-# on. The second operation is wrong:
+# The host runs ahead. Here a thread stands in for a GPU: it does what it is handed, in order. The second operation is
+# wrong:
 
 # %%
 operations = {"forward": lambda: None, "loss": lambda: cross_entropy(scores, labels)}
@@ -145,8 +148,8 @@ say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blame
 #
 # ## Which kind of end?
 #
-# Not every end is a fault of the GPU. Six last lines, made up by the course in the words of ROCr, PyTorch, Python and
-# Slurm. *HSAIL* was the intermediate language of HSA's first years; read "an instruction of the kernel".
+# Six last lines, made up by the course in the words of ROCr, PyTorch, Python and Slurm. For *HSAIL*, HSA's old
+# intermediate language, read "an instruction of the kernel".
 
 # %%
 ENDS = {
@@ -216,8 +219,8 @@ show_table(waves_of(report), "wave pc reason kernel", "What stopped, and why", o
 #   [may be innocent][place].
 # - **Page:** one is named, though more lanes may have looked at wrong places: the first one noticed.
 #
-# The registers hold the addresses, and `llvm-objdump --disassemble-all` makes the saved machine code readable: evidence
-# for who maintains the kernel. The kernel's name and the caller's tensors go far without.
+# The registers hold the addresses, and `llvm-objdump --disassemble-all` makes the saved machine code readable, for who
+# maintains the kernel.
 #
 # [place]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
 
@@ -236,8 +239,8 @@ q.check(answer)
 # %% [markdown]
 # ## From the kernel to the launch
 #
-# The agent names kernels in full, as lessons 02 and 04 saw them. A trace of lesson 02 knows which operator launched
-# one. Record it with a batch that does *not* crash. The trace below is modelled: this training on an MI300X.
+# A trace of lesson 02 knows which operator launched the kernel. Record it with a batch that does *not* crash. This one
+# is modelled: this training on an MI300X.
 
 # %%
 found = proflab.recording("modelled-resnet")
@@ -286,8 +289,7 @@ q.check(answer)
 # | `ulimit -c 0` | no core file: with a GPU's memory in it, it may fill the disk |
 #
 # The agent's options stand in `ROCM_DEBUG_AGENT_OPTIONS`, which is cut at blanks: no blanks in paths. All of this is
-# slow, and only for the hunt. Without a GPU the runtime never starts, so nobody looks at these settings. Run it;
-# nothing crashes:
+# slow, and only for the hunt. Run it; nothing crashes, and without a GPU nobody looks at these settings:
 
 # %% language="bash"
 # mkdir -p $FOLDER/one/objects
@@ -333,8 +335,7 @@ q.check(answer)
 #
 # ## A guard
 #
-# Labels are whole numbers on the processor before they go to the GPU. There a look is cheap; on the GPU it would wait
-# at every step:
+# A look at labels is cheap on the processor; on the GPU it would wait at every step:
 
 # %%
 bad = ((labels < 0) | (labels >= 100)).nonzero().flatten().tolist()

@@ -34,6 +34,9 @@ from torch import nn
 lesson = proflab.start("10")
 torch.set_num_threads(1)  # more of them wait for each other on a busy machine
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # ## The picture to keep in mind
 #
@@ -60,8 +63,7 @@ proflab.predict("10.a", cost_guess, unit="times", what=what)
 # %% [markdown]
 # ## Capture: the first call against the rest
 #
-# Attention, then two linear layers with an activation between. `torch.accelerator` is whatever GPU there is, from AMD,
-# NVIDIA or Intel.
+# Attention, then two linear layers. `torch.accelerator` is whatever GPU there is.
 
 # %%
 has_gpu = torch.accelerator.is_available()
@@ -84,9 +86,8 @@ class Block(nn.Module):
 block, batch = Block().to(device), torch.randn(32, 64, 128, device=device)
 
 # %% [markdown]
-# Each call is timed as in lesson 00: wait for the device at both ends. Eager and compiled take turns, so that whatever
-# else the machine does meets both. The compiler keeps its results in a folder, for the next process too: a quick first
-# call says nothing about a fresh machine. Here the folder is new.
+# Each call is timed as in lesson 00; eager and compiled take turns. The compiler keeps its results in a folder, for the
+# next process too: a quick first call says nothing about a fresh machine. Here the folder is new.
 
 
 # %%
@@ -155,10 +156,10 @@ first = times.query("how == 'compiled' and call == 0")["ms"].iloc[0]
 say(f"The first compiled call took {first / 1e3:.1f} s.")
 
 # %% [markdown]
-# The block is mostly matrix products, which stay as they are. Where small operators stand in a row the gain is larger:
-# each of them reads and writes memory, and fused they do so once. A small layer alone has nothing to fuse, and before
-# each compiled call *guards* check whether what was compiled still fits: that can only cost. Calls after the first can
-# be slow as well, so the table begins with the fourth. For a step with `backward` a second graph is compiled.
+# The block is mostly matrix products, which stay as they are; small operators in a row gain more. A small layer alone
+# has nothing to fuse, and before each compiled call *guards* check whether what was compiled still fits: that can only
+# cost. Calls after the first can be slow as well, so the table begins with the fourth. For a step with `backward` a
+# second graph is compiled.
 
 # %%
 # 4 minutes: after how many compiled calls has compiling paid, in the recorded times? `recorded` has the columns `how`,
@@ -176,8 +177,8 @@ q.check(answer)
 # ## Trap: the step became faster, so compiling did it
 #
 # Two recordings of the course's vision transformer on a processor: the same two training steps, eager and compiled. A
-# clear gain? Look at the optimizer. It updates the weights *outside* of the model: the compiler never saw it, and its
-# operators are the same in both runs, call for call.
+# clear gain? Look at the optimizer, *outside* of the model: the compiler never saw it, and its operators are the same
+# in both runs.
 
 # %%
 places = {"eager": "torch-cpu-vit", "compiled": "torch-cpu-vit-compiled"}
@@ -205,9 +206,9 @@ answer = 100 * in_optimizer / shorter
 q.check(answer)
 
 # %% [markdown]
-# What the compiler never saw serves as a *control*: code that is the same in both runs must take the same time. If it
-# doesn't, something else changed, such as how busy the machine was. Recorded one after the other, two steps each, this
-# pair proves nothing about speed. The repair: take turns, as above.
+# What the compiler never saw serves as a *control*: if it does not take the same time, something else changed, such as
+# how busy the machine was. Recorded one after the other, two steps each, this pair proves nothing about speed. The
+# repair: take turns, as above.
 #
 # ## On a GPU
 #
@@ -260,8 +261,7 @@ show_table(on_gpu, names, "Kernels of a step, and the generated ones", origin=re
 #
 # ## Graph breaks and recompiles
 #
-# What does the compiler get, and how often? A *backend* is a function that takes a graph and returns what to run
-# instead. This one only counts, needs no C++ compiler and takes no time:
+# A *backend* is a function that takes a graph and returns what to run instead. This one only counts:
 
 # %%
 graphs = []
@@ -310,9 +310,9 @@ answer = repaired
 q.check(answer)
 
 # %% [markdown]
-# **Recompiles.** A graph is made for what it has seen: types, shapes, numbers in Python. Its guards check all of these.
-# The first batch of another size is taken as a sign: the compiler makes a second version, for any size. So one odd
-# batch at the end of an epoch costs one compilation. What of a number that changes in each step, such as a counter?
+# **Recompiles.** Guards check types, shapes, numbers in Python. At the first batch of another size the compiler makes a
+# second version, for any size: an odd batch at the end of an epoch costs one compilation. And a number that changes in
+# each step, such as a counter?
 
 
 # %%
@@ -351,10 +351,10 @@ for kind, numbers in {"int": range(3, 15), "float": [n + 0.5 for n in range(3, 1
 # %% [markdown]
 # ## With many GPUs
 #
-# DistributedDataParallel (DDP, lesson 07) adds up gradients in *buckets*, while `backward` still runs. One graph for
-# the whole model would give all gradients at its end, too late for that. So the compiler splits it where a bucket ends,
-# if it knows the buckets: wrap first, then compile, as PyTorch's manual does. Every rank compiles for itself, so the
-# first step is slow on each. If a shape differs on one rank, that rank recompiles while the others wait.
+# DistributedDataParallel (DDP, lesson 07) adds up gradients in *buckets*, while `backward` still runs. The compiler
+# splits its graph where a bucket ends, if it knows the buckets: wrap first, then compile, as PyTorch's manual does.
+# Every rank compiles for itself, so the first step is slow on each. If a shape differs on one rank, that rank
+# recompiles while the others wait.
 #
 # On Intel's GPUs names differ, and `torch.accelerator` is the way to write code once: see
 # [the table of names](../docs/migration.md#pytorch-from-cuda-to-any-gpu).

@@ -31,6 +31,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 lesson = proflab.start("11")
 MEBIBYTE, HERE = 2**20, Origin("measured", "this machine")
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # ## The picture to keep in mind
 #
@@ -43,12 +46,12 @@ MEBIBYTE, HERE = 2**20, Origin("measured", "this machine")
 # | results on the way | the largest few tensors | shorter than an operator |
 # | beside PyTorch: driver, libraries, RCCL | not in any of PyTorch's numbers | always |
 #
-# An *activation* is what a layer leaves behind for its gradient: a linear layer its input, a ReLU its result. The first
-# three rows depend on the model alone, the fourth on the batch. So the batch is the first thing to change.
+# An *activation* is what a layer leaves behind for its gradient: a linear layer its input, a ReLU its result. They grow
+# with the batch: it is the first thing to change.
 #
 # ## Predict
 #
-# Two linear layers (512 to 2048 to 100), trained with Adam on batches of 256.
+# Two linear layers (512 to 2048 to 100), Adam, batches of 256.
 
 # %%
 # solution
@@ -130,8 +133,7 @@ q.check(answer)
 # %% [markdown]
 # ## Capture: the memory of a step
 #
-# `profile_memory=True` records every allocation. Everything happens inside of the block here, so that the curve begins
-# at nothing.
+# `profile_memory=True` records every allocation, here from the first on.
 
 
 # %%
@@ -179,11 +181,11 @@ say(
 )
 
 # %% [markdown]
-# Read it as a story. `forward` climbs by the activations. `backward` gives them back while gradients come. The first
-# `optimizer` climbs once more: the states stay, two results on the way go. In the second step `forward` and `backward`
-# have the states beside them. With this small batch the peak is in `optimizer` all the same. With a large batch it is
-# where `backward` begins, and then **the second step is the worst, not the first**. A job that survives two steps dies
-# later only if something changes: the batch, the length of a text, or a leak.
+# `forward` climbs by the activations. `backward` gives them back while gradients come. The first `optimizer` climbs
+# more: the states stay, two results on the way go. In the second step `forward` and `backward` have the states beside
+# them. With this small batch the peak is in `optimizer` all the same. With a large batch it is where `backward` begins,
+# and then **the second step is the worst, not the first**. A job that survives two steps dies later only if something
+# changes: the batch, the length of a text, or a leak.
 
 # %% [markdown]
 # ## Trap: a list of losses

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Prefill, decode, graphs: how fast can a token be?
 #
-# A language model writes one piece of text after the other. How fast could it be at best, on this GPU? Three numbers
-# give the answer before anything runs. Then you read recordings of servers, where one call launches nearly all kernels.
+# How fast could a language model write at best, on this GPU? Three numbers tell before anything runs. Then you read
+# recordings of servers, where one call launches nearly all kernels.
 #
 # After this lesson you can
 #
@@ -29,6 +29,9 @@ from torch import nn
 lesson = proflab.start("12")
 _ = torch.set_grad_enabled(False)  # nothing is trained here
 torch.set_num_threads(1)  # more of them wait for each other on a busy machine
+
+# %%
+lesson.recall()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -114,10 +117,10 @@ say(
 )
 
 # %% [markdown]
-# Now the arithmetic. A weight has two bytes, and takes two operations for each token, a multiplication and an addition.
-# So the *intensity*, operations per byte (lesson 05), is the number of tokens that a weight meets once it is read: the
-# prompt's length in prefill, the number of requests in decode. The *knee* of the roofline, where arithmetic takes over,
-# is peak divided by bandwidth. A large batch reaches it only with short texts: each request brings its own cache.
+# A weight has two bytes, and takes two operations for each token. So the *intensity*, operations per byte (lesson 05),
+# is the number of tokens that a weight meets once it is read: the prompt's length in prefill, the number of requests in
+# decode. The *knee* of the roofline, where arithmetic takes over, is peak divided by bandwidth. A large batch reaches
+# it only with short texts: each request brings its own cache.
 
 
 # %%
@@ -157,9 +160,8 @@ q.check(answer)
 # %% [markdown]
 # ## Capture: a language model of your own
 #
-# This one has random weights, so what it says is nonsense; its shapes and its speed are real. The cache has its full
-# length from the beginning, and a mask hides what is not written yet. So all shapes stay the same in each step, which
-# a graph needs.
+# Its weights are random; its shapes and its speed are real. The cache has its full length from the beginning, and a
+# mask hides what is not written yet: all shapes stay the same, which a graph needs.
 
 # %%
 has_gpu = torch.accelerator.is_available()
@@ -212,8 +214,8 @@ assert torch.allclose(model(text[:, 128:], places[128:], caches), whole, atol=1e
 # %% [markdown]
 # ## First look
 #
-# For the bound you need the two roofs of *your* machine. A sum over a large tensor reads each number once; a product
-# of large matrices computes. All take turns, so that whatever else the machine does meets each of them.
+# The two roofs of *your* machine: a sum over a large tensor reads each number once; a product of large matrices
+# computes. All take turns.
 #
 # Can the times be trusted? Not where quartiles lie far apart. Nor, without a GPU, where the thread had a processor for
 # less than the time on the wall, since other programs had it: a load that never changes shows there alone. Neither sees
@@ -332,9 +334,9 @@ show_figure(plots.timeline(sglang, **window, title="One call, then only the devi
 #
 # ## Trap: the GPU is idle for much of the time
 #
-# How busy is the device in these two steps? Take the time from the first event in the file to the last, as a tool does
-# that finds no step marks. Before you blame a slow host, look at the work behind the gap: how long had it waited since
-# its launch? An idle device begins within microseconds.
+# How busy is the device from the first event in the file to the last, as a tool asks that finds no step marks? Before
+# you blame the host, ask how long the work behind the gap had waited since its launch: an idle device begins within
+# microseconds.
 
 # %%
 for server, run in runs.items():
@@ -350,10 +352,9 @@ for server, run in runs.items():
     )
 
 # %% [markdown]
-# The host launched this work at once, and still it waited: something was in front of it. Both files hold only what *one
-# step launched*. What the device did for the step before is not in them, and looks like nothing; whether it worked all
-# that time, nobody can tell from here. `gaps` and `tidyprof triage` call it `earlier work`; in `step_budget` it is in
-# `other_ns`, neither launch-bound nor a blocked host.
+# Still it waited: something was in front of it. Both files hold only what *one step launched*; what the device did for
+# the step before is not in them. Whether it worked, nobody can tell. `gaps` and `tidyprof triage` call it `earlier
+# work`; in `step_budget` it is in `other_ns`, neither launch-bound nor a blocked host.
 #
 # The repair: a window that begins and ends with the device's own work, such as the graph's; or several steps, measured
 # from one graph to the next.
@@ -403,7 +404,7 @@ say(
 
 # %% [markdown]
 # Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for the
-# second, fusion for the third. The peak of the memory is never reached; lesson 05 shows how to find what can be.
+# second, fusion for the third.
 #
 # Names of kernels tell which path attention took: `attn_fwd` is [AOTriton][aot], PyTorch's fused kernel on AMD;
 # `ck_tile` with `Fmha` Composable Kernel; `aiter` AITER; `paged_attention` comes from vLLM, in SGLang too. A `softmax`

@@ -28,6 +28,9 @@ from tidyprof.gate.verdict import judge
 
 lesson = proflab.start("13")
 
+# %%
+lesson.recall()
+
 # %% [markdown] tags=["given"]
 # ## The picture to keep in mind
 #
@@ -39,16 +42,15 @@ lesson = proflab.start("13")
 # | the first steps are in the window | the mean grew, the median did not | leave them out |
 # | another node, a lower clock | many kernels are longer by a similar factor | the monitor's clock |
 #
-# *Noise* is what differs between runs of the same thing. It has to be known before any difference means something.
-# [AMD's page][amd] on releases 6.4.3 and 7.2.3 finds a transformer 23 % slower and ResNet-50 3 % faster on MI300A, one
-# number each; it calls 1 to 2 % noise, so the loss is real. At first it had blamed how PyTorch was installed: two
-# things had been changed at once.
+# *Noise* is what differs between runs of the same thing. [AMD's page][amd] on releases 6.4.3 and 7.2.3 finds a
+# transformer 23 % slower and ResNet-50 3 % faster on MI300A, one number each; it calls 1 to 2 % noise, so the loss is
+# real.
 #
 # [amd]: https://github.com/amd/HPCTrainingExamples/blob/f5f5263efa5313dd705a9a7a3eefd53d111887d3/MLExamples/Pytorch/common/PERFORMANCE_NOTES.md
 #
 # ## Predict
 #
-# Below, one release runs five times on one node. Nothing is changed between the runs; only noise is added.
+# One release runs five times on one node; only noise is added.
 
 # %%
 # solution
@@ -70,9 +72,8 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 #     -- python -m cifar_train --max-steps 4 --roctx
 
 # %% [markdown]
-# Here the [model](../docs/gpumodel.md) plays the repeats. It has hardly any noise of its own, so some is added, an
-# assumption: in each run all kernels take a little longer, by a random factor. Of the first release two recordings are
-# left; people rarely keep more.
+# Here the [model](../docs/gpumodel.md) plays the repeats. Noise is added, an assumption: in each run all kernels take a
+# little longer, by a random factor. Of the first release two recordings are left.
 
 # %%
 folders = {}
@@ -105,8 +106,8 @@ show_table(
 # %% [markdown]
 # ## First look, by hand: second release against third
 #
-# A run's time is the median of its steps. Which steps? The host only puts work into a queue and runs ahead, so take the
-# *device's* steps: each lasts until the work of the next one begins. Leave out the first: it takes longer.
+# A run's time is the median of its *device's* steps (the host runs ahead): each lasts until the work of the next one
+# begins. Leave out the first.
 
 # %%
 path = repeats_in(folders["second"])[0]
@@ -115,8 +116,8 @@ assert steps["duration_ns"].iloc[1:].median() == runs["second"][0].step_ns
 show_figure(plots.step_times(steps, title="The first step and the others"))
 
 # %% [markdown] tags=["given"]
-# Is the third release slower? Compare the medians of the runs. How far can the ratio be trusted? *Bootstrap*: draw five
-# of the five runs anew, with replacement, ten thousand times, and see between which ends 95 % of the ratios lie.
+# How far can the ratio of the runs' medians be trusted? *Bootstrap*: draw five of the five runs anew, with replacement,
+# ten thousand times, and see between which ends 95 % of the ratios lie.
 
 
 # %%
@@ -133,14 +134,12 @@ assert np.allclose([ratio, low, high], verdict.ratio[:3], rtol=0.01)
 say(f"In the model a step takes {ratio:.2f} times as long; interval: {low:.2f} to {high:.2f}.")
 
 # %% [markdown]
-# The whole interval is above 1: slower beyond doubt, if the runs are independent. It knows the added noise and nothing
-# of the model's error.
+# The whole interval is above 1: slower beyond doubt, if the runs are independent (the model's error is not in it).
 #
 # ## Trap: steps are no repeats
 #
 # Why five runs, when one run has many steps? What slows a run down slows all its steps: a warm GPU, a busy switch,
-# where its memory happens to be. So steps of one run agree with each other, and say nothing about the next. Try it on
-# runs of the *same* release, without the first three steps of each.
+# where its memory happens to be. Try it on runs of the *same* release, without the first three steps of each.
 
 # %%
 same = {
@@ -161,7 +160,7 @@ answer = 100 * np.mean([not low <= 1 <= high for low, high in intervals])
 q.check(answer)
 
 # %% [markdown] tags=["given"]
-# Nothing was changed between these runs. Steps would have blamed an upgrade that did not happen.
+# Steps would have blamed an upgrade that did not happen.
 #
 # ## The gate
 #
@@ -185,9 +184,8 @@ say(
 )
 
 # %% [markdown]
-# One kernel, launched as often as before, and longer: a sentence that a library's developers can act on. The gate's
-# table shortens its name; developers search for the full one, which also tells whose it is: `miopenSp3AsmConv` is
-# MIOpen's.
+# One kernel, launched as often as before, and longer. The gate's table shortens its name; a library's developers search
+# for the full one, which also tells whose it is: `miopenSp3AsmConv` is MIOpen's.
 #
 # ## New and gone
 #
@@ -202,11 +200,11 @@ caption = "From the first to the second release"
 show_table(exchanged.kernels, columns, caption, rows=6, origin=origin)
 
 # %% [markdown]
-# *Can't tell*, large as the difference is: two runs on a side give no interval. Record the missing repeats, in turns.
-# The blame stands nevertheless, since calls are counted, not timed: convolutions that were *implicit GEMM* (`igemm`,
-# written as matrix products) are now *Winograd*, an algorithm with fewer multiplications. That is no gain if its kernel
-# is slow. What one kernel lost and another won is one change. With traces of torch.profiler, `tidyprof compare BEFORE
-# AFTER --by operator` has both in one row.
+# *Can't tell*: two runs on a side give no interval. Record the missing repeats, in turns. The blame stands, since calls
+# are counted, not timed: convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are now
+# *Winograd*, an algorithm with fewer multiplications. That is no gain if its kernel is slow. What one kernel lost and
+# another won is one change. With traces of torch.profiler, `tidyprof compare BEFORE AFTER --by operator` has both in
+# one row.
 
 # %%
 # 6 minutes: what did the exchange of convolutions cost, in ms of a step? Add up `difference_ns` of all kernels with
@@ -230,8 +228,8 @@ say(f"**{elsewhere.word}**: {elsewhere.reason}.")
 show_table(elsewhere.kernels, columns, "Blame, on the other node", rows=4, origin=origin)
 
 # %% [markdown]
-# The same verdict as for the third release. The kernels tell the two apart: a library rarely spoils many kernels at
-# once, a lower clock does. Only those that wait for memory hardly notice.
+# The same verdict. The kernels tell the two apart: a library rarely spoils many kernels at once, a lower clock does.
+# Only those that wait for memory hardly notice.
 
 # %%
 # 5 minutes: a function `suspects(kernels)` of such a table, which returns how many kernels are longer by more than 5 %,

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # What is wrong with my own script?
 #
-# So far the trainer was ours, with ranges, metrics and switches for every cure. Yours has none of that. Here is a
-# script without any: its own model, its own loop, its own data, and two faults. You find them with what you can take to
-# work: torch, pandas and a shell. Then you do the same with a script of yours.
+# So far the trainer was ours, with ranges and switches for every cure. Here is a script without any, with two faults.
+# You find them with torch, pandas and a shell, then do the same with a script of yours.
 #
 # After this lesson you can
 #
@@ -37,6 +36,9 @@ for name in ("their_script.py", "turns.py", "sort_letters.py"):
     shutil.copy(lesson.file(name), folder)
 print((folder / "their_script.py").read_text())
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # It sorts lines of a log by the numbers of their words. Read it, and write down what you expect:
 
@@ -55,7 +57,7 @@ proflab.predict(
 # %% [markdown]
 # ## The check list
 #
-# From the outside to the inside; each answer decides whether the next question is worth asking.
+# From the outside to the inside:
 #
 # | | question | tool | here |
 # | --- | --- | --- | --- |
@@ -114,7 +116,7 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 #
 # ## Where does a step go?
 #
-# The times come from the run without a profiler. The first steps are not typical (lesson 00), so they are left out.
+# The times come from the run without a profiler. The first steps are left out (lesson 00).
 
 # %%
 parts = pd.read_json(lesson.folder / "alone/times_rank0.jsonl", lines=True)
@@ -158,8 +160,8 @@ counts = forward.groupby("name").agg(calls=("dur", "size"), total_us=("dur", "su
 print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round(1).to_string())
 
 # %% [markdown]
-# That is a step's forward pass. The same function finds the operators of the backward pass, even on a GPU, where that
-# runs in a thread of its own: it looks at times only.
+# That is a step's forward pass. The same function finds those of the backward pass, also in a thread of its own: it
+# looks at times only.
 
 # %%
 # 5 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
@@ -211,8 +213,8 @@ def functions(path, part, file=""):
 print(functions(lesson.folder / "alone/trace_rank0.json.gz", "log", "before.py").to_string())
 
 # %% [markdown]
-# So `log` is `accuracy`, which calls `forward`. A function's time holds that of all it calls, and recording makes
-# Python slower: again, count. Two more tools need no block:
+# So `log` is `accuracy`, which calls `forward`. Recording makes Python slower: again, count. Two more tools need no
+# block:
 #
 # | tool | says | mind |
 # | --- | --- | --- |
@@ -225,7 +227,7 @@ print(functions(lesson.folder / "alone/trace_rank0.json.gz", "log", "before.py")
 # %% [markdown]
 # ## Under the launcher
 #
-# After a cure the next limit shows. So the first cure goes in, and the script runs as two ranks, each with a trace:
+# With the first cure the script runs as two ranks, each with a trace:
 
 # %%
 FIRST = {
@@ -271,8 +273,8 @@ for rank in (0, 1):
 
 # %% [markdown]
 # Times say *who*, if the machine is quiet. The counts say *why*, and a busy machine can't change them: in every step
-# one rank tries the model on all lines that were kept back, and the other waits for it in the next all-reduce. Nobody
-# reads the accuracy of every step. So the second cure asks for it at the end alone:
+# one rank tries the model on all lines that were kept back, and the other waits for it in the next all-reduce. The
+# second cure asks for it at the end alone:
 
 # %%
 SECOND = {"        if rank == 0:\n": "        if rank == 0 and step == steps - 1:\n"}
@@ -330,8 +332,8 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # %% [markdown]
 # ## Decide
 #
-# Report the factor of the whole script: you wait for all of it, for its data and its last `accuracy` too. The factor of
-# a typical step says what a longer training would gain. And what remains is the next question, by the same list:
+# Report the factor of the whole script: you wait for all of it. The factor of a typical step says what a longer
+# training would gain. And what remains is the next question, by the same list:
 
 # %%
 sides = {side: typical(folder / f"turns_2/{side}") for side in ("before", "cured")}
@@ -438,7 +440,7 @@ print(f"verdict: {VERDICT}; the whole run {whole['before'] / whole['cured']:.2f}
 # A print that differs may be a time. A loss may differ only if the cure deals the data out in another way: then
 # compare final losses over several seeds. Is one rank slower? `triage` names it; compare what its batches hold.
 #
-# A short run is mostly start-up, a long one is mostly steps. So a short run's factor says little about a long one.
+# A short run is mostly start-up: its factor says little about a long one.
 
 # %% [markdown] tags=["given"]
 # ## What this way cannot see

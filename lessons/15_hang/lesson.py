@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Who is missing?
 #
-# A job on many GPUs stands still. Nothing is printed for ten minutes, then every rank reports a time-out. One
-# rank does something else, and all others wait for it. PyTorch keeps a list of the last collectives
-# of each rank, its *flight recorder*. Side by side, these lists say who is missing.
+# A job on many GPUs stands still until every rank reports a time-out: one rank does something else, and all others wait
+# for it. PyTorch keeps a list of the last collectives of each rank, its *flight recorder*. Side by side, these lists
+# say who is missing.
 #
 # After this lesson you can
 #
@@ -12,7 +12,7 @@
 # - say what a dump can't prove.
 #
 # You need lessons 00 and 07. Everything runs here, with three processes and `gloo`, PyTorch's library of collectives
-# for processors. What differs with RCCL has a section of its own.
+# for processors. RCCL has a section of its own.
 
 # %%
 import pickle
@@ -29,6 +29,9 @@ folder = lesson.folder
 shutil.copy(lesson.file("hangs.py"), folder)
 shutil.copy(lesson.file("../../snippets/15_who_is_missing.py"), folder / "who_is_missing.py")
 recorded = lesson.file("recorded")
+
+# %%
+lesson.recall()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -79,7 +82,7 @@ print(
 # grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
 
 # %% [markdown]
-# No rank names another. A lost connection says that somebody left, not who or why.
+# No rank names another.
 #
 # ## Look by hand
 #
@@ -114,12 +117,11 @@ for file in sorted(skipped.glob("log_*")):
     print(file.read_text().strip())
 
 # %% [markdown]
-# An empty place is a call that never came. Compare columns from the left: where do the lines part, and where does a
-# call end the row?
+# Compare columns from the left: where do the lines part, and where does a call end the row?
 #
 # ## Trap: the line where they wait
 #
-# The error comes with a stack, and the stack has the line of the last call. Everybody looks there first.
+# The error's stack has the line of the last call. Everybody looks there first.
 
 # %%
 # 4 minutes: which rank are the others waiting for, and at which line of hangs.py is the call that it left out? Answer
@@ -132,8 +134,8 @@ answer = int(side_by_side.count(axis=1).idxmin()), int(parted[0])
 q.check(answer)
 
 # %% [markdown]
-# The call before the time-out is at the end of a chain: since call 2 each sum was made of different things, and
-# nothing complained. A branch around a collective is right only if every rank takes the same one.
+# Since call 2 each sum was made of different things, and nothing complained. A branch around a collective is right only
+# if every rank takes the same one.
 #
 # ## The same in one command
 #
@@ -168,8 +170,8 @@ for file in sorted((recorded / "other_size").glob("log_*")):
 #
 # ## Trap: late is not a hang
 #
-# The flight recorder is a list of calls that were made. A call that is not there may still come. Here are the dumps of
-# `late` as they were two seconds after rank 0 made call 2; the time-out is 4 s:
+# A call that is not in a dump may still come. Here are the dumps of `late` as they were two seconds after rank 0 made
+# call 2; the time-out is 4 s:
 
 # %%
 late = tidyprof.read_flight_recorder(recorded / "late")
@@ -177,8 +179,8 @@ early = late[~((late["rank"] == 1) & (late["number"] == 2))]
 say(tidyprof.who_is_missing(early).sentence)
 
 # %% [markdown]
-# They do not prove that rank 1 is dead, nor that it hangs: it has not come yet. It was writing a checkpoint: its
-# Python stack says so (`py-spy dump`, or faulthandler).
+# They do not prove that rank 1 is dead or hangs. It was writing a checkpoint: its Python stack says so (`py-spy dump`,
+# or faulthandler).
 #
 # `late` holds all calls, with the time of each since 1970 in ns (`called_ns`) and the time-out (`timeout_ms`). On
 # several machines clocks may differ; here they don't.
@@ -194,7 +196,7 @@ answer = int(after_s) + 1
 q.check(answer)
 
 # %% [markdown]
-# A longer time-out cures only ranks that are late for a good reason. A skipped call hangs for as long as you let it.
+# A longer one cures no skipped call.
 #
 # ## A job that you don't know
 #
@@ -226,9 +228,8 @@ q.check(answer)
 # %% [markdown]
 # ## On GPUs (not tried here)
 #
-# This section follows PyTorch's sources; the course had no GPU to try it on. RCCL answers to the names of NCCL.
-# There a call only starts a kernel, and the host goes on. A thread of PyTorch, the *watchdog*, looks after the calls.
-# After the time-out [it writes][watchdog]
+# By PyTorch's sources. RCCL answers to the names of NCCL. There a call only starts a kernel, and the host goes on. A
+# thread of PyTorch, the *watchdog*, looks after the calls. After the time-out [it writes][watchdog]
 #
 # ```text
 # [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=...,

@@ -2,8 +2,7 @@
 # # What did the compiler make of my kernel?
 #
 # You write a kernel in Triton, or `torch.compile` writes one for you. A compiler then decides what lies in registers,
-# what lies in memory, and how many wavefronts fit beside each other. All of it stands in a file, before anything runs.
-# AMD's compiler comes with Triton, so you can read that file without a GPU.
+# and how many wavefronts fit. All of it stands in a file, which you can read without a GPU.
 #
 # After this lesson you can
 #
@@ -11,9 +10,8 @@
 # - compute the occupancy by hand, and say what limits it;
 # - choose a tile that spills on none of your GPUs, and keep it so after an upgrade.
 #
-# You need lessons 00 and 05, and Triton to compile yourself (`make compiler`). Without it the lesson shows
-# what was compiled before. Numbers are *compiled*: a compiler says so, and nothing ran. So none of them says how fast a
-# kernel is.
+# You need lessons 00 and 05, and Triton to compile yourself (`make compiler`). Without it the lesson shows what was
+# compiled before. Numbers are *compiled*: nothing ran, so none says how fast a kernel is.
 
 # %%
 import gzip
@@ -33,11 +31,13 @@ shutil.copy(lesson.file("../../snippets/16_compiler.py"), folder / "compiler.py"
 shutil.rmtree(folder / "mine", ignore_errors=True)
 shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dirs_exist_ok=True))
 
+# %%
+lesson.recall()
+
 # %% [markdown] tags=["given"]
 # ## The picture to keep in mind
 #
-# A workgroup runs on one compute unit and needs three things of it. Whatever runs out first limits how many wavefronts
-# fit:
+# A workgroup needs three things of its compute unit; what runs out first limits how many wavefronts fit:
 #
 # | of a compute unit | MI200, MI300 | MI350 | who takes it |
 # | --- | --- | --- | --- |
@@ -45,8 +45,8 @@ shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dir
 # | *LDS*, memory inside the compute unit | 64 KiB | 160 KiB | each workgroup |
 # | *wave slots* on each SIMD | 8 | 8 | each wavefront |
 #
-# From [AMD's table][amd] (512 registers of 4 bytes for 64 lanes of 4 SIMDs: 512 KiB) and [LLVM's guide][llvm]. CDNA 5
-# (MI400, gfx1250) differs: wavefronts of 32, 1,024 vector registers, no AGPRs, 320 KiB of LDS.
+# From [AMD's table][amd] and [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) differs: wavefronts of 32, 1,024 vector
+# registers, no AGPRs, 320 KiB of LDS.
 #
 # | word | meaning |
 # | --- | --- |
@@ -62,10 +62,9 @@ shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dir
 # %% [markdown]
 # ## Why anybody wants large tiles
 #
-# A product reads a tile of `rows` x `depth` and one of `depth` x `columns`, in two bytes each, and computes
-# `2 * rows * columns * depth`. So its intensity, the word from lesson 05, depends on the tile alone: `rows * columns /
-# (rows + columns)`. Twice the side, twice the intensity. But the sums of the tile stay in registers until the end, and
-# they grow with the square.
+# A product reads a tile of `rows` x `depth` and one of `depth` x `columns`, in two bytes each, and computes `2 * rows *
+# columns * depth`. So its intensity, the word from lesson 05, depends on the tile alone: `rows * columns / (rows +
+# columns)`. Twice the side, twice the intensity. But its sums stay in registers, and grow with the square.
 #
 # ## Predict
 #
@@ -99,8 +98,7 @@ print((folder / "kernels.py").read_text().partition("@triton.jit\n")[2].partitio
 # python kernels.py compiler.py mine 2>&1 | tail -n 1
 
 # %% [markdown]
-# The same was compiled before, with three versions of Triton. What follows reads those files, so that it is the same
-# for everybody.
+# What follows reads files that three versions of Triton compiled before, the same for everybody.
 
 
 # %%
@@ -134,8 +132,8 @@ if (folder / "mine").is_dir():
 #
 # ## Look by hand
 #
-# Where does the command know it from? At the end of the assembly stand the compiler's own numbers. Triton's JSON has
-# what the launch adds: warps, and LDS as `shared`.
+# At the end of the assembly stand the compiler's own numbers. Triton's JSON has what the launch adds: warps, and LDS as
+# `shared`.
 
 
 # %%
@@ -161,8 +159,8 @@ print((newest / "128x128x64" / "matmul.json").read_text())
 #   spills](https://llvm.org/docs/AMDGPUUsage.html) anywhere in the code. Scratch, of four bytes a register, has
 #   fewer places, so values share them, one after the other. That is a deduction: the file doesn't list them.
 #
-# How many registers are needed at least? The sums are float32, one register each, and the lanes of all warps share
-# them. The rest holds inputs on their way, addresses, and what is loaded ahead.
+# At least the sums need registers: float32, one each, shared by the lanes of all warps. The rest holds inputs on their
+# way, addresses, and what is loaded ahead.
 
 # %%
 SIDES = (64, 128, 256)
@@ -234,8 +232,7 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: fewer registers, more waves
 #
-# Few registers, many wavefronts: that sounds quick. `waves_per_eu=4` asks the compiler to leave room for four
-# wavefronts on a SIMD, which it calls an execution unit.
+# `waves_per_eu=4` asks the compiler to leave room for four wavefronts on a SIMD, which it calls an execution unit.
 
 # %%
 pair = cases.loc[["128x128x64", "128x128x64_4waves"]]
@@ -247,9 +244,8 @@ claimed = re.search(r"; Occupancy: (\d+)", text_of("128x128x64_4waves"))[1]
 say(f"The compiler's own comment in the second file says `Occupancy: {claimed}`.")
 
 # %% [markdown]
-# No wavefront more, but spills: the compiler does not know the LDS of the launch, and made room for wavefronts that
-# can't come. And even with them, occupancy is not speed. Wavefronts hide waiting. A product that keeps the matrix units
-# busy with two of them needs no more.
+# No wavefront more, but spills: the compiler does not know the LDS of the launch. And occupancy is not speed.
+# Wavefronts hide waiting: a product that keeps the matrix units busy with two of them needs no more.
 #
 # ## Trap: it fits on my GPU
 #
@@ -292,8 +288,7 @@ show_table(
 )
 
 # %% [markdown]
-# No version is the best one: look at the columns. So a number of spills belongs to a kernel, a tile, a GPU and a
-# version, and a new one of any of them needs a new look.
+# A number of spills belongs to a kernel, a tile, a GPU and a version, and a new one of any of them needs a new look.
 #
 # ## Repair
 #
@@ -320,8 +315,8 @@ q.check(answer)
 #
 # ## A fused kernel
 #
-# `add_norm` adds and normalises in one go, as the kernels of `torch.compile` do. It reads two numbers and writes one;
-# apart, the sum is written and read again: five.
+# `add_norm` adds and normalises in one go. It reads two numbers and writes one; apart, the sum is written and read
+# again: five.
 
 # %%
 rows = cases.loc[
@@ -335,16 +330,14 @@ show_table(
 )
 
 # %% [markdown]
-# Same source, other loads. Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once.
-# Where it isn't, a row may begin anywhere, so `x` and `residual` are read number by number (2 bytes), and so is
-# `weight` (4 bytes), whose mask, `column < width`, depends on the width. It costs more than loads: the results pass
-# through LDS before they are stored, and fewer wavefronts fit, by registers. So pad the last dimension, and look at
-# `loads` when one shape is slower than its neighbours.
+# Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once. Where it isn't, a row may
+# begin anywhere, so `x` and `residual` are read number by number (2 bytes), and so is `weight` (4 bytes), whose mask,
+# `column < width`, depends on the width. It costs more than loads: results pass through LDS, and fewer wavefronts fit.
+# So pad the last dimension, and look at `loads` when one shape is slower than its neighbours.
 #
 # ## In your tests
 #
-# After a run of your own Triton's cache has all kernels: by default in `~/.triton/cache`, or where `TRITON_CACHE_DIR`
-# points.
+# Triton's cache has all kernels of a run: in `~/.triton/cache`, or where `TRITON_CACHE_DIR` points.
 
 # %%
 # 2 minutes: write the shell command that reads the cache in `cache`, and fails if a kernel there spills.

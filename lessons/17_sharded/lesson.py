@@ -2,8 +2,7 @@
 # # Sharded training: what does it cost to talk?
 #
 # A model that doesn't fit one GPU is cut into shards, and each rank keeps one. Before a layer computes, its parameters
-# have to come from the others. Is that too much talk? You can say so before you measure: bytes follow from the model,
-# and time from bytes and links.
+# come from the others. Too much talk? Bytes follow from the model, and time from bytes and links.
 #
 # After this lesson you can
 #
@@ -31,6 +30,9 @@ lesson = proflab.start("17")
 shutil.copy(lesson.file("sharded.py"), lesson.folder)
 folder = lesson.folder
 
+# %%
+lesson.recall()
+
 # %% [markdown]
 # ## The picture to keep in mind
 #
@@ -46,7 +48,7 @@ folder = lesson.folder
 #
 # While a layer computes, the next one is gathered ahead (*prefetch*) and the gradients of the last one leave.
 #
-# *Gather* is short for all-gather from here on. A plain *scatter* is another collective, which FSDP doesn't use.
+# *Gather* is short for all-gather from here on.
 #
 # ## Predict
 #
@@ -75,15 +77,14 @@ proflab.predict(
 # %% [markdown]
 # ## Before you measure
 #
-# This makes the three. `HOW` is `ddp`, `fsdp`, `fsdp_keep` (parameters stay after forward) or `hsdp` (two groups of
-# two).
+# `HOW` is `ddp`, `fsdp`, `fsdp_keep` (parameters stay after forward) or `hsdp` (two groups of two).
 
 # %%
 print(re.search(r"def prepare.*?(?=\n\n\n)", (folder / "sharded.py").read_text(), re.DOTALL)[0])
 
 # %% [markdown]
-# First what needs no training: how fast the ranks exchange a few megabytes, and what a tracker says about memory.
-# `FSDPMemTracker`, a tool of PyTorch, plays a step with tensors that have shapes and no data.
+# First how fast the ranks exchange a few megabytes, and what a tracker says about memory. `FSDPMemTracker`, a tool of
+# PyTorch, plays a step with tensors that have shapes and no data.
 
 # %% language="bash"
 # echo "takes about 20 s on two quiet cores"
@@ -115,8 +116,7 @@ answer = 3 * 4 * facts["parameters"] / facts["ranks"] / 1e6
 q.check(answer)
 
 # %% [markdown]
-# Now time. A rank that comes early waits inside the call. So of each exchange take the shortest duration on any rank,
-# as tools for such tables do: that is the transfer, and it needs no common clock.
+# Of each exchange take the shortest duration on any rank: that is the transfer, and it needs no common clock.
 
 
 # %%
@@ -211,9 +211,8 @@ more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 # %% [markdown]
 # ## Time: expected, then measured
 #
-# Four processes share the cores of this machine, and gloo's bytes pass through them, too. So the exchanges were tried
-# again after the training. Where the third quartile of all tries is one and a half times the first or more, the rates
-# are no rates.
+# Four processes share this machine's cores, and gloo's bytes pass through them: the exchanges were tried again after
+# the training. Where the third quartile of all tries is one and a half times the first or more, the rates are no rates.
 
 
 # %%
@@ -239,8 +238,8 @@ else:
 
 # %% [markdown]
 # What carries over to a job on GPUs are the bytes, not the times: divide them by the bandwidth of *its* links. Nor does
-# the overlap: here `FSDP::all_gather` lasts until the parameters are there, and the host waits. On a GPU the host goes
-# on, and the gather runs on a stream of its own beside the layer before.
+# the overlap: here the host waits in `FSDP::all_gather`; on a GPU it goes on, and the gather runs on a stream of its
+# own beside the layer before.
 #
 # ## Memory: predicted, then measured
 #
@@ -299,8 +298,8 @@ say(
 # ## Trap: slow by a column
 #
 # Now eight MI300X. AMD publishes traces of Llama 70B under FSDP2, two steps of each rank, and what its tool TraceLens
-# makes of them. They are there to try the tool with, and no official figures. `transfer_us` is the shortest duration on
-# any rank, `skew_us` the time from the first rank's start to the last one's.
+# makes of them. They are no official figures. `transfer_us` is the shortest duration on any rank, `skew_us` the time
+# from the first rank's start to the last one's.
 
 # %%
 published = pd.read_csv(lesson.file("published_collectives.csv"), comment="#")
@@ -351,7 +350,7 @@ say(
 # %% [markdown]
 # ## Waiting, or transfer?
 #
-# The tool has a table of ranks, too. Three of eight are published.
+# Of the tool's table of ranks three of eight are published.
 
 # %%
 ranks = pd.read_csv(lesson.file("published_ranks.csv"), comment="#")
@@ -440,8 +439,7 @@ proflab.reveal("17.c", 100 * run["exposed_communication_ms"] / run["total_ms"], 
 # - Several nodes: neither the published run nor the model has any.
 # - Memory of a GPU that no tensor holds: caches of the allocator, buffers of RCCL (lesson 11).
 #
-# A table with gathers eight times too slow, streams that don't overlap: see the [list of known
-# issues](../docs/known-issues.md#several-ranks).
+# See the [list of known issues](../docs/known-issues.md#several-ranks).
 
 # %% [markdown]
 # ## At work, without this course

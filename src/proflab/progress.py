@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from proflab.display import Table, number
 from proflab.errors import CourseError
 from proflab.exercises import Exercise, Outcome
 from proflab.exercises.model import PROGRESS_FILE
+from proflab.recall import first_answers
 
 
 def progress_file(folder: Path | None = None) -> Path:
@@ -40,14 +41,16 @@ def progress_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def progress_table(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]) -> Table:
-    """One row per exercise: its best outcome, how often it was checked, and what help was used."""
+    """One row per exercise: its best outcome, its checks, the help used. Below: questions about earlier lessons."""
+    records = list(records)
     by_id = _by_exercise(records, exercises)
     rows = []
     for id in sorted(by_id, key=_order):
         tried = _tried(by_id[id])
         rows.append((id, tried.outcome, str(tried.checks), ", ".join(tried.helped)))
     passed = sum(row[1] == Outcome.PASSED.value for row in rows)
-    return Table("Progress", ("exercise", "best outcome", "checks", "help"), rows, f"{passed} of {len(rows)} passed.")
+    note = "\n".join([f"{passed} of {len(rows)} passed.", *_recalled([first_answers(records)])])
+    return Table("Progress", ("exercise", "best outcome", "checks", "help"), rows, note)
 
 
 ROOM_COLUMNS = ("exercise", "passed", "wrong", "not attempted", "median checks", "hint", "solution")
@@ -56,7 +59,7 @@ ROOM_COLUMNS = ("exercise", "passed", "wrong", "not attempted", "median checks",
 
 def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
     """One row per exercise over the progress files of several learners; what is damaged is left out, and said."""
-    exercises, learners, notes = list(exercises), [], []
+    exercises, learners, answers, notes = list(exercises), [], [], []
     for file in files:
         try:
             records, damaged = journal.records_and_damaged(file)
@@ -68,10 +71,24 @@ def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
             notes.append(f"{file.name}: {damaged} damaged line{'s' if damaged > 1 else ''}, {rest}")
         if records or not damaged:
             learners.append(_by_exercise(records, exercises))
+            answers.append(first_answers(records))
     ids = sorted({id for learner in learners for id in learner}, key=_order)
     rows = [_room_row(id, [_tried(learner.get(id, [])) for learner in learners]) for id in ids]
     who = f"{len(learners)} participant{'s' if len(learners) != 1 else ''}"
-    return Table(f"Progress of {who}", ROOM_COLUMNS, rows, "\n".join(notes), flush_right=ROOM_COLUMNS[1:])
+    note = "\n".join([*_recalled(answers), *notes])
+    return Table(f"Progress of {who}", ROOM_COLUMNS, rows, note, flush_right=ROOM_COLUMNS[1:])
+
+
+def _recalled(answers: Iterable[dict[str, tuple[str, bool]]]) -> Iterator[str]:
+    """How many first answers to questions about earlier lessons were right, and the wrong ones given most often."""
+    given = Counter((id, *answer) for one in answers for id, answer in one.items())
+    if not given:
+        return
+    right = sum(times for (_, _, is_right), times in given.items() if is_right)
+    yield f"Questions about earlier lessons: {right} of {given.total()} first answers right."
+    wrong = sorted((-times, id, answer) for (id, answer, is_right), times in given.items() if not is_right)
+    for minus, id, answer in wrong[:WRONG_SHOWN]:
+        yield f"Wrong at first in {id}, {-minus} time{'s' if minus < -1 else ''}: {answer}"
 
 
 def _room_row(id: str, tried: list[Tried]) -> tuple[str, ...]:
@@ -90,6 +107,9 @@ def _by_exercise(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise
             by_id.setdefault(record["exercise"], []).append(record)
     return by_id
 
+
+WRONG_SHOWN = 5
+"""So many wrong answers to questions about earlier lessons are shown, those first that were given most often."""
 
 HELP = ("hint", "solution")
 

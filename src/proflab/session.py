@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proflab import case, journal
+from proflab import case, journal, recall
 from proflab.display import Table, show
 from proflab.doctor.probes.gpu import architecture
 from proflab.errors import CourseError
@@ -55,6 +55,10 @@ class Session:
     def file(self, name: str) -> Path:
         """A file beside the lesson, such as a table that somebody published."""
         return self.lesson.folder / name
+
+    def recall(self) -> None:
+        """Ask what earlier lessons taught: `proflab.recall` says how, questions.toml beside the lesson what."""
+        recall.ask(self.lesson)
 
     def sheet(self) -> None:
         """Say where this lesson stands in the case, and show what the lessons before it found."""

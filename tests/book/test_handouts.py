@@ -12,7 +12,9 @@ from docs.book import handouts
 from docs.book.deck import CASE_SHEET, PICTURE, ROWS, Slide, markdown, shortened, slides
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import in_page
+from proflab.display import inline_html
 from proflab.lessons import lessons
+from proflab.recall import Recall, questions
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
 from tools.notebooks import Folders, build
@@ -197,6 +199,19 @@ def test_a_printed_table_that_is_too_wide_loses_whole_columns() -> None:
     assert "time 4" not in slide.body
     assert "…" not in slide.body
     assert "... and 3 more lines and 2 more columns in the lesson" in slide.body
+
+
+def test_questions_about_earlier_lessons_have_their_answers_and_no_replies() -> None:
+    asked = questions(lessons()["05"])
+    output = v4.new_output("display_data", {"text/html": Recall(asked).page()})
+    cells = [v4.new_markdown_cell("# A lesson"), v4.new_code_cell("lesson.recall()", outputs=[output])]
+    body = "".join(slide.body for slide in slides(v4.new_notebook(cells=cells)))
+    for one in asked:
+        assert inline_html(one.text) in body
+        for answer in one.answers:
+            assert f"<li>{inline_html(answer.text)}</li>" in body
+            assert inline_html(answer.reply) not in body
+    assert "lesson.recall" not in body
 
 
 def test_the_title_has_the_question_the_view_and_the_minutes() -> None:

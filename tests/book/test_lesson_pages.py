@@ -8,6 +8,7 @@ import pytest
 from nbformat import NotebookNode, reads, v4
 
 from docs.book.lesson_pages import FOLDED, joined_streams, lesson_page
+from proflab.recall import WIDGET
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
 from tools.notebooks import Folders, build
@@ -70,6 +71,16 @@ def test_outputs_of_a_solution_stay_with_it(pair: tuple[NotebookNode, NotebookNo
     assert [cell.source for cell in shown] == ["1 + 1"]
     folded = [cell.outputs[0].text for cell in page.cells if FOLDED in cell.metadata.get("tags", [])]
     assert folded == ["of er)", "of = 1"]
+
+
+def test_an_output_that_needs_a_kernel_is_shown_as_its_page(pair: tuple[NotebookNode, NotebookNode]):
+    combined, learner = pair
+    data = {WIDGET: {"model_id": "1"}, "text/html": "<details></details>", "text/plain": "a"}
+    first = next(cell for cell in combined.cells if cell.cell_type == "code")
+    first.outputs = [v4.new_output("display_data", data)]
+    page = lesson_page("02", combined, learner, note="*A note.*")
+    (shown,) = [output.data for cell in page.cells for output in cell.get("outputs", [])]
+    assert set(shown) == {"text/html", "text/plain"}
 
 
 def test_the_title_has_the_number_and_the_note_follows(pair: tuple[NotebookNode, NotebookNode]):

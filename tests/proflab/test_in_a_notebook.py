@@ -8,7 +8,10 @@ import pytest
 from nbclient import NotebookClient
 from nbformat import NotebookNode, v4
 
+from proflab.recall import WIDGET
 from tests.patience import PATIENCE_S
+
+STATE = "application/vnd.jupyter.widget-state+json"
 
 CELLS = (
     "import proflab\nlesson = proflab.start('02')",
@@ -19,6 +22,7 @@ CELLS = (
     "q = Exercise('02.1', Number(lambda data: 4), mistakes, ('Count.',)).on(True)\n"
     "q.check(5)",
     "proflab.recording('torch-mi210-gpu-only')",
+    "lesson.recall()",
 )
 
 
@@ -67,3 +71,10 @@ def test_learners_errors_have_no_traceback(executed: NotebookNode) -> None:
     assert output.output_type == "error"
     assert len(output.traceback) == 1
     assert output.traceback[0].startswith("RecordingUnavailable: recording torch-mi210-gpu-only")
+
+
+def test_questions_come_as_buttons_and_as_a_page_that_needs_no_kernel(executed: NotebookNode) -> None:
+    assert "(Lesson 01)" in html(executed, 5)
+    (output,) = executed.cells[5].outputs
+    assert output.data[WIDGET]["model_id"] in executed.metadata["widgets"][STATE]["state"]
+    assert "(Lesson 01)" in output.data["text/plain"]

@@ -1,9 +1,10 @@
 """How long a lesson takes, by one rule for all: `python -m tools.notebooks minutes` prints it, section by section.
 
-Words are read at 140 a minute, lines of code at 7, where a statement that is longer than a cell is wide counts as the
-lines that it would fill, however it is wrapped; an exercise takes the minutes that its heading states, and waiting
-for commands is what lesson.toml says (`waiting`, on two cores). Snippets are to take home, and count nothing. The rates
-are those at which a new learner went through the nine lessons of the core: 631 minutes, where this rule said 625.
+Words are read at 140 a minute, what is asked about earlier lessons with all its answers, too, and lines of code at 7,
+where a statement that is longer than a cell is wide counts as the lines that it would fill, however it is wrapped; an
+exercise takes the minutes that its heading states, and waiting for commands is what lesson.toml says (`waiting`, on
+two cores). Snippets are to take home, and count nothing. The rates are those at which a new learner went through the
+nine lessons of the core: 631 minutes, where this rule said 625.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tokenize
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from proflab.recall import questions
 from tools.notebooks import COLUMNS
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 WORDS_A_MINUTE = 140
 LINES_A_MINUTE = 7
 ROUNDED_TO = 5
+RECALL = "lesson.recall()"
+"""The call that shows what is asked about earlier lessons."""
+
 CORE_AT_MOST, ALL_AT_MOST = 7 * 60, 14 * 60
 """Minutes of lessons 00 to 08 together, and of all: seven hours, and fourteen."""
 
@@ -51,7 +56,12 @@ def sections(source: Source) -> list[tuple[str, float]]:
         if heading:
             found.append((heading[1], []))
         found[-1][1].append(cell)
-    return [(heading, cells_take(cells)) for heading, cells in found if cells]
+    asked = sum(one.words for one in questions(source.lesson)) / WORDS_A_MINUTE
+    return [(heading, cells_take(cells) + asked * _asks(cells)) for heading, cells in found if cells]
+
+
+def _asks(cells: Iterable[Built]) -> bool:
+    return any(kind == "code" and RECALL in text for kind, text, _ in cells)
 
 
 def cells_take(cells: Iterable[Built]) -> float:
