@@ -254,7 +254,9 @@ class Hooks:
             return self.enter(DECODE if is_one_token(self.torch, args, kwargs) else "forward")
         if self.parts.part in (REST, BETWEEN):
             self.enter("forward")
-        return None
+            return None
+        # An optimizer that evaluates its loss several times, such as LBFGS.
+        return self.enter("forward") if self.parts.part == "optimizer" else None
 
     def before_call(self, module: Any) -> None:
         """A module is called, by no other one."""
