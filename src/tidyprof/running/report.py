@@ -168,11 +168,22 @@ def _cost(run: Run) -> str:
     return f"watching took {untraced}{once}"
 
 
+def machine_of(run: Run) -> str:
+    """What the first rank ran on: host, GPU, PyTorch and ROCm or CUDA, as far as they are known."""
+    machine = next(iter(run.ranks.values()))["machine"]
+    named = [machine["host"], machine["gpu"] or "no GPU", f"PyTorch {machine['torch']}"]
+    if machine["rocm"]:
+        named.append(f"ROCm {machine['rocm']}")
+    return ", ".join(named)
+
+
 def why_no_trace(run: Run) -> str:
     """Why there is no verdict, and what helps; for a run that saw steps."""
     about = next(iter(run.ranks.values()))
     if about["told"]:
         return "; ".join(about["told"])
+    if about["asked_steps"] == 0:
+        return "no trace was asked for, only times"
     seen, needed = about["all_steps"], about["needed"]
     if "closed" not in about and about["stage"] != "done":
         return f"it was ended from outside, or by os._exit, {seen} steps or more after its beginning: {needed} are needed"

@@ -90,7 +90,7 @@ def test_a_rank_that_was_killed_while_it_wrote_is_no_rank(tmp_path: Path) -> Non
     [(14, "--after 9"), (8, "--after 3"), (5, "let it run longer")],
 )
 def test_a_program_of_few_steps_is_told_what_helps(tmp_path: Path, seen: int, help_: str) -> None:
-    about = {"rank": 0, "world": 1, "all_steps": seen, "needed": 34, "asked_after": 30, "told": []}
+    about = {"rank": 0, "world": 1, "all_steps": seen, "needed": 34, "asked_after": 30, "asked_steps": 3, "closed": True, "told": []}
     (tmp_path / "run_rank0.json").write_text(json.dumps(about))
     why = why_no_trace(read_run(tmp_path))
     assert f"ended after {seen} steps" in why
