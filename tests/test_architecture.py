@@ -152,7 +152,7 @@ WAYS = {
 
 def files_entered(folder: Path, *call: str) -> int:
     """Files of the packages in which a function ran, other than while a module was imported."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])}
     command = [sys.executable, "-c", ENTERED, str(REPOSITORY / "src"), *call]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
     return int(done.stdout.splitlines()[-1])
