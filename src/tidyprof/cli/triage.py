@@ -30,7 +30,7 @@ from tidyprof.diagnosis.verdict import Diagnosis, WrongStepError, as_json, facts
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import ProfileReadError, one_line
 from tidyprof.many import ENDED, processors, read_many
-from tidyprof.readers.registry import read, together
+from tidyprof.readers.registry import ReadOptions, read, together
 from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, warnings_of
 from tidyprof.readers.torch.recognition import traces_of_ranks
 from tidyprof.tables.contract import Profile
@@ -86,7 +86,7 @@ def recordings_of(
     return [one for path, _ in places for one in found.get(path, ())]
 
 
-def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, dict[str, Any]]]:
+def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, ReadOptions]]:
     """As `together`, without ranks that are damaged at their start."""
     try:
         return together(paths)
