@@ -61,7 +61,7 @@ BAD_CONTENT = {
     "a trace of a GPU in a browser": (b'{"schemaVersion": 1, "traceEvents": []}', "no output of rocprofv3"),
     "a header without a line end": (TRACE.split(b"\n")[0], "no output of rocprofv3"),
     "a header only": (TRACE.split(b"\n")[0] + b"\n", "a header without rows"),
-    "a header and empty lines": (TRACE.split(b"\n")[0] + b"\n\n\n", "no record of any kind"),
+    "a header and empty lines": (TRACE.split(b"\n")[0] + b"\n\n\n", "a header without rows"),
     "half of the last row": (TRACE[:-40], "its last row ends early"),
     "the last row cut in its name": (TRACE[: TRACE.rindex(b"int*")], "no sound CSV in line 5"),
     "zeros at the end": (TRACE + bytes(512), "its last row ends early"),

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 
-import polars as pl
+import pyarrow as pa
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.csv_files import same_text
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.frames import RowFrame, counters_long, counters_of, read_rows, records_of
@@ -76,13 +77,13 @@ def read_process(
 def _add_trace(own: Collected, file: OutputFile, rows: RowFrame, texts: Codes) -> None:
     frame = rows.rows
     if file.role == "samples":
-        method = "STOCHASTIC" if "stall_reason" in frame.columns else "HOST_TRAP"
-        category = pl.lit(f"PC_SAMPLING_{method}").cast(pl.Categorical)
-        frame = frame.with_columns(category.alias("category"), pl.col("start").alias("end"))
-    elif "name" not in frame.columns:
-        frame = frame.with_columns(pl.col("category").alias("name"))
+        method = "STOCHASTIC" if "stall_reason" in frame.column_names else "HOST_TRAP"
+        frame = frame.append_column("category", same_text(f"PC_SAMPLING_{method}", len(frame)))
+        frame = frame.append_column("end", frame["start"])
+    elif "name" not in frame.column_names:
+        frame = frame.append_column("name", frame["category"])
     own.warnings += rows.warnings
-    if "agent" in frame.columns or "source_agent" in frame.columns:
+    if "agent" in frame.column_names or "source_agent" in frame.column_names:
         own.numbering = "index" if rows.indexed else "agent"
     own.events.append(records_of(frame, file.path, kind_of_domain, texts, rows.cut))
 
@@ -95,7 +96,7 @@ def _add_counters(own: Collected, file: OutputFile, rows: RowFrame) -> None:
     own.warnings += rows.warnings
 
 
-def _take_counters(own: Collected, frame: pl.DataFrame, path: Path, cut: int = 0) -> None:
+def _take_counters(own: Collected, frame: pa.Table, path: Path, cut: int = 0) -> None:
     table, dropped, warnings = counters_of(frame, path, cut)
     own.counters.append(table)
     own.dropped += dropped
