@@ -178,6 +178,14 @@ def test_few_bad_rows_are_left_out_and_counted(tmp_path):
         read_rocprofv3(path)
 
 
+@pytest.mark.parametrize("domain", ["", '""'])
+def test_a_row_without_a_domain_is_counted(domain, tmp_path):
+    path = tmp_path / "1_kernel_trace.csv"
+    path.write_bytes(TRACE.replace(b'"KERNEL_DISPATCH"', domain.encode(), 1))
+    profile = read_rocprofv3(path)
+    assert (len(profile.events), profile.meta["events_total"], profile.meta["not_kept"]) == (3, 4, {"": 1})
+
+
 def test_a_damaged_row_with_quotes_does_not_swallow_others(tmp_path):
     calls = [Call('say "hi"', place, 1, place, domain="MARKER_CORE_API") for place in range(1, 5)]
     text = call_csv(calls)

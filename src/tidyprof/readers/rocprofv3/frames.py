@@ -163,6 +163,7 @@ def records_of(
     """
     start, end = whole_numbers(frame["start"]), whole_numbers(frame["end"])
     category = text_codes(frame["category"], texts)
+    category[category == NO_TEXT] = texts[""]
     name = text_codes(frame["name"], texts)
     records = Records({"start_ns": start, "duration_ns": durations(start, end), "name": name})
     records["source_category"] = category
