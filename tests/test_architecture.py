@@ -145,7 +145,7 @@ WAYS = {
     "a rocpd database": (READ, small_rocpd, 20),
     "a Perfetto trace": (READ, recorded("rocprofv3-lumi-taylor/results.pftrace"), 32),
     "triage of a torch trace": (TRIAGE, recorded(TRACE), 44),
-    "a stand-in, `rocprofv3 --kernel-trace`": (STAND_IN, lambda recordings, folder: str(folder / "run"), 45),
+    "a stand-in, `rocprofv3 --kernel-trace`": (STAND_IN, lambda recordings, folder: str(folder / "run"), 48),
 }
 """What is done -> module, function and first arguments, the last argument, and the most files that it may enter."""
 

@@ -103,7 +103,7 @@ def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
 
 def _show(table, name: str, options: argparse.Namespace) -> None:
     """Print the table, or write it as CSV."""
-    from proflab.standins.play import place
+    from proflab.standins.output_files import put_file
 
     if options.format == "console":
         # Names of kernels run to hundreds of characters; files have them in full.
@@ -116,4 +116,4 @@ def _show(table, name: str, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / f"{stem}.csv"
         table.to_csv(path, index=False)
-        print(place(path, options.output_path / path.name))
+        print(put_file(path, options.output_path / path.name))
