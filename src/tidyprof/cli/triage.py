@@ -31,8 +31,7 @@ from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import ProfileReadError, one_line
 from tidyprof.many import ENDED, processors, read_many
 from tidyprof.readers.registry import ReadOptions, read, together
-from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, warnings_of
-from tidyprof.readers.torch.recognition import traces_of_ranks
+from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, traces_of_ranks, warnings_of
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 

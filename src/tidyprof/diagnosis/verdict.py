@@ -28,8 +28,8 @@ from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.processor import BUSY, TAKEN
 from tidyprof.diagnosis.recordings import AMD, Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
+from tidyprof.errors import SAME
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.profiles import SAME
 
 ROCPROFV3 = "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
 MONITOR = "amd-smi monitor -p -t -u -m"

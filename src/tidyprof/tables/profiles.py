@@ -128,11 +128,6 @@ def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) ->
 A_DAY_NS = 24 * 3600 * 10**9
 """Further apart than any job's files lie: one clock counts from the start of a machine, another since 1970."""
 
-SAME = "what was read says the same"
-FOREIGN = "no file of this tool, or damaged at its start"
-SEVERAL_NUMBERS = "several numbers for one label"
-"""Why a reader leaves a file out."""
-
 _SHOWN = 3
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidyprof.errors import DAMAGED, ProfileReadError
+from tidyprof.errors import DAMAGED, SAME, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.csv_files import TEXT, CsvFile, mapped
 from tidyprof.io.guard import guarded
@@ -21,7 +21,7 @@ from tidyprof.readers.rocprofv3.frames import counters_long, counters_of, record
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import SAME, profile_of
+from tidyprof.tables.profiles import profile_of
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended before its kernels ran."

@@ -13,15 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidyprof.io.csv_files import TEXT, CsvFile, array_of, coded, mapped, same_text, text_codes, whole_numbers
-from tidyprof.readers.rocprofv3.recognition import (
-    SIZES,
-    TEXTS,
-    UNUSED,
-    OutputFile,
-    canonical,
-    counter_columns,
-    is_known,
-)
+from tidyprof.readers.rocprofv3.columns import SIZES, TEXTS, UNUSED, canonical, counter_columns, is_known
+from tidyprof.readers.rocprofv3.recognition import OutputFile
 from tidyprof.tables.codes import (
     ABSENT,
     KIND_CODE,

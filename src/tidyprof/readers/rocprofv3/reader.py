@@ -8,25 +8,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import SAME, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.csv_files import same_text
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
+from tidyprof.readers.rocprofv3.columns import counter_columns, kind_of_domain
 from tidyprof.readers.rocprofv3.frames import RowFrame, counters_long, counters_of, read_rows, records_of
 from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
-from tidyprof.readers.rocprofv3.recognition import (
-    OutputFile,
-    ProcessFiles,
-    counter_columns,
-    find_processes,
-    kind_of_domain,
-    may_hold_kernels,
-)
+from tidyprof.readers.rocprofv3.recognition import OutputFile, ProcessFiles, find_processes, may_hold_kernels
 from tidyprof.readers.rocprofv3.statistics import read_agents, read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import SAME, Part, profile_of
+from tidyprof.tables.profiles import Part, profile_of
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace, --hsa-trace, "
