@@ -110,7 +110,7 @@ def _of_folder(
     host_events = sum(one.signs.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
-    together = []
+    together: list[Recording] = []
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
         signs = replace(one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored)
         together.append(replace(one, signs=signs, warnings=() if together else warnings))

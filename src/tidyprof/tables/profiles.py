@@ -381,7 +381,8 @@ def extent_of_profile(profile: Profile) -> Extent:
 
 def suspicions(extents: Iterable[Extent]) -> list[str]:
     """What makes otherwise sound events doubtful, whatever the format."""
-    found, kernels, instant, spans = [], 0, 0, {}
+    found, kernels, instant = [], 0, 0
+    spans: dict[Any, tuple[int, int]] = {}
     for extent in extents:
         kernels, instant = kernels + extent.kernels, instant + extent.instant
         if extent.device:

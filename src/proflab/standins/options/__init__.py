@@ -103,7 +103,13 @@ def refuse_unmodelled(options: argparse.Namespace) -> None:
 class _Unmodelled(argparse.Action):
     """Takes an option of the real tool, and notes its name."""
 
-    def __call__(self, parser, namespace, values, option_string=None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         setattr(namespace, self.dest, values)
         namespace.refused = option_string
 

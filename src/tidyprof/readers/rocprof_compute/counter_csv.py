@@ -128,10 +128,12 @@ def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
     nothing = np.full(len(rows), ABSENT, np.int64)
     start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
     kind = refined(np.full(len(rows), KIND_CODE["kernel"], np.int8), name, texts)
-    shapes = {shape: shape_codes([columns.pop(shape)], texts) for shape in ("grid", "block") if shape in columns}
+    for shape in ("grid", "block"):
+        if shape in columns:
+            columns[shape] = shape_codes([columns[shape]], texts)
     times = {"start_ns": start, "duration_ns": durations(start, end)}
     columns.setdefault("device", nothing.copy())
-    return Records({"kind": kind, "name": name, **times, **columns, **shapes})
+    return Records({"kind": kind, "name": name, **times, **columns})
 
 
 def no_dispatches(path: Path) -> ProfileReadError:

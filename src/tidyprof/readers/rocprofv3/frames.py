@@ -247,7 +247,7 @@ def counters_of(frame: pa.Table, path: Path, cut: int = 0) -> tuple[pd.DataFrame
     duration = durations(start, end) if has_times else np.zeros(count, np.int64)
     # Counters of ROCm 6.2 have no times: the number of the dispatch, in whose order they are, stands for its start.
     order = np.maximum(whole_numbers(frame["dispatch_id"]), 0) + 1
-    records = Records({"start_ns": start if has_times else order, "duration_ns": duration})
+    records = Records({"start_ns": order if start is None or end is None else start, "duration_ns": duration})
     records["kind"] = np.full(count, KIND_CODE["kernel"], np.int8)
     value = frame["value"].to_numpy()
     records.columns |= _told_apart(frame) | {"value": value.view(np.int64), "row": np.arange(count)}

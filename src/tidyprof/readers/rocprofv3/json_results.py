@@ -341,7 +341,8 @@ class _Reader:
     def _counters(self) -> pa.Table | None:
         """One row per dispatch and counter; the values of its instances are added up, as in the CSV file."""
         names = {counter.id.handle: counter.name for counter in self._tool.counters}
-        dispatches, sums = [], []
+        dispatches: list[_CounterRecord] = []
+        sums: list[tuple[str, float]] = []
         for record in self._tool.callback_records.counter_collection:
             totals: dict[str, float] = {}
             for value in record.records:

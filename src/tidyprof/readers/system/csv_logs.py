@@ -108,7 +108,8 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise _two_logs(readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
-    width, rows, lengths = len(header), [], Counter()
+    width, rows = len(header), []
+    lengths: Counter[int] = Counter()
     for number, line in enumerate(lines, 2):
         cells = _cells(line) if '"' in line else line.split(",")
         if any(cells[width:]):
