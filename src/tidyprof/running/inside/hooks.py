@@ -41,6 +41,7 @@ class Hooks:
         self.undo: list[Callable[[], None]] = []
         self.again = 1
         self.calls = Calls()
+        self.optimizer_hooks: list[Any] = []
         self.renew()
 
     def renew(self) -> None:
@@ -66,12 +67,7 @@ class Hooks:
     def put_in(self) -> None:
         """Replace what is watched."""
         torch = self.torch
-        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
-        for handle in (
-            optimizers.register_optimizer_step_pre_hook(self.uncompiled(self.before_optimizer)),
-            optimizers.register_optimizer_step_post_hook(self.uncompiled(self.after_optimizer)),
-        ):
-            self.undo.append(handle.remove)
+        self.hook_optimizers()
         self.wrap(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self.around_data)
         self.wrap(torch.autograd, "backward", self.around_backward)
         self.wrap_calls()
@@ -81,12 +77,31 @@ class Hooks:
         if self.asked["mark"]:
             self.wrap(torch.autograd.profiler.record_function, "__enter__", self.around_range)
 
+    def hook_optimizers(self) -> None:
+        """Be called before and after each step of any optimizer."""
+        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
+        if not self.optimizer_hooks:
+            self.optimizer_hooks = [
+                optimizers.register_optimizer_step_pre_hook(self.uncompiled(self.before_optimizer)),
+                optimizers.register_optimizer_step_post_hook(self.uncompiled(self.after_optimizer)),
+            ]
+        self.undo.append(self.unhook_optimizers)
+
+    def unhook_optimizers(self) -> None:
+        """Be called no more; but a compiled step would be compiled anew where its hooks go, and so keeps them."""
+        compiler = sys.modules.get("torch._dynamo.utils")
+        if compiler is not None and compiler.counters["frames"]:
+            return
+        for hook in self.optimizer_hooks:
+            hook.remove()
+        self.optimizer_hooks = []
+
     def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
         """The hook of an optimizer's step; where torch.compile makes code of that step, it is not there."""
         is_compiling, safely = self.torch.compiler.is_compiling, self.guarded(hook)
 
         def call(*args: Any) -> None:
-            if not is_compiling():
+            if not is_compiling() and self.undo:
                 safely(*args)
 
         return call
@@ -176,8 +191,9 @@ class Hooks:
 
     def record_again(self, number: int, frame: FrameType | None) -> None:
         """The signal: time and trace once more, into a folder of its own."""
-        if self.undo:
+        if self.recorder.stage != DONE:
             return
+        self.remove()
         self.again += 1
         self.asked = {**self.asked, "out": f"{self.asked['out']}.{self.again}"}
         self.renew()
