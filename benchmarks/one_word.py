@@ -1,9 +1,10 @@
 """Other people's programs, unchanged, with `tidyprof run --` in front: what it says beside what is known of each.
 
-    python -m benchmarks.one_word [NAME ...] [--out FOLDER]
+    python -m benchmarks.one_word [NAME ...] [--out FOLDER] [--write]
 
 The programs are those of tests/strangers, with the truths that their authors wrote down first. Those of `scripts` and
 `scripts_review` make 14 steps or more, so that their trace begins after nine. Run it on a machine without other work.
+--write puts the figures into docs/triage.md and the rows into docs/triage-files.md.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+
+from benchmarks.page import DOCS, write_part
 
 COURSE = Path(__file__).resolve().parents[1]
 STRANGERS = COURSE / "tests/strangers"
@@ -116,6 +120,9 @@ def line_of(one: Told) -> str:
     return f"| {one.program.name} | {' or '.join(one.program.truth)} | {cause} | {'yes' if one.sure else ''} | {why} |"
 
 
+HEAD = "| program | truth | tidyprof run | sure | why there is no verdict |\n| --- | --- | --- | --- | --- |\n"
+
+
 def counted(found: list[Told]) -> str:
     """How many are right."""
     given = [one for one in found if one.cause != NO_VERDICT]
@@ -129,6 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.one_word", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--out", type=Path, help="folder for what each run leaves")
+    parser.add_argument("--write", action="store_true", help="put the figures into the pages of docs")
     asked = parser.parse_args()
     if asked.out:
         asked.out.mkdir(parents=True, exist_ok=True)
@@ -138,6 +146,9 @@ def main() -> None:
             found.append(told(program, asked.out and asked.out.resolve()))
             print(line_of(found[-1]), flush=True)
     print(counted(found))
+    if asked.write:
+        write_part(DOCS / "triage-files.md", "one word", HEAD + "\n".join(map(line_of, found)))
+        write_part(DOCS / "triage.md", "one word", f"{counted(found)}, {date.today():%B %Y}.")
 
 
 if __name__ == "__main__":

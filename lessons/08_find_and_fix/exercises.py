@@ -253,7 +253,7 @@ EXERCISES = (
             "The `image_ns` of the first row over that of the last row that counts.",
         ),
         insight=lambda ladder: (
-            f"{len(gated_part(ladder)) - 1} changes in a row have a green gate. The next rung makes it "
+            f"{len(gated_part(ladder)) - 1} changes in a row have a green gate. The next rung looks like "
             f"{overall(ladder.iloc[: len(gated_part(ladder)) + 1]):.0f} times: another training, until somebody has "
             "looked."
         ),

@@ -400,7 +400,7 @@ REFUSED = [
     ([], "required: COMMAND; choose one of summary, kernels, busy, "),
     (["tables", "x"], "invalid choice"),
     (["kernels"], "required: FILE"),
-    (["kernels", "x", "--top", "many"], "no number of rows"),
+    (["kernels", "x", "--top", "many"], "no number such as 10"),
     (["kernels", "x", "--pre-device"], "--pre-device; did you mean --per-device?; see tidyprof kernels --help"),
     (["busy", "x", "--pre-device"], "--pre-device; see tidyprof busy --help"),
     (["compare", "one"], "required"),

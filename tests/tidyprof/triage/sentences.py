@@ -690,6 +690,10 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"(?:idle while the host started nothing|no operator ran) for 1 ms or longer: (?P<share>{N}) % of the time, "
      rf"(?P<ms>{N}) ms (?P<unit>a step|in all|in this time)", _silence),
     (r"most of it in your part `(?P<name>.*?)`(?=;|$)", _silent_part),
+    (r"^whether data come late: no DataLoader was at work, and no range is called data$",
+     lambda t, m: true(not named(t.events("range"), DATA), "one is")),
+    (r"^not sure, since a loop without a DataLoader makes its batches there, too: with stacks the function is named$",
+     lambda t, m: true(bool(named(t.events("range"), "between steps")), "no range is called so")),
     (r"most of the loading in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _loading_in),
     (r"most of it in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _silent_in),
     (r"whether the thread had a processor then was not recorded",
