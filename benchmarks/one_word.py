@@ -29,7 +29,7 @@ NO_VERDICT = "no verdict"
 
 LAUNCHERS = {
     "python": (sys.executable,),
-    "torchrun": (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+    "torchrun": (sys.executable, "-m", "torch.distributed.run", "--standalone"),
 }
 
 
@@ -78,7 +78,8 @@ def programs() -> Iterator[Program]:
             yield Program(name, command, (truth["cause"], *truth["also"]), (), after=9)
     for name, truth in tomllib.loads((STRANGERS / "ordinary/truth.toml").read_text()).items():
         script = str(STRANGERS / "ordinary" / truth["program"])
-        command = (*LAUNCHERS[truth["launcher"]], script, *truth["arguments"])
+        launcher, *ranks = truth["launcher"].split()
+        command = (*LAUNCHERS[launcher], *ranks, script, *truth["arguments"])
         yield Program(name, command, tuple(truth["cause"]), tuple(truth["wrong"]), after=30)
 
 
