@@ -27,7 +27,6 @@ from benchmarks.page import DOCS, write_part
 
 TRACEML = Path(sys.executable).with_name("traceml")
 GRACE_S = 30
-TIMED_OUT = "timed out"
 
 MEANS = {
     "INPUT-BOUND": ("late-data",),
@@ -180,10 +179,12 @@ def tried(program: Program, logs: Path) -> Row:
         shutil.copy(BLOCK, scratch / "instrument_me.py")
         with_it = run(by_traceml(program, logs), scratch, output)
     summary = logs / program.name / "final_summary.json"
-    if summary.is_file():
+    if with_it.exit_code is None:  # it may have left a summary of a part
+        verdict = words = "timed out"
+    elif summary.is_file():
         verdict, words = said(json.loads(summary.read_text()))
     else:
-        verdict = words = "no summary" if with_it.exit_code is not None else TIMED_OUT
+        verdict = words = "no summary"
     return Row(program, words, judged(program, verdict), without, with_it)
 
 
