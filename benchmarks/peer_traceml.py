@@ -27,6 +27,8 @@ from benchmarks.page import DOCS, write_part
 
 TRACEML = Path(sys.executable).with_name("traceml")
 GRACE_S = 30
+STARTED_S, TIMES_AS_LONG = 60, 5
+"""What TraceML may take: a minute, and five times as long as the program does alone."""
 
 MEANS = {
     "INPUT-BOUND": ("late-data",),
@@ -103,7 +105,25 @@ def of(scratch: Path) -> list[int]:
     return found
 
 
-def run(command: list[str], scratch: Path, output: Path) -> Ran:
+def end(started: subprocess.Popen, scratch: Path) -> None:
+    """End the command if it goes on, as a scheduler would, and then all that is left of it."""
+    if started.poll() is None:
+        os.killpg(started.pid, signal.SIGTERM)
+        try:
+            started.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+    while left := of(scratch):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.1)
+
+
+def run(command: list[str], scratch: Path, output: Path, longest_s: float = LONGEST_S) -> Ran:
     """Run a command in the folder, to its end or to the limit; no process of it is left."""
     path = os.pathsep.join([str(scratch), str(COURSE / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
@@ -118,25 +138,14 @@ def run(command: list[str], scratch: Path, output: Path) -> Ran:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        code = None
         try:
-            code = started.wait(LONGEST_S)
+            code = started.wait(longest_s)
         except subprocess.TimeoutExpired:
-            code = None
-        seconds = time.perf_counter() - begun
-        if code is None:
-            os.killpg(started.pid, signal.SIGTERM)
-            try:
-                started.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(started.pid, signal.SIGKILL)
-                started.wait()
-    while left := of(scratch):
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.1)
+            pass
+        finally:
+            seconds = time.perf_counter() - begun
+            end(started, scratch)
     return Ran(code, seconds)
 
 
@@ -177,7 +186,8 @@ def tried(program: Program, logs: Path) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder).resolve()
         shutil.copy(BLOCK, scratch / "instrument_me.py")
-        with_it = run(by_traceml(program, logs), scratch, output)
+        longest_s = STARTED_S + TIMES_AS_LONG * without.seconds
+        with_it = run(by_traceml(program, logs), scratch, output, longest_s)
     summary = logs / program.name / "final_summary.json"
     if with_it.exit_code is None:  # it may have left a summary of a part
         verdict = words = "timed out"

@@ -52,7 +52,7 @@ def test_a_server_with_a_session_of_its_own_ends_with_the_run(tmp_path):
     assert peer_traceml.of(tmp_path) == []
 
 
-def test_a_program_that_goes_on_too_long_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(peer_traceml, "LONGEST_S", 0.1)
-    assert peer_traceml.run(["sleep", "600"], tmp_path, tmp_path / "out.txt").exit_code is None
+def test_a_program_that_goes_on_too_long_is_ended(tmp_path):
+    ran = peer_traceml.run(["sleep", "600"], tmp_path, tmp_path / "out.txt", longest_s=0.1)
+    assert ran.exit_code is None
     assert peer_traceml.of(tmp_path) == []
