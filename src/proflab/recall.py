@@ -135,7 +135,8 @@ def _read(fields: Mapping[str, Any]) -> Asked:
     if other := [text for text in texts if not isinstance(text, str)]:
         raise TypeError(f"{other[0]!r} is no text")
     random.Random(fields["text"]).shuffle(answers)  # the same order each time, and for everybody
-    return Asked(*texts[:3], tuple(answers))
+    name, of, text = texts[:3]
+    return Asked(name, of, text, tuple(answers))
 
 
 def _problems(lesson: str, asked: Sequence[Asked]) -> Iterator[str]:

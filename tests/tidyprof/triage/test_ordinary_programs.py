@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.one_word import programs
 from tests.conftest import REPOSITORY
 
 ORDINARY = REPOSITORY / "tests/strangers/ordinary"
@@ -49,6 +50,12 @@ def test_each_ordinary_program_has_a_truth_and_most_have_two():
     programs = [truth["program"] for truth in truths(ORDINARY).values()]
     assert {*programs} == {path.name for path in ORDINARY.glob("*.py")}
     assert sum(programs.count(program) > 1 for program in {*programs}) >= 10
+
+
+def test_each_ordinary_program_has_a_command_with_its_launcher():
+    commands = {program.name: program.command for program in programs()}
+    assert {*truths(ORDINARY)} <= {*commands}
+    assert commands["ddp_even"][1:-1] == ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 @pytest.mark.parametrize("path", sorted(ORDINARY.glob("*.py")), ids=lambda path: path.stem)
