@@ -71,6 +71,31 @@ def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("program-*"))
 
 
+FETCHED = """
+import queue, threading
+from torch.utils.data import TensorDataset
+
+def fetch():
+    for (batch,) in DataLoader(TensorDataset(torch.randn(280, 8)), batch_size=4):
+        batches.put(batch)
+
+batches = queue.Queue()
+threading.Thread(target=fetch).start()
+for _ in range(70):
+    model(batches.get()).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_thread_that_fetches_ahead_makes_no_steps(tmp_path: Path) -> None:
+    ended = watched([PYTHON, write(tmp_path, HEAD + FETCHED)], tmp_path)
+    assert ended.rank["stage"] == "done"
+    assert "data" not in ended.rank["before"]["parts_ns"]
+    trace = gzip.decompress((tmp_path / "out/trace_rank0.json.gz").read_bytes())
+    assert b"aten::linear" in trace  # of the thread that computes
+
+
 def test_a_program_that_ends_early_leaves_its_times(tmp_path: Path) -> None:
     ended = watched([PYTHON, write(tmp_path, BY_HAND, STEPS="18")], tmp_path)
     assert "it ended after 18 steps, and 34 are needed for a trace: --after 12" in ended.errors

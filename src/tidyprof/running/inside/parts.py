@@ -38,8 +38,11 @@ class Parts:
         self._began, self._clocks = 0, [0]
 
     def enter(self, part: str) -> str | None:
-        """The host is in this part now. Returns the one before, for `leave`; None on a thread that makes no steps."""
-        if self.thread is None:
+        """The host is in this part now. Returns the one before, for `leave`; None on a thread that makes no steps.
+
+        The first thread that does more than to fetch data makes the steps: others may fetch ahead for it.
+        """
+        if self.thread is None and part != "data":
             self.thread = threading.get_ident()
         if self.thread != threading.get_ident():
             return None
