@@ -83,7 +83,7 @@ def _what_is_a_step(run: Run) -> str:
     what = {
         "optimizer": f"from one step of {marks} to the next",
         "backward": "from one backward pass to the next, since no optimizer of PyTorch took a step",
-        "module": f"from one call of {marks} to the next, since nothing was trained",
+        "module": f"from one call of {marks} to the next, since no optimizer took a step and backward() was not called",
         "mark": f"from one {marks} to the next",
     }[about["source"]]
     passes = about["backwards"]
@@ -175,7 +175,9 @@ def why_no_trace(run: Run) -> str:
         return "; ".join(about["told"])
     seen, needed = about["all_steps"], about["needed"]
     if "closed" not in about and about["stage"] != "done":
-        return f"it was ended from outside, or by os._exit, {seen} steps or more after its beginning: {needed} are needed"
+        return (
+            f"it was ended from outside, or by os._exit, {seen} steps or more after its beginning: {needed} are needed"
+        )
     if seen < needed:
         # The trace and the step before it; the last step may have ended with the program.
         of_trace = needed - about["asked_after"]
