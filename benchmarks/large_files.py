@@ -23,8 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
-import polars as pl
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import csv
 
 from benchmarks import bench_perfetto, bench_rocpd, bench_rocprofv3, bench_rpd, bench_system
 from benchmarks.large_trace import repeat_trace
@@ -78,39 +82,45 @@ def rpd(folder: Path, events: int) -> Large:
 
 def rocprofv3(folder: Path, events: int) -> Large:
     """Dispatches with names of some hundred characters."""
-    cells = dict.fromkeys(bench_rocprofv3.HEADER.split(","), pl.lit(0))
-    cells |= {"Kind": pl.lit("KERNEL_DISPATCH"), "Agent_Id": pl.lit("Agent 4"), "Kernel_Id": pl.col("i") % 80}
-    cells |= dict.fromkeys(("Dispatch_Id", "Correlation_Id"), pl.col("i"))
-    cells |= dict.fromkeys(("Workgroup_Size_X", "Grid_Size_X"), pl.lit(256))
+
+    def cells(i: np.ndarray) -> dict[str, Any]:
+        same = dict.fromkeys(bench_rocprofv3.HEADER.split(","), 0) | {"Kind": "KERNEL_DISPATCH", "Agent_Id": "Agent 4"}
+        same |= dict.fromkeys(("Workgroup_Size_X", "Grid_Size_X"), 256)
+        return same | {"Kernel_Id": i % 80, "Dispatch_Id": i, "Correlation_Id": i}
+
     return _kernel_csv(folder / "1_kernel_trace.csv", events, cells, "Kernel_Name Start_Timestamp End_Timestamp")
 
 
 def rocprof_v1(folder: Path, events: int) -> Large:
     """The same as rocprof 1 wrote it."""
-    cells = dict.fromkeys(V1_HEADER.split(), pl.lit(64)) | {"Index": pl.col("i"), "DispatchNs": _start() - 50}
-    cells |= {"sig": pl.lit("0x0"), "obj": pl.lit("0x7f0d"), "CompleteNs": _start() + 40_000, "DurationNs": _length()}
+
+    def cells(i: np.ndarray) -> dict[str, Any]:
+        same = dict.fromkeys(V1_HEADER.split(), 64) | {"sig": "0x0", "obj": "0x7f0d"}
+        times = {"DispatchNs": _start(i) - 50, "CompleteNs": _start(i) + 40_000, "DurationNs": _length(i)}
+        return same | {"Index": i} | times
+
     return _kernel_csv(folder / "results.csv", events, cells, "KernelName BeginNs EndNs")
 
 
-def _kernel_csv(path: Path, rows: int, cells: dict[str, pl.Expr], named: str) -> Large:
+def _kernel_csv(path: Path, rows: int, cells: Callable[[np.ndarray], dict[str, Any]], named: str) -> Large:
     """Kernels one after the other; `named` are the columns of their names, starts and ends."""
-    texts = pl.Series([bench_rocprofv3.kernel_name(number) for number in range(bench_rocprofv3.KERNELS)])
-    name = pl.lit(texts).gather(pl.col("i") % len(texts))
-    cells |= dict(zip(named.split(), (name, _start(), _start() + _length()), strict=True))
-    columns = [cell.alias(column) for column, cell in cells.items()]
+    texts = [bench_rocprofv3.kernel_name(number) for number in range(bench_rocprofv3.KERNELS)]
     with path.open("wb") as file:
         for first in range(1, rows + 1, BATCH):
-            numbers = pl.select(i=pl.int_range(first, min(first + BATCH, rows + 1), dtype=pl.Int64))
-            numbers.select(columns).write_csv(file, include_header=first == 1, quote_style="non_numeric")
+            i = np.arange(first, min(first + BATCH, rows + 1))
+            names = np.array(texts, object)[i % len(texts)]
+            columns = cells(i) | dict(zip(named.split(), (names, _start(i), _start(i) + _length(i)), strict=True))
+            table = pa.Table.from_pandas(pd.DataFrame(columns, index=i), preserve_index=False)
+            csv.write_csv(table, file, csv.WriteOptions(include_header=first == 1))
     return Large(path, rows, rows, durations_ns(range(1, rows + 1)))
 
 
-def _start() -> pl.Expr:
-    return START_NS + pl.col("i") * 40_000
+def _start(i: np.ndarray) -> np.ndarray:
+    return START_NS + i * 40_000
 
 
-def _length() -> pl.Expr:
-    return 2000 + pl.col("i") * 104729 % 30011
+def _length(i: np.ndarray) -> np.ndarray:
+    return 2000 + i * 104729 % 30011
 
 
 def perfetto(folder: Path, events: int) -> Large:

@@ -27,12 +27,6 @@ LONGEST_S = 600
 NO_VERDICT = "no verdict"
 
 
-LAUNCHERS = {
-    "python": (sys.executable,),
-    "torchrun": (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-}
-
-
 @dataclass(frozen=True)
 class Program:
     """A program, and what limits it by its author: any of `truth`, and none of `wrong` (empty: nothing else).
@@ -78,8 +72,14 @@ def programs() -> Iterator[Program]:
             yield Program(name, command, (truth["cause"], *truth["also"]), (), after=9)
     for name, truth in tomllib.loads((STRANGERS / "ordinary/truth.toml").read_text()).items():
         script = str(STRANGERS / "ordinary" / truth["program"])
-        command = (*LAUNCHERS[truth["launcher"]], script, *truth["arguments"])
+        command = (*_launcher(truth["launcher"]), script, *truth["arguments"])
         yield Program(name, command, tuple(truth["cause"]), tuple(truth["wrong"]), after=30)
+
+
+def _launcher(text: str) -> tuple[str, ...]:
+    """`python` or `torchrun OPTIONS` of this environment."""
+    name, *options = text.split()
+    return (sys.executable, *(["-m", "torch.distributed.run", "--standalone"] if name == "torchrun" else []), *options)
 
 
 def told(program: Program, kept: Path | None) -> Told:

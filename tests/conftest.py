@@ -29,10 +29,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 LONG = os.environ.get("PROFLAB_LONG") == "1"
 """Whether this is `make long`: tests marked long run too, and ten times as many random cases are tried."""
 
-# Threads of polars take them, too. The long run has them all the same, since they might change an order of rows.
-if not LONG:
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
-
 # Machines are noisy: how long an example takes says nothing on whether it is right.
 settings.register_profile("course", deadline=None, max_examples=100 if LONG else 10)
 settings.load_profile("course")

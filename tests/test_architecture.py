@@ -145,14 +145,14 @@ WAYS = {
     "a rocpd database": (READ, small_rocpd, 20),
     "a Perfetto trace": (READ, recorded("rocprofv3-lumi-taylor/results.pftrace"), 32),
     "triage of a torch trace": (TRIAGE, recorded(TRACE), 44),
-    "a stand-in, `rocprofv3 --kernel-trace`": (STAND_IN, lambda recordings, folder: str(folder / "run"), 45),
+    "a stand-in, `rocprofv3 --kernel-trace`": (STAND_IN, lambda recordings, folder: str(folder / "run"), 48),
 }
 """What is done -> module, function and first arguments, the last argument, and the most files that it may enter."""
 
 
 def files_entered(folder: Path, *call: str) -> int:
     """Files of the packages in which a function ran, other than while a module was imported."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])}
     command = [sys.executable, "-c", ENTERED, str(REPOSITORY / "src"), *call]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
     return int(done.stdout.splitlines()[-1])

@@ -6,8 +6,10 @@ A room is a folder of modules.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -33,10 +35,11 @@ def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+def imported(node: ast.AST, tables: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
     """Module and name of each import in a module's code, in its functions too; the name is empty for `import x`.
 
-    `import_module("x")` is one as well.
+    `import_module("x")` is one as well; `*` in a module's name stands for any name there.
+    tables -- see `tables_of`.
     """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
@@ -45,21 +48,76 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
             assert not child.level, "imports are absolute here"
             yield from ((child.module or "", alias.name) for alias in child.names)
         elif not is_for_types(child):
-            if named := module_by_text(child):
-                yield named, ""
-            yield from imported(child)
+            yield from ((module, "") for module in modules_by_text(child, tables))
+            yield from imported(child, tables)
 
 
-def module_by_text(node: ast.AST) -> str:
-    """The module that `import_module` is told by a text; nothing for all else, such as a name put together."""
-    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "import_module"
-    named = node.args[0] if is_call and isinstance(node, ast.Call) else None
-    return named.value if isinstance(named, ast.Constant) else ""
+def modules_by_text(node: ast.AST, tables: dict[str, list[str]]) -> list[str]:
+    """The modules that `import_module` is told by a text, which may be put together."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return []
+    function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return texts_of(node.args[0], tables) if function in ("import_module", "__import__") else []
+
+
+def texts_of(node: ast.AST, tables: dict[str, list[str]]) -> list[str]:
+    """What an expression can be: a text, an f-string, a row of one of the tables, or anything (`*`)."""
+    if isinstance(node, ast.Constant):
+        return [str(node.value)]
+    if isinstance(node, ast.JoinedStr):
+        return ["".join(parts) for parts in product(*(texts_of(part, tables) for part in node.values))]
+    if isinstance(node, ast.FormattedValue):
+        return texts_of(node.value, tables)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        return tables.get(node.value.id, ["*"])
+    return ["*"]
+
+
+def tables_of(module: ast.Module) -> dict[str, list[str]]:
+    """The texts in each table of a module, by its name."""
+    assigned = [node for node in module.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)]
+    return {
+        target.id: [value.value for value in node.value.values if isinstance(value, ast.Constant)]
+        for node in assigned
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 @cache
 def imports_of(file: Path) -> list[tuple[str, str]]:
-    return list(imported(ast.parse(file.read_text(encoding="utf-8"))))
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    found = list(imported(tree, tables_of(tree)))
+    known = modules_of_all()
+    plain = [(module, name) for module, name in found if "*" not in module]
+    # A name of which the package is open as well may be anything.
+    patterns = [module for module, _ in found if "*" in module and module.split(".")[0] in PACKAGES]
+    return plain + [(module, "") for pattern in patterns for module in known if fits(module, pattern)]
+
+
+def fits(module: str, pattern: str) -> bool:
+    """Whether a module's name is one of a pattern's, in which `*` is a part without a dot."""
+    return re.fullmatch(re.escape(pattern).replace(r"\*", r"\w+"), module) is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    {
+        "from importlib import import_module\nimport_module('tidyprof.many')": ["tidyprof.many"],
+        "import importlib\nimportlib.import_module('tidyprof.many')": ["tidyprof.many"],
+        "TABLE = {'a': 'many', 'b': 'errors'}\nimport_module(f'tidyprof.{TABLE[key]}')": [
+            "tidyprof.many",
+            "tidyprof.errors",
+        ],
+        "TABLE = {'a': 'tidyprof.many'}\ndef load(key):\n    return import_module(TABLE[key])": ["tidyprof.many"],
+        "import_module(f'tidyprof.{name}.reader')": ["tidyprof.*.reader"],
+        "import_module(f'{package}.{name}')": ["*.*"],
+        "import_module(name)": ["*"],
+    }.items(),
+)
+def test_imports_by_text_are_seen(code, found):
+    tree = ast.parse(code)
+    assert [module for module, _ in imported(tree, tables_of(tree)) if not module.startswith("importlib")] == found
 
 
 def needs(name: str, known: dict[str, Path]) -> set[str]:

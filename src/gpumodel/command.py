@@ -233,8 +233,8 @@ def _mpirun_counts(options: Mapping[str, str], environment: Mapping[str, str]) -
 
 
 def _srun_counts(options: Mapping[str, str], environment: Mapping[str, str]) -> tuple[int, int]:
-    nodes = options.get("nodes", options.get("N", environment.get("SLURM_NNODES", "1")))
-    nodes = _number("srun --nodes", nodes.rpartition("-")[2])
+    stated = options.get("nodes", options.get("N", environment.get("SLURM_NNODES", "1")))
+    nodes = _number("srun --nodes", stated.rpartition("-")[2])
     tasks = options.get("ntasks", options.get("n"))
     if tasks is None and "ntasks-per-node" in options:
         return nodes * _number("srun --ntasks-per-node", options["ntasks-per-node"]), nodes

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cifar_train.errors import UserError
 from proflab.doctor import checkup as doctor_cli
@@ -83,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands, name: str, text: str) -> argparse.ArgumentParser:
+def _add(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.examples = EXAMPLES[name]
     return command

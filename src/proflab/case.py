@@ -148,7 +148,8 @@ def shipped() -> list[Line]:
 def table(until: str = LAST) -> Table:
     """The case sheet up to and including a lesson. Below it stands each origin, with a letter if there are several."""
     found = lines(until)
-    origins = list(dict.fromkeys(one.origin for line, _ in found for one in (line, *line.changes)))
+    stating: list[Line | Changed] = [one for line, _ in found for one in (line, *line.changes)]
+    origins = list(dict.fromkeys(one.origin for one in stating))
     several = len(origins) > 1
     marks = {origin: f" [{chr(ord('a') + place)}]" if several else "" for place, origin in enumerate(origins)}
     rows = [

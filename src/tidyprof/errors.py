@@ -27,6 +27,11 @@ TOO_LARGE = ("a recording of too many steps, or a file made to exhaust memory",
              "record fewer steps, or pass a larger maximum_bytes if you trust the file")  # fmt: skip
 """Likely cause and next step of others."""
 
+SAME = "what was read says the same"
+FOREIGN = "no file of this tool, or damaged at its start"
+SEVERAL_NUMBERS = "several numbers for one label"
+"""Why a reader leaves a file out."""
+
 
 class ProfileReadError(Exception):
     """A profiler file could not be read as what it should be.

@@ -17,14 +17,14 @@ from functools import partial
 from multiprocessing import get_context, parent_process
 from os import PathLike
 from threading import Thread
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import join
 from tidyprof.errors import ProfileReadError
-from tidyprof.readers.registry import read
+from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.tables.contract import Profile
 
 MOST_PROCESSES = 4
@@ -58,7 +58,7 @@ def read_many(
     *,
     on_error: str = "stop",
     jobs: int | None = None,
-    **options: Any,
+    **options: Unpack[ReadOptions],
 ) -> pd.DataFrame:
     """Read each file with `tidyprof.read`, reduce it at once, and put the tables below each other.
 
@@ -71,7 +71,7 @@ def read_many(
     jobs     -- how many processes, instead; 1: none but this one.
     on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the errors in
                 attrs["errors"], as pairs of file and message.
-    options  -- passed on to the reader.
+    options  -- of `tidyprof.read`.
 
     The result has, in the order of paths, the columns `file` (as given) and `rank` (<NA> where the file does not
     state one rank, unless the table has its own) before those of the tables. attrs has the origin and errors.
@@ -203,7 +203,7 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
         raise
 
 
-def _read_and_reduce(file: str, reduce: Reduce, options: dict[str, Any]) -> _Outcome:
+def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcome:
     """Runs in the worker. What a user can put right comes back as an outcome, bugs as the exceptions that they are."""
     _keep_memory()
     try:

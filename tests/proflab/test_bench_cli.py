@@ -23,7 +23,7 @@ from tests.proflab.test_course_commands import RIGHT, WRONG
 from tidyprof.cli.output import QUIET
 from tidyprof.plots.style import MINIMUM_CONTRAST, contrast
 
-HEAVY = ("torch", "torchvision", "transformers", "pandas", "polars", "matplotlib", "rich")
+HEAVY = ("torch", "torchvision", "transformers", "pandas", "pyarrow", "matplotlib", "rich")
 
 LIGHT = (
     "import proflab, tidyprof",

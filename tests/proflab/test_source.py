@@ -68,7 +68,7 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
             "operators",
         ),
         *("overlap", "phases", "ranks", "roofline_ceilings", "roofline_points", "speed_of_light", "step_budget"),
-        *("source_lines", "steps", "utilisation"),
+        *("source_lines", "steps"),
     )
 } | {
     "compare": once(lambda profile: analyses.compare(profile, profile)),

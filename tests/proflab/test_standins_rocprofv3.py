@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from proflab.standins.play import Process, expand
+from proflab.standins.output_files import Process, expand
 from tests.proflab import played_runs
 
 ALL_KERNELS = ("kernel", "collective", "copy", "fill")

@@ -21,7 +21,10 @@ RECORDINGS = (
     "rocprof-sys-cpu/rocprofsys-python-output",
     "smi-mi300x-vllm-llama31-bs1/monitoring",
 )
-MISSING = ("torch", "matplotlib", "cifar_train", "gpumodel", "proflab", "transformers", "jupyterlab", "psutil", "pooch")
+MISSING = (
+    *("torch", "matplotlib", "cifar_train", "gpumodel", "proflab", "transformers", "jupyterlab", "psutil", "pooch"),
+    "polars",
+)
 
 WITHOUT_THEM = f"""
 import sys

@@ -13,7 +13,7 @@ from tests.conftest import REPOSITORY
 from tests.tidyprof.readers.test_rocprof_sys import TREE, document
 from tidyprof import analyses, plots
 from tidyprof.analyses.budget import BLOCKED_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
-from tidyprof.analyses.busy import BUSY_COLUMNS, UTILISATION_COLUMNS
+from tidyprof.analyses.busy import BUSY_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
 from tidyprof.analyses.collectives import BANDWIDTH_COLUMNS, COLLECTIVE_COLUMNS, COLLECTIVE_RANK_COLUMNS
 from tidyprof.analyses.common import PLACE
@@ -56,7 +56,6 @@ MOST_LINES = 110
 COLUMNS = {
     "kernels": KERNEL_COLUMNS,
     "busy": BUSY_COLUMNS,
-    "utilisation": UTILISATION_COLUMNS,
     "overlap": OVERLAP_COLUMNS,
     "steps": STEP_COLUMNS,
     "phases": PHASE_COLUMNS,

@@ -26,7 +26,8 @@ def around_implicit_gemm(shape: Convolution, main: KernelLaunch, cast: bool) -> 
         "weights": (("input", "output"), "filter"),
     }[shape.direction]
     item = ITEM_BYTES[shape.dtype]
-    chain = [_set_tensor("SubTensorOpWithScalar1d", main.bytes_written * (2 if cast else 1), 0.0, shape.dtype)]
+    cleared = main.bytes_written * (2 if cast else 1)
+    chain: list[KernelLaunch | None] = [_set_tensor("SubTensorOpWithScalar1d", cleared, 0.0, shape.dtype)]
     chain += [] if shape.channels_last else [_transpose(*tensors[name], item, True) for name in incoming]
     chain.append(main)
     if cast:

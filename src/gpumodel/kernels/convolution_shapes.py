@@ -66,14 +66,22 @@ def shapes_of(operator: Operator) -> Iterator[Convolution]:
     values, weights = input_and_filter(operator)
     outgoing = present(operator)[0] if backward else operator.outputs[0]
     stride = operator.scalars.get("stride") or [1, 1]
+    n, c, h, w = values.shape
+    r, s = weights.shape[2:]
+    p, q = outgoing.shape[2:]
     shape = Convolution(
         "forward",
         values.dtype,
         weights.channels_last or (_has_both_orders(weights) and values.channels_last),
-        *values.shape,
+        n,
+        c,
+        h,
+        w,
         weights.shape[0],
-        *weights.shape[2:],
-        *outgoing.shape[2:],
+        r,
+        s,
+        p,
+        q,
         stride=int(stride[0]),
         groups=int(operator.scalars.get("groups") or 1),
     )

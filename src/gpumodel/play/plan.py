@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +145,23 @@ def _with_loader(operators: Iterable[Operator], workers: int | None) -> list[Ope
     return [loader, *shifted]
 
 
+class _Call(NamedTuple):
+    """A runtime call: its name, the place of the operator that made it (-1: none), its first and last mark."""
+
+    name: str
+    operator: int
+    begin: int
+    end: int
+
+
+class _Launched(NamedTuple):
+    """A launch with the places of the call and of the operator that made it."""
+
+    launch: KernelLaunch
+    call: int
+    operator: int
+
+
 class _Builder:
     """Walks the operators in order and sets marks."""
 
@@ -151,10 +169,10 @@ class _Builder:
         self._device, self._solutions, self._ranks = device, solutions, ranks
         self._pending = 0.0
         self._costs: list[float] = []
-        self._calls: list[tuple[str, int, int, int]] = []
+        self._calls: list[_Call] = []
         self._ends_call: list[bool] = []
         self._marks_autograd: list[bool] = []
-        self._launches: list[tuple[KernelLaunch, int, int]] = []
+        self._launches: list[_Launched] = []
         self._stops: list[Stop] = []
         self._phases: dict[str, int] = {}
         self._collectives: list[int] = []
@@ -266,7 +284,7 @@ class _Builder:
         waits = _waits(launch, operator)
         self._call(launch.runtime_call, operator.index, len(self._launches) if waits else None)
         number = len(self._launches)
-        self._launches.append((launch, len(self._calls) - 1, operator.index))
+        self._launches.append(_Launched(launch, len(self._calls) - 1, operator.index))
         if launch.kind == "collective":
             self._collectives.append(number)
             self._stops.append(Stop(len(self._costs) - 1, "collective", number))
@@ -280,11 +298,13 @@ class _Builder:
             self._stops.append(Stop(self._mark(), "read", waits_for))
             cost /= 2
         self._pending += cost
-        self._calls.append((name, operator, begin, self._mark(ends_call=True)))
+        end = self._mark(ends_call=True)
+        self._calls.append(_Call(name, operator, begin, end))
 
     def _finished(self, images: int) -> StepPlan:
-        launches = tuple(launch for launch, _, _ in self._launches)
-        timed = [self._duration(launch, operator) for launch, _, operator in self._launches]
+        calls, launched = self._calls, self._launches
+        launches = tuple(one.launch for one in launched)
+        timed = [self._duration(one.launch, one.operator) for one in launched]
         return StepPlan(
             operators=tuple(self._operators),
             launches=launches,
@@ -293,12 +313,12 @@ class _Builder:
             autograd_mark=np.array(self._marks_autograd),
             begin=self._begin,
             end=self._end,
-            call_begin=np.array([begin for _, _, begin, _ in self._calls], dtype=np.int64),
-            call_end=np.array([end for _, _, _, end in self._calls], dtype=np.int64),
-            call_names=tuple(name for name, _, _, _ in self._calls),
-            call_operator=np.array([operator for _, operator, _, _ in self._calls], dtype=np.int64),
-            launch_call=np.array([call for _, call, _ in self._launches], dtype=np.int64),
-            launch_operator=np.array([operator for _, _, operator in self._launches], dtype=np.int64),
+            call_begin=np.array([call.begin for call in calls], dtype=np.int64),
+            call_end=np.array([call.end for call in calls], dtype=np.int64),
+            call_names=tuple(call.name for call in calls),
+            call_operator=np.array([call.operator for call in calls], dtype=np.int64),
+            launch_call=np.array([one.call for one in launched], dtype=np.int64),
+            launch_operator=np.array([one.operator for one in launched], dtype=np.int64),
             mean_ns=np.array([mean for mean, _ in timed], dtype=np.float64),
             bound_by=tuple(bound for _, bound in timed),
             delay_ns=np.array([costs.delay_ns(launch.runtime_call) for launch in launches], dtype=np.int64),

@@ -24,7 +24,7 @@ def operators_of_product(workload: MatrixProduct) -> tuple[Operator, ...]:
     host_only = {"host_only": True}
     operators: list[Operator] = []
 
-    def add(name: str, parent: int | None, inputs: tuple[TensorInfo, ...], output: TensorInfo, **values) -> int:
+    def add(name: str, parent: int | None, inputs: tuple[TensorInfo, ...], output: TensorInfo, **values: Any) -> int:
         operators.append(Operator(len(operators), parent, name, inputs, (output,), **values))
         return len(operators) - 1
 

@@ -230,7 +230,8 @@ def parts(version: str) -> tuple[int, int, int]:
     found = [int(number) for number in re.findall(r"\d+", version.partition("-")[0].partition("+")[0])[:3]]
     if not found:
         raise ValueError(f"no version number in {version!r}")
-    return tuple([*found, 0, 0][:3])
+    major, minor, patch = [*found, 0, 0][:3]
+    return major, minor, patch
 
 
 def _issue(section: str, heading: str, versions: dict, doctor: dict | None = None, **entry: Any) -> KnownIssue:

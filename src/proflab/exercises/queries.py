@@ -17,6 +17,8 @@ from proflab.parts.trace_database import Answer, QuestionError, answer_of
 class KnownQuery(str):
     """SQL text together with the `database` that it is about, so that two queries can be compared by what they give."""
 
+    database: sqlite3.Connection
+
     def __new__(cls, sql: str, database: sqlite3.Connection) -> KnownQuery:
         """The text, as a str that knows its database."""
         query = super().__new__(cls, sql)

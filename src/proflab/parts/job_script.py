@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proflab.standins.play import Process, expand
+from proflab.standins.options import ToolError
+from proflab.standins.output_files import Process, expand
 from proflab.standins.rocprofv3 import DEFAULT_FILE
 from proflab.standins.rocprofv3_options import enabled_domains, parse, passes
-from proflab.standins.tools import ToolError, verify
+from proflab.standins.tools import verify
 
 RANKS = 2
 LONGEST_S = 20

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from cifar_train.errors import UserError
-from proflab.standins.options import refuse_unmodelled
-from proflab.standins.tools import MODULE_OF_TOOL, ToolError, build_parser, module_of, split
+from proflab.standins.options import ToolError, refuse_unmodelled
+from proflab.standins.tools import MODULE_OF_TOOL, build_parser, module_of, split
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cifar_train.errors import UserError
 from cifar_train.whole_files import locked, whole_file
 from proflab.standins import release
-from proflab.standins.tools import ToolError
+from proflab.standins.options import ToolError
 
 if TYPE_CHECKING:
     from proflab.standins.sensors import Node

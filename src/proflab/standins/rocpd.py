@@ -9,10 +9,14 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from cifar_train.errors import UserError
 from proflab.standins.release import sdk_version
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDEST_NAME = 60
 """Characters of a name on the terminal."""
@@ -101,9 +105,9 @@ def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
         _show(table, f"{name}_summary", options)
 
 
-def _show(table, name: str, options: argparse.Namespace) -> None:
+def _show(table: pd.DataFrame, name: str, options: argparse.Namespace) -> None:
     """Print the table, or write it as CSV."""
-    from proflab.standins.play import place
+    from proflab.standins.output_files import put_file
 
     if options.format == "console":
         # Names of kernels run to hundreds of characters; files have them in full.
@@ -116,4 +120,4 @@ def _show(table, name: str, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / f"{stem}.csv"
         table.to_csv(path, index=False)
-        print(place(path, options.output_path / path.name))
+        print(put_file(path, options.output_path / path.name))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cifar_train.errors import UserError
 from cifar_train.whole_files import whole_file
 from proflab.standins import release
-from proflab.standins.tools import ToolError
+from proflab.standins.options import ToolError
 
 if TYPE_CHECKING:
     from proflab.standins.play import Played

@@ -15,7 +15,7 @@ import pandas as pd
 import tidyprof
 from cifar_train.errors import UserError
 from proflab.standins import release
-from proflab.standins.tools import ToolError
+from proflab.standins.options import ToolError
 from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, counter_files
 
 if TYPE_CHECKING:

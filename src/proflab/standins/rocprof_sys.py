@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from cifar_train.errors import UserError
+from proflab.standins.options import ToolError, at_dashes
 from proflab.standins.release import sys_version
 from proflab.standins.rocprof_sys_settings import Settings, default_of, settings_of
-from proflab.standins.tools import ToolError, at_dashes
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -72,7 +72,7 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> No
 
 def _write(played: Played, rank: RankRun, settings: Settings) -> list[Path]:
     from gpumodel import writers
-    from proflab.standins.play import MARKER, expand
+    from proflab.standins.output_files import MARKER, expand
 
     process = played.process(rank)
     run = _recorded(played.run, settings)

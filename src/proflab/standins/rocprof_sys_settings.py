@@ -10,7 +10,7 @@ from typing import Literal
 
 from gpumodel.workload import Sampling
 from proflab.standins import release
-from proflab.standins.tools import ToolError
+from proflab.standins.options import ToolError
 
 SETTINGS: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Name -> default and meaning."""

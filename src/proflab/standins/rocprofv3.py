@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
+from proflab.standins.options import ToolError
 from proflab.standins.release import default, sdk_version
 from proflab.standins.rocprofv3_options import check, passes
-from proflab.standins.tools import ToolError
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -93,7 +93,7 @@ def _check_sampling(options: argparse.Namespace) -> None:
 
 def _write(played: Played, options: argparse.Namespace) -> None:
     """Write each rank's files, in order of rank: a later rank replaces files of the same name."""
-    from proflab.standins.play import expand
+    from proflab.standins.output_files import expand
     from proflab.standins.rocprofv3_records import events_of, is_profiled, print_summary, recorded, traces_of
 
     run, traces = recorded(played.run, options), traces_of(options)
@@ -113,7 +113,7 @@ def _write(played: Played, options: argparse.Namespace) -> None:
 
 
 def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[str, ...], prefix: Path) -> list[Path]:
-    from proflab.standins.play import MARKER, deliver
+    from proflab.standins.output_files import MARKER, deliver
     from proflab.standins.rocprofv3_records import of_traces
 
     written = []

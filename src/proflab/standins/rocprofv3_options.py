@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proflab.releases import change
+from proflab.standins.options import ToolError, at_dashes, build_parser
 from proflab.standins.release import default, is_at_least
-from proflab.standins.tools import ToolError, at_dashes, build_parser
 
 DOMAINS = (
     "hip_compiler_trace", "hip_runtime_trace", "hsa_core_trace", "hsa_amd_trace", "hsa_image_trace",
@@ -41,7 +41,7 @@ NEEDS_TRACE = ("stats", "summary", "summary_per_domain", "summary_groups", "summ
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """rocprofv3's own options, and the program behind the first `--`. argparse ends with code 2 for a wrong one."""
     own, program = at_dashes(arguments)
-    return build_parser("rocprofv3").parse_args(own), program
+    return build_parser("rocprofv3", "rocprofv3").parse_args(own), program
 
 
 def enabled_domains(options: argparse.Namespace) -> frozenset[str]:

@@ -28,8 +28,8 @@ from gpumodel.writers.common.device_work import MEMORY_COPY_NAMES, truncated_nam
 from gpumodel.writers.rocprof_compute.counters import LEVEL, counters_of, runs_of
 from gpumodel.writers.rocprofv3.csv_files import LDS_BLOCK, csv_text
 from gpumodel.writers.rocprofv3.records import Records
+from proflab.standins.options import ToolError
 from proflab.standins.rocprofv3_options import enabled_domains
-from proflab.standins.tools import ToolError
 
 
 def recorded(run: Run, options: argparse.Namespace) -> Run:

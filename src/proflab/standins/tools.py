@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from cifar_train.errors import UserError
 from proflab.standins import options as tables
+from proflab.standins.options import at_dashes
 
 MODULE_OF_TOOL = {
     "amd-smi": "amd_smi",
@@ -33,21 +33,6 @@ It may have `version(tool)`, the text of --version; `split(arguments)`, where a 
 `verify(tool, options, program)`, which raises ToolError for what the tool itself refuses; and `PARSER`, a class of
 parser that refuses options in the tool's own words. The options are in options/MODULE.toml.
 """
-
-
-class ToolError(UserError):
-    """What the real tool would print before it ends; `exit_code` is the real tool's too."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-def at_dashes(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--` and behind it; everything and nothing where there is none."""
-    words = list(arguments)
-    place = words.index("--") if "--" in words else len(words)
-    return words[:place], words[place + 1 :]
 
 
 def module_of(tool: str) -> Any:

@@ -5,7 +5,7 @@ the numbers come from, and every plot prints it.
 """
 
 from tidyprof.analyses.budget import blocked_calls, parts_of, step_budget
-from tidyprof.analyses.busy import busy, utilisation
+from tidyprof.analyses.busy import busy
 from tidyprof.analyses.call_stacks import call_stacks
 from tidyprof.analyses.collectives import collective_bandwidth, collective_entries, collectives
 from tidyprof.analyses.comparison import compare
@@ -54,5 +54,4 @@ __all__ = [
     "speed_of_light",
     "step_budget",
     "steps",
-    "utilisation",
 ]

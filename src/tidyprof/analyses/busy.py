@@ -21,9 +21,6 @@ BUSY_COLUMNS = {
 }
 """Columns of `busy`."""
 
-UTILISATION_COLUMNS = {**PLACE, "start_ns": "int64", "duration_ns": "int64", "busy_percent": "float64"}
-"""Columns of `utilisation`."""
-
 
 def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     """One row per rank and device that ran anything; its figures are 0 where nothing of these kinds did.
@@ -57,30 +54,3 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
             }
         )
     return result(rows, BUSY_COLUMNS, profile)
-
-
-def utilisation(profile: Profile, kinds: Kinds = DEVICE_KINDS, bins: int = 200) -> pd.DataFrame:
-    """The share of time in which each device was busy, over time.
-
-    One row per rank, device and bin; the bins are equal and cover the recording from its first to
-    its last device event. start_ns and duration_ns are the bin's, busy_percent is 0-100.
-    Raises ValueError unless bins is at least 1, and for a kind that there is not.
-    """
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, not {bins}")
-    start, end = start_and_end(profile.device_events)
-    if not len(start):
-        return result([], UTILISATION_COLUMNS, profile)
-    # Whole nanoseconds: the last bin may be shorter than the others, none is empty.
-    width = max(1, -(-(int(end.max()) - int(start.min())) // bins))
-    edges = np.append(np.arange(start.min(), end.max(), width), end.max())
-    tables = []
-    for place, events in by_device(profile, kinds):
-        covered = occupied(events).covered_within(edges[:-1], edges[1:])
-        length = np.diff(edges)
-        tables.append(
-            pd.DataFrame(
-                {**place, "start_ns": edges[:-1], "duration_ns": length, "busy_percent": percent(covered, length)}
-            )
-        )
-    return result(pd.concat(tables) if tables else [], UTILISATION_COLUMNS, profile)

@@ -195,7 +195,7 @@ def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.
     """What `find` makes of the name of each event, as this dtype; its None where an event has none."""
     names = categorical_of(events["name"])
     used = used_codes(names.codes, len(names.categories))
-    found = np.full(len(names.categories) + 1, None, dtype)
+    found: np.ndarray = np.full(len(names.categories) + 1, None, dtype)
     found[used] = [find(str(name)) for name in np.asarray(names.categories, object)[used]]
     return found[names.codes]
 

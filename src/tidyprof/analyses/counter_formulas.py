@@ -253,7 +253,7 @@ def fabric_writes(architecture: Architecture) -> Mapping[str, float]:
 
 def _fabric(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
     bandwidth = memory_bandwidth(sysinfo)
-    peak = {"peak": bandwidth}
+    peak: dict[str, Any] = {"peak": bandwidth}
     if bandwidth is None:
         peak = {"needs": "hbm_bw, or max_mclk and num_hbm_channels, in sysinfo (for the peak)"}
     yield Metric("L2-Fabric Read BW", "GB/s", fabric_reads(architecture), {DURATION: 1}, **peak)

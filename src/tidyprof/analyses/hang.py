@@ -288,8 +288,9 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
             return SKIPPED, left, f"{text} Look for a branch there that leaves a call out. {waits}"
     # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only called less ahead.
     inside = {rank: group.first_open(rank) for rank in behind}
-    if all(inside.values()):
-        number = min(inside.values())
+    numbers = [number for number in inside.values() if number]
+    if len(numbers) == len(inside):
+        number = min(numbers)
         text = f"Nobody is missing: all ranks are inside collective {number}{group.title}, or have called ahead of it."
         return NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU)."
     behind = [rank for rank in behind if not inside[rank]]
@@ -416,7 +417,7 @@ def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
         pairs = zip(keys, keys[1:], texts, texts[1:], strict=False)
         steps[int(rank)] = [(one, two, f"after {a} it calls {b}, as no other rank does") for one, two, a, b in pairs]
     counts = {rank: Counter(step[:2] for step in made) for rank, made in steps.items()}
-    odd = {}
+    odd: dict[int, str] = {}
     for rank in ranks:
         others = {step for other, of in counts.items() if other != rank for step in of}
         for step in steps.get(rank, []):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -87,7 +89,7 @@ def kernel_totals(profile: Profile) -> pd.DataFrame:
     np.add.at(total, place, events["duration_ns"])
     named = _named(texts.categories[used].tolist(), events["kind"][first].tolist())
     order = _largest_first(named["name"], total.tolist())
-    table = {column: [values[row] for row in order] for column, values in named.items()}
+    table: dict[str, Any] = {column: [values[row] for row in order] for column, values in named.items()}
     table |= {"calls": calls[order], "total_ns": total[order]}
     return result(table, {column: KERNEL_COLUMNS[column] for column in TOTALS}, profile)
 

@@ -92,7 +92,7 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
     AMD prefers "CU Utilization" now, but most published tables have this one.
     """
     names = ["SQ_BUSY_CU_CYCLES", "GRBM_GUI_ACTIVE"]
-    facts = {name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")}
+    facts: dict[str, Any] = {name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")}
     units, chiplets, slots = facts.values()
     row = {"metric": "Active CUs", "unit": "CUs", "peak": units, "dispatches": 0}
     lacking = counters.missing(names) + [f"{name} in sysinfo" for name, value in facts.items() if value is None]
@@ -122,7 +122,9 @@ def _evaluated(profile: Profile, formulas: Iterable[Metric], kernel: str | None)
 
 
 def _values_of_workload(profile: Profile) -> dict[str, float]:
-    table = next((rows for name, rows in profile.meta.get("metric_tables", {}).items() if name.startswith("2.1 ")), [])
+    table: list[dict[str, Any]] = next(
+        (rows for name, rows in profile.meta.get("metric_tables", {}).items() if name.startswith("2.1 ")), []
+    )
     return {_plain(row["Metric"]): row["Avg"] for row in table if "Avg" in row}
 
 

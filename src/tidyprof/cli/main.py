@@ -267,7 +267,7 @@ def _add_run(commands: Any) -> None:
         metavar="STEPS",
         help="steps before the trace: a third to warm up, the others timed (default: 30)",
     )
-    run.add_argument("--steps", type=_positive, default=3, metavar="N", help="steps of the trace (default: 3)")
+    run.add_argument("--steps", type=_count, default=3, metavar="N", help="steps of the trace (default: 3; 0: none)")
     run.add_argument("--stacks", action="store_true", help="the trace has Python functions, too: it takes longer")
     run.add_argument("--shapes", action="store_true", help="the trace has the operators' shapes")
     run.add_argument("--mark", metavar="NAME", help="range or function of the program that begins each step")
@@ -316,14 +316,8 @@ def _count(text: str) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number such as 10")
     return number
-
-
-def _positive(text: str) -> int:
-    if not (found := _count(text)):
-        raise argparse.ArgumentTypeError("0 steps are none")
-    return found
 
 
 def _at_least_three(text: str) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 from rich import box
@@ -24,7 +24,7 @@ from tidyprof.analyses.common import join
 from tidyprof.cli.usage import EXPORTS, STDOUT, UsageError
 from tidyprof.errors import one_line
 from tidyprof.harmless import csv_text, printable
-from tidyprof.readers.registry import read
+from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.standard_streams import discard, tell
 from tidyprof.tables.contract import Profile
 from tidyprof.whole_files import whole_file
@@ -217,7 +217,7 @@ def check_targets(options: Namespace) -> None:
         raise cannot_write("each of them", paths, f"both {options} would write it")
 
 
-def read_to_write(path: str | os.PathLike[str], options: Namespace, **reading: Any) -> Profile:
+def read_to_write(path: str | os.PathLike[str], options: Namespace, **reading: Unpack[ReadOptions]) -> Profile:
     """Read a recording, with these options of its reader.
 
     Raises UsageError if a file that is to be written is among those that were read.

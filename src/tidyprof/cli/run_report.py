@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.cli.output import say, show_facts, write_report
-from tidyprof.cli.triage import BRACKETS, diagnosed
+from tidyprof.cli.triage import diagnosed
 from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.verdict import Diagnosis, as_json, facts, headline
 from tidyprof.errors import ProfileReadError
-from tidyprof.running.report import Run, facts_of, read_run, why_no_trace
+from tidyprof.running.report import Run, facts_of, machine_of, read_run, why_no_trace
 
 PATIENCE_S = 60.0
 """How long the first rank waits for the files of the others."""
@@ -45,7 +45,8 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
             say("")
             lines = facts_of(found)
             if diagnosis is not None:
-                lines += [*facts(diagnosis), BRACKETS]
+                lines += [line for line in facts(diagnosis) if line[0] != "origin"]
+            lines.append(("origin", f"measured: {machine_of(found)}"))
             show_facts([*lines, ("files", f"{folder}: of each rank its trace, its times and what it ran on")])
     if options.json is not None:
         told = {"run": {str(rank): about for rank, about in found.ranks.items()}, "why_no_verdict": why or None}

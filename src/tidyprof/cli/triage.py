@@ -30,9 +30,8 @@ from tidyprof.diagnosis.verdict import Diagnosis, WrongStepError, as_json, facts
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import ProfileReadError, one_line
 from tidyprof.many import ENDED, processors, read_many
-from tidyprof.readers.registry import read, together
-from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, warnings_of
-from tidyprof.readers.torch.recognition import traces_of_ranks
+from tidyprof.readers.registry import ReadOptions, read, together
+from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, traces_of_ranks, warnings_of
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 
@@ -86,7 +85,7 @@ def recordings_of(
     return [one for path, _ in places for one in found.get(path, ())]
 
 
-def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, dict[str, Any]]]:
+def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, ReadOptions]]:
     """As `together`, without ranks that are damaged at their start."""
     try:
         return together(paths)
@@ -111,7 +110,7 @@ def _of_folder(
     host_events = sum(one.signs.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
-    together = []
+    together: list[Recording] = []
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
         signs = replace(one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored)
         together.append(replace(one, signs=signs, warnings=() if together else warnings))

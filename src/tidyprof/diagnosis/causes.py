@@ -289,12 +289,11 @@ def _start_words(signs: Signs) -> str:
     name, spent = signs.search
     if name:
         found.append(f"{name} tried out a library's kernels for {four_digits(spent / 1e6)} ms (events)")
-    count, slow_ns, launches, usual = signs.slow
-    if count:
-        slow = (
-            f"{count} of {launches:,} launches are slow, each the first of its kernel, {four_digits(slow_ns / 1e6)} ms"
-        )
-        found.append(f"{slow} together where the median takes {four_digits(usual / 1e3)} µs (events)")
+    slow = signs.slow
+    if slow.count:
+        spent, usual = four_digits(slow.ns / 1e6), four_digits(slow.usual_ns / 1e3)
+        text = f"{slow.count} of {slow.launches:,} launches are slow, each the first of its kernel, {spent} ms"
+        found.append(f"{text} together where the median takes {usual} µs (events)")
     if signs.first_step is not None:
         found.append(f"the first step took {signs.first_step:.2f} times the others' median (step_budget)")
     elif signs.gap is not None:

@@ -110,6 +110,15 @@ class Replays(NamedTuple):
     most: int = 0
 
 
+class SlowLaunches(NamedTuple):
+    """Slow first launches and their time in ns; beside them all launches of the file, and ns of the median one."""
+
+    count: int = 0
+    ns: float = 0.0
+    launches: int = 0
+    usual_ns: float = 0.0
+
+
 class Gap(NamedTuple):
     """An idle interval: its length in ns and share of all, its ratio to the second longest, the call that fills it.
 
@@ -136,7 +145,7 @@ class Timeline:
     host   -- see HostFacts.
     counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data, None without any.
-    slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
+    slow   -- see SlowLaunches.
     search -- the operator that tried out a library's kernels for longest, see SEARCH_NS, and how long; ("", 0) if none.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
                 lies, and their shares of it; "" where none does.
@@ -154,7 +163,7 @@ class Timeline:
     host: HostFacts
     counts: dict[str, float]
     gap: Gap | None
-    slow: tuple[int, float, int, float]
+    slow: SlowLaunches
     search: tuple[str, float]
     waiting_call: tuple[str, float]
     under: tuple[str, float]
@@ -326,7 +335,7 @@ def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
     return work, calls
 
 
-def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, float]]:
+def slow_launches(profile: Profile) -> tuple[Intervals, SlowLaunches]:
     """When the host was in the slow first launch of a kernel or loaded code, and Timeline.slow.
 
     Slow is SLOW_LAUNCH times the median of all launches that started one event; SILENT_NS at least.
@@ -340,7 +349,7 @@ def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, f
     slow = (length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first
     runtime = plain_host_events(profile, "runtime")
     found = occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
-    return found, (int(slow.sum()), float(length[slow].sum()), len(length), usual)
+    return found, SlowLaunches(int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
 def searching(profile: Profile) -> tuple[Intervals, tuple[str, float]]:

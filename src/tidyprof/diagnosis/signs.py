@@ -14,7 +14,7 @@ from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.host_facts import HostFacts
 from tidyprof.diagnosis.observer import Observer, observed
-from tidyprof.diagnosis.on_device import Gap, Replays, Timeline, capped_share, kernel_sums
+from tidyprof.diagnosis.on_device import Gap, Replays, SlowLaunches, Timeline, capped_share, kernel_sums
 from tidyprof.diagnosis.on_host import HostTimeline
 from tidyprof.diagnosis.processor import TAKEN
 from tidyprof.diagnosis.recordings import AMD, RecordingSigns
@@ -85,7 +85,7 @@ class Signs:
     earlier_ns: float = 0.0
     first_step: float | None = None
     start_up: float = 0.0
-    slow: tuple[int, float, int, float] = (0, 0.0, 0, 0.0)
+    slow: SlowLaunches = SlowLaunches()
     search: tuple[str, float] = ("", 0.0)
     gap: Gap | None = None
     per_step: dict[str, float] = field(default_factory=dict)
@@ -161,7 +161,6 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
     budget = pd.concat([one.budget for one in timelines], ignore_index=True)
     steady, total = budget[budget["steady"]], _total_ns(budget)
     work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.AT_WORK)
-    slow = [one.slow for one in timelines]
     return replace(
         found,
         **_step_signs(budget),
@@ -172,7 +171,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
         earlier_ns=float(budget["earlier_ns"].sum()),
         start_up=float(budget["start_up_ns"].sum() / total),
-        slow=(*(sum(one[place] for one in slow) for place in range(3)), max(one[3] for one in slow)),
+        slow=_together([one.slow for one in timelines]),
         search=max((one.search for one in timelines), key=lambda search: search[1]),
         gap=max((one.gap for one in timelines if one.gap), key=lambda gap: gap.ns, default=None),
         per_step={name: sum(one.counts[name] for one in timelines) / len(timelines) for name in timelines[0].counts},
@@ -186,6 +185,16 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         again=max(one.again for one in timelines),
         alike=max((one.alike for one in timelines), key=lambda alike: alike[1]),
         **_rank_signs(timelines, sizes, budget),
+    )
+
+
+def _together(slow: Sequence[SlowLaunches]) -> SlowLaunches:
+    """Those of all ranks, beside the slowest rank's median."""
+    return SlowLaunches(
+        count=sum(one.count for one in slow),
+        ns=sum(one.ns for one in slow),
+        launches=sum(one.launches for one in slow),
+        usual_ns=max(one.usual_ns for one in slow),
     )
 
 

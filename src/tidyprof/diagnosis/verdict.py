@@ -28,8 +28,8 @@ from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.processor import BUSY, TAKEN
 from tidyprof.diagnosis.recordings import AMD, Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
+from tidyprof.errors import SAME
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.profiles import SAME
 
 ROCPROFV3 = "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
 MONITOR = "amd-smi monitor -p -t -u -m"
@@ -403,8 +403,9 @@ def _taken(signs: Signs, fired: Sequence[Cause]) -> str:
     """Why other programs leave open what the host does itself; empty if they don't, or if it loses nothing."""
     lost = signs.shares.get(TAKEN, 0.0)
     blamed = lost >= LIMIT or any(not cause.is_rest for cause in fired)
-    if (signs.stolen or 0.0) >= BUSY and blamed:
-        share = signs.stolen if signs.off is None else min(signs.stolen, signs.off)
+    stolen = signs.stolen or 0.0
+    if stolen >= BUSY and blamed:
+        share = stolen if signs.off is None else min(stolen, signs.off)
         return f"other programs had the processor for {percent(share)} of the time, so what the host does is open"
     if lost >= LIMIT and not fired:
         return f"other programs had the processor while nothing else went on, for {percent(lost)} of the time"

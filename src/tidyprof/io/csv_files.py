@@ -1,28 +1,36 @@
-"""Columns of a CSV file as a polars frame, and what polars says of bad ones as ProfileReadError."""
+"""Columns of a CSV file as a table of Arrow, and what Arrow says of bad ones as ProfileReadError."""
 
 from __future__ import annotations
 
 import csv
 import io
+import mmap
 import os
 import re
 from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines, read_bytes
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
 
-_NOT_PARSED = re.compile(r"could not parse `(.*?)` as dtype `(\w+)` at column '(.*?)'", re.DOTALL)
+TEXT = pa.dictionary(pa.int32(), pa.string())
+"""Type of a column of texts, many of which are the same."""
+
+_NOT_PARSED = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+): invalid value '(.*)'", re.DOTALL)
 _SHOWN = 40
 _QUOTE = '"'
 _STEP = LONGEST_LINE_BYTES
+_BLOCK_BYTES = 2**20
+"""What Arrow parses at once: small enough for the cache. Rows that are longer are parsed in larger blocks."""
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
 _BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
 
@@ -33,12 +41,15 @@ class CsvFile:
     path     -- the file.
     header   -- its columns, in order.
     warnings -- what was mended when its columns were read.
+    short    -- rows with too few cells, which are not in the columns.
     """
 
     def __init__(self, path: Path, header: list[str], maximum_bytes: int) -> None:
         self.path = path
         self.header = header
         self.warnings: list[str] = []
+        self.short = 0
+        self._ends_short = False
         self._maximum_bytes = maximum_bytes
         with path.open("rb") as file:
             self._plain = compression_of(file.read(4)) == "none"
@@ -65,48 +76,73 @@ class CsvFile:
         return [f"{self.path.name}: no line end after the last row; the end of the file may be missing."]
 
     def frame(
-        self,
-        types: Mapping[str, pl.DataType],
-        *,
-        absent: Mapping[str, str] | None = None,
-        complete: bool = False,
-        quotes: tuple[str, str] | None = None,
-    ) -> pl.DataFrame:
+        self, types: Mapping[str, pa.DataType], *, complete: bool = False, quotes: tuple[str, str] | None = None
+    ) -> pa.Table:
         """These columns of the file, with null for empty cells. Unreadable characters are replaced, with a warning.
 
-        absent   -- column -> text that stands for an empty cell in it.
-        complete -- refuse rows with too few cells; otherwise they have null in the columns behind.
+        complete -- refuse rows with too few cells; otherwise they are counted as `short`.
         quotes   -- likely cause and next step where quotes are not as in CSV.
-
-        The columns that are not asked for are read as well: without them polars does not count the cells of a row.
         Raises ProfileReadError for cells of another type, rows with too many cells, and quotes that nobody closes.
         """
-        schema = {name: types.get(name, pl.Categorical) for name in self.header}
-        source: Any = self.path if self._plain else self.text
         is_regular, is_utf8 = self._looked_through()
         if not is_utf8:
             self.warnings.append(f"{self.path.name}: broken UTF-8, unreadable characters were replaced.")
-        if not is_regular or not is_utf8:
-            source = self._rewritten(*(quotes or DAMAGED))
-        try:
-            scan = pl.scan_csv(source, schema=schema, glob=False, null_values=dict(absent) if absent else None)
-            found = scan.collect()
-        except pl.exceptions.PolarsError as error:
-            raise self._refusal(str(error)) from None
-        except pl.exceptions.PanicException as error:
-            raise self._refusal(f"the CSV parser stopped: {error}") from None
-        if complete and found[self.header[-1]].null_count():
-            self._refuse_short_rows()
-        # In one piece, as each later column of another division would have polars copy all the others.
-        return found.select(list(types)).rechunk()
+        sound = is_regular and is_utf8
+        rewritten = b"" if sound else self._rewritten(*(quotes or DAMAGED))
+        last_line = _last_line(rewritten or self._content())
+        found, odd = self._parsed(rewritten or (self.path if self._plain else self.text), types, last_line)
+        if odd.long:
+            raise _damaged(self.path, "a row with more cells than the header has columns")
+        if complete and odd.short:
+            row = f"{odd.cells} cells in the row {odd.text[:_SHOWN]!r}"
+            raise _damaged(self.path, f"no sound CSV ({row}, {len(self.header)} columns)")
+        self.short, self._ends_short = odd.short, odd.last_is_short
+        return found
+
+    def _parsed(
+        self, source: Path | bytes, types: Mapping[str, pa.DataType], last_line: str
+    ) -> tuple[pa.Table, _OddRows]:
+        refusal: ProfileReadError | None = None
+        for block_bytes in (_BLOCK_BYTES, LONGEST_LINE_BYTES):
+            odd = _OddRows(last_line)
+            try:
+                return rows_of(source, self.header, types, block_bytes, odd), odd
+            except pa.ArrowInvalid as error:
+                refusal = self._refusal(str(error))
+                if "straddles two block boundaries" not in str(error):
+                    break
+        raise refusal
+
+    def complete_rows(self, rows: pa.Table, last: str) -> tuple[pa.Table, int]:
+        """The rows that have the last cell, and the number of those without, empty ones apart.
+
+        last -- name of its column, which is among those of `rows`.
+        Raises ProfileReadError if the last row of all has none, or if there is no row.
+        """
+        if not len(rows) and not self.short:
+            raise ProfileReadError(self.path, *NO_ROWS)
+        if rows[last].null_count:
+            is_empty = [column.is_null() for column in rows.columns]
+            rows = rows.filter(pc.invert(reduce(pc.and_, is_empty)))
+        complete = rows.filter(rows[last].is_valid()) if rows[last].null_count else rows
+        ends_early = self._ends_short or (len(rows) > 0 and not rows[last][-1].is_valid)
+        if ends_early:
+            raise ProfileReadError(self.path, "its last row ends early", *CUT_SHORT)
+        return complete, self.short + len(rows) - len(complete)
+
+    def _content(self) -> bytes | mmap.mmap:
+        """The uncompressed bytes; those of a plain file are read from it as they are needed."""
+        if not self._plain or not self.path.stat().st_size:
+            return self.text
+        with self.path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _looked_through(self) -> tuple[bool, bool]:
-        """Whether quotes do nothing but enclose cells, and whether it is UTF-8: polars takes both for granted.
+        """Whether quotes do nothing but enclose cells, and whether it is UTF-8: Arrow takes both for granted.
 
         Raises ProfileReadError for lines that are too long or too short, see `in_lines`.
         """
-        plain = self._plain and self.path.stat().st_size > 0
-        content = np.memmap(self.path, np.uint8, "r") if plain else np.frombuffer(self.text, np.uint8)
+        content = np.frombuffer(self._content(), np.uint8)
         opened = 0
         is_regular = is_utf8 = True
         decoder = getincrementaldecoder("utf-8")()
@@ -123,7 +159,7 @@ class CsvFile:
     def _rewritten(self, cause: str, next_step: str) -> bytes:
         """The same rows, read and written by the standard library, which is slow and refuses what is no CSV.
 
-        polars accepts quotes that nobody closes, and cuts a character off. Raises ProfileReadError.
+        Arrow accepts quotes that nobody closes. Raises ProfileReadError.
         """
         target = io.BytesIO()
         writer = csv.writer(text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n")
@@ -142,14 +178,6 @@ class CsvFile:
         source = self.path.open("rb") if self._plain else io.BytesIO(self.text)
         return io.TextIOWrapper(source, "utf-8-sig", "replace", newline="")
 
-    def _refuse_short_rows(self) -> None:
-        with self._lines() as lines:
-            rows = csv.reader(lines)
-            for row in rows:
-                if len(row) != len(self.header):
-                    found = f"no sound CSV ({len(row)} cells in line {rows.line_num}, {len(self.header)} columns)"
-                    raise _damaged(self.path, found)
-
     def _refuse_repeated_columns(self) -> None:
         repeated = next((name for name in self.header if self.header.count(name) > 1), None)
         if repeated is not None:
@@ -161,18 +189,77 @@ class CsvFile:
 
     def _refusal(self, message: str) -> ProfileReadError:
         match = _NOT_PARSED.search(message)
-        if match:
-            cell, wanted, column = match.groups()
-            kind = "text" if wanted in ("cat", "str") else "number" if wanted.startswith("f") else "whole number"
-            return ProfileReadError(
-                self.path,
-                f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r}, where a {kind} belongs",
-                "the file is cut off or damaged, another program changed it, or its times are not in nanoseconds",
-                "copy the original again, and read the file as the profiler wrote it",
-            )
-        if "more fields" in message:
-            return _damaged(self.path, "a row with more cells than the header has columns")
-        return _damaged(self.path, f"no sound CSV ({_printable(message)})")
+        if not match:
+            return _damaged(self.path, f"no sound CSV ({_printable(message)})")
+        column, wanted, cell = self.header[int(match[1])], match[2], match[3]
+        kind = "number" if wanted == "double" else "whole number"
+        return ProfileReadError(
+            self.path,
+            f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r}, where a {kind} belongs",
+            "the file is cut off or damaged, another program changed it, or its times are not in nanoseconds",
+            "copy the original again, and read the file as the profiler wrote it",
+        )
+
+
+class _OddRows:
+    """Counts the rows that have not as many cells as the header, which Arrow leaves out then.
+
+    long, short   -- rows with more cells, and with fewer.
+    cells, text   -- cells of one of the short rows, and what stands in it.
+    last_is_short -- whether the last row of all is short.
+    """
+
+    def __init__(self, last_line: str) -> None:
+        self.long = self.short = self.cells = 0
+        self.text = ""
+        self.last_is_short = False
+        self._last_line = last_line
+
+    def __call__(self, row: arrow_csv.InvalidRow) -> str:
+        if row.actual_columns > row.expected_columns:
+            self.long += 1
+            return "skip"
+        self.short += 1
+        self.cells, self.text = row.actual_columns, row.text
+        self.last_is_short |= row.text.endswith(self._last_line)
+        return "skip"
+
+
+def _last_line(text: bytes | mmap.mmap) -> str:
+    """The last line that is not empty."""
+    end = len(text)
+    while end and text[end - 1 : end] in (b"\n", b"\r"):
+        end -= 1
+    return text[text.rfind(b"\n", 0, end) + 1 : end].decode("utf-8", "replace")
+
+
+def rows_of(
+    source: Path | bytes,
+    names: list[str],
+    types: Mapping[str, pa.DataType],
+    block_bytes: int,
+    odd: Callable[[arrow_csv.InvalidRow], str] | None = None,
+) -> pa.Table:
+    """Columns of a CSV file or text whose first row is a header, with null for empty cells.
+
+    names       -- of all columns.
+    block_bytes -- parsed at once; no row may have more.
+    odd         -- is told the rows that have another number of cells, and says that they be skipped.
+    Raises ArrowInvalid for longer rows, for cells of another type, and without `odd` for such rows.
+    """
+    found = arrow_csv.read_csv(
+        pa.OSFile(str(source)) if isinstance(source, Path) else pa.BufferReader(source),
+        arrow_csv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=block_bytes),
+        arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=odd),
+        arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),
+            null_values=[""],
+            strings_can_be_null=True,
+            check_utf8=False,
+        ),
+    )
+    return found.unify_dictionaries().combine_chunks()
 
 
 def _damaged(path: Path, found: str) -> ProfileReadError:
@@ -193,61 +280,44 @@ def _printable(text: str) -> str:
     return line[: 2 * _SHOWN] + ("..." if len(line) > 2 * _SHOWN else "")
 
 
-def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
+def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column in one piece, texts as places in a list of texts."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks == 1 else values.unify_dictionaries().combine_chunks()
+    return values.dictionary_encode() if pa.types.is_string(values.type) else values
+
+
+def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
     """For every row the place of its text in a list, -1 where there is none, and that list of distinct texts."""
-    # Codes of polars count all texts of the process that ever became a category, so that those of a column have holes.
-    texts = texts.cast(pl.Categorical)
-    physical = texts.to_physical()
-    largest = physical.max()
-    if largest is None:
-        return np.full(len(texts), -1, np.int32), []
-    if largest == physical.min() and not texts.null_count():
-        return np.zeros(len(texts), np.int32), texts[:1].to_list()
-    # Rows without a text get the code behind all others, whose translation is -1.
-    codes = physical.fill_null(largest + 1).to_numpy()
-    row_of = np.full(largest + 2, -1, np.int64)
-    row_of[codes] = np.arange(len(codes))  # any row of a code will do: they have the same text
-    used = np.flatnonzero(row_of[:-1] >= 0)
-    translation = np.full(largest + 2, -1, np.int32)
+    array = array_of(texts)
+    codes = array.indices.fill_null(-1).to_numpy()
+    used = used_codes(codes, len(array.dictionary))
+    translation = np.full(len(array.dictionary) + 1, -1, np.int32)
     translation[used] = np.arange(len(used))
-    return translation[codes], texts.gather(row_of[used]).to_list()
+    return translation[codes], array.dictionary.take(pa.array(used)).to_pylist()
 
 
-def text_codes(values: pl.Series, texts: Codes) -> np.ndarray:
+def text_codes(values: pa.ChunkedArray | pa.Array, texts: Codes) -> np.ndarray:
     """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
     codes, labels = coded(values)
     return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
 
 
-def whole_numbers(values: pl.Series) -> np.ndarray:
+def same_text(text: str, rows: int) -> pa.Array:
+    """A column that has the same text in so many rows."""
+    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
+
+
+def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """A column of whole numbers as int64, ABSENT where there is none; the bits of unsigned ones."""
-    if values.dtype == pl.UInt64:
-        values = values.reinterpret(signed=True)
-    return values.cast(pl.Int64, strict=False).fill_null(ABSENT).to_numpy(writable=True)
+    array = array_of(values)
+    array = array.view(pa.int64()) if pa.types.is_uint64(array.type) else array.cast(pa.int64())
+    return array.fill_null(ABSENT).to_numpy(zero_copy_only=False, writable=True)
 
 
-def mapped(texts: pl.Series, function: Callable[[str], Any], dtype: Any) -> pl.Series:
+def mapped(texts: pa.ChunkedArray | pa.Array, function: Callable[[str], Any], dtype: pa.DataType) -> pa.Array:
     """The function of each text, called once for each distinct one; null where there is no text."""
     codes, distinct = coded(texts)
-    values = pl.Series(texts.name, [*map(function, distinct), None], dtype=dtype)
-    if len(values) > 1 and values[:-1].n_unique() == 1 and codes.min() == 0:
-        return values[:1].new_from_index(0, len(codes))
-    # The place -1 is that of the last value, which is null.
-    return values.gather(np.where(codes < 0, len(distinct), codes))
-
-
-def without_cut_rows(path: Path, header: list[str], rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """The rows that have a last cell, and the number of those without, empty lines apart.
-
-    Raises ProfileReadError if the last row of all has none, or if there is no row.
-    """
-    if not len(rows):
-        raise ProfileReadError(path, *NO_ROWS)
-    last = header[-1]
-    if not rows[last].null_count():
-        return rows, 0
-    rows = rows.filter(~pl.all_horizontal(pl.all().is_null()))
-    if rows[last][-1:].null_count():
-        raise ProfileReadError(path, "its last row ends early", *CUT_SHORT)
-    complete = rows.filter(pl.col(last).is_not_null())
-    return complete, len(rows) - len(complete)
+    values = pa.array([*map(function, distinct), None], dtype)
+    # The code -1 takes the last value, which is null.
+    return values.take(pa.array(np.where(codes < 0, len(distinct), codes)))

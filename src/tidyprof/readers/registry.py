@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from tidyprof.errors import EMPTY, ProfileReadError, SeveralRecordingsError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.guard import guarded, no_files
 
 if TYPE_CHECKING:
-    from tidyprof.tables.contract import Profile
+    from tidyprof.tables.contract import Origin, Profile
 
 _SHOWN_BYTES = 24
 
@@ -65,19 +65,45 @@ FORMATS = (
 the format that says most comes first."""
 
 
+class ReadOptions(TypedDict, total=False):
+    """What `read` can be told, by name."""
+
+    rank: int | None
+    origin: Origin | None
+    maximum_bytes: int | None
+    python_functions: bool
+    progress: bool | None
+    root: str | PathLike[str] | None
+    time_zone: str | None
+    only: Collection[Path] | None
+
+
 @guarded
-def read(path: str | PathLike[str], **options: Any) -> Profile:
+def read(
+    path: str | PathLike[str],
+    *,
+    rank: int | None = None,
+    origin: Origin | None = None,
+    maximum_bytes: int | None = None,
+    python_functions: bool = False,
+    progress: bool | None = None,
+    root: str | PathLike[str] | None = None,
+    time_zone: str | None = None,
+    only: Collection[Path] | None = None,
+) -> Profile:
     """Read a profiler's file or folder, whatever its name is and however it is compressed.
 
     With rocprofv3 path may also be folder and start of the file names, as given to its --output-file. Of a folder that
     is no recording but holds one, that one is read, and meta["files"] says which; several are refused.
-    Options are passed on to the reader, e.g. `read_torch_trace`. All have the first two of these, most the third:
 
-    origin        -- where the recording comes from; not stated if None.
-    maximum_bytes -- refuse files that are larger when unpacked.
-    rank          -- read only this rank; for files that state none, the rank that they have.
+    rank             -- read only this rank; for files that state none, the rank that they have.
+    origin           -- where the recording comes from; not stated if None.
+    maximum_bytes    -- refuse files that are larger when unpacked; None: the reader's own limit.
+    python_functions -- of a torch trace its Python functions, too; says nothing to other formats.
 
-    And one says nothing to formats without it: python_functions, see `read_torch_trace`.
+    What only some readers know raises TypeError with another format: `rank` with rocprof-compute, rocprof 1 and
+    monitors; `progress` with all but torch, Perfetto and rocprof-sys; `root`, see `read_torch_trace`; `time_zone`, see
+    `read_system`; `only`, see `read_rocprofv3`.
 
     Raises ProfileReadError if the path is missing or no reader knows its content.
 
@@ -86,6 +112,16 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     ('torch.profiler', 4)
     """
     path = Path(path)
+    options: ReadOptions = {
+        "rank": rank,
+        "origin": origin,
+        "maximum_bytes": maximum_bytes,
+        "python_functions": python_functions,
+        "progress": progress,
+        "root": root,
+        "time_zone": time_zone,
+        "only": only,
+    }
     has_content = path.is_file() or not _starts_file_names(path)
     head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
     known = next((known for known in FORMATS if known.recognises(path, head)), None)
@@ -99,12 +135,13 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     return read(path / next(iter(recordings)), **options)
 
 
-def _read_as(known: Format, path: Path, options: dict[str, Any]) -> Profile:
+def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
     """Read a file or folder of this format. Of one that holds several recordings the error says of which formats."""
+    given = {name: value for name, value in options.items() if value is not None}
     if not known.has_functions:
-        options.pop("python_functions", None)
+        del given["python_functions"]
     try:
-        return _with_left_out(known.read(path, **options), path, known)
+        return _with_left_out(known.read(path, **given), path, known)
     except SeveralRecordingsError:
         names, recordings = _recordings_in(path)
         if len(set(recordings.values())) > 1:
@@ -134,7 +171,7 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
     return profile
 
 
-def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, dict[str, Any]]]:
+def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptions]]:
     """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder is one recording.
 
     A folder that holds a folder of each tool stands for those. Files of rocprofv3 that are named one by one give what

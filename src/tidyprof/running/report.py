@@ -84,6 +84,7 @@ def _what_is_a_step(run: Run) -> str:
         "optimizer": f"from one step of {marks} to the next",
         "backward": "from one backward pass to the next, since no optimizer of PyTorch took a step",
         "module": f"from one call of {marks} to the next, since no optimizer took a step and backward() was not called",
+        "replay": "from one replay of a graph to the next, since nothing else took a step",
         "mark": f"from one {marks} to the next",
     }[about["source"]]
     passes = about["backwards"]
@@ -168,11 +169,22 @@ def _cost(run: Run) -> str:
     return f"watching took {untraced}{once}"
 
 
+def machine_of(run: Run) -> str:
+    """What the first rank ran on: host, GPU, PyTorch and ROCm or CUDA, as far as they are known."""
+    machine = next(iter(run.ranks.values()))["machine"]
+    named = [machine["host"], machine["gpu"] or "no GPU", f"PyTorch {machine['torch']}"]
+    if machine["rocm"]:
+        named.append(f"ROCm {machine['rocm']}")
+    return ", ".join(named)
+
+
 def why_no_trace(run: Run) -> str:
     """Why there is no verdict, and what helps; for a run that saw steps."""
     about = next(iter(run.ranks.values()))
     if about["told"]:
         return "; ".join(about["told"])
+    if about["asked_steps"] == 0:
+        return "no trace was asked for, only times"
     seen, needed = about["all_steps"], about["needed"]
     if "closed" not in about and about["stage"] != "done":
         return (

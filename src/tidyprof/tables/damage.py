@@ -144,7 +144,7 @@ def without_damage(path: str | PathLike[str], records: Records, faults: dict[str
     """
     sound = np.ones(len(records), bool)
     on_device = ON_DEVICE[records["kind"]]
-    counts = {"device events": Counter(), "host events": Counter()}
+    counts: dict[str, Counter[str]] = {"device events": Counter(), "host events": Counter()}
     found = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
     found[OUTLYING] = outlying(records, sound & ~np.any([*found.values()], axis=0))
     found[REPEATED] = repeated(records)

@@ -128,11 +128,6 @@ def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) ->
 A_DAY_NS = 24 * 3600 * 10**9
 """Further apart than any job's files lie: one clock counts from the start of a machine, another since 1970."""
 
-SAME = "what was read says the same"
-FOREIGN = "no file of this tool, or damaged at its start"
-SEVERAL_NUMBERS = "several numbers for one label"
-"""Why a reader leaves a file out."""
-
 _SHOWN = 3
 
 
@@ -391,7 +386,8 @@ def extent_of_profile(profile: Profile) -> Extent:
 
 def suspicions(extents: Iterable[Extent]) -> list[str]:
     """What makes otherwise sound events doubtful, whatever the format."""
-    found, kernels, instant, spans = [], 0, 0, {}
+    found, kernels, instant = [], 0, 0
+    spans: dict[Any, tuple[int, int]] = {}
     for extent in extents:
         kernels, instant = kernels + extent.kernels, instant + extent.instant
         if extent.device:

@@ -81,13 +81,6 @@ class TestBusy:
         kernels_only = analyses.busy(two_streams, kinds=["kernel"]).iloc[0]
         assert (kernels_only.span_ns, kernels_only.union_ns) == (90, 40)
 
-    def test_over_time(self, two_streams):
-        table = analyses.utilisation(two_streams, bins=9)
-        assert table["start_ns"].tolist() == list(range(10, 100, 10))
-        assert table["busy_percent"].tolist() == [100] * 7 + [0, 100]
-        with pytest.raises(ValueError, match="bins"):
-            analyses.utilisation(two_streams, bins=0)
-
     def test_a_device_that_ran_nothing_of_these_kinds(self):
         table = analyses.busy(profile_of(event("kernel", "k", 0, 10), event("copy", "c", 0, 20, device=1)), "kernel")
         assert table[["device", "span_ns", "union_ns", "events"]].to_numpy().tolist() == [[0, 10, 10, 1], [1, 20, 0, 0]]
@@ -96,7 +89,6 @@ class TestBusy:
 class TestKinds:
     CHOOSING = (
         analyses.busy,
-        analyses.utilisation,
         analyses.operators,
         lambda profile, kinds: analyses.kernels(profile, include=kinds),
         lambda profile, kinds: analyses.compare(profile, profile, include=kinds),
@@ -579,7 +571,6 @@ class TestCompare:
 EVERY = {
     "kernels": analyses.kernels,
     "busy": analyses.busy,
-    "utilisation": analyses.utilisation,
     "overlap": analyses.overlap,
     "steps": analyses.steps,
     "blocked_calls": analyses.blocked_calls,

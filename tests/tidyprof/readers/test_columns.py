@@ -17,7 +17,7 @@ from tests.gpumodel.handmade import small_run
 from tests.tidyprof.rocpd_writer import small_database
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof.readers.rocprof_compute.counter_csv import counter_columns
-from tidyprof.readers.rocprofv3.recognition import header_of, is_known, role_of
+from tidyprof.readers.rocprofv3.columns import header_of, is_known, role_of
 
 READERS = Path(tidyprof.__file__).parent / "readers"
 

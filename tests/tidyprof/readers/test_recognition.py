@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -197,3 +199,12 @@ def test_a_thread_trace_is_named_with_what_opens_it(tmp_path):
     for path in thread_trace(tmp_path):
         with pytest.raises(ProfileReadError, match=r"a thread trace of rocprofv3 --att.*ROCprof Compute Viewer"):
             read(path)
+
+
+def test_recognition_needs_neither_numpy_nor_an_engine():
+    """Each is asked about every file, those of many ranks too."""
+    modules = [f"tidyprof.readers.{known.folder}.recognition" for known in FORMATS]
+    heavy = ("numpy", "pandas", "pyarrow", "msgspec", "sqlite3", "adbc_driver_sqlite", "google.protobuf", "perfetto")
+    code = f"import sys, {', '.join(modules)}; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -61,7 +61,7 @@ BAD_CONTENT = {
     "a trace of a GPU in a browser": (b'{"schemaVersion": 1, "traceEvents": []}', "no output of rocprofv3"),
     "a header without a line end": (TRACE.split(b"\n")[0], "no output of rocprofv3"),
     "a header only": (TRACE.split(b"\n")[0] + b"\n", "a header without rows"),
-    "a header and empty lines": (TRACE.split(b"\n")[0] + b"\n\n\n", "no record of any kind"),
+    "a header and empty lines": (TRACE.split(b"\n")[0] + b"\n\n\n", "a header without rows"),
     "half of the last row": (TRACE[:-40], "its last row ends early"),
     "the last row cut in its name": (TRACE[: TRACE.rindex(b"int*")], "no sound CSV in line 5"),
     "zeros at the end": (TRACE + bytes(512), "its last row ends early"),
@@ -176,6 +176,14 @@ def test_few_bad_rows_are_left_out_and_counted(tmp_path):
     path.write_text(kernel_csv([*kernels, *bad, Kernel("k", 9, -1, 402)]))
     with pytest.raises(ProfileReadError, match="4 of 304 device events are unusable"):
         read_rocprofv3(path)
+
+
+@pytest.mark.parametrize("domain", ["", '""'])
+def test_a_row_without_a_domain_is_counted(domain, tmp_path):
+    path = tmp_path / "1_kernel_trace.csv"
+    path.write_bytes(TRACE.replace(b'"KERNEL_DISPATCH"', domain.encode(), 1))
+    profile = read_rocprofv3(path)
+    assert (len(profile.events), profile.meta["events_total"], profile.meta["not_kept"]) == (3, 4, {"": 1})
 
 
 def test_a_damaged_row_with_quotes_does_not_swallow_others(tmp_path):

@@ -30,6 +30,11 @@ BAD = {
     "prose": ("the GPU was busy\nall the time\n", "no header of a system monitor"),
     "a header without quantities": ("timestamp,gpu,name\n1754585903,0,x\n", "no header of a system monitor"),
     "a row too long": (replaced(GOOD, ",50\n", ",50,9\n"), "more cells in row 2 than in the header"),
+    "a row with a line end of its own": (
+        replaced(GOOD, ",110,60", ',1\r10,"60"'),
+        "cut short or not separated by commas",
+    ),
+    "a line end in a cell": (replaced(GOOD, ",110,60", ",1\r10,60"), "power that are no number in its unit"),
     "a column twice": (replaced(GOOD, "gpu_use_percent", "power_w"), "the column 'power_w' 2 times"),
     "times from the start": (replaced(GOOD, "175458590", ""), "which are no Unix times"),
     "times in two units": (replaced(GOOD, "1754585904", "1754585904000"), "which are no Unix times"),

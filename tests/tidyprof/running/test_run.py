@@ -141,6 +141,31 @@ def test_a_training_after_a_first_validation_is_what_counts(tmp_path: Path) -> N
     assert (ended.rank["source"], ended.rank["stage"]) == ("optimizer", "done")
 
 
+COMPILED = """
+@torch.compile(fullgraph=True, backend="eager")
+def forward(batch):
+    return model(batch).square().mean()
+
+@torch.compile(backend="eager")
+def update():
+    optimizer.step()
+
+for number in range(60):
+    forward(torch.randn(4, 8)).backward()
+    update()
+    optimizer.zero_grad()
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"], torch._dynamo.utils.counters["graph_break"])
+print([value.sum().item().hex() for value in model.parameters()])
+"""
+
+
+def test_the_compiler_makes_the_same_graphs(tmp_path: Path) -> None:
+    script = write(tmp_path, HEAD + COMPILED)
+    alone, ended = plain([PYTHON, script], tmp_path), watched([PYTHON, script], tmp_path)
+    assert ended.output == alone.output
+    assert ended.rank["stage"] == "done"
+
+
 def test_stacks_are_recorded_if_asked_for(tmp_path: Path) -> None:
     ended = watched([PYTHON, write(tmp_path, BY_HAND, STEPS="60")], tmp_path, "--stacks", "--shapes")
     assert ended.rank["stage"] == "done"

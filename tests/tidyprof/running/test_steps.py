@@ -73,6 +73,21 @@ def test_a_function_is_found_where_it_is_defined(inside: ModuleType) -> None:
     assert found("nothing.at.all") is None
 
 
+def test_replays_of_graphs_are_steps_where_nothing_else_is(inside: ModuleType, tmp_path: Path) -> None:
+    import torch
+
+    asked = {"out": str(tmp_path), "after": 30, "steps": 3, "stacks": False, "shapes": False, "mark": ""}
+    hooks = inside.hooks.Hooks(torch, asked)
+    for _ in range(5):  # those that warm up what is captured then
+        hooks.after_optimizer(object(), (), {})
+    assert hooks.recorder.source == "optimizer"
+    graph = object()
+    for _ in range(20):
+        hooks.around_replay(lambda _: None, graph)
+    assert hooks.recorder.source == "replay"
+    assert hooks.recorder.all_steps == 20 - inside.hooks.REPLAYS_ALONE + 1
+
+
 def test_the_second_process_of_a_rank_has_a_folder_of_its_own(inside: ModuleType, tmp_path: Path) -> None:
     first, second = (inside.files.Files(str(tmp_path), 0) for _ in range(2))
     assert first.folder == str(tmp_path)
@@ -90,7 +105,16 @@ def test_a_rank_that_was_killed_while_it_wrote_is_no_rank(tmp_path: Path) -> Non
     [(14, "--after 9"), (8, "--after 3"), (5, "let it run longer")],
 )
 def test_a_program_of_few_steps_is_told_what_helps(tmp_path: Path, seen: int, help_: str) -> None:
-    about = {"rank": 0, "world": 1, "all_steps": seen, "needed": 34, "asked_after": 30, "told": []}
+    about = {
+        "rank": 0,
+        "world": 1,
+        "all_steps": seen,
+        "needed": 34,
+        "asked_after": 30,
+        "asked_steps": 3,
+        "closed": True,
+        "told": [],
+    }
     (tmp_path / "run_rank0.json").write_text(json.dumps(about))
     why = why_no_trace(read_run(tmp_path))
     assert f"ended after {seen} steps" in why

@@ -1,4 +1,4 @@
-"""Columns of numbers made of polars columns, against the plain way of saying the same row by row."""
+"""Columns of numbers made of columns of Arrow, against the plain way of saying the same row by row."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pandas as pd
-import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof.io.csv_files import coded, mapped
+from tidyprof.io.csv_files import TEXT, coded, mapped
 from tidyprof.readers.rocprofv3.frames import text_codes, whole_numbers
 from tidyprof.tables.codes import NO_TEXT, Codes, by_code, categorical, nullable, shape_codes
 
@@ -19,38 +19,37 @@ TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "None", "kernel<int>
 SIZES = st.none() | st.sampled_from([0, 1, 256, 70_000, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1)
 
 
-def in_pieces(values: list, dtype: pl.DataType, pieces: int) -> pl.Series:
-    """The values as a column that polars keeps in several pieces."""
+def in_pieces(values: list, dtype: pa.DataType, pieces: int) -> pa.ChunkedArray:
+    """The values as a column in several pieces, each of which has a list of texts of its own."""
     cuts = [len(values) * piece // pieces for piece in range(pieces + 1)]
-    parts = [pl.Series("x", values[begin:end], dtype=dtype) for begin, end in itertools.pairwise(cuts)]
-    return pl.concat(parts, rechunk=False)
+    return pa.chunked_array([pa.array(values[begin:end], dtype) for begin, end in itertools.pairwise(cuts)], dtype)
 
 
 class TestTexts:
     @given(TEXTS, st.integers(1, 3))
     def test_codes_lead_to_the_texts(self, texts, pieces):
-        codes, distinct = coded(in_pieces(texts, pl.Categorical, pieces))
+        codes, distinct = coded(in_pieces(texts, TEXT, pieces))
         assert [None if code < 0 else distinct[code] for code in codes.tolist()] == texts
         assert sorted(distinct) == sorted({text for text in texts if text is not None})
 
     @given(TEXTS, st.integers(1, 3))
     def test_codes_among_others_lead_to_the_texts(self, texts, pieces):
         known = Codes(other=0)
-        codes = text_codes(in_pieces(texts, pl.Categorical, pieces), known)
+        codes = text_codes(in_pieces(texts, TEXT, pieces), known)
         assert [None if code < 0 else [*known][code] for code in codes.tolist()] == texts
 
     @given(TEXTS, st.sampled_from([len, lambda text: None, lambda text: len(text) or None]))
     def test_a_function_of_each_text(self, texts, function):
-        found = mapped(in_pieces(texts, pl.Categorical, 2), function, pl.Int64)
-        assert found.to_list() == [None if text is None else function(text) for text in texts]
+        found = mapped(in_pieces(texts, TEXT, 2), function, pa.int64())
+        assert found.to_pylist() == [None if text is None else function(text) for text in texts]
 
 
 class TestIntegers:
-    @pytest.mark.parametrize("source", [pl.Int64, pl.UInt32, pl.Int32])
+    @pytest.mark.parametrize("source", [pa.int64(), pa.uint32(), pa.int32()])
     @pytest.mark.parametrize("dtype", ["Int32", "Int64"])
     @given(st.lists(st.none() | st.integers(0, 2**31 - 1) | st.sampled_from([2**31, 2**32 - 1, 2**63, -1])))
     def test_what_a_type_cannot_hold_is_missing(self, source, dtype, numbers):
-        held = np.iinfo(str(source).lower())
+        held = np.iinfo(str(source))
         numbers = [None if n is None or not held.min <= n <= held.max else n for n in numbers]
         found = nullable(whole_numbers(in_pieces(numbers, source, 2)), dtype)
         limits = np.iinfo(dtype.lower())
@@ -58,14 +57,14 @@ class TestIntegers:
         pd.testing.assert_extension_array_equal(found, pd.array(wanted, dtype=dtype))
 
     def test_bits_beyond_63_stay(self):
-        assert nullable(whole_numbers(pl.Series([2**64 - 1], dtype=pl.UInt64)), "UInt64").tolist() == [2**64 - 1]
+        assert nullable(whole_numbers(pa.array([2**64 - 1], pa.uint64())), "UInt64").tolist() == [2**64 - 1]
 
 
 class TestShapes:
     @given(st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=12))
     def test_rows_with_all_three_sizes_have_a_shape(self, rows):
         texts = Codes()
-        columns = [whole_numbers(pl.Series(sizes, dtype=pl.UInt32)) for sizes in zip(*rows, strict=True)]
+        columns = [whole_numbers(pa.array(sizes, pa.uint32())) for sizes in zip(*rows, strict=True)]
         found = categorical(shape_codes(columns, texts), [*texts])
         wanted = [None if None in row else f"[{row[0]}, {row[1]}, {row[2]}]" for row in rows]
         assert [None if pd.isna(shape) else shape for shape in found] == wanted

@@ -15,6 +15,7 @@ from tests.proflab.test_standins_releases import RELEASES
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, _kernel_words
 from tidyprof.diagnosis.host_facts import HostFacts
+from tidyprof.diagnosis.on_device import SlowLaunches
 from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
 from tidyprof.diagnosis.signs import Signs
 from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, as_json, judge, triage
@@ -248,7 +249,7 @@ def test_a_single_gap_comes_once_only_where_other_steps_show_it():
 
 
 def test_slow_first_launches_add_up():
-    slow = made_signs({"start_up": 0.3}, start_up=0.7, slow=(9, 1.085e9, 150, 5353.0))
+    slow = made_signs({"start_up": 0.3}, start_up=0.7, slow=SlowLaunches(9, 1.085e9, 150, 5353.0))
     diagnosis = judge(slow, ())
     assert diagnosis.cause == "start-up"
     assert "9 of 150 launches are slow" in diagnosis.evidence[0]

@@ -77,25 +77,24 @@ def _host_events(recording: Recording) -> list[str]:
     host, pid = recording.host, recording.rank.process_id
     starts, durations = _times(recording, host)
     collectives = _collective_arguments(recording)
-    backward = (host["thread_id"] == recording.rank.autograd_thread_id).astype(int).tolist()
+    names = _quoted(host["name"])
     shapes = _shape_arguments(host) if recording.record_shapes else [""] * len(host)
-    columns = zip(
-        _quoted(host["name"]), host["thread_id"].tolist(), starts, durations, host["is_annotation"].tolist(),
-        host["sequence_number"].tolist(), backward, shapes, host["external_id"].tolist(),
-        host["operator_id"].tolist(), strict=True,
-    )  # fmt: skip
+    # Kineto numbers threads by itself: an operator of the backward pass states 1, its forward's, others state 0.
+    is_backward = host["thread_id"] == recording.rank.autograd_thread_id
+    forward_threads = is_backward.astype(int).tolist()
     events = []
-    for index, (name, tid, start, duration, annotates, sequence, forward, shape, external, operator) in enumerate(
-        columns
-    ):
-        arguments = f'"External id": {external},"Record function id": 0'
-        if not pd.isna(sequence):
-            arguments += f', "Sequence number": {sequence}, "Fwd thread id": {forward}'
-        if name == '"record_param_comms"' and operator in collectives:
-            arguments += f", {collectives[operator]}"
-        arguments += f'{shape}, "Ev Idx": {index}'
-        category = "user_annotation" if annotates else "cpu_op"
-        events.append(_complete(category, name, pid, tid, start, duration, arguments))
+    for index, event in enumerate(host.itertuples(index=False)):
+        arguments = f'"External id": {event.external_id},"Record function id": 0'
+        if not pd.isna(event.sequence_number):
+            arguments += f', "Sequence number": {event.sequence_number}'
+            arguments += f', "Fwd thread id": {forward_threads[index]}'
+        if names[index] == '"record_param_comms"' and event.operator_id in collectives:
+            arguments += f", {collectives[event.operator_id]}"
+        arguments += f'{shapes[index]}, "Ev Idx": {index}'
+        category = "user_annotation" if event.is_annotation else "cpu_op"
+        events.append(
+            _complete(category, names[index], pid, event.thread_id, starts[index], durations[index], arguments)
+        )
     return events
 
 

@@ -159,7 +159,7 @@ def _vector_arithmetic(
     flops: np.ndarray, data_type: np.ndarray, is_matrix: np.ndarray, is_dense: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Fused multiply-adds where arithmetic takes the time, elsewhere multiplications and additions in halves."""
-    columns = {}
+    columns: dict[str, np.ndarray] = {}
     single = np.where(is_matrix, 0, np.rint(flops / LANES)).astype(np.int64)
     fused = np.where(is_dense, single // 2, 0)
     rest = single - 2 * fused

@@ -1,4 +1,6 @@
-"""The options of each tool, from the TOML file of its module: data, so that a release differs in a line of a table.
+"""The command line of each tool: its options, and how it refuses them.
+
+Options are in the TOML file of the tool's module: data, so that a release differs in a line of a table.
 
 What came or went with a release is left out by the table of releases (proflab.releases), under an option's last name.
 In a file, `[options]` holds the options of all tools of the module, `[tool.NAME]` those of one of them,
@@ -18,7 +20,7 @@ import argparse
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -40,12 +42,29 @@ FAMILIES = {
 """Tool -> what the table of releases calls it, where that is not its own name."""
 
 
+class ToolError(UserError):
+    """What the real tool would print before it ends; `exit_code` is the real tool's too."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def at_dashes(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first `--` and behind it; everything and nothing where there is none."""
+    words = list(arguments)
+    place = words.index("--") if "--" in words else len(words)
+    return words[:place], words[place + 1 :]
+
+
 @cache
 def _table(module: str) -> Mapping[str, Any]:
     return tomllib.loads((FOLDER / f"{module}.toml").read_text(encoding="utf-8"))
 
 
-def build_parser(module: str, tool: str, kind: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+def build_parser(
+    module: str, tool: str, kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
+) -> argparse.ArgumentParser:
     """The parser of a tool, of the class `kind`."""
     table = _table(module)
     family, rocm = FAMILIES.get(tool, tool), release.rocm()
@@ -84,7 +103,13 @@ def refuse_unmodelled(options: argparse.Namespace) -> None:
 class _Unmodelled(argparse.Action):
     """Takes an option of the real tool, and notes its name."""
 
-    def __call__(self, parser, namespace, values, option_string=None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         setattr(namespace, self.dest, values)
         namespace.refused = option_string
 

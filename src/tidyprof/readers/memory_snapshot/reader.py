@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from tidyprof.errors import FOREIGN
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import plain_objects
@@ -22,7 +23,7 @@ from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import ORDER, Origin, Profile
 from tidyprof.tables.damage import without_damage
-from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
 """Unpacked bytes that are accepted unless told otherwise: as objects they take ten times as much or more. torch writes

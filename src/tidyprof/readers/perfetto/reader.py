@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded, progress_bar
 from tidyprof.readers.perfetto.file import read_file
@@ -18,7 +18,7 @@ from tidyprof.readers.perfetto.recognition import sorted_files
 from tidyprof.readers.perfetto.sequences import text
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_overlap, selected_rank
+from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_overlap, selected_rank
 
 
 @guarded

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite import database_files, open_database
@@ -28,7 +28,7 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, first_equ
 from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
 from tidyprof.tables.damage import cut_hip_overlaps
 from tidyprof.tables.launches import link
-from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 from tidyprof.tables.records import Records, joined
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import polars as pl
+import pyarrow as pa
 
 from tidyprof.errors import DAMAGED, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
-from tidyprof.io.csv_files import CsvFile, mapped, text_codes, whole_numbers
+from tidyprof.io.csv_files import TEXT, CsvFile, mapped, text_codes, whole_numbers
 from tidyprof.io.text_cells import ABSENT_TEXTS, whole_number
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, refined, shape_codes
 from tidyprof.tables.damage import durations
@@ -64,20 +64,22 @@ class CounterCsv:
         """What was mended in the text when it was read."""
         return self._file.warnings
 
-    def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pl.DataFrame:
+    def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pa.Table:
         """These columns as text and as float64, and all of WHOLE_COLUMNS as int64, with null for empty cells.
 
         Raises ProfileReadError if a column that every dispatch needs is missing, and for cells that are no numbers.
         """
         self._require()
         wholes = [name for name in self.names if name in WHOLE_COLUMNS]
-        types = dict.fromkeys(texts, pl.Categorical) | dict.fromkeys(numbers, pl.Float64)
+        types = dict.fromkeys(texts, TEXT) | dict.fromkeys(numbers, pa.float64())
         try:
-            return self._file.frame(types | dict.fromkeys(wholes, pl.Int64), complete=True)
+            return self._file.frame(types | dict.fromkeys(wholes, pa.int64()), complete=True)
         except ProfileReadError:
             # Something else may be wrong, or whole numbers are written with a fraction or as `NA`: look at each.
-            found = self._file.frame(types | dict.fromkeys(wholes, pl.Categorical), complete=True)
-        return found.with_columns(mapped(found[name], partial(self._whole, name), pl.Int64) for name in wholes)
+            found = self._file.frame(types | dict.fromkeys(wholes, TEXT), complete=True)
+        columns = {name: found[name] for name in found.column_names}
+        columns |= {name: mapped(found[name], partial(self._whole, name), pa.int64()) for name in wholes}
+        return pa.table(columns)
 
     def _header(self, head: bytes) -> list[str]:
         if not head.strip():
@@ -110,14 +112,14 @@ class CounterCsv:
         return ProfileReadError(self.path, found, *DAMAGED)
 
 
-def dispatch_records(path: Path, rows: pl.DataFrame, texts: Codes) -> Records:
+def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
     """An event for each of these rows of a file, not checked for damage; without times start and duration are ABSENT.
 
     Raises ProfileReadError for a row without a dispatch number or a kernel name, and for a file without a row.
     """
     if not len(rows):
         raise no_dispatches(path)
-    columns = {own: whole_numbers(rows[name]) for name, own in WHOLE_COLUMNS.items() if name in rows.columns}
+    columns = {own: whole_numbers(rows[name]) for name, own in WHOLE_COLUMNS.items() if name in rows.column_names}
     name = text_codes(rows[NAME], texts)
     is_unnamed = np.array([*(text in ABSENT_TEXTS for text in texts), True])[name]
     lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
@@ -126,10 +128,12 @@ def dispatch_records(path: Path, rows: pl.DataFrame, texts: Codes) -> Records:
     nothing = np.full(len(rows), ABSENT, np.int64)
     start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
     kind = refined(np.full(len(rows), KIND_CODE["kernel"], np.int8), name, texts)
-    shapes = {shape: shape_codes([columns.pop(shape)], texts) for shape in ("grid", "block") if shape in columns}
+    for shape in ("grid", "block"):
+        if shape in columns:
+            columns[shape] = shape_codes([columns[shape]], texts)
     times = {"start_ns": start, "duration_ns": durations(start, end)}
     columns.setdefault("device", nothing.copy())
-    return Records({"kind": kind, "name": name, **times, **columns, **shapes})
+    return Records({"kind": kind, "name": name, **times, **columns})
 
 
 def no_dispatches(path: Path) -> ProfileReadError:
@@ -216,7 +220,10 @@ def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
     dispatches = dispatch_records(text.path, frame, texts)
     numbers = pd.DataFrame({name: dispatches[name] for name in ("device", "dispatch_id")})
     _refuse_repeated(text, int(numbers.duplicated().sum()), "dispatch numbers more than once")
-    value = frame.select(column.column for column in columns).to_numpy().ravel()
+    value = np.empty((len(frame), len(columns)))
+    for place, column in enumerate(columns):
+        value[:, place] = frame[column.column].to_numpy()
+    value = value.ravel()
     # Empty cells are values that were not measured.
     row, place = np.divmod(np.flatnonzero(~np.isnan(value)), max(1, len(columns)))
     name = texts.of(column.counter for column in columns)
@@ -228,7 +235,7 @@ def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
 
 def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     frame = text.frame([NAME, _COUNTER_NAME], [_COUNTER_VALUE])
-    identity = [name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.columns]
+    identity = [name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.column_names]
     columns = [text_codes(frame[NAME], texts), *(whole_numbers(frame[name]) for name in identity)]
     # The counters of a dispatch stand below each other: a stretch of rows with one identity, which may come again after
     # others. Finding dispatches among the stretches is quicker than among all rows, since there are far fewer.
@@ -238,12 +245,12 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     key = stretches.groupby(list(stretches), sort=False).ngroup().to_numpy()
     # For each dispatch the first row of its first stretch.
     first = np.flatnonzero(begins)[np.unique(key, return_index=True)[1]]
-    dispatches = dispatch_records(text.path, frame[first], texts)
+    dispatches = dispatch_records(text.path, frame.take(pa.array(first)), texts)
     name = text_codes(frame[_COUNTER_NAME], texts)
     is_name = np.array([*(text not in ABSENT_TEXTS for text in texts), False])[name]
     # cumsum numbers the stretches from 1: the stretch of a row, and with it the dispatch of the row.
     values = {"row": key[np.cumsum(begins) - 1], "name": np.where(is_name, name, np.int32(NO_TEXT))}
-    values |= {"value": frame[_COUNTER_VALUE].fill_null(np.nan).to_numpy(), "replay_pass": np.int32(0)}
+    values |= {"value": frame[_COUNTER_VALUE].to_numpy(), "replay_pass": np.int32(0)}
     return Measured(dispatches, pd.DataFrame(values, copy=False), "long", len(frame))
 
 

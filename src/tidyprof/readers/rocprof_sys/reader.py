@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from tidyprof.errors import CUT_SHORT, ProfileReadError
+from tidyprof.errors import CUT_SHORT, SEVERAL_NUMBERS, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, in_texts, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.reader import (
@@ -27,7 +27,7 @@ from tidyprof.readers.rocprof_sys.recognition import TableFile, content_of, file
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import SEVERAL_NUMBERS, Part, common_facts, profile_of, rank_in_name, selected_rank
+from tidyprof.tables.profiles import Part, common_facts, profile_of, rank_in_name, selected_rank
 
 _FACTS = {
     "tool_version": ("ROCPROFSYS_VERSION", "OMNITRACE_VERSION"),

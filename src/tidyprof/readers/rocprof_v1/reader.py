@@ -5,24 +5,23 @@ Their columns are those of bin/tblextr.py in https://github.com/ROCm/rocprofiler
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
-import polars as pl
+import pyarrow as pa
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import DAMAGED, SAME, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
+from tidyprof.io.csv_files import TEXT, CsvFile, mapped
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_v1.recognition import V1File, find_runs
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
-from tidyprof.readers.rocprofv3.frames import counters_of, records_of
+from tidyprof.readers.rocprofv3.frames import counters_long, counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import SAME, profile_of
+from tidyprof.tables.profiles import profile_of
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended before its kernels ran."
@@ -100,7 +99,7 @@ def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int
     """Take the kernels of a table, and their counters. Raises ProfileReadError if it has neither."""
     kernels, samples, cut, warnings = _kernel_records(file, maximum_bytes)
     own.warnings += warnings
-    if {"start", "end"} <= set(kernels.columns):
+    if {"start", "end"} <= set(kernels.column_names):
         own.events.append(records_of(kernels, file.path, {"OPS": "kernel"}.get, texts, cut))
     if samples is not None:
         table, dropped, warnings = counters_of(samples, file.path)
@@ -117,46 +116,44 @@ def _counters_of_header(file: V1File) -> list[str]:
     return [column for column in file.header if column and column not in _NAMES and column not in _NOT_COUNTERS]
 
 
-def _kernel_records(file: V1File, maximum_bytes: int) -> tuple[pl.DataFrame, pl.DataFrame | None, int, list[str]]:
+def _kernel_records(file: V1File, maximum_bytes: int) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
     """Dispatches of a results.csv, their counters (a row per dispatch and counter), rows cut short, warnings.
 
     Raises ProfileReadError if it is damaged.
     """
     counters, named = _counters_of_header(file), [column for column in file.header if column]
-    types: dict[str, Any] = {}
+    types: dict[str, pa.DataType] = {}
     for column in file.header:
         if column in counters:
-            types[column] = pl.Float64
+            types[column] = TEXT  # `None` stands for no value
         elif column in _NAMES:
-            types[column] = pl.Categorical if column == "KernelName" else pl.Int64
-    # The last cell tells whether a row is complete, so that `None`, for no value, must not become an empty cell.
-    types[named[-1]] = pl.String
+            types[column] = TEXT if column == "KernelName" else pa.int64()
+    # The last cell tells whether a row is complete.
+    types.setdefault(named[-1], TEXT)
     csv_file = CsvFile(file.path, list(file.header), maximum_bytes)
-    rows = csv_file.frame(types, absent=dict.fromkeys(set(counters) - {named[-1]}, "None"))
-    rows, cut = without_cut_rows(file.path, named, rows)
-    rows = rows.with_columns(_numbers(pl.col(named[-1]), counters))
-    kept = {column: _NAMES.get(column, column) for column in types if column in _NAMES or column in counters}
-    rows = rows.select(pl.col(column).alias(name) for column, name in kept.items())
-    domains = mapped(rows["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", pl.Categorical)
-    rows = rows.with_columns(domains.alias("category"))
-    samples = _long(rows, counters) if counters else None
-    return rows.drop(counters), samples, cut, csv_file.warnings + csv_file.open_end()
+    rows, cut = csv_file.complete_rows(csv_file.frame(types), named[-1])
+    columns = {_NAMES[column]: rows[column] for column in types if column in _NAMES}
+    columns["category"] = mapped(columns["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", TEXT)
+    kernels = pa.table(columns)
+    values = {column: mapped(rows[column], partial(_value, file.path, column), pa.float64()) for column in counters}
+    samples = _samples(kernels, values) if counters else None
+    return kernels, samples, cut, csv_file.warnings + csv_file.open_end()
 
 
-def _numbers(last: pl.Expr, counters: Iterable[str]) -> pl.Expr:
-    """The last column as it would have been read: numbers of a counter, or of a column with a known name."""
-    number = last.cast(pl.Float64, strict=False).fill_null(float("nan"))
-    if last.meta.output_name() in counters:
-        return pl.when(last != "None").then(number).alias(last.meta.output_name())
-    return last.cast(pl.Int64, strict=False)
+def _value(path: Path, counter: str, text: str) -> float | None:
+    """The value of a counter, None where it has none. Raises ProfileReadError for what is no number."""
+    try:
+        return None if text == "None" else float(text)
+    except ValueError:
+        found = f"{text[:40]!r} in the column {counter!r}, where a number belongs"
+        raise ProfileReadError(path, found, *DAMAGED) from None
 
 
-def _long(rows: pl.DataFrame, counters: Iterable[str]) -> pl.DataFrame:
-    counters = list(counters)
-    kept = [column for column in rows.columns if column not in counters and column != "launch"]
-    long = rows.unpivot(on=counters, index=kept, variable_name="counter", value_name="value").drop_nulls("value")
+def _samples(kernels: pa.Table, values: dict[str, pa.Array]) -> pa.Table:
+    """A row per dispatch and counter."""
     sizes = {"grid_x": "work_items", "block_x": "workgroup_size"}
-    return long.with_columns(pl.col("counter").cast(pl.Categorical)).rename(sizes, strict=False)
+    named = {sizes.get(name, name): kernels[name] for name in kernels.column_names if name != "launch"}
+    return counters_long(pa.table(named | values), values)
 
 
 def _refuse_nothing(source: V1File, own: Collected) -> None:

@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidyprof.errors import EMPTY, ProfileReadError
+from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
-from tidyprof.readers.rocprofv3.recognition import header_of
-from tidyprof.tables.profiles import FOREIGN
+from tidyprof.readers.rocprofv3.columns import header_of
 
 HEAD_BYTES = 2**16
 """Uncompressed bytes at the start of a file that tell what it holds."""

@@ -1,4 +1,4 @@
-"""Records and counters of polars frames, for rocprofv3 and rocprof 1."""
+"""Records and counters of tables of Arrow, for rocprofv3 and rocprof 1."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidyprof.io.csv_files import CsvFile, coded, mapped, text_codes, whole_numbers, without_cut_rows
-from tidyprof.readers.rocprofv3.recognition import (
-    SIZES,
-    TEXTS,
-    UNUSED,
-    OutputFile,
-    canonical,
-    counter_columns,
-    is_known,
-)
+from tidyprof.io.csv_files import TEXT, CsvFile, array_of, coded, mapped, same_text, text_codes, whole_numbers
+from tidyprof.readers.rocprofv3.columns import SIZES, TEXTS, UNUSED, canonical, counter_columns, is_known
+from tidyprof.readers.rocprofv3.recognition import OutputFile
 from tidyprof.tables.codes import (
     ABSENT,
     KIND_CODE,
@@ -54,14 +47,14 @@ _QUOTED_MARKS = (
 class RowFrame:
     """The rows of one file.
 
-    rows     -- one column for each known one of the file: times and identifiers as Int64 or null, texts as
-                Categorical, agents as Int32 numbers.
+    rows     -- one column for each known one of the file: times and identifiers as int64 or null, texts as TEXT,
+                agents as int32.
     cut      -- rows that lack their last cells; they are not in `rows`.
     indexed  -- whether agents are numbered among the GPUs only (`GPU 0` instead of `Agent 4`).
     warnings -- sentences about what was mended.
     """
 
-    def __init__(self, rows: pl.DataFrame, cut: int, indexed: bool, warnings: list[str]) -> None:
+    def __init__(self, rows: pa.Table, cut: int, indexed: bool, warnings: list[str]) -> None:
         self.rows = rows
         self.cut = cut
         self.indexed = indexed
@@ -73,53 +66,59 @@ def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
     csv_file = CsvFile(file.path, file.header, maximum_bytes)
     rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
     warnings = csv_file.warnings + csv_file.open_end()
-    complete, cut = without_cut_rows(file.path, file.header, rows)
+    complete, cut = csv_file.complete_rows(rows, file.header[-1])
     indexed = False
-    frame = _renamed(complete, file)
-    for column in _AGENTS:
-        if column in frame.columns:
-            indexed |= _has_index(frame[column])
-            frame = frame.with_columns(mapped(frame[column], _agent_number, pl.Int32).alias(column))
-    return RowFrame(frame, cut, indexed, warnings)
+    columns = _renamed(complete, file)
+    for name in _AGENTS:
+        if name in columns:
+            indexed |= any(text.startswith("GPU") for text in coded(columns[name])[1])
+            columns[name] = mapped(columns[name], _agent_number, pa.int32())
+    return RowFrame(pa.table(columns), cut, indexed, warnings)
 
 
-def _types(file: OutputFile) -> dict[str, pl.DataType]:
+def _types(file: OutputFile) -> dict[str, pa.DataType]:
     """Types of the columns that are read; the last one always is, since it tells whether a row is complete."""
     counters = counter_columns(file.header) if file.role == "wide counters" else []
-    types: dict[str, Any] = {}
+    types: dict[str, pa.DataType] = {}
     for column in file.header:
         name = canonical(column)
         is_unused = name in UNUSED or not (is_known(column) or column in counters)
         if is_unused and column != file.header[-1]:
             continue
         if is_unused:
-            types[column] = pl.String
+            types[column] = pa.string()
         elif name in TEXTS:
-            types[column] = pl.Categorical
+            types[column] = TEXT
         elif column in counters or name in _DECIMALS:
-            types[column] = pl.Float64
+            types[column] = pa.float64()
         elif name in SIZES:
-            types[column] = pl.UInt32
+            types[column] = pa.uint32()
         else:
             # Identifiers have 64 bits without a sign; a tool may write all ones for `none`.
-            types[column] = pl.Int64 if name in _TIMES else pl.UInt64
+            types[column] = pa.int64() if name in _TIMES else pa.uint64()
     return types
 
 
-def _renamed(rows: pl.DataFrame, file: OutputFile) -> pl.DataFrame:
-    """Columns under their names here; of columns that mean the same, the first. Identifiers become Int64."""
+def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
+    """Columns under their names here; of columns that mean the same, the first. Identifiers become int64."""
     counters = counter_columns(file.header) if file.role == "wide counters" else []
-    chosen: dict[str, pl.Expr] = {}
-    for column in rows.columns:
+    chosen: dict[str, pa.Array] = {}
+    for column in rows.column_names:
         name = column if column in counters else canonical(column)
-        expression = pl.col(column)
-        if rows.schema[column] == pl.UInt64 and name != "exec_mask":
-            is_small = (rows[column].max() or 0) < 2**63
-            # The same bits without a copy.
-            expression = expression.reinterpret(signed=True) if is_small else expression.cast(pl.Int64, strict=False)
-        if column in counters or (is_known(column) and name not in UNUSED):
-            chosen.setdefault(name, expression.alias(name))
-    return rows.select(chosen.values())
+        if name not in chosen and (column in counters or (is_known(column) and name not in UNUSED)):
+            values = array_of(rows[column])
+            is_identifier = pa.types.is_uint64(values.type) and name != "exec_mask"
+            chosen[name] = _signed(values) if is_identifier else values
+    return chosen
+
+
+def _signed(values: pa.Array) -> pa.Array:
+    """Numbers without a sign as int64; null for those that are too large."""
+    too_large = pc.greater_equal(values, pa.scalar(2**63, pa.uint64()))
+    if pc.any(too_large).as_py():
+        values = pc.if_else(too_large, None, values)
+    # The same bits without a copy.
+    return values.view(pa.int64())
 
 
 def _agent_number(text: str) -> int | None:
@@ -127,16 +126,16 @@ def _agent_number(text: str) -> int | None:
     return int(match[2]) if match else None
 
 
-def _has_index(agents: pl.Series) -> bool:
-    return any(text.startswith("GPU") for text in agents.unique().drop_nulls().cast(pl.String))
-
-
-def counters_long(rows: pl.DataFrame, counters: Iterable[str]) -> pl.DataFrame:
-    """A row per dispatch and counter, of a frame with a column per counter."""
+def counters_long(rows: pa.Table, counters: Iterable[str]) -> pa.Table:
+    """A row per dispatch and counter that has a value, of a table with a column per counter."""
     counters = list(counters)
-    kept = [column for column in rows.columns if column not in counters]
-    long = rows.unpivot(on=counters, index=kept, variable_name="counter", value_name="value")
-    return long.with_columns(pl.col("counter").cast(pl.Categorical)).drop_nulls("value")
+    others = rows.drop_columns(counters)
+    parts = []
+    for name in counters:
+        has_value = rows[name].is_valid()
+        part = others.filter(has_value).append_column("value", rows[name].filter(has_value).cast(pa.float64()))
+        parts.append(part.append_column("counter", same_text(name, len(part))))
+    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
 
 _NAMES = {"launch": "launch_ns", "category": "source_category"}
@@ -147,7 +146,7 @@ CUT_SHORT = "cut short"
 
 
 def records_of(
-    frame: pl.DataFrame, path: Path, kind_of_domain: Callable[[str], str | None], texts: Codes, cut: int = 0
+    frame: pa.Table, path: Path, kind_of_domain: Callable[[str], str | None], texts: Codes, cut: int = 0
 ) -> Records:
     """The rows of a frame that become events; `cut` more of them ended early.
 
@@ -157,19 +156,20 @@ def records_of(
     """
     start, end = whole_numbers(frame["start"]), whole_numbers(frame["end"])
     category = text_codes(frame["category"], texts)
+    category[category == NO_TEXT] = texts[""]
     name = text_codes(frame["name"], texts)
     records = Records({"start_ns": start, "duration_ns": durations(start, end), "name": name})
     records["source_category"] = category
     records["kind"] = _kinds(category, name, kind_of_domain, texts)
     # A range may be marked with an empty text; only an instruction that could not be decoded has none.
     name[(name == NO_TEXT) & (records["kind"] != KIND_CODE["sample"])] = texts[""]
-    for column in frame.columns:
+    for column in frame.column_names:
         own = _NAMES.get(column, column)
         if column not in _TAKEN_APART and own not in records and not column.startswith(("grid_", "block_")):
-            is_text = frame[column].dtype == frame["category"].dtype
+            is_text = pa.types.is_dictionary(frame[column].type)
             records[own] = text_codes(frame[column], texts) if is_text else whole_numbers(frame[column])
     for shape in ("grid", "block"):
-        sizes = [whole_numbers(frame[f"{shape}_{axis}"]) for axis in "xyz" if f"{shape}_{axis}" in frame.columns]
+        sizes = [whole_numbers(frame[f"{shape}_{axis}"]) for axis in "xyz" if f"{shape}_{axis}" in frame.column_names]
         if sizes:
             records[shape] = shape_codes(sizes, texts)
     _add_places(records, frame, texts)
@@ -207,56 +207,58 @@ def _kinds(
     return refined(kind, name, texts)
 
 
-def _add_places(records: Records, frame: pl.DataFrame, texts: Codes) -> None:
+def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
     """Add what agents and thread say: the device that an event occupies, of a copy's source and target the GPU.
 
     Between two GPUs it is the target. Agents of host calls are those whose memory they are about. What runs on
     a device has no thread: the tool states the one that launched it.
     """
     on_device = ON_DEVICE[records["kind"]]
-    if {"source_agent", "destination_agent"} <= set(frame.columns):
+    if {"source_agent", "destination_agent"} <= set(frame.column_names):
         source, target = whole_numbers(frame["source_agent"]), whole_numbers(frame["destination_agent"])
         to_device = by_code(("TO_DEVICE" in text for text in texts), records["name"], False)
         to_host = by_code(("DEVICE_TO_HOST" in text for text in texts), records["name"], False)
         records["device"] = np.where(to_device, target, np.where(to_host, source, ABSENT))
         records["source_device"], records["destination_device"] = source, target
-    elif "agent" in frame.columns:
+    elif "agent" in frame.column_names:
         agent = whole_numbers(frame["agent"])
         is_of_device = on_device | (records["kind"] == KIND_CODE["annotation"])
         records["device"] = np.where(is_of_device, agent, ABSENT)
         if not on_device.all():
             records["memory_device"] = np.where(on_device, ABSENT, agent)
-    if "thread" in frame.columns:
+    if "thread" in frame.column_names:
         thread = whole_numbers(frame["thread"])
         records["thread"] = np.where(on_device, ABSENT, thread)
         records["launch_thread"] = np.where(on_device, thread, ABSENT)
-    if "guid" in frame.columns:
+    if "guid" in frame.column_names:
         codes = text_codes(frame["guid"], texts).astype(np.int64)
         records["guid"] = np.where(codes == NO_TEXT, ABSENT, codes)
 
 
-def counters_of(frame: pl.DataFrame, path: Path, cut: int = 0) -> tuple[pd.DataFrame, Counter[str], list[str]]:
+def counters_of(frame: pa.Table, path: Path, cut: int = 0) -> tuple[pd.DataFrame, Counter[str], list[str]]:
     """The rows of a frame with a value per dispatch and counter, in columns of COUNTER_COLUMNS.
 
     Also reason -> values that were left out, and warnings. A value that is no number is damage, like an impossible
     time. Raises ProfileReadError if too many are.
     """
-    start, end = (whole_numbers(frame[name]) if name in frame.columns else None for name in ("start", "end"))
+    start, end = (whole_numbers(frame[name]) if name in frame.column_names else None for name in ("start", "end"))
     has_times = start is not None and end is not None
     count = len(frame)
     duration = durations(start, end) if has_times else np.zeros(count, np.int64)
     # Counters of ROCm 6.2 have no times: the number of the dispatch, in whose order they are, stands for its start.
     order = np.maximum(whole_numbers(frame["dispatch_id"]), 0) + 1
-    records = Records({"start_ns": start if has_times else order, "duration_ns": duration})
+    records = Records({"start_ns": order if start is None or end is None else start, "duration_ns": duration})
     records["kind"] = np.full(count, KIND_CODE["kernel"], np.int8)
-    value = frame["value"].cast(float).fill_null(float("nan")).to_numpy()
+    value = frame["value"].to_numpy()
     records.columns |= _told_apart(frame) | {"value": value.view(np.int64), "row": np.arange(count)}
     wrong = ~np.isfinite(value) | frame["counter"].is_null().to_numpy()
     refuse_damage(path, "rows", Counter({CUT_SHORT: cut}), count + cut)
     without_damage(path, records, {"whose value is no number": wrong, "whose value is negative": value < 0})
     records.dropped += Counter({CUT_SHORT: cut})
-    frame = frame[records["row"]]
-    table = {_COUNTER_NAMES.get(name, name): _counter_column(frame, name) for name in frame.columns if name != "end"}
+    frame = frame.take(pa.array(records["row"]))
+    table = {
+        _COUNTER_NAMES.get(name, name): _counter_column(frame, name) for name in frame.column_names if name != "end"
+    }
     table["value"] = value[records["row"]]
     if end is not None:
         table["duration_ns"] = nullable(records["duration_ns"], "Int64")
@@ -268,16 +270,16 @@ def counters_of(frame: pl.DataFrame, path: Path, cut: int = 0) -> tuple[pd.DataF
     return pd.DataFrame(known), records.dropped, warnings
 
 
-def _told_apart(frame: pl.DataFrame) -> dict[str, np.ndarray]:
+def _told_apart(frame: pa.Table) -> dict[str, np.ndarray]:
     """What tells the counters of a dispatch from each other, and from those of others, as numbers."""
-    columns = {name: frame[name] for name in frame.columns if name not in ("start", "end", "value")}
+    columns = {name: array_of(frame[name]) for name in frame.column_names if name not in ("start", "end", "value")}
     return {
-        name: whole_numbers(values) if values.dtype.is_integer() else coded(values)[0]
+        name: whole_numbers(values) if pa.types.is_integer(values.type) else coded(values)[0]
         for name, values in columns.items()
     }
 
 
-def _counter_column(frame: pl.DataFrame, name: str) -> object:
+def _counter_column(frame: pa.Table, name: str) -> object:
     dtype = COUNTER_COLUMNS.get(_COUNTER_NAMES.get(name, name))
     if dtype == "category":
         codes, labels = coded(frame[name])

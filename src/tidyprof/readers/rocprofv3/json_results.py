@@ -1,4 +1,4 @@
-"""rocprofv3's JSON results as polars frames of records, like those of its CSV files.
+"""rocprofv3's JSON results as tables of records, like those of its CSV files.
 
 The members are those of source/lib/output/generateJSON.cpp and cxx/serialization/save.hpp in
 https://github.com/ROCm/rocprofiler-sdk.
@@ -7,11 +7,13 @@ https://github.com/ROCm/rocprofiler-sdk.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import in_texts, read_bytes
@@ -174,13 +176,13 @@ class _Results(msgspec.Struct, gc=False):
 class JsonResults:
     """What one process wrote.
 
-    records  -- frames with columns named as those of the CSV files, one per list of the file.
+    records  -- tables with columns named as those of the CSV files, one per list of the file.
     counters -- as in the CSV files, None without counters.
     facts    -- entries of `Profile.meta`; agents -- one dict per CPU and GPU.
     """
 
-    records: list[pl.DataFrame]
-    counters: pl.DataFrame | None
+    records: list[pa.Table]
+    counters: pa.Table | None
     process: int | None
     agents: list[dict[str, Any]]
     facts: dict[str, Any] = field(default_factory=dict)
@@ -243,8 +245,8 @@ class _Reader:
         values = msgspec.structs.asdict(agent) | {"type": _AGENT_TYPES.get(agent.type)}
         return {key: value for key, value in values.items() if key != "id" and value not in (None, "")}
 
-    def _records(self, name: str, records: list[_Record]) -> pl.DataFrame:
-        """One list of records as a frame; `name` is the list's own."""
+    def _records(self, name: str, records: list[_Record]) -> pa.Table:
+        """One list of records as a table; `name` is the list's own."""
         if name in _SAMPLES:
             return self._samples(_SAMPLES[name], records)
         operations = [self._operation(record) for record in records]
@@ -319,7 +321,7 @@ class _Reader:
         """Number of an agent as in the CSV files by default; None for what is no agent, as where memory is freed."""
         return None if agent is None else self._agents.get(agent.handle)
 
-    def _samples(self, category: str, records: list[_Record]) -> pl.DataFrame:
+    def _samples(self, category: str, records: list[_Record]) -> pa.Table:
         samples = [record.record or _Sample() for record in records]
         strings = self._tool.strings
         times = [sample.timestamp for sample in samples]
@@ -336,10 +338,11 @@ class _Reader:
             }
         )
 
-    def _counters(self) -> pl.DataFrame | None:
+    def _counters(self) -> pa.Table | None:
         """One row per dispatch and counter; the values of its instances are added up, as in the CSV file."""
         names = {counter.id.handle: counter.name for counter in self._tool.counters}
-        dispatches, sums = [], []
+        dispatches: list[_CounterRecord] = []
+        sums: list[tuple[str, float]] = []
         for record in self._tool.callback_records.counter_collection:
             totals: dict[str, float] = {}
             for value in record.records:
@@ -361,27 +364,30 @@ class _Reader:
                 "correlation_id": [_inner(dispatch.correlation_id) for dispatch in data],
                 **self._dispatches([dispatch.dispatch_info for dispatch in data]),
             }
-        ).with_columns(pl.Series("value", [value for _, value in sums], dtype=pl.Float64))
-        sizes = {"work_items": "grid", "workgroup_size": "block"}
-        products = {
-            name: pl.col(f"{part}_x") * pl.col(f"{part}_y") * pl.col(f"{part}_z") for name, part in sizes.items()
-        }
-        return frame.with_columns(**products)
+        ).append_column("value", pa.array([value for _, value in sums], pa.float64()))
+        for name, shape in {"work_items": "grid", "workgroup_size": "block"}.items():
+            sizes = [frame[f"{shape}_{axis}"] for axis in "xyz"]
+            frame = frame.append_column(name, reduce(pc.multiply, sizes))
+        return frame
 
 
 _TEXT_COLUMNS = ("category", "name", "counter", "source_line")
 
 
-def _frame(columns: dict[str, list[Any]]) -> pl.DataFrame:
+def _frame(columns: dict[str, list[Any]]) -> pa.Table:
     """Columns of texts and of integers; an integer that does not fit into 64 bits is missing."""
-    series = []
-    for name, values in columns.items():
-        if name in _TEXT_COLUMNS:
-            series.append(pl.Series(name, values, dtype=pl.String).cast(pl.Categorical))
-        else:
-            dtype = pl.UInt64 if name == "exec_mask" else pl.Int64
-            series.append(pl.Series(name, values, dtype=dtype, strict=False))
-    return pl.DataFrame(series)
+    return pa.table({name: _column(name, values) for name, values in columns.items()})
+
+
+def _column(name: str, values: list[Any]) -> pa.Array:
+    if name in _TEXT_COLUMNS:
+        return pa.array(values, pa.string()).dictionary_encode()
+    dtype = pa.uint64() if name == "exec_mask" else pa.int64()
+    try:
+        return pa.array(values, dtype)
+    except (OverflowError, pa.ArrowInvalid):
+        held = range(2**64) if name == "exec_mask" else range(-(2**63), 2**63)
+        return pa.array([value if value in held else None for value in values], dtype)
 
 
 def _or(value: int | None, other: Any) -> Any:

@@ -6,26 +6,21 @@ from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 
-import polars as pl
+import pyarrow as pa
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import SAME, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.csv_files import same_text
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
+from tidyprof.readers.rocprofv3.columns import counter_columns, kind_of_domain
 from tidyprof.readers.rocprofv3.frames import RowFrame, counters_long, counters_of, read_rows, records_of
 from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
-from tidyprof.readers.rocprofv3.recognition import (
-    OutputFile,
-    ProcessFiles,
-    counter_columns,
-    find_processes,
-    kind_of_domain,
-    may_hold_kernels,
-)
+from tidyprof.readers.rocprofv3.recognition import OutputFile, ProcessFiles, find_processes, may_hold_kernels
 from tidyprof.readers.rocprofv3.statistics import read_agents, read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import SAME, Part, profile_of
+from tidyprof.tables.profiles import Part, profile_of
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace, --hsa-trace, "
@@ -76,13 +71,13 @@ def read_process(
 def _add_trace(own: Collected, file: OutputFile, rows: RowFrame, texts: Codes) -> None:
     frame = rows.rows
     if file.role == "samples":
-        method = "STOCHASTIC" if "stall_reason" in frame.columns else "HOST_TRAP"
-        category = pl.lit(f"PC_SAMPLING_{method}").cast(pl.Categorical)
-        frame = frame.with_columns(category.alias("category"), pl.col("start").alias("end"))
-    elif "name" not in frame.columns:
-        frame = frame.with_columns(pl.col("category").alias("name"))
+        method = "STOCHASTIC" if "stall_reason" in frame.column_names else "HOST_TRAP"
+        frame = frame.append_column("category", same_text(f"PC_SAMPLING_{method}", len(frame)))
+        frame = frame.append_column("end", frame["start"])
+    elif "name" not in frame.column_names:
+        frame = frame.append_column("name", frame["category"])
     own.warnings += rows.warnings
-    if "agent" in frame.columns or "source_agent" in frame.columns:
+    if "agent" in frame.column_names or "source_agent" in frame.column_names:
         own.numbering = "index" if rows.indexed else "agent"
     own.events.append(records_of(frame, file.path, kind_of_domain, texts, rows.cut))
 
@@ -95,7 +90,7 @@ def _add_counters(own: Collected, file: OutputFile, rows: RowFrame) -> None:
     own.warnings += rows.warnings
 
 
-def _take_counters(own: Collected, frame: pl.DataFrame, path: Path, cut: int = 0) -> None:
+def _take_counters(own: Collected, frame: pa.Table, path: Path, cut: int = 0) -> None:
     table, dropped, warnings = counters_of(frame, path, cut)
     own.counters.append(table)
     own.dropped += dropped

@@ -7,8 +7,9 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
-import polars as pl
+import pyarrow as pa
 
 from tidyprof.errors import DAMAGED, NO_ROWS, ProfileReadError
 from tidyprof.io.byte_stream import in_lines, read_bytes
@@ -84,34 +85,44 @@ def read_statistics(
     for column in header:
         name = _NAMES.get(column.lower())
         if name:
-            types[column] = pl.Int64 if name in _WHOLE else pl.Float64 if name in _DECIMAL else pl.String
+            types[column] = pa.int64() if name in _WHOLE else pa.float64() if name in _DECIMAL else pa.string()
     csv_file = CsvFile(path, header, maximum_bytes)
     rows = csv_file.frame(types)
-    rows = rows.rename({column: _NAMES[column.lower()] for column in types})
-    # 0 / 0 where nothing took any time: `-nan` is what the tool writes then.
-    rows = rows.with_columns(pl.col("percent").cast(pl.Float64, strict=False).fill_null(float("nan")))
-    if not len(rows):
+    columns: dict[str, Any] = {_NAMES[column.lower()]: rows[column].to_pylist() for column in types}
+    if not len(rows) + csv_file.short:
         raise ProfileReadError(path, *NO_ROWS)
-    _refuse_contradictions(path, rows)
-    columns: dict[str, Any] = {name: rows[name].to_list() for name in rows.columns}
+    columns["percent"] = [_decimal(text) for text in columns["percent"]]
+    _refuse_contradictions(path, columns, csv_file.short)
     table = pd.DataFrame(columns).assign(rank=rank, process=process).reindex(columns=list(STATISTICS_COLUMNS))
     return table.astype(STATISTICS_COLUMNS), csv_file.warnings + csv_file.open_end()
 
 
-def _refuse_contradictions(path: Path, rows: Any) -> None:
-    """Rows with missing or impossible figures mean that the file is not what the profiler wrote."""
-    calls, total, mean = pl.col("calls"), pl.col("total_ns"), pl.col("mean_ns")
-    wrong = (calls < 1) | (total < 0) | ((total / calls - mean).abs() > _ROUNDING_NS + 1e-3 * mean.abs())
-    wrong |= ~mean.is_finite() | ~(
-        pl.col("percent").is_between(0, 100.01) | (pl.col("percent").is_nan() & (total == 0))
-    )
-    if "min_ns" in rows.columns:
-        wrong |= (pl.col("min_ns") < 0) | (pl.col("min_ns") > mean + _ROUNDING_NS)
-        wrong |= pl.col("max_ns") < mean - _ROUNDING_NS
-        wrong |= ~pl.col("std_ns").is_finite() | (pl.col("std_ns") < 0)
-    bad = rows.filter(wrong.fill_null(True))
-    if len(bad):
-        name = str(bad["name"][0])[:40]
-        raise ProfileReadError(
-            path, f"{len(bad)} of {len(rows)} rows with missing or contradictory figures ({name!r} first)", *DAMAGED
-        )
+def _decimal(text: str | None) -> float:
+    """A number of the column `percent`; NaN for `-nan`, which the tool writes where nothing took any time."""
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return float("nan")
+
+
+def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int) -> None:
+    """Rows with missing or impossible figures mean that the file is not what the profiler wrote.
+
+    short -- rows that lack cells, and are not among the columns.
+    """
+    figures = {name: np.array(cells, np.float64) for name, cells in columns.items() if name != "name"}
+    calls, total, mean, percent = (figures[name] for name in ("calls", "total_ns", "mean_ns", "percent"))
+    # What is missing is NaN, of which no comparison is true.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        right = (calls >= 1) & (total >= 0) & np.isfinite(mean)
+        right &= np.abs(total / calls - mean) <= _ROUNDING_NS + 1e-3 * np.abs(mean)
+    right &= ((percent >= 0) & (percent <= 100.01)) | (np.isnan(percent) & (total == 0))
+    if "min_ns" in figures:
+        right &= (figures["min_ns"] >= 0) & (figures["min_ns"] <= mean + _ROUNDING_NS)
+        right &= figures["max_ns"] >= mean - _ROUNDING_NS
+        right &= np.isfinite(figures["std_ns"]) & (figures["std_ns"] >= 0)
+    wrong = np.flatnonzero(~right)
+    if len(wrong) or short:
+        first = f" ({str(columns['name'][wrong[0]])[:40]!r} first)" if len(wrong) else ""
+        found = f"{len(wrong) + short} of {len(right) + short} rows with missing or contradictory figures{first}"
+        raise ProfileReadError(path, found, *DAMAGED)

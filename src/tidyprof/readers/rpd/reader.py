@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tidyprof.errors import FOREIGN
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite import Database, database_files, open_database, quoted, text_codes
@@ -33,7 +34,7 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, nullabl
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import LATEST_START_NS, REPEATED, cut_hip_overlaps
 from tidyprof.tables.launches import innermost
-from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 from tidyprof.tables.records import Records, joined
 
 _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import polars as pl
+import pyarrow as pa
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.csv_files import coded
+from tidyprof.io.csv_files import TEXT, coded, rows_of
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import (
     Meaning,
@@ -108,7 +108,8 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise _two_logs(readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
-    width, rows, lengths = len(header), [], Counter()
+    width, rows = len(header), []
+    lengths: Counter[int] = Counter()
     for number, line in enumerate(lines, 2):
         cells = _cells(line) if '"' in line else line.split(",")
         if any(cells[width:]):
@@ -116,9 +117,10 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
         if cells == header or line.startswith("'CTRL'"):
             continue
         # A logger that had nothing to log writes a time and a comma.
-        length = _UNREADABLE if "\0" in line or "," not in line else min(len(cells), width) * any(cells[1:])
+        is_row = cells and "\0" not in line and "," in line
+        length = _UNREADABLE if not is_row else min(len(cells), width) * any(cells[1:])
         lengths[length] += 1
-        if '"' in line:
+        if '"' in line or "\r" in line:
             cells = ['"' + cell.replace('"', '""') + '"' for cell in cells]
         rows.append((length, ",".join(cells[:width]) + "," * (width - len(cells))))
     usual = max(lengths, key=lambda length: (lengths[length], length), default=0)
@@ -126,10 +128,15 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     sound = [row for length, row in rows if length not in {_UNREADABLE, *rare}]
     if lost := len(rows) - len(sound):
         readings.dropped["of rows that are cut short or not separated by commas"] += lost
-    schema = dict.fromkeys(header, pl.Categorical)
-    text = "\n".join(sound).encode("utf-8", "replace")
-    table = pl.read_csv(text, has_header=False, schema=schema) if sound else pl.DataFrame(schema=schema)
-    return {name: TextColumn(*coded(table[name].fill_null(""))) for name in header}
+    text = "\n".join(["," * (width - 1), *sound, ""]).encode("utf-8", "replace")
+    table = rows_of(text, header, dict.fromkeys(header, TEXT), len(text))
+    return {name: TextColumn(*_coded_cells(table[name])) for name in header}
+
+
+def _coded_cells(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
+    """For every row the place of its cell in a list of texts, and that list; empty cells are the text at its end."""
+    codes, texts = coded(column)
+    return np.where(codes < 0, np.int32(len(texts)), codes), [*texts, ""]
 
 
 def _two_logs(path: Path, found: str) -> ProfileReadError:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, in_lines, in_texts, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.system.csv_logs import csv_header, read_system_csv
@@ -22,7 +22,6 @@ from tidyprof.readers.system.readings import Readings, combined
 from tidyprof.readers.system.readings import time_zone as zone_of
 from tidyprof.readers.system.recognition import candidates, is_json, is_log
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
-from tidyprof.tables.profiles import FOREIGN
 
 __all__ = ["QUANTITIES", "read_system"]
 

@@ -37,15 +37,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import EMPTY, ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
+from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.guard import guarded, no_files, progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.readers.torch.recognition import candidates, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (
-    FOREIGN,
     Extent,
     extent_of_profile,
     profile_of,
@@ -111,6 +110,21 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
 def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
     known = set(traces)
     return [file for file in named if file not in known]
+
+
+def traces_of_ranks(folder: Path) -> list[Path]:
+    """The traces of a folder that has several; one that is empty at its start, too, if its name has a rank."""
+    if not folder.is_dir():
+        return []
+    heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(folder)}
+    if not any(is_trace(head) for head in heads.values()):
+        return []
+    chosen = [
+        file
+        for file, head in heads.items()
+        if is_trace(head) or (not head.strip() and rank_in_name(file, folder) is not None)
+    ]
+    return chosen if len(chosen) > 1 else []
 
 
 def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
-from tidyprof.tables.profiles import rank_in_name
 
 _TRACE_NAME = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
 _MARKS = re.compile(
@@ -26,21 +25,6 @@ def recognises(path: Path, head: bytes) -> bool:
 def is_trace(head: bytes) -> bool:
     """Whether a file that starts with `head` is one."""
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MARKS.search(head))
-
-
-def traces_of_ranks(folder: Path) -> list[Path]:
-    """The traces of a folder that has several; one that is empty at its start, too, if its name has a rank."""
-    if not folder.is_dir():
-        return []
-    heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(folder)}
-    if not any(is_trace(head) for head in heads.values()):
-        return []
-    chosen = [
-        file
-        for file, head in heads.items()
-        if is_trace(head) or (not head.strip() and rank_in_name(file, folder) is not None)
-    ]
-    return chosen if len(chosen) > 1 else []
 
 
 def candidates(folder: Path) -> list[Path]:

@@ -18,9 +18,12 @@ from typing import Any
 from tidyprof_inside.parts import BETWEEN, DECODE, REST, Parts
 from tidyprof_inside.recorder import DONE, Recorder
 
-MARK, OPTIMIZER, BACKWARD, MODULE = "mark", "optimizer", "backward", "module"
-BETTER = (MODULE, BACKWARD, OPTIMIZER, MARK)
+MARK, REPLAY, OPTIMIZER, BACKWARD, MODULE = "mark", "replay", "optimizer", "backward", "module"
+BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
 """What can make steps: where a later one of these shows, the earlier one was none."""
+
+REPLAYS_ALONE = 8
+"""Replays of CUDA or HIP graphs with nothing else between them from which they are the steps: a graph holds these."""
 
 
 class Calls(threading.local):
@@ -46,6 +49,7 @@ class Hooks:
         self.recorder = Recorder(self.torch, self.asked, self.parts, self.done)
         self.calls.is_inside = False
         self.is_mark_found = False
+        self.replays = 0
 
     # Putting in and taking out
 
@@ -64,17 +68,28 @@ class Hooks:
         torch = self.torch
         optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
         for handle in (
-            optimizers.register_optimizer_step_pre_hook(self.guarded(self.before_optimizer)),
-            optimizers.register_optimizer_step_post_hook(self.guarded(self.after_optimizer)),
+            optimizers.register_optimizer_step_pre_hook(self.uncompiled(self.before_optimizer)),
+            optimizers.register_optimizer_step_post_hook(self.uncompiled(self.after_optimizer)),
         ):
             self.undo.append(handle.remove)
         self.wrap(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self.around_data)
         self.wrap(torch.autograd, "backward", self.around_backward)
         self.wrap_calls()
+        self.wrap(torch.cuda.graphs.CUDAGraph, "replay", self.around_replay)
         self.wrap(torch.profiler.profile, "start", self.around_profiler)
         self.wrap(torch.autograd.profiler.profile, "__enter__", self.around_profiler)
         if self.asked["mark"]:
             self.wrap(torch.autograd.profiler.record_function, "__enter__", self.around_range)
+
+    def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """The hook of an optimizer's step; where torch.compile makes code of that step, it is not there."""
+        is_compiling, safely = self.torch.compiler.is_compiling, self.guarded(hook)
+
+        def call(*args: Any) -> None:
+            if not is_compiling():
+                safely(*args)
+
+        return call
 
     def wrap_calls(self) -> None:
         """Replace the call of a module. Most calls are within others and must cost next to nothing.
@@ -174,12 +189,14 @@ class Hooks:
         """Whether steps come from here; a better source than the one so far begins anew."""
         if self.asked["mark"] and source != MARK:
             return False
+        if source != REPLAY:
+            self.replays = 0
         known = self.recorder.source
         if source == known:
             return True
         if known and BETTER.index(source) < BETTER.index(known):
             return False
-        self.recorder.reset(source, last=source in (OPTIMIZER, BACKWARD))
+        self.recorder.reset(source, last=source in (REPLAY, OPTIMIZER, BACKWARD))
         return True
 
     def enter(self, part: str) -> str | None:
@@ -234,6 +251,19 @@ class Hooks:
         self.recorder.backwards += 1
         if self.is_source(BACKWARD):
             self.recorder.event(BACKWARD, "backward")
+
+    def around_replay(self, original: Callable[..., Any], graph: Any) -> Any:
+        """A graph of recorded launches is launched again."""
+        try:
+            return original(graph)
+        finally:
+            self.guarded(self.after_replay)(graph)
+
+    def after_replay(self, graph: Any) -> None:
+        """A graph has been launched."""
+        self.replays += 1
+        if self.replays >= REPLAYS_ALONE and self.is_source(REPLAY):
+            self.recorder.event(id(graph), "a graph")
 
     def around_module(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         """A call that is within no other one."""

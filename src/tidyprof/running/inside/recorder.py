@@ -139,6 +139,8 @@ class Recorder:
         self._end_timing()
         if self.stage == AFTER or self.foreign:
             self._finish()
+        elif not self.asked["steps"]:
+            self.stage = SETTLING
         else:
             self._begin_trace()
 
@@ -297,6 +299,7 @@ class Recorder:
             "all_steps": self.all_steps,
             "needed": self.needed,
             "asked_after": self.asked["after"],
+            "asked_steps": self.asked["steps"],
             "backwards": self.backwards / self.all_steps,
             "source": self.source,
             "marks": sorted({*marks}),

@@ -1,0 +1,40 @@
+"""Names of a package that are loaded at their first use, so that importing the package stays quick."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def names_of_stub(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package, from the imports in its `__init__.pyi`.
+
+    package -- its `__name__`; file -- its `__file__`, beside which the stub lies.
+    So the names that editors and type checkers know are those that there are (SPEC 1 of Scientific Python).
+    """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    modules = _modules(stub)
+
+    def load(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if modules[name] == package:
+            return import_module(f"{package}.{name}")
+        value = getattr(import_module(modules[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def known() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules})
+
+    return load, known, sorted(name for name, module in modules.items() if module != package)
+
+
+def _modules(stub: ast.Module) -> dict[str, str]:
+    """Each name that a stub imports with the module that has it."""
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}

@@ -1,0 +1,146 @@
+"""What rocprofv3 calls its columns and domains, from ROCm 6.2 to 7.x, and what a file with these columns holds.
+
+The names are those of source/lib/output/generateCSV.cpp of https://github.com/ROCm/rocprofiler-sdk
+and of rocpd's converter, which writes `Lds_Block_Size` and the like: letter case does not matter.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+
+_READ = {
+    "kind": "category",
+    "domain": "category",
+    "function": "name",
+    "kernel_name": "name",
+    "direction": "name",
+    "operation": "name",
+    "instruction": "name",
+    "agent_id": "agent",
+    "source_agent_id": "source_agent",
+    "destination_agent_id": "destination_agent",
+    "queue_id": "queue",
+    "stream_id": "stream",
+    "thread_id": "thread",
+    "process_id": "process",
+    "start_timestamp": "start",
+    "end_timestamp": "end",
+    "sample_timestamp": "start",
+    "timestamp": "start",
+    "allocation_size": "bytes",
+    "lds_block_size": "lds_bytes",
+    "group_segment_size": "lds_bytes",
+    "scratch_size": "scratch_bytes",
+    "private_segment_size": "scratch_bytes",
+    "vgpr_count": "vgprs",
+    "accum_vgpr_count": "accum_vgprs",
+    "sgpr_count": "sgprs",
+    "workgroup_size_x": "block_x",
+    "workgroup_size_y": "block_y",
+    "workgroup_size_z": "block_z",
+    "grid_size_x": "grid_x",
+    "grid_size_y": "grid_y",
+    "grid_size_z": "grid_z",
+    "grid_size": "work_items",
+    "workgroup_size": "workgroup_size",
+    "instruction_comment": "source_line",
+    "wave_issued_instruction": "wave_issued",
+    "dispatch_id": "dispatch_id",
+    "correlation_id": "correlation_id",
+    "counter_name": "counter",
+    "counter_value": "value",
+    "exec_mask": "exec_mask",
+    "wave_count": "wave_count",
+    "instruction_type": "instruction_type",
+    "stall_reason": "stall_reason",
+    "guid": "guid",
+    "replay_pass": "replay_pass",
+    "pass_id": "replay_pass",
+}
+"""Column, in small letters -> what it is called here."""
+
+UNUSED = frozenset({"address", "alloc_flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"})
+"""Columns that this reader knows, and takes nothing from: what they say is in others, or has no place in a Profile."""
+
+_NAMES = frozenset(_READ.values())
+
+TEXTS = frozenset({
+    "name", "source_line", "category", "agent", "source_agent", "destination_agent", "counter", "instruction_type",
+    "stall_reason", "guid",
+})  # fmt: skip
+"""Columns of text; all others are numbers."""
+
+SIZES = frozenset(
+    {"lds_bytes", "scratch_bytes", "vgprs", "accum_vgprs", "sgprs", "wave_issued", "wave_count"}
+    | {f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"}
+)
+"""Columns of numbers that the hardware bounds to 32 bits."""
+
+_STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage", "minns", "maxns", "stddev"}
+_KINDS = (
+    (r"KERNEL_DISPATCH", "kernel"),
+    (r"MEMORY_COPY", "copy"),
+    (r"MARKER_CORE(_RANGE)?_API|(HIP_)?GRAPH([ _]LAUNCH)?", "annotation"),
+    (r"PC_SAMPLING_\w+", "sample"),
+    (r"SCRATCH_MEMORY|MEMORY_ALLOCATION|OMPT|\w+_API(_EXT)?|\w+_EXT_API", "runtime"),
+)
+
+
+def canonical(column: str) -> str:
+    """What a column is called here, whatever the release calls it; unknown ones in small letters."""
+    column = column.lower()
+    return _READ.get(column, column)
+
+
+def is_known(column: str) -> bool:
+    """Whether rocprofv3 is known to write a column of this name."""
+    return column.lower() in _READ.keys() | UNUSED or column in _NAMES
+
+
+def header_of(head: bytes) -> list[str] | None:
+    """The columns that the first line of a file names, None if it has no line of CSV."""
+    line, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
+    if not end:
+        return None
+    try:
+        return next(csv.reader([line.rstrip(b"\r").decode("utf-8")], strict=True), None)
+    except (csv.Error, UnicodeDecodeError):
+        return None
+
+
+def role_of(header: list[str]) -> str | None:
+    """What a CSV file with this header holds, None if it is none of rocprofv3's.
+
+    `trace`, `samples` (of the program counter), `counters` (a row per dispatch and counter), `wide counters`
+    (a column per counter), `statistics` or `agents`.
+    """
+    names = {column.lower() for column in header}
+    if names >= _STATISTICS:
+        return "statistics"
+    if names >= {"node_id", "agent_type"}:
+        return "agents"
+    # rocprof-compute writes similar tables, long and wide, but says GPU_ID and Dispatch_ID.
+    if names >= {"counter_name", "counter_value", "dispatch_id"} and "gpu_id" not in names:
+        return "counters"
+    if names >= {"sample_timestamp", "instruction"}:
+        return "samples"
+    if names >= {"start_timestamp", "end_timestamp"} and names & {"kind", "domain"}:
+        return "trace"
+    is_long = bool(names & {"counter_name", "counter_value"})
+    if {"Dispatch_Id", "Kernel_Name", "Agent_Id"} <= set(header) and not is_long and counter_columns(header):
+        return "wide counters"
+    return None
+
+
+def counter_columns(header: list[str]) -> list[str]:
+    """The columns of a `wide counters` file that are counters."""
+    return [column for column in header if not is_known(column)]
+
+
+def kind_of_domain(domain: str) -> str | None:
+    """Which kind of event (see `profile.KINDS`) the records of a domain are, None for those that are not kept."""
+    for pattern, kind in _KINDS:
+        if re.fullmatch(pattern, domain, re.IGNORECASE):
+            return kind
+    return None

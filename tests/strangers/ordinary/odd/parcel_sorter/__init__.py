@@ -1,0 +1,1 @@
+"""Sorts parcels; run it with `python -m parcel_sorter`."""

@@ -1,0 +1,82 @@
+"""Columns of CSV files: what is short, long, quoted or large in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tidyprof import ProfileReadError
+from tidyprof.io.csv_files import TEXT, CsvFile
+
+HEADER = ["name", "start", "value"]
+TYPES = {"name": TEXT, "start": pa.int64(), "value": pa.float64()}
+ROWS = "a,1,0.5\nb,2,1.5\n"
+
+
+def csv_file(folder: Path, rows: str) -> CsvFile:
+    path = folder / "a.csv"
+    path.write_bytes((",".join(HEADER) + "\n" + rows).encode())
+    return CsvFile(path, HEADER, 2**30)
+
+
+def cells(folder: Path, rows: str) -> list[tuple]:
+    return [tuple(row.values()) for row in csv_file(folder, rows).frame(TYPES).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    {
+        "a row of two million characters": (f"{'n' * 2_000_000},3,4\n", [("n" * 2_000_000, 3, 4)]),
+        "a line end in quotes": ('"a\nb",3,4\n', [("a\nb", 3, 4)]),
+        "a comma in quotes": ('"a, b",3,4\n', [("a, b", 3, 4)]),
+        "doubled quotes": ('"a ""b""",3,4\n', [('a "b"', 3, 4)]),
+        "quotes as rocprofv3 writes none": ('a "b",3,4\n', [('a "b"', 3, 4)]),
+        "quoted numbers": ('c,"3","4"\n', [("c", 3, 4)]),
+        "empty cells": (',,\n"","",""\n', [(None, None, None)] * 2),
+        "empty lines": ("\n\r\n\nc,3,4\n\n", [("c", 3, 4)]),
+        "lines of Windows": ("c,3,4\r\nd,5,6\r\n", [("c", 3, 4), ("d", 5, 6)]),
+        "the last line without an end": ("c,3,4", [("c", 3, 4)]),
+    }.values(),
+)  # fmt: skip
+def test_rows_beside_plain_ones(rows, found, tmp_path):
+    assert cells(tmp_path, ROWS + rows) == [("a", 1, 0.5), ("b", 2, 1.5), *found]
+
+
+@pytest.mark.parametrize("rows", ["c,3\n" + ROWS, "c\n" + ROWS, "c,3,\n" + ROWS, "\0\n" + ROWS, '"c\n1,2,3"\n' + ROWS])
+def test_a_short_row_is_counted_and_the_others_are_read(rows, tmp_path):
+    file = csv_file(tmp_path, rows)
+    complete, cut = file.complete_rows(file.frame(TYPES), "value")
+    assert (complete["name"].to_pylist(), cut) == (["a", "b"], 1)
+
+
+@pytest.mark.parametrize("last", ["c,3", "c", "c,3,", "c,3\n", "c,3\n\n", "\0\0\0", '"c\nd",3'])
+def test_a_file_that_ends_in_a_row_is_refused(last, tmp_path):
+    file = csv_file(tmp_path, "c,3\n" + ROWS + last)
+    rows = file.frame(TYPES)
+    with pytest.raises(ProfileReadError, match="its last row ends early"):
+        file.complete_rows(rows, "value")
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    {
+        "c,3,4,5": "a row with more cells than the header has columns",
+        "c,3,4,": "a row with more cells than the header has columns",
+        "c,soon,4": "'soon' in the column 'start', where a whole number belongs",
+        "c,1.5,4": "'1.5' in the column 'start', where a whole number belongs",
+        "c,9223372036854775808,4": "'9223372036854775808' in the column 'start'",
+        "c,3,many": "'many' in the column 'value', where a number belongs",
+        '"c,3,4': "no sound CSV in line ",
+    }.items(),
+)
+@pytest.mark.parametrize("end", ["\n", "\nd,4,5\n"])
+def test_a_bad_row_is_refused(row, found, end, tmp_path):
+    with pytest.raises(ProfileReadError, match=found):
+        csv_file(tmp_path, ROWS + row + end).frame(TYPES)
+
+
+def test_a_row_that_is_short_is_refused_where_all_have_to_be_complete(tmp_path):
+    with pytest.raises(ProfileReadError, match=r"\(2 cells in the row 'c,3', 3 columns\)"):
+        csv_file(tmp_path, "c,3\n" + ROWS).frame(TYPES, complete=True)
