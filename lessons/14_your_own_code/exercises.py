@@ -133,8 +133,8 @@ EXERCISES = (
             '`sum(one["steps"] * one["step_ns"] for one in windows)` over the sum of their steps; 1e6 ns are a ms.',
         ),
         insight=lambda about: (
-            f"{run_and_trace(about)[0]:.3g} ms is the run. A trace explains; its steps, {run_and_trace(about)[1]:.2g} "
-            "times as long by the profiler and whatever else ran, are none to report."
+            f"{run_and_trace(about)[0]:.3g} ms is the run. The trace explains; its steps took "
+            f"{run_and_trace(about)[1]:.2g} times as long here, and are none to report."
         ),
     ),
     Exercise(

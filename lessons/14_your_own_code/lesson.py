@@ -69,14 +69,14 @@ proflab.predict(
 # %% [markdown]
 # | line | what it says |
 # | --- | --- |
-# | the first | triage's verdict. On a busy machine it is "can't tell", and `next` asks for a quiet one |
+# | the first | triage's verdict, or "can't tell": `next` says what would settle it |
 # | steps | a step without the profiler, which is the run, and one with it; and what counts as a step |
 # | parts | where the host is, as far as hooks can know: whatever calls a module outside of training is `forward`, too |
-# | not sure | where it stands: why, and what would settle it; here mostly other programs |
+# | not sure | where it stands: why. Other programs ask for a quiet machine, uneven steps for `--steps 10` |
 # | files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
 #
-# `healthy` means that nothing waits, not that all work is needed: no profiler knows what your training can do
-# without. That is for you to find, part by part.
+# On a quiet machine this script is `healthy`: nothing waits. That does not say that all its work is needed, since no
+# profiler knows what your training can do without. That is for you to find, part by part.
 #
 # **No magic.** torch calls whom you like after each step of an optimizer. The timing, without the command:
 
@@ -373,8 +373,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # %% [markdown]
 # ## Your own script
 #
-# Now a script of yours, as it is, by the check list. Make it short and repeatable: 40 steps, a seed, the losses
-# printed with all digits. If the GPU is the limit, look at its kernels: `rocprofv3 --kernel-trace --stats
+# Now a script of yours, as it is. Make it short and repeatable: 40 steps, a seed, the losses printed with all digits. If the GPU is the limit, look at its kernels: `rocprofv3 --kernel-trace --stats
 # --output-format csv` (lesson 04), then lesson 05. One cure at a time, five repeats in turns, the same losses; write
 # down what you expect.
 #
@@ -411,10 +410,9 @@ said, screen = run(script, "own/first", "--stacks")
 print(screen)
 
 # %% [markdown]
-# **Verdict and cure.** Which part, which function, why? "Not sure" and "can't tell" say under `next` what to do
-# first; what the parts show of a quiet run and the function that call stacks name hold all the same. The cure is text
-# of the script, and the text that replaces it. It goes into a copy beside the script, so that the two can run in
-# turns.
+# **Verdict and cure.** Which part, which function, why? "Not sure" and "can't tell" say under `next` what to do first.
+# The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that the two
+# can run in turns, with `--steps 0`: times alone, no trace.
 
 # %%
 VERDICT = "data: `numbers_of` reads each letter anew in every epoch, in the process that trains"
@@ -435,7 +433,7 @@ shutil.rmtree(folder / "own/turns", ignore_errors=True)
 differs = []
 for turn in range(1, 6):
     for side, path in random.sample([("before", script), ("cured", own_cured)], 2):
-        prints, _ = run(path, f"own/turns/{side}/run{turn}")
+        prints, _ = run(path, f"own/turns/{side}/run{turn}", "--steps", "0")
         pairs = zip(said.splitlines(), prints.splitlines(), strict=False)
         differs += [line for old, line in pairs if old != line]
 print(f"a print differs: {differs[0]}" if differs else "the same prints in all runs")
@@ -466,7 +464,8 @@ print(f"verdict: {VERDICT}")
 # %% [markdown]
 # ## At work, without this course
 #
-# `tidyprof run` is the first to try. The block that this lesson pasted, where its names are not yours:
+# First `python -m tidyprof run -- python train.py`, or without tidyprof the hook of torch above. Where hooks can't name
+# your parts, the block that this lesson pasted:
 #
 # {snippet 14_instrument_me.py}
 #
