@@ -1,4 +1,4 @@
-"""The exercises of lesson 14: calls too many, a cure, and the proof."""
+"""The exercises of lesson 14: a screen read, a cure, and the proof."""
 
 from __future__ import annotations
 
@@ -11,38 +11,55 @@ from proflab.exercises.model import Exercise, Mistake
 if TYPE_CHECKING:
     import pandas as pd
 
-BACKWARD = "aten::embedding_dense_backward"
+HOLDS_LOG = "forward"
+"""Among the parts that hooks know: `accuracy` calls the model."""
 
 SAME_LOSS = 1e-3
 """Relative difference of losses that the order of additions explains."""
 
 
-def calls_and_share(data: tuple[pd.DataFrame, pd.DataFrame]) -> tuple[float, float]:
-    """Calls of the table's backward function in each step, and their share of the backward pass in percent."""
-    backward, ranges = data
-    own = backward.loc[backward["name"] == BACKWARD, "dur"]
-    return len(own) / len(ranges), float(100 * own.sum() / ranges["dur"].sum())
+def run_and_trace(about: dict[str, Any]) -> tuple[float, float, str]:
+    """Mean step in ms without the profiler, how many times as long the trace's are, and the part that holds the log."""
+    windows = [about[name] for name in ("before", "after") if name in about]
+    mean = sum(one["steps"] * one["step_ns"] for one in windows) / sum(one["steps"] for one in windows)
+    return mean / 1e6, about["trace"]["step_ns"] / mean, HOLDS_LOG
 
 
-def calls_problem(answer: Any, data: tuple[pd.DataFrame, pd.DataFrame]) -> str | None:
-    """What is wrong with the two numbers; None if nothing."""
-    if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return "Two numbers are asked: calls in a step, and their share of the time in percent."
-    numbers = [as_number(part) for part in answer]
+def screen_problem(answer: Any, about: dict[str, Any]) -> str | None:
+    """What is wrong with what was read off the command's screen; None if nothing."""
+    if not isinstance(answer, tuple | list) or len(answer) != 3:
+        return "Three are asked: a step in ms, how many times as long it was in the trace, and the name of a part."
+    numbers = [as_number(part) for part in answer[:2]]
     if texts := [part for part in numbers if isinstance(part, str)]:
         return texts[0]
-    (calls, share), (right_calls, right_share) = numbers, calls_and_share(data)
-    if abs(calls - right_calls * len(data[1])) < 0.01:
-        return "That counts the calls of all recorded steps. Divide by their number, which is that of the ranges."
-    if abs(calls - len(data[0]) / len(data[1])) < 0.01:
-        return "These are all operators of the range. Count those of this name."
-    if abs(calls - right_calls) > 0.01:
-        return "The first number is not the calls of this name in a step."
+    (step, ratio), (right, longer, part) = numbers, run_and_trace(about)
+    if not _near(step, right):
+        return _wrong_step(step, right, about)
+    if not _near(ratio, longer):
+        if _near(ratio, 1 / longer):
+            return "The second number is upside down: the trace's step over the run's."
+        return "The second number is not the trace's step over the run's; both are in the line `steps`."
+    name = str(answer[2]).strip().strip("`").lower()
     return (
-        None
-        if abs(share - right_share) < 0.5
-        else "The share: `dur` of these calls over `dur` of the ranges, times 100."
+        None if name == part else "The part: `accuracy` calls the model without training. What do hooks take that for?"
     )
+
+
+def _near(found: float, right: float) -> bool:
+    return abs(found - right) <= 0.02 * abs(right)
+
+
+def _wrong_step(step: float, right: float, about: dict[str, Any]) -> str:
+    if _near(step, about["trace"]["step_ns"] / 1e6):
+        return "That is a step with the profiler on. Nobody waits for that one: report the run's."
+    if _near(step, 1000 * right) or _near(step, right / 1000) or _near(step, 1e6 * right):
+        return "The step is asked in milliseconds: `step_ns` is in nanoseconds."
+    windows = [about[name]["step_ns"] / 1e6 for name in ("before", "after") if name in about]
+    if any(_near(step, one) for one in windows):
+        return "That is one of the two windows. Both count, each by its number of steps."
+    if _near(step, sum(windows) / len(windows)):
+        return "That is the mean of the two windows, as if both had as many steps. Weigh each by its number of steps."
+    return "The first number is not the mean step of `before` and `after` together."
 
 
 def cure_problem(answer: Any, data: Any) -> str | None:
@@ -104,18 +121,21 @@ EXERCISES = (
     Exercise(
         id="14.1",
         measured=True,
-        answer=Property(calls_problem, calls_and_share),
+        answer=Property(screen_problem, run_and_trace),
         mistakes=(
-            Mistake(lambda data: (calls_and_share(data)[0] * len(data[1]), 50), "all recorded steps"),
-            Mistake(lambda data: (len(data[0]) / len(data[1]), 50), "all operators of the range"),
-            Mistake(lambda data: (calls_and_share(data)[0], calls_and_share(data)[1] / 100), "times 100"),
+            Mistake(lambda about: (about["trace"]["step_ns"] / 1e6, 1.0, HOLDS_LOG), "Nobody waits for that one"),
+            Mistake(lambda about: (run_and_trace(about)[0], 1 / run_and_trace(about)[1], HOLDS_LOG), "upside down"),
+            Mistake(lambda about: (*run_and_trace(about)[:2], "other"), "What do hooks take that for"),
         ),
         hints=(
-            "Each row of `backward` is one call; its name is in the column `name`.",
-            "There is one range for each recorded step: `len(ranges)` of them.",
-            f'`own = backward[backward["name"] == "{BACKWARD}"]`, then its length, and the sum of its `dur`.',
+            "The line `steps` has both lengths: the one without the profiler is the run.",
+            "`accuracy` calls the model; compare the bars of hooks and block.",
+            '`sum(one["steps"] * one["step_ns"] for one in windows)` over the sum of their steps; 1e6 ns are a ms.',
         ),
-        insight="As many as a line has places: the loop in `forward` calls the table once for each of them.",
+        insight=lambda about: (
+            f"{run_and_trace(about)[0]:.3g} ms is the run. The trace explains; its steps took "
+            f"{run_and_trace(about)[1]:.2g} times as long here, and are none to report."
+        ),
     ),
     Exercise(
         id="14.2",

@@ -2,11 +2,12 @@
 # # What is wrong with my own script?
 #
 # So far the trainer was ours, with ranges and switches for every cure. Here is a script without any, with two faults.
-# You find them with torch, pandas and a shell, then do the same with a script of yours.
+# One word in front of it says where its steps go. What that word can't tell you find with torch, pandas and a shell,
+# then do the same with a script of yours.
 #
 # After this lesson you can
 #
-# - instrument any training loop with a few lines that cost nothing when they are off;
+# - see what limits a program without a change in it, and say what such a verdict leaves open;
 # - go from the clock to the line of Python, alone and under a launcher;
 # - prove a cure: quicker in all repeats, and the same training.
 #
@@ -21,13 +22,13 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
 import proflab
 from proflab import exercise, show_figure
 from proflab.parts.own_parts import plot_own_parts
+from proflab.parts.signs_of_life import signs_of_life
 from tidyprof.gate.runs import repeats_in, run_times
 
 lesson = proflab.start("14")
@@ -55,35 +56,76 @@ proflab.predict(
 )
 
 # %% [markdown]
-# ## The check list
+# ## One word in front
 #
-# From the outside to the inside:
+# The script as it is, behind `tidyprof run` (most of what it prints is left out here):
+
+# %% language="bash"
+# cd $FOLDER
+# export OMP_NUM_THREADS=1
+# rm -rf unedited  # of an earlier try
+# python -m tidyprof run --out unedited -- python their_script.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
+
+# %% [markdown]
+# | line | what it says |
+# | --- | --- |
+# | the first | triage's verdict, or "can't tell": `next` says what would settle it |
+# | steps | a step without the profiler, which is the run, and one with it; and what counts as a step |
+# | parts | where the host is, as far as hooks can know: whatever calls a module outside of training is `forward`, too |
+# | not sure | where it stands: why. Other programs ask for a quiet machine, uneven steps for `--steps 10` |
+# | files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
+#
+# On a quiet machine this script is `healthy`: nothing waits. That does not say that all its work is needed, since no
+# profiler knows what your training can do without. That is for you to find, part by part.
+#
+# **No magic.** torch calls whom you like after each step of an optimizer. The timing, without the command:
+
+# %% language="bash"
+# cd $FOLDER
+# cat > by_hand.py << 'END'
+# import runpy
+# import statistics
+# import time
+# from torch.optim.optimizer import register_optimizer_step_post_hook
+#
+# ends = []
+# register_optimizer_step_post_hook(lambda *_: ends.append(time.perf_counter()))
+# runpy.run_path("their_script.py", run_name="__main__")
+# steps = [then - first for first, then in zip(ends[10:], ends[11:])]
+# print(f"a step: {1e3 * statistics.mean(steps):.1f} ms, the mean of {len(steps)}")
+# END
+# OMP_NUM_THREADS=1 python by_hand.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
+
+# %% [markdown]
+# The command does so for the first 10 steps (that count for nothing) and 20 more, then runs torch.profiler for three,
+# then times 20 again. On a GPU it synchronises only where such a window begins and ends. Without an optimizer a
+# backward pass marks the step, else the call of a module, or what you name: `--mark NAME`. A shorter program needs
+# `--after 6`.
+#
+# ## The check list
 #
 # | | question | tool | here |
 # | --- | --- | --- | --- |
 # | 1 | How long does it really take? | a clock outside the program | `time` |
-# | 2 | Is the device busy, or does it wait? | a monitor beside it | processor time over real time |
-# | 3 | Where does a step go? | a timer around its parts | the block below |
+# | 2 | Is the device busy, or does it wait? | a monitor beside it (`amd-smi monitor`) | processor time over real time |
+# | 3 | Where does a step go? | `tidyprof run`, or a timer around its parts | the block below |
 # | 4 | What is in the largest part? | torch.profiler | operators, counted, and Python functions |
 # | 5 | Who waits for whom? | a trace of each rank | two ranks under `torchrun` |
 # | 6 | Is it cured? | repeats, and the losses | a ratio with its interval |
 #
-# On a GPU node you would watch `amd-smi monitor` beside it (lesson 01).
-#
 # ## Instrument
 #
-# `WATCH=times` makes the block below write the seconds of each part, a line after each step, so that a job that is
-# killed leaves what it had. `WATCH=trace` makes it write a trace of three steps, and how long ten steps before took
-# without a profiler. For that it lets 20 steps pass; this script makes 12, so here 8. Without `WATCH` a call returns at
-# once. What follows `watch.step()`, up to the next part, is called `data`; logging and validation are parts of their
-# own. With `WATCH_STACK=1` the trace has Python functions, too (`with_stack=True` of torch.profiler). The block stands
-# whole at the end of this lesson. Into the script go these:
+# Hooks know modules and optimizers. Parts with names of your own take a few lines in the loop, and a block that
+# stands whole at the end of this lesson. `WATCH=times` makes it write the seconds of each part, a line after each
+# step, so that a job that is killed leaves what it had. `WATCH=trace` makes it write a trace as the command's; with
+# `WATCH_STACK=1` that has Python functions, too (`with_stack=True` of torch.profiler, `--stacks` of the command).
+# Without `WATCH` a call returns at once. What follows `watch.step()`, up to the next part, is called `data`.
 
 # %%
 shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
 LINES = {
     "WORDS, LENGTH": "from instrument_me import Watch\n\nWORDS, LENGTH",
-    "    for step in": "    watch = Watch(skip=8)\n    for step in",
+    "    for step in": "    watch = Watch()\n    for step in",
     "        loss = nn": '        watch("forward")\n        loss = nn',
     "        loss.back": '        watch("backward")\n        loss.back',
     "        optimizer.step": '        watch("optimizer")\n        optimizer.step',
@@ -106,21 +148,18 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 # cd $FOLDER
 # diff their_script.py before.py
 # export OMP_NUM_THREADS=1 WATCH_DIR=alone
-# (time WATCH=times python before.py) 2>&1
-# WATCH=trace WATCH_STACK=1 python before.py 2>&1 | grep --line-buffered step
+# (time WATCH=times python before.py) 2>&1 | grep --line-buffered -v '[1-9]: loss'
+# WATCH=trace WATCH_STACK=1 python before.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
 
 # %% [markdown]
-# `real` is what you wait; `user` and `sys` are the time that processors worked for it, all of them added up. If both
-# together are about as long as `real`, one core works all the time: nothing waits for a disk or a network, so the
-# answer is inside the program. If they are far less, it waits, or others use this machine too.
+# `real` is what you wait; `user` and `sys` are the time that processors worked for it. If both together are about as
+# long as `real`, one core works all the time, so the answer is inside the program. If they are far less, it waits for
+# a disk or a network, or others use this machine too.
 #
 # ## Where does a step go?
 #
-# The times come from the run without a profiler. The first steps are left out (lesson 00).
-
-# %%
-parts = pd.read_json(lesson.folder / "alone/times_rank0.jsonl", lines=True)
-print((1e3 * parts.tail(3).drop(columns=["rank", "step"])).round(2).to_string())
+# In the command's words and in those of the block; the times are of steps without a profiler, and the first ones are
+# left out (lesson 00).
 
 
 # %%
@@ -129,12 +168,29 @@ def typical(folder):
     return pd.concat(runs, axis=1).median(axis=1) / 1e6
 
 
-alone = typical(lesson.folder / "alone")
-show_figure(plot_own_parts(alone.to_frame("alone").T, HERE, title="A typical step of their script"))
+hooks, alone = typical(folder / "unedited"), typical(folder / "alone")
+both = pd.DataFrame({"by hooks": hooks, "by the block": alone}).T
+show_figure(plot_own_parts(both, HERE, title="A typical step of their script"))
+
+# %%
+# 3 minutes: read the command's screen again. `about` is what it wrote of this run (run_rank0.json). Give three: how
+# long a step takes, in ms, as you would report it; how many times as long the trace's steps were; and the name of the
+# part, among the command's, that holds what the block calls `log`. Both windows of steps without the profiler count,
+# each by its number of steps: `about["before"]` and `about["after"]`, with `steps` and `step_ns`.
+about = json.loads((folder / "unedited/run_rank0.json").read_text())
+q = exercise("14.1", about)
+# solution
+windows = [about["before"], about["after"]]
+run_ns = sum(one["steps"] * one["step_ns"] for one in windows) / sum(
+    one["steps"] for one in windows
+)
+answer = run_ns / 1e6, about["trace"]["step_ns"] / run_ns, "forward"
+# end solution
+q.check(answer)
 
 # %% [markdown]
-# **A processor's shares are not a GPU's.** A GPU makes arithmetic far faster, and Python not at all. So a loop of small
-# calls can hide behind arithmetic here, and be the limit there. Counts hold on both.
+# **A processor's shares are not a GPU's.** A GPU makes arithmetic far faster, and Python not at all. So a loop of
+# small calls can hide behind arithmetic here, and be the limit there. Counts hold on both.
 #
 # ## What is in it?
 #
@@ -155,31 +211,15 @@ def inside(path, part, kind="cpu_op"):
     return pd.concat(found), ranges
 
 
-forward, ranges = inside(lesson.folder / "alone/trace_rank0.json.gz", "forward")
-counts = forward.groupby("name").agg(calls=("dur", "size"), total_us=("dur", "sum"))
-print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round(1).to_string())
-
-# %% [markdown]
-# That is a step's forward pass. The same function finds those of the backward pass, also in a thread of its own: it
-# looks at times only.
-
-# %%
-# 5 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
-# time of `ranges` passes in them, in percent? Both are tables with a row for each event and its length `dur`, in µs;
-# there is one range a step. Give both numbers.
 backward, ranges = inside(lesson.folder / "alone/trace_rank0.json.gz", "backward")
-q = exercise("14.1", (backward, ranges))
-# solution
-own = backward[backward["name"] == "aten::embedding_dense_backward"]
-calls = len(own) / len(ranges)
-share = 100 * own["dur"].sum() / ranges["dur"].sum()
-answer = calls, share
-# end solution
-q.check(answer)
+counts = backward.groupby("name").agg(calls=("dur", "size"), total_us=("dur", "sum"))
+print((counts.sort_values("total_us", ascending=False).head(6) / len(ranges)).round(1).to_string())
 
 # %% [markdown]
-# One call would do. Each makes a gradient for the *whole* table of words, nearly all zeros, which is then added to the
-# last one. On a GPU the same loop would be some hundred small kernels a step: launch-bound (lesson 04).
+# These are a step's, the inner ones also part of the outer ones. As many calls of `aten::embedding_dense_backward` as
+# a line has places: the loop in `forward` calls the table once for each. One call would do. Each makes a gradient for
+# the *whole* table of words, nearly all zeros, which is then added to the last one. On a GPU the same loop would be
+# some hundred small kernels a step: launch-bound (lesson 04).
 
 # %%
 # 5 minutes: the first cure. A function of a table (`torch.nn.Embedding`) and lines (numbers of words, a row for each
@@ -213,13 +253,10 @@ def functions(path, part, file=""):
 print(functions(lesson.folder / "alone/trace_rank0.json.gz", "log", "before.py").to_string())
 
 # %% [markdown]
-# So `log` is `accuracy`, which calls `forward`. Recording makes Python slower: again, count. Two more tools need no
-# block:
-#
-# | tool | says | mind |
-# | --- | --- | --- |
-# | `python -m cProfile -s cumtime train.py` | calls and time of each function, over the whole run | calls get slower |
-# | `py-spy record --subprocesses -o stacks.svg -- python train.py` | lines, sampled | `pip install py-spy` |
+# So `log` is `accuracy`, which calls `forward`: that is why the hooks called it so. Recording makes Python slower:
+# again, count. Two more tools need no block: `python -m cProfile -s cumtime train.py` has calls and time of each
+# function (calls get slower), and `py-spy record --subprocesses -o stacks.svg -- python train.py` lines, sampled
+# (`pip install py-spy`).
 #
 # Workers of a data loader are processes of their own. The trace has only the wait for them, and cProfile does not see
 # them either: use py-spy, or `num_workers=0` for once.
@@ -227,7 +264,8 @@ print(functions(lesson.folder / "alone/trace_rank0.json.gz", "log", "before.py")
 # %% [markdown]
 # ## Under the launcher
 #
-# With the first cure the script runs as two ranks, each with a trace:
+# With the first cure the script runs as two ranks, each with a trace. (`tidyprof run -- torchrun ...` writes one of
+# each rank, too, and names who comes last; here by hand.)
 
 # %%
 FIRST = {
@@ -241,7 +279,7 @@ once_cured = written("once_cured", instrumented, FIRST)
 # %% language="bash"
 # cd $FOLDER
 # export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=two_ranks
-# torchrun --standalone --nproc-per-node 2 once_cured.py 2>&1 | grep --line-buffered step
+# torchrun --standalone --nproc-per-node 2 once_cured.py 2>&1 | grep --line-buffered 'step.*0: \|wrote'
 
 # %% [markdown]
 # On a processor the all-reduce is `gloo:all_reduce` in the trace; it is the same collective, with the same wait in it
@@ -260,21 +298,14 @@ each = pd.concat(map(collectives_of, (0, 1)))
 each["wait"] = each.groupby("number")["ts"].transform("max") - each["ts"]
 waits = each.groupby("rank")[["dur", "wait"]].sum() / 1e3
 print(waits.rename(columns={"dur": "in all-reduces, ms", "wait": "of it waiting"}).round(2))
-print(
-    "rank 1 waits for rank 0"
-    if waits["wait"][1] > 2 * waits["wait"][0]
-    else "can't tell who waits: this machine is busy otherwise"
-)
-
-# %%
 for rank in (0, 1):
     operators, ranges = inside(folder / f"two_ranks/trace_rank{rank}.json.gz", "log")
     print(f"rank {rank}: {len(operators) // len(ranges)} operators in `log`, a step")
 
 # %% [markdown]
-# Times say *who*, if the machine is quiet. The counts say *why*, and a busy machine can't change them: in every step
-# one rank tries the model on all lines that were kept back, and the other waits for it in the next all-reduce. The
-# second cure asks for it at the end alone:
+# Times say *who*, if the machine is quiet: on a busy one both wait about as long, and they can't tell. The counts say
+# *why*, and a busy machine can't change them: in every step one rank tries the model on all lines that were kept
+# back, and the other waits for it in the next all-reduce. The second cure asks for it at the end alone:
 
 # %%
 SECOND = {"        if rank == 0:\n": "        if rank == 0 and step == steps - 1:\n"}
@@ -323,8 +354,8 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 
 # %% [markdown]
 # The block was on in all of these runs and timed their steps, with a line for each rank. `tidyprof gate` reads such
-# folders, compares them turn by turn, and says whether a *step* got slower or faster beyond doubt. Five turns are the
-# least; to be sure of single parts it takes more ([how it judges](../docs/gate.md)).
+# folders, and those of `tidyprof run`, compares them turn by turn, and says whether a *step* got slower or faster
+# beyond doubt. Five turns are the least; to be sure of single parts it takes more ([how it judges](../docs/gate.md)).
 
 # %% language="bash"
 # python -m tidyprof gate $FOLDER/turns_2/before $FOLDER/turns_2/cured --in-turns 2>&1
@@ -333,38 +364,30 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # ## Decide
 #
 # Report the factor of the whole script: you wait for all of it. The factor of a typical step says what a longer
-# training would gain. And what remains is the next question, by the same list:
-
-# %%
-sides = {side: typical(folder / f"turns_2/{side}") for side in ("before", "cured")}
-title = "A typical step before and after, over all turns and ranks"
-show_figure(plot_own_parts(pd.DataFrame(sides).T, HERE, title=title))
-
-# %% [markdown]
+# training would gain. And what remains of each part, in the gate's table, is the next question.
+#
 # On two ranks `backward` holds the all-reduce of a *dense* gradient of the table, nearly all zeros. Two candidates: a
-# table with `sparse=True` sends fewer bytes, a larger batch sends them less often. Predict, then measure it by the same
-# list. On GPUs the bytes are the same; the time that they take is not.
+# table with `sparse=True` sends fewer bytes, a larger batch sends them less often. Predict, then measure it by the
+# same list. On GPUs the bytes are the same; the time that they take is not.
 
 # %% [markdown]
 # ## Your own script
 #
-# Now a script of yours, alone first, then as you run it at work, by the check list. Make it short and repeatable: 30
-# steps, a seed, the losses printed with all digits. Logging and validation are parts, too. If the GPU is the limit,
-# look at its kernels: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04), then lesson 05. One cure at a
-# time, five repeats in turns, the same losses; write down what you expect.
+# Now a script of yours, as it is. Make it short and repeatable: 40 steps, a seed, the losses printed with all digits.
+# If the GPU is the limit, look at its kernels: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04),
+# then lesson 05. One cure at a time, five repeats in turns, the same losses; write down what you expect.
 #
-# Two commands take some of this off you. `tidyprof triage FOLDER` looks for the limit in the block's traces of all
-# ranks, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md). It judges
-# the step without the profiler, whose length the block notes in the trace, and `--step-ms MS` says of another trace.
-# `tidyprof gate` compares [repeats before and after](../docs/gate.md), by the block's times or traces. Both come with
-# `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without torch and the rest of the course.
+# The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-ms MS` says how long a
+# step takes without the profiler), says what speaks against its verdict, and writes [a page to
+# send](../docs/triage.md). `tidyprof gate` compares [repeats before and after](../docs/gate.md). All of it comes with
+# `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without the rest of the course.
 
 
 # %% [markdown]
-# **The form.** Fill in `OWN_SCRIPT`, with the block's lines in the script. While it is empty, the form runs on
-# `sort_letters.py`: another style, with a class that trains, a data loader, and a fault of its own. Where a library has
-# the loop (Trainer of transformers, Lightning), hand it one of the two callbacks at the end of this lesson. They do not
-# run here: Trainer needs `accelerate`, and neither that nor Lightning is part of the course.
+# **The form.** Fill in `OWN_SCRIPT`. While it is empty, the form runs on `sort_letters.py`: another style, with a
+# class that trains, a data loader, no optimizer, and a fault of its own. A trainer of a library (transformers,
+# Lightning) needs nothing either; where hooks can't name its parts, hand it one of the two callbacks at the end of
+# this lesson. They do not run here: Trainer needs `accelerate`, and neither that nor Lightning is part of the course.
 
 # %%
 OWN_SCRIPT = ""  # path of yours
@@ -372,39 +395,24 @@ LAUNCH = [sys.executable]  # or ["torchrun", "--standalone", "--nproc-per-node",
 script = Path(OWN_SCRIPT or folder / "sort_letters.py").resolve()
 
 
-def started(script, to, **more):
-    place = str(folder.resolve())  # of the block
-    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": place, "WATCH_DIR": f"{place}/own/{to}", **more}
-    command, pipe = [*LAUNCH, script.name], subprocess.PIPE
-    return subprocess.Popen(
-        command, cwd=script.parent, env=os.environ | own, stdout=pipe, stderr=pipe, text=True
-    )
-
-
-def run(script, to, **more):
-    begin, job, said = time.perf_counter(), started(script, to, **more), None
-    while said is None:
-        try:
-            said, wrong = job.communicate(timeout=5)
-        except subprocess.TimeoutExpired:
-            print(f"{to}: {time.perf_counter() - begin:.0f} s so far", flush=True)
-    assert job.returncode == 0, wrong[-800:]
-    print(f"{to}: {(seconds := time.perf_counter() - begin):.2f} s", flush=True)
-    return seconds, said
+def run(script, to, *options):
+    watched = [sys.executable, "-m", "tidyprof", "run", *options, "--out", folder.resolve() / to]
+    own, command = os.environ | {"OMP_NUM_THREADS": "1"}, [*watched, "--", *LAUNCH, script.name]
+    with signs_of_life(to):
+        done = subprocess.run(command, cwd=script.parent, env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-800:]
+    return done.stdout, done.stderr
 
 
 # %%
-shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier script
-_, said = run(script, "times", WATCH="times")
-run(script, "trace", WATCH="trace", WATCH_STACK="1")
-print(typical(folder / "own/times").round(2).to_string())
-
-# %% language="bash"
-# python -m tidyprof triage $FOLDER/own/trace 2>&1
+shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier try
+said, screen = run(script, "own/first", "--stacks")
+print(screen)
 
 # %% [markdown]
-# **Verdict and cure.** Which part, which function, why? The cure is text of the script, and the
-# text that replaces it. It goes into a copy beside the script, so that the two can run in turns.
+# **Verdict and cure.** Which part, which function, why? "Not sure" and "can't tell" say under `next` what to do first.
+# The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that the two
+# can run in turns, with `--steps 0`: times alone, no trace.
 
 # %%
 VERDICT = "data: `numbers_of` reads each letter anew in every epoch, in the process that trains"
@@ -421,17 +429,15 @@ own_cured.write_text(text)
 print(f"{own_cured.name} has {len(CURE)} changes")
 
 # %%
-own = []
+shutil.rmtree(folder / "own/turns", ignore_errors=True)
+differs = []
 for turn in range(1, 6):
     for side, path in random.sample([("before", script), ("cured", own_cured)], 2):
-        seconds, prints = run(path, f"turns/{side}/run{turn}", WATCH="times")
+        prints, _ = run(path, f"own/turns/{side}/run{turn}", "--steps", "0")
         pairs = zip(said.splitlines(), prints.splitlines(), strict=False)
-        own.append((side, seconds, next((line for old, line in pairs if old != line), "")))
-own = pd.DataFrame(own, columns=["side", "seconds", "differs"])
-whole = own.groupby("side")["seconds"].median()
-first = next(filter(None, own["differs"]), "")
-print(f"a print differs: {first}" if first else "the same prints in all runs")
-print(f"verdict: {VERDICT}; the whole run {whole['before'] / whole['cured']:.2f} times as fast")
+        differs += [line for old, line in pairs if old != line]
+print(f"a print differs: {differs[0]}" if differs else "the same prints in all runs")
+print(f"verdict: {VERDICT}")
 
 # %% language="bash"
 # python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns 2>&1
@@ -440,23 +446,26 @@ print(f"verdict: {VERDICT}; the whole run {whole['before'] / whole['cured']:.2f}
 # A print that differs may be a time. A loss may differ only if the cure deals the data out in another way: then
 # compare final losses over several seeds. Is one rank slower? `triage` names it; compare what its batches hold.
 #
-# A short run is mostly start-up: its factor says little about a long one.
+# The gate compares steps. A short run is mostly start-up, so its seconds say little about a long one.
 
 # %% [markdown] tags=["given"]
 # ## What this way cannot see
 #
-# A timer on the host sees what the host waits for: with a GPU the block synchronises at each part while it times, so
-# host and GPU do not overlap as they do otherwise; the parts then add up to more than a step without it. Compare
-# parts with parts. A trace of three steps shows no fault that comes once an hour.
+# A timer on the host sees what the host waits for. With a GPU the command has parts of the host alone, which runs
+# ahead; the block with `WATCH=times` synchronises at each part, so that host and GPU do not overlap as they do
+# otherwise, and the parts add up to more than a step without it. Compare parts with parts. A trace of three steps
+# shows no fault that comes once an hour.
 #
-# No trace, or one of too few steps: the loop ended early, so lower `skip`. No `distributedInfo`: the process group
-# began after the profiler, so create the watch later. No ranges in a compiled model: put the lines outside of what is
-# compiled. A part that takes long without any operator in it: the host waits for a copy, a lock, a processor, a batch.
+# No trace, or one of too few steps: the loop ended early, so lower `--after`, or `WATCH_SKIP` of the block. No
+# `distributedInfo`: the process group began after the profiler, so create the watch later. No ranges in a compiled
+# model: put the lines outside of what is compiled. A part that takes long without any operator in it: the host waits
+# for a copy, a lock, a processor, a batch.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# The block that this lesson pasted:
+# First `python -m tidyprof run -- python train.py`, or without tidyprof the hook of torch above. Where hooks can't name
+# your parts, the block that this lesson pasted:
 #
 # {snippet 14_instrument_me.py}
 #

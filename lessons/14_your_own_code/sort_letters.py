@@ -1,4 +1,4 @@
-"""Learns which letters ask for money. A class trains, a loader brings the data; the block's lines are in it."""
+"""Learns which letters ask for money. A class trains, a loader brings the data, and there is no optimizer."""
 
 import json
 import random
@@ -7,7 +7,6 @@ import unicodedata
 import zlib
 
 import torch
-from instrument_me import Watch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -51,20 +50,14 @@ class Training:
         self.loader = DataLoader(Letters(letters), batch, shuffle=True)
 
     def fit(self, epochs=4):
-        watch = Watch()
         for epoch in range(epochs):
             for numbers, wanted in self.loader:
-                watch("forward")
                 loss = nn.functional.cross_entropy(self.model(numbers), wanted)
-                watch("backward")
                 gradients = torch.autograd.grad(loss, self.weights)
-                watch("optimizer")
                 with torch.no_grad():
                     for weight, gradient in zip(self.weights, gradients, strict=True):
                         weight -= 0.1 * gradient
-                watch.step()
             print(f"epoch {epoch}: loss {loss.item():.9f}")
-        watch.close()
 
 
 if __name__ == "__main__":

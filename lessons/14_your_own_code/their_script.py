@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-WORDS, LENGTH, WIDTH = 20_000, 48, 64
+WORDS, LENGTH, WIDTH = 10_000, 48, 64
 
 
 class Sorter(nn.Module):
@@ -24,9 +24,9 @@ class Sorter(nn.Module):
 
 
 def some_lines(count, seed):
-    """Made-up log lines as numbers of words; one with a word below 400 needs a human."""
+    """Made-up log lines as numbers of words; one with a word below 200 needs a human."""
     lines = torch.randint(WORDS, (count, LENGTH), generator=torch.Generator().manual_seed(seed))
-    return lines, (lines < 400).any(dim=1).long()
+    return lines, (lines < 200).any(dim=1).long()
 
 
 def accuracy(model, lines, wanted):
@@ -34,13 +34,13 @@ def accuracy(model, lines, wanted):
         return (model(lines).argmax(dim=1) == wanted).float().mean().item()
 
 
-def main(steps=12, batch=64):
+def main(steps=40, batch=64):
     parallel = "RANK" in os.environ
     rank = int(os.environ.get("RANK", 0))
     torch.manual_seed(0)
     model = Sorter()
     lines, wanted = some_lines(steps * batch, seed=rank)
-    held_out = some_lines(6000, seed=99)
+    held_out = some_lines(3000, seed=99)
     trained = nn.parallel.DistributedDataParallel(model) if parallel else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses = []

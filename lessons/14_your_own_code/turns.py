@@ -22,7 +22,7 @@ with open(f"turns_{ranks}/runs_rank{rank}.jsonl", "w") as kept:
             counted = "" if turn else "not_counted/"
             os.environ["WATCH_DIR"] = f"turns_{ranks}/{counted}{name}/run{turn}"
             begin = time.perf_counter()
-            losses = script.main()
+            losses = script.main(steps=12)
             row = {"turn": turn, "script": name, "seconds": time.perf_counter() - begin, "losses": losses}
             if turn:
                 print(json.dumps(row), file=kept, flush=True)

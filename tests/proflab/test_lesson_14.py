@@ -19,12 +19,15 @@ RUNS = pd.DataFrame(
 )  # fmt: skip
 
 
-def traced() -> tuple[pd.DataFrame, pd.DataFrame]:
-    operators = pd.DataFrame({"name": [lesson.BACKWARD, "aten::add_", "aten::mm"] * 6, "dur": [3.0, 1.0, 1.0] * 6})
-    return operators, pd.DataFrame({"dur": [10.0, 14.0]})
+SEEN = {
+    "before": {"steps": 20, "step_ns": 60e6},
+    "after": {"steps": 5, "step_ns": 80e6},
+    "trace": {"steps": 3, "step_ns": 128e6},
+}
+"""Of run_rank0.json what the exercise is about: 64 ms a step, twice as long in the trace."""
 
 
-@pytest.mark.parametrize(("number", "data"), [("14.1", traced()), ("14.2", None), ("14.3", RUNS)])
+@pytest.mark.parametrize(("number", "data"), [("14.1", SEEN), ("14.2", None), ("14.3", RUNS)])
 def test_right_and_wrong_answers_by_hand(number: str, data: object) -> None:
     selftest(number, data)
 
@@ -32,9 +35,15 @@ def test_right_and_wrong_answers_by_hand(number: str, data: object) -> None:
 @pytest.mark.parametrize(
     ("number", "data", "answer", "words"),
     [
-        ("14.1", traced(), 3, "Two numbers are asked"),
-        ("14.1", traced(), ("three", 75), "is the text"),
-        ("14.1", traced(), (4, 75), "not the calls of this name"),
+        ("14.1", SEEN, 64, "Three are asked"),
+        ("14.1", SEEN, ("long", 2, "forward"), "is the text"),
+        ("14.1", SEEN, (0.064, 2, "forward"), "in milliseconds"),
+        ("14.1", SEEN, (64e6, 2, "forward"), "in milliseconds"),
+        ("14.1", SEEN, (60, 2, "forward"), "one of the two windows"),
+        ("14.1", SEEN, (70, 2, "forward"), "Weigh each by its number of steps"),
+        ("14.1", SEEN, (51, 2, "forward"), "not the mean step"),
+        ("14.1", SEEN, (64, 128, "forward"), "the trace's step over the run's"),
+        ("14.1", SEEN, (64, 2, "log"), "What do hooks take that for"),
         ("14.2", None, 3, "A function of a table and lines"),
         ("14.2", None, lambda table, lines: table(lines), "The result should be of shape"),
         ("14.2", None, lambda table, lines: table(lines).mean(dim=1) + 1, "other numbers than those of the loop"),
@@ -46,6 +55,11 @@ def test_wrong_answers_are_told_why(number: str, data: object, answer: object, w
     result = find(number).on(data).evaluate(answer)
     assert result.outcome is Outcome.WRONG
     assert words in result.message
+
+
+def test_a_program_that_ended_before_the_second_window_is_judged_by_the_first() -> None:
+    short = {name: SEEN[name] for name in ("before", "trace")}
+    assert find("14.1").on(short).evaluate((60, 128 / 60, "`forward`")).outcome is Outcome.PASSED
 
 
 def test_a_faster_script_that_trains_something_else_is_no_cure() -> None:

@@ -18,6 +18,7 @@ from tests.slurm.cluster import RECORDS_ITSELF, SCRIPTS, Cluster, SubmittedJob, 
 
 PER_RANK = {
     "no_profiler": ["metrics_rank*.jsonl"],
+    "triage": ["run_rank*.json", "times_rank*.jsonl", "trace_rank*.json.gz"],
     "torch_profiler": ["metrics_rank*.jsonl", "trace_rank*.json.gz"],
     "rocprof_sys_trace": ["rank*perfetto-trace-*.proto", "rank*wall_clock-*.json"],
     "rocprof_sys_callstack": ["rank*perfetto-trace-*.proto", "rank*sampling_wall_clock-*.txt"],
@@ -33,6 +34,18 @@ PER_RANK = {
 SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze", "jupyter", "gpu_check"}
 RANKS = [pytest.param(1, marks=pytest.mark.long), 2]
 NOT_SUBMITTED = {"common", "launch", "setup", "site", "submit", "submit_all", "record_all", "download_data"}
+
+
+LOOP = """
+import sys
+import torch
+weight = torch.nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range(int(sys.argv[1])):
+    weight.sum().backward()
+    optimizer.step()
+"""
+"""A program that knows nothing of any launcher, for `triage`."""
 
 
 @dataclass
@@ -53,14 +66,17 @@ def rehearsal(cluster: Cluster) -> Rehearsal:
     library = cluster.folder / "librocm-debug-agent.so.2"
     library.touch()
     special = {"debug_agent": {"DEBUG_AGENT_LIB": str(library)}}
+    (loop := cluster.folder / "loop.py").write_text(LOOP)
+    own = {"triage": ["--", "python", str(loop), "60"]}
     jobs = {}
     for script in PER_RANK if LONG else ():
-        jobs[script, 1] = cluster.submit(script, **special.get(script, {}))
+        jobs[script, 1] = cluster.submit(script, *own.get(script, []), **special.get(script, {}))
     profile = jobs["rocprof_compute_profile", 1] = cluster.submit("rocprof_compute_profile")
     after = f"--dependency=afterok:{profile.number}"
     jobs["rocprof_compute_analyze", 1] = cluster.submit("rocprof_compute_analyze", after, "--", str(profile.number))
     for script in PER_RANK:
-        jobs[script, 2] = cluster.submit(script, "--ntasks=2", "--nodes=2", **special.get(script, {}))
+        options = ["--ntasks=2", "--nodes=2", *own.get(script, [])]
+        jobs[script, 2] = cluster.submit(script, *options, **special.get(script, {}))
     return Rehearsal(jobs)
 
 
@@ -101,9 +117,7 @@ def test_each_rank_leaves_its_own_files(rehearsal: Rehearsal, script: str, ranks
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize(
-    "script", [name for name in PER_RANK if name.startswith(("torch", "roc", "rpd"))] + ["omnistat"]
-)
+@pytest.mark.parametrize("script", [name for name in PER_RANK if name.startswith(("t", "roc", "rpd"))] + ["omnistat"])
 def test_tidyprof_reads_what_a_job_wrote(rehearsal: Rehearsal, script: str, ranks: int):
     job = rehearsal.done(script, ranks)
     profiles = [tidyprof.read(path) for path in readable_paths(job.folder)]
@@ -114,7 +128,7 @@ def test_tidyprof_reads_what_a_job_wrote(rehearsal: Rehearsal, script: str, rank
         return
     kinds = {kind for profile in profiles for kind in profile.events["kind"]}
     # On a processor PyTorch's profiler sees operators; all others play the modelled GPU.
-    assert ("operator" if script == "torch_profiler" else "kernel") in kinds
+    assert ("operator" if script.startswith("t") else "kernel") in kinds
     found = {rank for profile in profiles for rank in profile.events["rank"].dropna().unique()}
     assert found == set(range(ranks))
 
@@ -124,6 +138,37 @@ def test_the_plain_training_is_a_run_of_all_ranks(rehearsal: Rehearsal, ranks: i
     run = training_run(rehearsal.done("no_profiler", ranks).folder / "train")
     assert len(run.steps) == 3
     assert run.summary["world_size"] == ranks
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_triage_tells_of_all_ranks_and_leaves_the_verdict(rehearsal: Rehearsal, ranks: int):
+    job = rehearsal.done("triage", ranks)
+    told = json.loads((job.folder / "verdict.json").read_text())
+    assert told["exit_code"] == 0
+    assert set(told["run"]) == {str(rank) for rank in range(ranks)}
+    assert told["diagnosis"], told["why_no_verdict"]
+    assert job.log.count("watching took") == 1  # one rank reports
+
+
+def test_triage_tells_once_that_a_program_of_torchruns_makes_too_few_steps(cluster: Cluster, tmp_path: Path):
+    """Slurm's rank is that of the node there, the same for both."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    own = ["--", "python", str(tmp_path / "loop.py"), "9"]
+    job = cluster.submit("triage", "--ntasks=2", *own, LAUNCHER="torchrun")
+    assert job.exit_code() == 1
+    assert job.log.count("no verdict: it ended after 9 steps, and 34 are needed") == 1, job.log
+    assert [path.name for path in job.files("run_rank*.json")] == ["run_rank0.json", "run_rank1.json"]
+    assert "failed: 0 files trace_rank*.json.gz" in job.log
+
+
+def test_triage_without_a_command_takes_the_training_and_enough_of_its_steps(cluster: Cluster, tmp_path: Path):
+    job = cluster.submit("triage", VENV=str(made_up(tmp_path, python=RECORDS_ITSELF)))
+    assert job.exit_code() == 1  # nothing was traced
+    arguments = [line.partition("=")[2] for line in job.recorded(0) if line.startswith("argument=")]
+    assert arguments[:4] == ["-m", "tidyprof", "run", "--out"]
+    behind = arguments[arguments.index("--") + 1 :]
+    assert behind[:3] == ["python", "-m", "cifar_train"]
+    assert behind[-2:] == ["--max-steps", "60"]
 
 
 def test_compute_profile_is_read_and_analysed(rehearsal: Rehearsal):

@@ -55,6 +55,10 @@ def _fork(client: socket.socket) -> int:
     client.close()
     for place, file in enumerate(files):
         os.dup2(file, place)
+    # The server's own streams go on as if its files were theirs, which can be sought in where a pipe can't.
+    encoding = sys.stdout.encoding
+    sys.stdout = open(1, "w", buffering=1 if os.isatty(1) else -1, encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
     _become(json.loads(message))
 
 
@@ -84,6 +88,7 @@ def _run(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    _hook_in()
     words = request["arguments"]
     if words[0] == "-u":
         words = words[1:]
@@ -94,6 +99,13 @@ def _run(request: dict[str, Any]) -> None:
     else:
         sys.argv, sys.path[0] = words, os.path.dirname(words[0])
         runpy.run_path(words[0], run_name="__main__")
+
+
+def _hook_in() -> None:
+    """Put in the hooks of `tidyprof run`, which elsewhere wait for the import of torch."""
+    if "TIDYPROF_RUN" in os.environ:
+        first = os.path.join(os.environ["PYTHONPATH"].partition(os.pathsep)[0], "sitecustomize.py")
+        runpy.run_path(first)["load_hooks"]().start(sys.modules["torch"])
 
 
 def _pass_on(client: socket.socket, number: int) -> None:

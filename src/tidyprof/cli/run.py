@@ -17,8 +17,8 @@ from tidyprof.errors import one_line
 from tidyprof.running.launch import NOT_FOUND, NOT_RUN, Asked, end_as, launch
 from tidyprof.standard_streams import tell
 
-RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "RANK")
-"""Where a launcher says which of its processes this is."""
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
+"""Where a launcher says which of its processes this is; Slurm last, as it may have started one for each node."""
 
 IN_STEP = {"SLURM_PROCID": "SLURM_STEP_ID"}
 """Slurm sets a rank in the script of a job, too, where nobody launched several."""

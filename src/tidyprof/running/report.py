@@ -83,7 +83,7 @@ def _what_is_a_step(run: Run) -> str:
     what = {
         "optimizer": f"from one step of {marks} to the next",
         "backward": "from one backward pass to the next, since no optimizer of PyTorch took a step",
-        "module": f"from one call of {marks} to the next, since nothing was trained",
+        "module": f"from one call of {marks} to the next, since no optimizer took a step and backward() was not called",
         "replay": "from one replay of a graph to the next, since nothing else took a step",
         "mark": f"from one {marks} to the next",
     }[about["source"]]

@@ -134,3 +134,10 @@ def test_the_script_of_a_job_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None
     assert launched_rank() is None
     monkeypatch.setenv("SLURM_STEP_ID", "1")
     assert launched_rank() == 0
+
+
+def test_the_rank_of_a_launcher_that_slurm_started_counts_more_than_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_STEP_ID", "1")
+    monkeypatch.setenv("RANK", "3")
+    assert launched_rank() == 3
