@@ -118,6 +118,10 @@ OWN_CODE = re.compile(r"(?!torch[/\\]|.*(site|dist)-packages|.*lib[/\\]python\d|
 """Names of Python functions in a trace (`file(line): name`) that are no library's."""
 
 
+WATCHING = r".*(tidyprof/running/inside/\w+|instrument_me|14_instrument_me)\.py\(\d+\): .*"
+"""Functions of what recorded the trace: the hooks of `tidyprof run`, and the block of lesson 14."""
+
+
 @dataclass(frozen=True)
 class HostFacts:
     """What one recording says of its host.
@@ -221,6 +225,11 @@ def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps:
         started = (f"{four_digits(number / max(steps, 1))} {name}" for name, number in counts)
         words.append(f"it starts {', '.join(started)} a step")
     return ", ".join(words)
+
+
+def watching(stacks: PlainEvents) -> Intervals:
+    """When the host was in functions of what recorded the trace, as far as stacks tell."""
+    return occupied(stacks, names_matching(stacks, WATCHING))
 
 
 def silent_in(stacks: PlainEvents, silence: Intervals) -> str:

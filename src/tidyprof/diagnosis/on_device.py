@@ -40,6 +40,7 @@ from tidyprof.diagnosis.host_facts import (
     innermost,
     largest_sum,
     top_under,
+    watching,
     with_steady,
 )
 from tidyprof.diagnosis.observer import Cost, cost_of
@@ -180,7 +181,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
     """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions, see host_facts."""
     slow, numbers = slow_launches(profile)
     search, searched = searching(profile)
-    found = list(_devices(profile, slow | search, mark))
+    found = list(_devices(profile, slow | search, watching(stacks), mark))
     budget = with_steady(pd.concat([table for table, _ in found], ignore_index=True), profile, mark)
     sets = [one for _, one in found]
     entries = collective_entries(profile)
@@ -211,7 +212,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
 
 
 def _devices(
-    profile: Profile, slow: Intervals, mark: str | None
+    profile: Profile, slow: Intervals, watched: Intervals, mark: str | None
 ) -> Iterator[tuple[pd.DataFrame, dict[str, Intervals]]]:
     """For each device the rows of Timeline.budget, and its parts as sets of time."""
     host, calls = plain_steps(profile, mark=mark), waiting_calls(profile)
@@ -226,7 +227,7 @@ def _devices(
         if not len(own):
             start, end = start_and_end(events)
             number, begin, finish = (np.array([value]) for value in (ABSENT, start.min(), end.max()))
-        sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow)
+        sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow, watched)
         within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
         within = without_taken(within, processor_time(profile, owner, begin, finish, sets))
         unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
@@ -236,9 +237,13 @@ def _devices(
 
 
 def _sets(
-    profile: Profile, owner: dict[str, Any], events: PlainEvents, idle: Idleness, calls: PlainEvents, slow: Intervals
-) -> dict[str, Intervals]:
-    """PARTS of one device as sets of time, and besides: `earlier`, `idle` (outside of data), `dry`."""
+    profile: Profile, owner: dict[str, Any], events: PlainEvents, idle: Idleness, calls: PlainEvents,
+    slow: Intervals, watched: Intervals,
+) -> dict[str, Intervals]:  # fmt: skip
+    """PARTS of one device as sets of time, and besides: `earlier`, `idle` (outside of data), `dry`.
+
+    watched -- see `watching`: that is no silence of the program's.
+    """
     # What is loaded at its first use is no wait of each step, whatever call it happens in.
     first = idle.dry & slow
     rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
@@ -251,7 +256,7 @@ def _sets(
     late = late - unheard
     to_host = names_matching(events, COPY_TO_HOST)
     fetching = parts["exposed_copy"] & occupied(events, to_host)
-    silent = _silence(profile, owner, late)
+    silent = _silence(profile, owner, late - watched)
     talking = silent & occupied(communication(profile, owner))
     waited = np.append(
         start_and_end(calls)[1][~is_allocation], start_and_end(of_owner(blocking_copies(profile), owner))[1]

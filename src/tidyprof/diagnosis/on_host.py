@@ -30,6 +30,7 @@ from tidyprof.diagnosis.host_facts import (
     compiling,
     host_facts,
     outermost,
+    watching,
     with_steady,
 )
 from tidyprof.diagnosis.observer import Cost, cost_of
@@ -119,10 +120,11 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
     tables, silence, loading, small = [], Intervals.empty(), Intervals.empty(), []
+    watched = watching(stacks)
     for owner in owners_of(budget):
         own = of_owner(budget, owner)
         begin, finish = start_and_end(own)
-        sets = _sets(profile, owner, Intervals.union(begin, finish))
+        sets = _sets(profile, owner, Intervals.union(begin, finish), watched)
         looped, inside = _looped(profile, owner, sets)
         small += looped
         columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in SETS}
@@ -145,8 +147,8 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     )
 
 
-def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals) -> dict[str, Intervals]:
-    """PARTS of one owner's steps as sets of time."""
+def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals, watched: Intervals) -> dict[str, Intervals]:
+    """PARTS of one owner's steps as sets of time. watched -- see `watching`: that is no silence of the program's."""
     operators = of_owner(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
     data = whole & _loading(profile, owner)
@@ -155,7 +157,7 @@ def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals) -> dict[str
     talking = (whole & (occupied(communication(profile, owner)) | occupied(operators, handing))) - working - data
     talking = talking - compiled
     rest = whole - data - compiled - working - talking
-    silent = long_ones(rest, SILENT_NS)
+    silent = long_ones(rest - watched, SILENT_NS)
     return {
         "compute": working, "exposed_communication": talking, "data_wait": data, "compiling": compiled,
         "between": rest - silent, "silent": silent,

@@ -209,6 +209,28 @@ LOADS = {
 @pytest.mark.parametrize("gpu", [True, False], ids=["GPU", "processor"])
 @pytest.mark.parametrize("workers", [False, True], ids=["alone", "workers"])
 @pytest.mark.parametrize("named", LOADS)
+@pytest.mark.parametrize(
+    "own", ["/site/tidyprof/running/inside/recorder.py(92): _step", "instrument_me.py(184): watch_clocks"]
+)
+def test_what_records_the_trace_is_no_silence(own: str, tmp_path: Path) -> None:
+    """The device is idle for 40 of 50 ms while the host is in a function of the hooks, or of the block."""
+    events = []
+    for step in range(4):
+        begin = 1_000_000 + step * 50_000_000
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 50_000_000),
+            TraceEvent("python_function", "train.py(3): main", begin, 50_000_000),
+            TraceEvent("python_function", own, begin + 1, 39_900_000),
+            operator("aten::mm", begin + 40_000_000, 9_000_000, step),
+            call("hipLaunchKernel", begin + 40_000_000, 5_000, 10 + step),
+            kernel("gemm", begin + 40_010_000, 9_000_000, 10 + step),
+        ]
+    path = write_trace(tmp_path / "trace.json", events)
+    with_stacks = tidyprof.triage(tidyprof.read(path, python_functions=True))
+    assert with_stacks.signs.shares["silent"] < 0.01
+    assert tidyprof.triage(tidyprof.read(path)).cause == "silent-host"
+
+
 def test_the_function_that_loads_comes_from_the_stacks(named: str, workers: bool, gpu: bool, tmp_path: Path, capsys):
     """Of processes beside the training there are no stacks, and the functions that wait for them load nothing."""
     events = []
