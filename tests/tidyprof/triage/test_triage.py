@@ -206,9 +206,6 @@ LOADS = {
 """What must be named -> functions in each other, with ms, of a load of 40 ms; those of one name one after the other."""
 
 
-@pytest.mark.parametrize("gpu", [True, False], ids=["GPU", "processor"])
-@pytest.mark.parametrize("workers", [False, True], ids=["alone", "workers"])
-@pytest.mark.parametrize("named", LOADS)
 @pytest.mark.parametrize(
     "own", ["/site/tidyprof/running/inside/recorder.py(92): _step", "instrument_me.py(184): watch_clocks"]
 )
@@ -231,6 +228,9 @@ def test_what_records_the_trace_is_no_silence(own: str, tmp_path: Path) -> None:
     assert tidyprof.triage(tidyprof.read(path)).cause == "silent-host"
 
 
+@pytest.mark.parametrize("gpu", [True, False], ids=["GPU", "processor"])
+@pytest.mark.parametrize("workers", [False, True], ids=["alone", "workers"])
+@pytest.mark.parametrize("named", LOADS)
 def test_the_function_that_loads_comes_from_the_stacks(named: str, workers: bool, gpu: bool, tmp_path: Path, capsys):
     """Of processes beside the training there are no stacks, and the functions that wait for them load nothing."""
     events = []
