@@ -12,8 +12,8 @@ START = "README.md"
 
 
 TO_LOOK_UP = (
-    "cheat-sheet", "glossary", "known-issues", "releases", "migration", "gate", "triage", "triage-files", "hang",
-    "isa", "more-of-rocprofv3", "packages", "gpumodel", "reliability",
+    "cheat-sheet", "glossary", "known-issues", "releases", "migration", "gate", "triage", "triage-files", "peers",
+    "hang", "isa", "more-of-rocprofv3", "packages", "gpumodel", "reliability",
 )  # fmt: skip
 
 TO_CARRY_ON = ("CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "CHANGELOG.md")
