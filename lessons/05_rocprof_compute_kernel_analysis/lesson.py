@@ -403,8 +403,8 @@ proflab.reveal("05.b", reached_share, norm)
 lesson.conclude(
     f"Without the first kernel of AMD's table the kernels are at most {one:.2f} times as fast, "
     f"without its five that carry numbers {five:.2f}. Forward batch normalisation reaches "
-    f"{few.hbm_percent:.0f} to {many.hbm_percent:.0f} % of the memory's roof in AMD's recording, in "
-    f"the model {reached_share:.0f} %.",
+    f"{few.hbm_percent:.0f} to {many.hbm_percent:.0f} % of the memory's roof in AMD's recording, "
+    f"in the model {reached_share:.0f} %.",
     rules_out="one bad kernel",
     because="A sum of many: which part of the step launches them? No counter tells.",
     next="06" if five > 1.2 * one else "08",
