@@ -107,7 +107,8 @@ EXERCISES = (
             "FLOP/s are `point.flops / (point.duration_ns / 1e9)`.",
             "Divide them by the `min` of both roofs, and multiply by 100.",
         ),
-        insight="Under the slanted roof this is the same as bytes per second by the bandwidth: the operations cancel.",
+        insight="Under the slanted roof this is the same as bytes per second by the bandwidth: the operations cancel. "
+        "The tool has it, too, reads and writes apart: add up rows 2.1.23 and 2.1.24 (`L2-Fabric ... BW`).",
     ),
     Exercise(
         id="05.3",

@@ -18,6 +18,8 @@ from proflab.parts.trace_database import answer_of
 
 TOP_FIVE = "SELECT name, count(*), sum(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC LIMIT 5"
 
+CALLS = TOP_FIVE.replace("kernels", "regions")
+
 BY_RANGE = """
 SELECT m.range, sum(k.duration) AS gpu FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
 JOIN marks m ON r.start BETWEEN m.start AND m.end GROUP BY m.range ORDER BY gpu DESC
@@ -32,7 +34,13 @@ IDLE = f"SELECT sum(max(0, start - latest)) FROM (SELECT start, {_LATEST} AS lat
 IDLE_BY_LAG = IDLE.replace(_LATEST, "lag(end) OVER (ORDER BY start, end)")
 """Compared with the end of the operation before: right only where nothing overlaps."""
 
-IDLE_OF_EACH = "SELECT sum(WallTime - GpuTime) FROM busy"
+IDLE_WITH_ITSELF = IDLE.replace(" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING", "")
+"""Without its frame a window ends with the row itself, whose end lies behind its start: never a gap."""
+
+IDLE_BY_GPU = IDLE.replace("OVER (ORDER", "OVER (PARTITION BY gpu ORDER")
+"""The idle time of each GPU, added up."""
+
+IDLE_OF_FIRST = "SELECT sum(WallTime - GpuTime) FROM busy"
 
 BY_GPU = """
 SELECT gpu, sum(CASE WHEN name LIKE '%nccl%' THEN end - start ELSE 0 END),
@@ -76,6 +84,10 @@ EXERCISES = (
                 "SELECT name, total_calls, total_duration FROM top_kernels LIMIT 5": "`top_kernels` gives µs, ns are "
                 "asked. `kernels` has each dispatch with its `duration` in ns.",
                 "SELECT name, total_calls, total_duration FROM top LIMIT 5": "It mixes in the calls on the host.",
+                **dict.fromkeys(
+                    (CALLS, CALLS.replace("GROUP", "WHERE category NOT LIKE 'MARKER%' GROUP")),
+                    "These are calls on the host (`regions`), another clock. The GPU's kernels are in `kernels`.",
+                ),
                 TOP_FIVE.replace("total DESC", "count(*) DESC"): "These are called most often; most time is asked.",
                 TOP_FIVE.replace(" DESC", ""): "These take the least time: without DESC the smallest come first.",
                 TOP_FIVE.replace("BY total", "BY max(duration)"): "These hold the longest single calls. Sort by the "
@@ -126,7 +138,13 @@ EXERCISES = (
                 "negative: add up `max(0, ...)`.",
                 IDLE.replace("sum(max(0, start - latest))", "max(start - latest)"): "This is the longest gap. All of "
                 "them together are asked.",
-                IDLE_OF_EACH: "The view `busy` is that of the first file alone: one GPU of the four.",
+                IDLE_BY_GPU: "`PARTITION BY gpu` gives each GPU a line of its own, and adds up their idle times. Asked "
+                "is when *none* works: one line for all rows.",
+                IDLE_WITH_ITSELF: "The row itself is in this window, and it ends after its start. Let the window stop "
+                "before it: `ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING`.",
+                IDLE.replace("FROM op)", "FROM op WHERE kind = 'kernel')"): "Kernels alone: while a copy runs, the GPU "
+                "works, too. Take all rows of `op`.",
+                IDLE_OF_FIRST: "The view `busy` is that of the first file alone: one GPU of the four.",
             }
         ),
         hints=(
@@ -173,6 +191,8 @@ EXERCISES = (
                     COPY_SHARE.replace("%copy%", "CopyHost%"): "These are the copies from the host alone.",
                     HOST_SHARE: "These are the copies to and from the host. Those within the GPU are copies too.",
                     COPY_SHARE.replace("100.0 * ", ""): "Whole numbers stay whole, so this is 0: begin with `100.0 *`.",
+                    COPY_SHARE.replace("100.0", "100"): "100 and both sums are whole numbers, so SQL cuts off what "
+                    "lies behind the point: write `100.0 *`.",
                     CALLS_OF_COPIES: "`copy` has calls on the host: how long the program was in them. The copies "
                     "themselves are rows of `op`.",
                 }

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Can I ask my own question?
 #
-# Every profiler answers the questions that its authors thought of. Yours may not be among them. Four GPUs write four
-# files, and no table of lessons 02 to 05 reads more than one. Two tools for AMD GPUs, rocprofv3 and rpd, write a
+# Every profiler answers the questions that its authors thought of. Yours may not be among them: one about kernels,
+# calls and ranges at once, or about the files of four GPUs. Two tools for AMD GPUs, rocprofv3 and rpd, write a
 # *database*: a file of tables that you question in the language SQL, or several such files at once.
 #
 # After this lesson you can
@@ -31,8 +31,7 @@ lesson.recall()
 # %% [markdown]
 # ## The case so far
 #
-# On one GPU no single kernel decides. And on four? Do the same kernels take equally long on each? When does none of the
-# four work? A table of one process can't say.
+# No single kernel decides, it is a sum of many. Which part of a step launches them?
 
 # %%
 lesson.sheet()
@@ -113,7 +112,7 @@ show_table(
 )
 
 # %% [markdown]
-# Mostly idle? Lesson 04 said that the case computes for nearly all of a step. One of them misleads; a trap below says
+# Mostly idle? In lesson 04 the modelled case computes for nearly all of a step. One of them misleads; a trap below says
 # which. `sqlite_master` even has the SQL of a view, in its column `sql`.
 #
 # ## One question, step by step
@@ -165,8 +164,9 @@ q.check(answer)
 # %% [markdown]
 # ## Which part of a step launches them?
 #
-# Lesson 02 asked this of a trace of torch.profiler, by `External id`. Any trace that has calls and ranges can say it.
-# `JOIN` puts a kernel beside its call: they share a `stack_id`. `k` and `r` are short for the tables.
+# The question of lesson 05. Lesson 02 joined a trace of torch.profiler by `External id`. Any trace that has calls and
+# ranges can say it. `JOIN` puts a kernel beside its call: they share a `stack_id`. `k` and `r` are short for the
+# tables.
 
 # %%
 question = """
@@ -222,6 +222,7 @@ for text, question in {"With": BUSY, "Without": f"{BUSY} WHERE start > ({SECOND_
 #
 # ## Four files, one question
 #
+# A new question begins here, of four GPUs: do the same kernels take equally long on each, and when does none work?
 # `ATTACH` opens further databases in the same connection. No view has kernels and copies together, nor those of all
 # files. So write your own: a view in the connection's own memory changes no file. `UNION ALL` puts the rows of
 # questions below each other; `{0}` stands for each of the four files in turn, of which the first is called `main`.
@@ -337,8 +338,7 @@ show_table(published, columns, "AMD's two matrix products", origin=MI200)
 #
 # ## A file that you have not seen
 #
-# Somebody recorded vLLM, which serves a language model, with rpd of 2024. The file is packed, so unpack it first. You
-# know what to do with a new file.
+# Somebody recorded vLLM, which serves a language model, with rpd of 2024. The file is packed, so unpack it first.
 
 # %%
 packed = proflab.recording("rpd-vllm-mytrace")
@@ -370,33 +370,36 @@ text = OPERATIONS.format("main")
 line = pd.read_sql(f"SELECT * FROM ({text}) WHERE start > ({SECOND_STEP}) ORDER BY start", train)
 span = line["end"].max() - line["start"].min()
 idle = 100 * (line["start"] - line["end"].cummax().shift()).clip(lower=0).sum() / span
-copies = line[line["kind"] == "copy"]
-copied = 100 * (copies["end"] - copies["start"]).sum() / span
+copied = 100 * line[line["kind"] == "copy"].eval("end - start").sum() / span
 ran = pd.read_sql("SELECT gpu, name, end - start AS ns FROM op WHERE kind = 'kernel'", four)
 rccl = ran["name"].str.contains("nccl").map({True: "rccl", False: "others"})
 gpus = ran.groupby(["gpu", rccl])["ns"].sum().unstack()
 times = gpus.max() / gpus.min()
 proflab.reveal("06.a", idle, origin=origin)
 proflab.reveal("06.b", times["rccl"], origin=origin)
-say(
-    f"On four GPUs the kernels that compute take {times['others']:.2f} times as long on one as "
-    f"on another, RCCL's **{times['rccl']:.1f} times**. After its first step the case is idle "
-    f"for {idle:.1f} %."
-)
+
+# %%
+joined = "SELECT r.start, k.duration FROM kernels k JOIN regions r ON r.stack_id = k.stack_id"
+tables = joined, "SELECT start, range FROM marks"
+calls, marks = (pd.read_sql(f"{question} ORDER BY 1", train) for question in tables)
+part = pd.merge_asof(calls, marks, on="start").groupby("range")["duration"].sum()
+part *= 100 / part.sum()
 
 # %% [markdown]
-# The same calls of RCCL carry the same data, and yet their kernels last much longer on one GPU than on another. So part
-# of their time is no work. These sums can't say which part: who waits, and for whom, needs the starts on all ranks.
+# The same calls of RCCL carry the same data, and yet last much longer on one GPU than on another. So part of it is no
+# work. These sums can't say which part: who waits, and for whom, needs the starts on all ranks.
 
 # %%
 lesson.conclude(
-    f"Without its first step nothing runs for {idle:.1f} % of the time. On four GPUs the "
-    f"kernels that compute take equally long ({times['others']:.2f} times); the same calls of "
-    f"RCCL take {gpus['rccl'].min() / 1e6:.0f} ms on one and {gpus['rccl'].max() / 1e6:.0f} ms "
-    "on another.",
-    rules_out=f"Copies to and from the host ({copied:.1f} %), and large gaps.",
-    because="A kernel of RCCL can wait for another GPU. Who waits, and for whom? Only all ranks "
-    "together tell.",
+    f"Of the kernel time the backward pass launches {part['backward']:.0f} %, the forward pass "
+    f"{part['forward']:.0f} %. Without the first step nothing runs for {idle:.1f} % of the time. "
+    f"On four GPUs the kernels that compute take equally long ({times['others']:.2f} times); the "
+    f"same calls of RCCL take {gpus['rccl'].min() / 1e6:.0f} ms on one and "
+    f"{gpus['rccl'].max() / 1e6:.0f} ms on another.",
+    rules_out=f"One part of the step alone, copies to and from the host ({copied:.1f} %), and "
+    "large gaps.",
+    because="A new question, of four GPUs: a kernel of RCCL can wait for another GPU. Who waits, "
+    "and for whom? Only all ranks together tell.",
     next="07" if times["rccl"] > 1.5 else "05",
     origin=origin,
 )

@@ -89,6 +89,13 @@ def lateness_ms(profile: Profile, steps: int, each: str = "mean") -> pd.DataFram
     return late.groupby(starts.index // (len(starts) // steps)).agg(each)
 
 
+def per_step_ms(profile: Profile) -> pd.Series:
+    """The lateness of the latest rank beyond that of the latest other one, step by step, in ms."""
+    late = lateness_ms(profile, STEPS)
+    suspect = late.median().idxmax()
+    return late[suspect] - late.drop(columns=suspect).max(axis=1)
+
+
 def margin_ms(
     profile: Profile, least: str = "min", worst: str = "max", each: str = "mean", alone: bool = True
 ) -> float:
@@ -147,6 +154,18 @@ EXERCISES = (
                 "That is its worst step beyond what the others do typically: the largest difference that can be made. "
                 "The rule takes the smallest.",
             ),
+            *(
+                Mistake(
+                    lambda run, step=step: float(lateness_ms(run, STEPS).max(axis=1).agg(step)),
+                    "That is how late the suspect is. How late are the others? Subtract their worst step.",
+                )
+                for step in ("min", "median", "max")
+            ),
+            Mistake(
+                lambda run: float(per_step_ms(run).min()),
+                "You compared step by step. The rule is stricter: the suspect's least late step against the worst one "
+                "of *all* steps of the others, one number (`max(axis=None)`).",
+            ),
             Mistake(
                 lambda run: margin_ms(run, each="max"),
                 "These are single collectives. How late a rank is in a step is the mean over them.",
@@ -193,8 +212,8 @@ EXERCISES = (
             "Multiply each rate by its number of GPUs, then divide.",
         ),
         insight=lambda scaling: (
-            f"{'Nothing gained' if gain(scaling) < 1.05 else 'Little gained'} for four times the GPUs: each has a "
-            "quarter of the images, and as many launches as before."
+            f"In the model {'nothing is' if gain(scaling) < 1.05 else 'little is'} gained for four times the GPUs: "
+            "each has a quarter of the images, and as many launches as before. Measure it on yours."
         ),
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -64,16 +64,24 @@ class Changed:
     gate: str
     origin: str
 
-    def __str__(self) -> str:
-        from proflab.ledger.entries import is_modelled, time_text, two_digits
+    @property
+    def modelled(self) -> bool:
+        """Whether a model computed the times, or some of them."""
+        from proflab.ledger.entries import is_modelled
 
-        modelled = is_modelled(self.origin)
-        before, after = time_text(self.before_ns, modelled), time_text(self.after_ns, modelled)
+        return is_modelled(self.origin)
+
+    def __str__(self) -> str:
+        """Times, ratio and verdict; of a model the ratio alone, in two digits."""
+        from proflab.ledger.entries import time_text, two_digits
+
+        ratio = self.before_ns / self.after_ns
+        if self.modelled:
+            return f"{self.change} {two_digits(ratio)}x"
+        before, after = time_text(self.before_ns, False), time_text(self.after_ns, False)
         number, unit = before.split()
         times = f"{number if after.endswith(f' {unit}') else before} -> {after} per {self.per}"
-        ratio = self.before_ns / self.after_ns
-        factor = two_digits(ratio) if modelled else f"{ratio:.{1 if ratio > 2 else 2}f}"
-        return f"{self.change}: {times}, {factor}x, {self.verdict}"
+        return f"{self.change}: {times}, {ratio:.{1 if ratio > 2 else 2}f}x, {self.verdict}"
 
 
 @dataclass(frozen=True)
@@ -155,10 +163,7 @@ def table(until: str = LAST) -> Table:
     rows = [
         (
             line.lesson if here else f"{line.lesson} (shipped)",
-            "\n".join(
-                [f"{line.evidence}{marks[line.origin]}"]
-                + [f"Changed: {one}{marks[one.origin] * (one.origin != line.origin)}" for one in line.changes]
-            ),
+            _evidence(line, marks),
             line.rules_out,
             f"{line.because} Lesson {line.next}." if line.next else line.because,
         )
@@ -213,6 +218,20 @@ def _read(path: Path) -> list[Line]:
         except msgspec.ValidationError:  # a line of an earlier version of the course, or changed by hand
             continue
     return found
+
+
+def _evidence(line: Line, marks: Mapping[str, str]) -> str:
+    """What a lesson found and what was changed; below and apart from it what nobody but a model has tried."""
+    from proflab.ledger.entries import MODEL_ONLY
+
+    def told(modelled: bool) -> list[str]:
+        chosen = [one for one in line.changes if one.modelled is modelled]
+        return [f"{one}{marks[one.origin] * (one.origin != line.origin)}" for one in chosen]
+
+    rows = [f"{line.evidence}{marks[line.origin]}", *(f"Changed: {text}" for text in told(modelled=False))]
+    if played := told(modelled=True):
+        rows.append(f"{MODEL_ONLY}: {'; '.join(played)}")
+    return "\n".join(rows)
 
 
 def _changed(one: Experiment) -> Changed:

@@ -89,3 +89,10 @@ def test_bytes_of_the_fabric_by_hand() -> None:
     counts = pd.Series({"RDREQ_sum": 10, "RDREQ_32B_sum": 2, "WRREQ_sum": 5, "WRREQ_64B_sum": 3}).add_prefix("TCC_EA0_")
     newer = pd.concat([counts, pd.Series({"TCC_BUBBLE_sum": 4})])
     assert lesson.fabric_bytes(newer) == 4 * 128 + 4 * 64 + 2 * 32 + 3 * 64 + 2 * 32
+
+
+def test_no_table_above_its_exercise_prints_the_share_of_the_roof() -> None:
+    above, _, _ = (lessons()["05"].folder / "lesson.py").read_text(encoding="utf-8").partition('exercise("05.2"')
+    # Rows 2.1.23 and 2.1.24 are reads and writes of the fabric in percent of its peak, and add up to the answer.
+    assert "rocprof-compute analyze -p workloads/norm/* -b 2.1.0 2.1.8 " in above
+    assert "2.1.23" not in above

@@ -141,6 +141,8 @@ def test_a_public_recording_refuses_what_only_looks_like_copies(origin: str, rec
         selftest("06.5", database)
         question = find("06.5").on(database)
         assert "`copyop` has 536 of 1176 copies" in question.evaluate(lesson.COPY_CALLS).message
+        whole = question.evaluate(lesson.COPY_SHARE.replace("100.0", "100"))
+        assert "whole numbers, so SQL cuts off" in whole.message
         # 6.2 of the 9.5 ms in copies are within the GPU.
         assert "65 % of it is CopyDeviceToDevice" in question.evaluate(lesson.COPY_SHARE).message
         message = question.evaluate("SELECT sum(duration) FROM copy").message
@@ -157,7 +159,14 @@ def test_the_played_run_on_four_gpus_refuses_what_holds_only_without_overlap(tmp
         database.execute("CREATE TEMP VIEW op AS " + " UNION ALL ".join(parts.format(name) for name in names))
         selftest("06.3", database)
         selftest("06.4", database)
-        assert "`lag` knows one row" in find("06.3").on(database).evaluate(lesson.IDLE_BY_LAG).message
+        said = {
+            lesson.IDLE_BY_LAG: "`lag` knows one row",
+            lesson.IDLE_BY_GPU: "`PARTITION BY gpu` gives each GPU a line of its own",
+            lesson.IDLE_WITH_ITSELF: "The row itself is in this window",
+            lesson.IDLE_OF_FIRST: "one GPU of the four",
+        }
+        for sql, words in said.items():
+            assert words in find("06.3").on(database).evaluate(sql).message
 
 
 def test_the_played_training_proves_its_rungs(tmp_path: Path) -> None:
@@ -165,6 +174,8 @@ def test_the_played_training_proves_its_rungs(tmp_path: Path) -> None:
     with closing(with_view(read_only(path))) as database:
         selftest("06.1", database)
         selftest("06.2", database)
+        for sql in (lesson.CALLS, lesson.CALLS.replace("GROUP", "WHERE category NOT LIKE 'MARKER%' GROUP")):
+            assert "calls on the host" in find("06.1").on(database).evaluate(sql).message
 
 
 def test_a_kernel_belongs_to_the_range_in_which_its_call_began_in_any_thread(tmp_path: Path) -> None:

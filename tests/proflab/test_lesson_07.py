@@ -75,6 +75,7 @@ def test_more_gpus_are_compared_with_the_one_that_the_case_has() -> None:
     selftest("07.3", SCALING)
     result = find("07.3").on(SCALING).evaluate(4 * 12 / 13)
     assert "often waits" in result.message
+    assert find("07.3").on(SCALING).evaluate(4 * 12 / 50).message.startswith("In the model nothing is gained")
 
 
 def test_four_gpus_with_a_quarter_of_the_images_each_gain_nothing_in_the_model() -> None:
@@ -99,6 +100,11 @@ def unknown(request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytes
 def test_every_mistake_is_refused_on_the_recording_in_full_and_cut(unknown: Profile) -> None:
     selftest("07.2", unknown)
     assert lesson.margin_ms(unknown) == pytest.approx(1.65, abs=0.05)
+    late = lesson.lateness_ms(unknown, 3)
+    question, others = find("07.2").on(unknown), late.drop(columns=3)
+    for step in ("min", "median", "max"):
+        assert "Subtract their worst step" in question.evaluate(late[3].agg(step)).message
+    assert "You compared step by step" in question.evaluate((late[3] - others.max(axis=1)).min()).message
 
 
 def test_a_run_without_a_straggler_has_none_by_the_strict_rule(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from proflab.correctness_gate import CorrectnessGate
 from proflab.display import Table, near, show
 from proflab.errors import CourseError
 from proflab.ledger.entries import (
+    MODEL_ONLY,
     VERDICTS,
     Experiment,
     Measure,
@@ -117,14 +118,7 @@ def waterfall(names: Sequence[str] | None = None, title: str | None = None) -> T
 
 
 def _result(experiment: Experiment) -> Table:
-    found = experiment.speed_up
-    sides = {"before": (found.before_ns, experiment.before_ns), "after": (found.after_ns, experiment.after_ns)}
-    rows = []
-    for name, (median, times) in sides.items():
-        spread = f" (median of {len(times)}, {time_text(min(times), False)} to {time_text(max(times), False)})"
-        shown = time_text(median, experiment.modelled) + spread * (not experiment.modelled)
-        rows.append((f"{name}, per {experiment.per}", shown))
-    rows.append(("speed-up", experiment.interval))
+    rows = [(MODEL_ONLY, experiment.interval)] if experiment.modelled else _measured(experiment)
     rows += [
         (part.name, f"{'passed' if part.passed else 'not passed'}: {part.figures}") for part in experiment.gate.parts
     ]
@@ -135,3 +129,14 @@ def _result(experiment: Experiment) -> Table:
     if not experiment.modelled and len({*experiment.before_ns}) == len({*experiment.after_ns}) == 1:
         note = f"The repeats don't differ at all: they were computed or copied, and the interval says nothing. {note}"
     return Table(experiment.hypothesis, ("", "result"), rows, note)
+
+
+def _measured(experiment: Experiment) -> list[tuple[str, str]]:
+    """Both sides with their spread, and the speed-up."""
+    found = experiment.speed_up
+    sides = {"before": (found.before_ns, experiment.before_ns), "after": (found.after_ns, experiment.after_ns)}
+    rows = []
+    for name, (median, times) in sides.items():
+        middle, least, most = (time_text(time, False) for time in (median, min(times), max(times)))
+        rows.append((f"{name}, per {experiment.per}", f"{middle} (median of {len(times)}, {least} to {most})"))
+    return [*rows, ("speed-up", experiment.interval)]

@@ -55,6 +55,9 @@ FILE = "ledger.jsonl"
 
 IN_THE_MODEL = " in the model"
 
+MODEL_ONLY = "In the model only (no gain)"
+"""What stands before the ratio of modelled times, which is never listed as a gain."""
+
 VERDICTS = ("faster", "slower", f"faster{IN_THE_MODEL}", f"slower{IN_THE_MODEL}", "undecided", "unproven")
 """Slower: the whole interval of the ratio lies below 1, whatever the correctness gate says, which guards gains only.
 Unproven: it does not, and the gate is not green. Undecided: the gate is green, and the interval contains 1.
