@@ -26,7 +26,7 @@ def rank_of(torch: ModuleType) -> tuple[int, int]:
 
 def machine(torch: ModuleType) -> dict[str, Any]:
     """What the process runs on."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_initialized() else None
     versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
     return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 

@@ -42,6 +42,9 @@ class Hooks:
         self.again = 1
         self.calls = Calls()
         self.optimizer_hooks: list[Any] = []
+        # Made once, since they are called in each step.
+        self.tell_backward, self.tell_call = self.guarded(self.after_backward), self.guarded(self.before_call)
+        self.tell_replay, self.tell_mark = self.guarded(self.after_replay), self.guarded(self.marked)
         self.renew()
 
     def renew(self) -> None:
@@ -98,7 +101,7 @@ class Hooks:
 
     def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
         """The hook of an optimizer's step; where torch.compile makes code of that step, it is not there."""
-        is_compiling, safely = self.torch.compiler.is_compiling, self.guarded(hook)
+        is_compiling, safely = self.torch.compiler.is_dynamo_compiling, self.guarded(hook)
 
         def call(*args: Any) -> None:
             if not is_compiling() and self.undo:
@@ -112,7 +115,7 @@ class Hooks:
         torch's profiler takes the variable `self` out of this function's frame where it records call stacks.
         """
         original = self.torch.nn.Module.__call__
-        is_compiling, calls, around = self.torch.compiler.is_compiling, self.calls, self.around_module
+        is_compiling, calls, around = self.torch.compiler.is_dynamo_compiling, self.calls, self.around_module
 
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +128,7 @@ class Hooks:
     def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         """Replace an attribute by `around(original, ...)`."""
         original = getattr(owner, name)
-        is_compiling = self.torch.compiler.is_compiling
+        is_compiling = self.torch.compiler.is_dynamo_compiling
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -260,7 +263,7 @@ class Hooks:
             # Within a step of an optimizer that evaluates its loss several times, such as LBFGS.
             after = before if before == "optimizer" else REST
             self.leave(None if before is None else after)
-            self.guarded(self.after_backward)()
+            self.tell_backward()
 
     def after_backward(self) -> None:
         """A backward pass has ended."""
@@ -273,7 +276,7 @@ class Hooks:
         try:
             return original(graph)
         finally:
-            self.guarded(self.after_replay)(graph)
+            self.tell_replay(graph)
 
     def after_replay(self, graph: Any) -> None:
         """A graph has been launched."""
@@ -296,7 +299,7 @@ class Hooks:
         if self.parts.thread not in (None, threading.get_ident()):
             return None
         if self.recorder.source in ("", MODULE):
-            self.guarded(self.before_call)(module)
+            self.tell_call(module)
             return self.enter(DECODE if is_one_token(self.torch, args, kwargs) else "forward")
         if self.parts.part in (REST, BETWEEN):
             self.enter("forward")
@@ -320,12 +323,12 @@ class Hooks:
     def around_range(self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any) -> Any:
         """A range begins."""
         if range_.name == self.asked["mark"]:
-            self.guarded(self.marked)()
+            self.tell_mark()
         return original(range_, *args, **kwargs)
 
     def around_function(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The function that --mark names."""
-        self.guarded(self.marked)()
+        self.tell_mark()
         return original(*args, **kwargs)
 
     def marked(self) -> None:

@@ -111,8 +111,11 @@ class Recorder:
         compiled = sys.modules.get("torch._dynamo.utils")
         self.graphs.append(compiled.counters["stats"]["unique_graphs"] if compiled else 0)
         skip = max(1, self.asked["after"] // 3)
+        takes_long = time.perf_counter() - self.begun > LONGEST_S
+        if self.all_steps < skip and not takes_long:
+            return False
         steps = self.marker.steps - self.extra
-        if steps < skip and not (steps >= FEWEST and time.perf_counter() - self.begun > LONGEST_S):
+        if steps < skip and not (steps >= FEWEST and takes_long):
             return False
         if self.graphs[-1] != self.graphs[max(0, len(self.graphs) - 3)] and self.extra < skip // 2:
             self.extra += 1
@@ -326,7 +329,8 @@ class Recorder:
     # GPU
 
     def _has_gpu(self) -> bool:
-        return bool(self.torch.cuda.is_available() and self.torch.cuda.is_initialized())
+        # Whether one is there at all is asked of the driver, which takes long.
+        return bool(self.torch.cuda.is_initialized())
 
     def _is_capturing(self) -> bool:
         """Whether calls go into a graph: then nothing may be waited for, and it is no step."""
