@@ -13,6 +13,7 @@ from proflab import case, start
 from proflab.errors import CourseError
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
+from tools.notebook_lint import python_of
 from tools.notebooks import Folders, build, read_sources
 from tools.notebooks.__main__ import main
 from tools.notebooks.excerpt import excerpts
@@ -222,6 +223,17 @@ def test_the_notebook_of_a_talk_takes_the_minutes_that_it_states_and_no_more_tha
     talk = made["90_minutes"].lesson.minutes
     assert talk <= MINUTES_OF_A_TALK
     assert f"takes {talk} minutes with waiting" in (REPOSITORY / "docs/instructor.md").read_text(encoding="utf-8")
+
+
+def test_no_later_cell_of_the_core_takes_a_name_that_an_exercise_needs() -> None:
+    """Who goes back to an exercise would get another value under its name, and no clue."""
+    for source in read_sources(REPOSITORY / "lessons"):
+        code = [cell.source for cell in source.notebook.cells if cell.cell_type == "code"]
+        names = [names_of(text if text.startswith("%%") else python_of(text)) for text in code]
+        for place, text in enumerate(code):
+            if source.lesson.core and "= exercise(" in text:
+                later = set().union(*(one.gives for one in names[place + 1 :]))
+                assert not names[place].needs & later, (source.number, text.splitlines()[1])
 
 
 def test_the_parts_of_a_talk_state_minutes_that_are_enough_and_fit_together() -> None:
