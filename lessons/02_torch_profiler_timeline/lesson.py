@@ -425,7 +425,7 @@ for name, run in looked.items():
     say(f"{name}: {unnamed:.0f} % of `data` is in no operator. Longest there: {longest}.")
 
 # %% [markdown]
-# The case's trace names a transform, run for one image at a time: `upsample_bilinear2d` enlarges a crop. But a large
+# The H200's trace names a transform, run for one image at a time: `upsample_bilinear2d` enlarges a crop. But a large
 # part of `data` is in no operator: Python between them, or, as in `SlowDisk`, a sleep. Which function?
 
 # %%
