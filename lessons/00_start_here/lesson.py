@@ -14,15 +14,9 @@
 # You need two processor cores and no experience with profilers. An AMD GPU is used where there is one.
 
 # %%
-import statistics
-import time
-
-import pandas as pd
 import proflab
 import tidyprof
-from gpumodel.validation import published
-from proflab import case, exercise, say, show_figure, show_table
-from proflab.training import training_run
+from proflab import exercise, say, show_figure
 from tidyprof import plots
 
 lesson = proflab.start("00")
@@ -46,15 +40,16 @@ lesson = proflab.start("00")
 # | AMD's published figures | how fast the same model ran on an MI300X | why |
 # | *modelled: MI300X*, computed | what AMD's tools would show | what a cure gains |
 #
-# What is modelled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the loader takes
-# for an image: 36 of the 56 ms of a modelled step of the case. Runs on the H200 were made once or twice.
+# What is modelled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the *loader*, the
+# code that reads and prepares the images, takes for one: most of a modelled step of the case rests on that. Runs on the
+# H200 were made once or twice.
 
 # %% [markdown]
 # ## The case
 #
 # ResNet-50, a model that classifies images, is trained on CIFAR-100: colour photographs of 32 by 32 pixels in a hundred
-# classes. It trains on one GPU, 256 images at a time, and somebody says that it is slow. The program is plain on
-# purpose, and nothing is tuned, as in AMD's own example: you find out what to tune.
+# classes. It trains on one GPU, 256 images at a time, and somebody says that it is slow. Nothing is tuned, as in AMD's
+# own example: you find out what to tune.
 #
 # The 256 images are a *batch*. Training repeats one *step*:
 #
@@ -76,7 +71,9 @@ show_figure(proflab.lessons.method("00"))
 # ## A first trace
 #
 # `$CASE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
-# early, `--torch-profile` records a trace of the last three steps, and `--run-dir` says where results go.
+# early, `--torch-profile` records a trace of the last three steps, and `--run-dir` says where results go. The first
+# line that it prints names the *conditions*: model, precision (`automixed`: 16 bits where PyTorch finds that safe, 32
+# elsewhere; in brackets what it was here), batch size, device. The first steps are *warm-up*, the others *steady*.
 
 # %% language="bash"
 # $CASE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
@@ -110,8 +107,7 @@ q.check(answer)
 # And they have **many workers**: some processes prepare data, the *host* (the processor with your program) launches
 # kernels, the GPUs compute. Each can be the limit, and then the others wait.
 #
-# A *profile* adds up how often and how long, and stays small. A *trace* says when, and grows with the run. It also
-# shows what foreign code really calls, in which order and how often.
+# A *profile* adds up how often and how long, and stays small. A *trace* says when, and grows with the run.
 #
 # ## Predict
 #
@@ -127,16 +123,14 @@ proflab.predict("00.b", difference_guess, unit="%", what="what two runs of one c
 # %% [markdown]
 # ## Capture: the clock
 #
-# The same training once more, without the profiler:
+# Once more, without the profiler:
 
 # %% language="bash"
 # $CASE --batch-size 4 --max-steps 8 --run-dir $FOLDER/second
 
 # %% [markdown]
-# The first line names the *conditions*: model, precision (in brackets what it was here), batch size, device. The first
-# steps are *warm-up*: libraries load, memory is reserved, on an AMD GPU [MIOpen tries out kernels][find] for every new
-# size. That is real, but happens once; the other steps are *steady*. The *median* is the step that half of them beat,
-# and the middle half lies between the *quartiles*.
+# In the warm-up libraries load, and on an AMD GPU [MIOpen tries out kernels][find] for every new size: once. The
+# *median* is the step that half of the steady ones beat, and the middle half lies between the *quartiles*.
 #
 # [find]: https://github.com/pytorch/pytorch/pull/179795
 #
@@ -145,6 +139,10 @@ proflab.predict("00.b", difference_guess, unit="%", what="what two runs of one c
 # Each run has a table with a row for each step.
 
 # %%
+import pandas as pd
+from proflab import case, show_table
+from proflab.training import training_run
+
 first, second = (training_run(lesson.folder / name) for name in ("first", "second"))
 h200 = case.measured()
 plain, loaders = (h200[h200["traced"] & (h200["run"] == run)] for run in ("plain", "loaders"))
@@ -202,6 +200,9 @@ q.check(answer)
 # in for a GPU: `device.launch(work)` launches, `device.synchronize()` waits. It says nothing about a GPU's speed.
 
 # %%
+import statistics
+import time
+
 from proflab.parts.timer_check import StandInDevice, matrix_work
 
 work = matrix_work()
@@ -341,6 +342,8 @@ proflab.reveal("00.b", float(f"{100 * (most / least - 1):.2g}"), h200)
 # The case's first line goes into the *case sheet*, which every lesson continues.
 
 # %%
+from gpumodel.validation import published
+
 plain_rate = rows[1][2]
 amd = next(one["value"] for one in published()["figures"] if one["name"] == "single_images")
 times = least / max(rows[1][2:])
@@ -377,8 +380,7 @@ lesson.conclude(
 # [docker]: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
 
 # %% [markdown]
-# Copy this beside your script. It marks every step with events on a GPU, so that it never waits between two steps, and
-# checks itself against the host's clock.
+# Copy this beside your script. It marks every step with events on a GPU, and checks itself against the host's clock.
 #
 # {snippet 00_time_a_step.py}
 

@@ -34,6 +34,10 @@ QUIET_BUSY, QUIET_POWER = 75, 0.7
 """Any alarm has to ring from RINGS_BUSY percent on below RINGS_POWER of the power limit, and must not below QUIET_BUSY
 or above QUIET_POWER. In between it may do either."""
 
+OTHER_LIMIT_WATT = 300.0
+"""Each GPU is tried once more with this power limit, that of an MI210, at the same share of it: an alarm in watts, such
+as `power_watt < 400`, would always ring there."""
+
 WOBBLE_PERCENT = 2.0
 """An alarm must stay right if busy and power move by this much: sensors are not exact."""
 
@@ -149,7 +153,9 @@ def alarm_problem(answer: Any, table: pd.DataFrame) -> str | None:
     if not (~expected & (table["busy_percent"] >= RINGS_BUSY)).any():
         raise ValueError("no GPU of these runs is busy at high power: what looks busy at low power has no counterpart")
     judged = table[expected.notna()].assign(rings=expected.dropna().astype(bool)).sort_values(["rings", "busy_percent"])
-    for row in judged.to_dict("records"):
+    lower = judged["power_watt"] / judged["limit_watt"] * OTHER_LIMIT_WATT
+    elsewhere = judged.assign(limit_watt=OTHER_LIMIT_WATT, power_watt=lower, other_limit=True)
+    for row in [*judged.assign(other_limit=False).to_dict("records"), *elsewhere.to_dict("records")]:
         rings = [bool(answer(*reading, row["limit_watt"])) for reading in _readings(row)]
         if not row["rings"] and any(rings):
             return f"It rings for {_where(row)}. {_why_quiet(row)}"
@@ -166,7 +172,8 @@ LINE_BETWEEN = (
 
 
 def _where(row: Mapping[str, Any]) -> str:
-    return f"{row['run']}, GPU {row['device']} ({row['busy_percent']:.0f} % at {row['power_watt']:.0f} W)"
+    limit = f", were its power limit {row['limit_watt']:.0f} W: use `limit_watt`" * row["other_limit"]
+    return f"{row['run']}, GPU {row['device']} ({row['busy_percent']:.0f} % at {row['power_watt']:.0f} W{limit})"
 
 
 def _why_quiet(row: Mapping[str, Any]) -> str:
@@ -228,6 +235,7 @@ EXERCISES = (
             Mistake(lambda table: lambda busy, power, limit: power < limit, "Low power alone is no alarm"),
             Mistake(lambda table: lambda busy, power, limit: busy > 85 and power < limit / 4, "It must ring for"),
             Mistake(lambda table: lambda busy, power, limit: busy > 99.5 and power < limit / 2, "It must ring for"),
+            Mistake(lambda table: lambda busy, power, limit: busy > 85 and power < 400, "It rings for"),
         ),
         hints=(
             "Look at the table below the map: which of the busy GPUs takes little of its power limit?",

@@ -52,7 +52,7 @@ lesson.sheet()
 #
 # | suspect | everything waits for | what speaks against it |
 # | --- | --- | --- |
-# | data | images that the loader reads and prepares | steps that take equally long with far fewer images |
+# | data | images that the loader reads and prepares | a GPU that is never idle; steps as long with far fewer images |
 # | host | the program that launches work | a GPU that is never idle |
 # | device | the GPU | a GPU that is idle for much of the time |
 # | network | data from other GPUs | one GPU alone; or several, of which one is idle while the others are busy |
@@ -164,7 +164,7 @@ say(f"The MFU of the case is {100 * mfu:.2g} % ({case.profile.origin}).")
 # %% [markdown]
 # ## Change one thing
 #
-# Watch again with a batch of 4 images. Here is a trap: fewer images, shorter step, so the GPU was the limit? It can't
+# Watch again with a batch of 4 images. A trap: fewer images, shorter step, so the GPU was the limit? It can't
 # have saved more than it worked.
 
 # %% language="bash"
@@ -195,9 +195,9 @@ say(
 #
 # ## Trap: busy is not working
 #
-# Take another job: four GPUs, each driven by a process of its own, a *rank*. `torchrun` starts them. One rank is late
-# in every step. Omnistat samples all GPUs of a job into a database. In *user mode* you start it inside your job. Query
-# before you stop the server, and give both commands the same interval, in seconds.
+# Another job: four GPUs, each driven by a process of its own, a *rank*; `torchrun` starts them. One rank is always
+# late. Omnistat samples all GPUs of a job into a database. In *user mode* you start it inside your job. Query before
+# you stop the server, and give both commands the same interval, in seconds.
 #
 # A real omnistat is used where `OMNISTAT_DIR` names the folder with its programs, and `OMNISTAT_CONFIG` its
 # configuration file; set them before you start Jupyter. Without them the stand-in plays the job.
@@ -215,8 +215,8 @@ say(
 # omnistat-usermode --stopserver
 
 # %% [markdown]
-# The report card averages over the whole job, start included. Look at the samples instead. Omnistat's file has three
-# lines of names, for what was sampled, on which machine, of which GPU.
+# The report card averages over the whole job, start included. The file of samples has three lines of names, for what
+# was sampled, on which machine, of which GPU.
 
 # %%
 omni = pd.read_csv(lesson.folder / "late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
@@ -228,7 +228,7 @@ title = "Four GPUs of one job: which one is at fault?"
 show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title=title))
 
 # %% [markdown]
-# The one that looks worst is the only one that nobody keeps waiting. In each step the GPUs exchange what they have
+# The one that looks worst is the only one that waits for nobody. In each step the GPUs exchange what they have
 # learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for GPUs that talk to each other. The kernel *spins*
 # until the last GPU has come: it asks again and again, does nothing else, and counts as busy. One small kernel after
 # another looks busy in the same way.
@@ -329,7 +329,7 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# An alarm, tried on every GPU of the last table, with sensors a little off:
+# An alarm, tried on every GPU of the last table, with sensors a little off, and at another power limit:
 
 # %%
 q = exercise("01.2", seen)

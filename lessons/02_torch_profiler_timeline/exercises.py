@@ -242,8 +242,8 @@ EXERCISES = (
         hints=(
             "Work with sets of time: `&` is both, `|` is either, `-` is the first without the second.",
             "`use.computation`, `use.exposed_copy` and `use.busy` are sets of the device, `loading` is one of the "
-            "host. Cut each to the step with `whole &`.",
-            "`whole & (loading - use.busy)` is the wait for data. What is left is `whole - use.busy - loading`.",
+            "host. Cut each to the step with `whole_step &`.",
+            "`whole_step & (loading - use.busy)` is the wait for data, `whole_step - use.busy - loading` what is left.",
         ),
         insight="Parts that add up can be trusted to hide nothing. Shares that don't add up need a second look.",
     ),
@@ -267,7 +267,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: launches_left(data) * _lengths(data)[0] / 1e8,
-                "These are milliseconds. Divide by `alone_ns`.",
+                "These are milliseconds. Divide by `unwatched_ns`.",
             ),
             Mistake(
                 lambda data: launches_left(data) * _lengths(data)[0] / _lengths(data)[1],
@@ -278,7 +278,7 @@ EXERCISES = (
             "Three lengths: the traced step, the step without the profiler, and the idleness for launches.",
             "The profiler adds the difference of the first two. It is in the third.",
             '`mean = traced[["duration_ns", "launch_bound_ns"]].mean()`; the profiler adds `mean["duration_ns"] - '
-            "alone_ns`.",
+            "unwatched_ns`.",
         ),
         insight=lambda data: (
             f"The trace alone says {launches_traced(data, 1):.0f} %, and this run would be called launch-bound. "

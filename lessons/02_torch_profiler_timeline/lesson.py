@@ -22,16 +22,9 @@ lesson.sheet()
 lesson.recall()
 
 # %%
-import time
-import timeit
-
 import tidyprof
-import torch
 from proflab import exercise, say, show_figure, show_table
 from tidyprof import Intervals, plots
-from torch import nn
-from torch.profiler import ProfilerActivity, profile, record_function, schedule
-from torch.utils.data import DataLoader, Dataset
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -67,6 +60,13 @@ proflab.predict("02.b", cost_guess, unit="%", what="what the profiler adds to a 
 # code, a *range*.
 
 # %%
+import time
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.utils.data import DataLoader, Dataset
+
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
 
@@ -177,8 +177,9 @@ show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
 # %% [markdown]
 # Read the picture from the lowest lane: does the stream work while the host is in `data`?
 #
-# **Which operator, which shape launched a kernel?** Both carry the same number in the file, `External id`, so a merge
-# brings them together:
+# ## Which operator, which shape launched a kernel?
+#
+# Both carry the same number in the file, `External id`, so a merge brings them together:
 
 # %%
 kernels = gpu.device_events[["external_id", "short_name", "duration_ns"]].dropna()
@@ -186,8 +187,8 @@ operators = gpu.events.query("kind == 'operator'")[["external_id", "name", "inpu
 both = kernels.merge(operators, on="external_id").groupby(
     ["short_name", "name", "input_shapes"], observed=True
 )
-largest = both["duration_ns"].sum().nlargest(3).reset_index()
-show_table(largest, "short_name name input_shapes duration_ms", "Largest sums", origin=gpu.origin)
+sums = both["duration_ns"].sum().nlargest(3).reset_index()
+show_table(sums, "short_name name input_shapes duration_ms", "Largest sums", origin=gpu.origin)
 
 # %% [markdown]
 # ## A GPU that is never idle
@@ -235,8 +236,8 @@ assert union_ns(kernels) == busy["union_ns"].sum()
 # %% [markdown]
 # ## Trap: busy with what?
 #
-# For most of the step the only thing that runs is a collective. It ends when the last rank has arrived and the data is
-# exchanged. Communication beside computation is *hidden*; alone, *exposed communication*, it makes the step longer.
+# For most of the step only a collective runs. It ends when the last rank has arrived and the data is exchanged.
+# Communication beside computation is *hidden*; alone, *exposed communication*, it makes the step longer.
 # `tidyprof.overlap` divides the time:
 
 # %%
@@ -252,8 +253,8 @@ say(
 q = exercise("02.1", rank)
 # solution
 others = kernels[kernels["kind"] == "kernel"]
-alone_ns = union_ns(kernels) - union_ns(others)
-answer = 100 * alone_ns / union_ns(kernels[kernels["kind"] == "collective"])
+exposed_ns = union_ns(kernels) - union_ns(others)
+answer = 100 * exposed_ns / union_ns(kernels[kernels["kind"] == "collective"])
 # end solution
 q.check(answer)
 
@@ -276,7 +277,7 @@ for name, run in {"the case": gpu, "the rank of eight": rank}.items():
 # ## Repair: the budget of the device's steps
 #
 # Give each event to the step that *launched* it: `timeline="device"` does that. Then divide the step into parts that
-# add up: a *step budget*. Each moment belongs to the first line that holds for it. The device has *run dry* where it is
+# add up: a *step budget*. Read down; the first row that fits gets the moment. The device has *run dry* where it is
 # idle, and the next work was launched only after its last had ended: that gap the host made.
 #
 # | part | the moments in which |
@@ -294,19 +295,23 @@ for name, run in {"the case": gpu, "the rank of eight": rank}.items():
 
 # %%
 step = tidyprof.steps(gpu, "device").iloc[1]
-whole = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
+whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use = tidyprof.DeviceTime.of(gpu.device_events)  # use.computation, use.exposed_copy, use.busy (any)
 data = gpu.events.query("kind == 'annotation' and name == 'data' and device.isna()")
 loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
 
 # %%
-# 6 minutes, open: a dictionary of parts that add up to `whole`, in ns. Call one `compute`, one `data_wait`, in which
-# the device does nothing and the host is in its range `data`, and one `idle`, in which the host is elsewhere.
+# 6 minutes, open: a dictionary of parts that add up to `whole_step`, in ns. Call one `compute`, one `data_wait`, in
+# which the device does nothing and the host is in its range `data`, and one `idle`, in which the host is elsewhere.
+# What the device does besides is a part, too. `whole_step & use.computation` is the computing of this step alone.
 q = exercise("02.2", gpu)
 # solution
-parts = {"compute": whole & use.computation, "copy": whole & use.exposed_copy}
-parts |= {"data_wait": whole & (loading - use.busy), "idle": whole - use.busy - loading}
-answer = {name: part.length for name, part in parts.items()}
+answer = {
+    "compute": (whole_step & use.computation).length,
+    "copy": (whole_step & use.exposed_copy).length,
+    "data_wait": (whole_step & (loading - use.busy)).length,
+    "idle": (whole_step - use.busy - loading).length,
+}
 # end solution
 q.check(answer)
 
@@ -336,6 +341,8 @@ say(
 # And on your processor? Fifty tiny layers:
 
 # %%
+import timeit
+
 narrow = nn.Sequential(*[nn.Linear(8, 8) for _ in range(50)])
 work = timeit.Timer(lambda: narrow(torch.ones(1, 8)).sum().backward())
 plain_s = min(work.repeat(20, number=1))
@@ -355,18 +362,18 @@ say(f"Here (measured) the profiler adds {1e6 * (watched_s - plain_s) / count:.1f
 # %%
 found = proflab.recording("torch-h200-resnet50")
 traced = tidyprof.step_budget(tidyprof.read(found.path, origin=found.origin), timeline="device")
-alone_ns = traced.attrs["untraced_ns"]
+unwatched_ns = traced.attrs["untraced_ns"]
 show_figure(plots.step_budget(traced, title="A ResNet-50 on an H200, traced"))
 
 # %%
 # 4 minutes: without the profiler, how much of a step is this GPU idle for launches, in percent of that step? `traced`
-# has a row for each traced step, in ns. Take their means. The step without the profiler takes `alone_ns`, and all that
-# the profiler adds is idleness of this sort.
+# has a row for each traced step, in ns. Take their means. The step without the profiler takes `unwatched_ns`, and all
+# that the profiler adds is idleness of this sort.
 q = exercise("02.3", traced)
 # solution
 mean = traced[["duration_ns", "launch_bound_ns"]].mean()
-added = mean["duration_ns"] - alone_ns
-answer = 100 * (mean["launch_bound_ns"] - added) / alone_ns
+added = mean["duration_ns"] - unwatched_ns
+answer = 100 * (mean["launch_bound_ns"] - added) / unwatched_ns
 # end solution
 q.check(answer)
 
@@ -407,22 +414,23 @@ def in_data(run):
     named = run.events.query("kind in ['operator', 'runtime']")
     data = run.events.query("kind == 'annotation' and name == 'data' and device.isna()")
     pair = [Intervals.union(x["start_ns"], x["start_ns"] + x["duration_ns"]) for x in (named, data)]
-    often = named[pair[1].contains(named["start_ns"])]["name"].value_counts().index[:3]
-    return 100 * (pair[1] - pair[0]).length / pair[1].length, ", ".join(often)
+    within = named[pair[1].contains(named["start_ns"])].groupby("name", observed=True)
+    longest = within["duration_ns"].sum().nlargest(3).index
+    return 100 * (pair[1] - pair[0]).length / pair[1].length, ", ".join(longest)
 
 
 looked = {f"the case ({gpu.origin})": gpu, "the case (measured)": live, "SlowDisk (measured)": mine}
 for name, run in looked.items():
-    unnamed, often = in_data(run)
-    say(f"{name}: {unnamed:.0f} % of `data` is in no operator. Most often there: {often}.")
+    unnamed, longest = in_data(run)
+    say(f"{name}: {unnamed:.0f} % of `data` is in no operator. Longest there: {longest}.")
 
 # %% [markdown]
-# The trace names the transforms, which run for one image at a time. But a large part of `data` is in no operator:
-# Python between them, or, as in `SlowDisk`, a sleep. Which function?
+# The H200's trace names a transform, run for one image at a time: `upsample_bilinear2d` enlarges a crop. But a large
+# part of `data` is in no operator: Python between them, or, as in `SlowDisk`, a sleep. Which function?
 
 # %%
-step_ms, alone_ns = budget["duration_ns"].mean() / 1e6, budget.attrs["untraced_ns"]
-without = f" Without the profiler it takes {alone_ns / 1e6:.0f} ms." if alone_ns else ""
+step_ms, timed_ns = budget["duration_ns"].mean() / 1e6, budget.attrs["untraced_ns"]
+without = f" Without the profiler it takes {timed_ns / 1e6:.0f} ms." if timed_ns else ""
 small = [f"{part} ({share:.0f} %)" for part, share in shares.iloc[2:].items() if share < 15]
 lesson.conclude(
     f"In a traced step of {step_ms:.0f} ms the GPU waits for data for "

@@ -94,7 +94,7 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
             return "This run marks no steps, so that it can't be compared: record it with `--roctx`, as in *Capture*."
         answer = steady_part(answer)
     if not isinstance(answer, SteadyPart):
-        return f'A run is asked, such as `own_run(lesson.folder / "fixed")`; this is a {type(answer).__name__}.'
+        return f"A run is asked, such as `own_run(fixed)`; this is a {type(answer).__name__}."
     work = kernel_ns_per_step(answer) / kernel_ns_per_step(steady)
     if work < SAME_WORK:
         return (

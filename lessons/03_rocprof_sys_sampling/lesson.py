@@ -16,26 +16,21 @@
 # ([what changed](../docs/releases.md)). An AMD GPU is used where there is one.
 
 # %%
-import time
-
-import pandas as pd
-import torch
-
 import proflab
 import tidyprof
-from proflab import CorrectnessGate, case, exercise, say, show_figure, show_table
-from proflab.correctness_gate import Trial
+from proflab import case, exercise, say, show_figure, show_table
 from proflab.parts.stacks_over_kernels import stacks_over_kernels
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 
 lesson = proflab.start("03")
+fixed = lesson.folder / "fixed"
 lesson.sheet()
 
 # %%
 lesson.recall()
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # ## The picture to keep in mind
 #
 # | | tracing | sampling |
@@ -49,23 +44,22 @@ lesson.recall()
 #
 # ## Predict
 #
-# The case: one process that prepares its images itself (`--num-workers 0`). The steps of the second question are
-# recorded ones, without a profiler.
+# The case's process prepares its images itself (`--num-workers 0`). Guess a for what you run here: without an AMD GPU
+# that is a *modelled* MI300X, and the model assumes 0.14 ms for an image. Guess b for the H200, without a profiler.
 
 # %%
 # solution
 gap_guess, left_guess = 20, 60
 # end solution
-proflab.predict("03.a", gap_guess, unit="%", what="what the GPU's largest gap takes of a step")
-proflab.predict("03.b", left_guess, unit="%", what="what your cure leaves of a step on an H200")
+proflab.predict("03.a", gap_guess, unit="%", what="what the longest gap takes of a step here")
+proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an H200's step")
 
 # %% [markdown]
 # ## Ranges of your own
 #
-# A *range* is a name that your program gives to a stretch of its time. AMD's tools read such names from the library
-# ROCTX, which `torch.cuda.nvtx` calls in a PyTorch for ROCm. `snippets/03_ranges.py`, shown at the end, wraps its
-# `range_push` and `range_pop`. The trainer's `--roctx` does the same around its parts `data`, `forward`, `loss`,
-# `backward` and `optimizer`, and around each step, as `ProfilerStep#0` and so on.
+# AMD's tools read the names of ranges from the library ROCTX, which `torch.cuda.nvtx` calls in a PyTorch for ROCm.
+# `snippets/03_ranges.py` wraps its `range_push` and `range_pop`. The trainer's `--roctx` does the same
+# around its parts (`data`, `forward` and so on) and each step (`ProfilerStep#0`).
 #
 # ## Settings
 #
@@ -116,21 +110,19 @@ proflab.predict("03.b", left_guess, unit="%", what="what your cure leaves of a s
 # ## First look: stacks above kernels
 #
 # `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The picture shows one step: the *call
-# stacks* of both threads, callers above what they call, and below them how full the GPU was.
+# stacks* of both threads, callers above what they call, and below them how full the GPU was. A stack is drawn half the
+# way to its neighbours, so it may stand beside its range. Functions too short for a name are left out, as in `forward`.
 
 # %%
-run = own_run(lesson.folder / "one")
-steady = steady_part(run)
-lost = run.meta["data_loss"] or "none"
-say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. Lost data: {lost}.")
+sampled = own_run(lesson.folder / "one")
+steady = steady_part(sampled)
+lost = f"Lost data: {sampled.meta['data_loss'] or 'none'}."
+say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. {lost}")
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
 show_figure(stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: a step"))
 
 # %% [markdown]
-# How long the loader takes for an image is an assumption of the model, and the long gap rests on it
-# ([what it does not know](../docs/gpumodel.md#what-it-does-not-know)). Below stands what two real processors take.
-#
 # A kernel is narrower than a dot: zoom in before you believe that a timeline is full.
 
 # %%
@@ -139,21 +131,26 @@ proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step"
 # %% [markdown]
 # ## Gaps by hand
 #
-# The latest end so far is `cummax`, as in lesson 02; `shift` moves it to the next row, whose start it meets. In the
-# table `amp_update_scale_cuda_kernel` ends a step of mixed precision, it adapts the factor that keeps small float16
-# gradients from becoming zero. `multi_tensor` kernels are the optimizer's, for many weights at once.
+# The latest end so far is `cummax`; `shift` moves it to the next row, whose start it meets. In the table
+# `amp_update_scale_cuda_kernel` ends a step of mixed precision, `multi_tensor` kernels are the optimizer's.
 
 # %%
-gpu = steady.profile.device_events.query("duration_ns > 0").sort_values("start_ns")
-end = gpu["start_ns"] + gpu["duration_ns"]
-idle = gpu["start_ns"] - end.cummax().shift(fill_value=gpu["start_ns"].iloc[0])
+works = steady.profile.device_events.query("duration_ns > 0").sort_values("start_ns")
+end = works["start_ns"] + works["duration_ns"]
+idle = works["start_ns"] - end.cummax().shift(fill_value=works["start_ns"].iloc[0])
 by_hand = idle[idle >= 10_000].sort_values(ascending=False)
 
 found = tidyprof.gaps(steady.profile)
 assert by_hand.tolist() == found["duration_ns"].tolist()
 show_table(found, "duration_us cause host_range host_call after before", "The longest gaps", rows=6)
+gap = found.iloc[0]
+proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
+# The H200 waited for 87 % of its traced steps (lesson 02). A modelled gap is as long as the loader that the model
+# [assumes](../docs/gpumodel.md#what-it-does-not-know): 0.14 ms for an image, where the H200's node took up to 0.88 ms.
+# For lengths trust the recording; the model shows where the gap is, and what AMD's tool writes.
+#
 # `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host. `queued`:
 # it had been launched before, and the GPU itself needed the time. `host_range` covers most of the gap, `host_call` (a
 # HIP call) at least half of it; where it is missing, the host did something else.
@@ -169,48 +166,36 @@ events = steady.profile.events
 samples = events.query("kind == 'sample' and name != '__sigaction'").sort_values("depth")
 samples = samples.assign(taken_ns=samples["start_ns"] + samples["duration_ns"])
 main_thread = events.query("kind == 'annotation'")["thread"].mode()[0]
-gap = found.iloc[0]
 times = gap["start_ns"], gap["start_ns"] + gap["duration_ns"]
 inside = samples[samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)]
 stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
 say("\n".join(f"- {count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
 
 # %% [markdown]
-# And the kernels: what ran on the GPU when a function was seen?
+# The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process fetches its images
+# itself, one by one. There the stack ends. That `__getitem__` transforms them, the H200's trace told, by
+# `upsample_bilinear2d`; whether it also reads files, neither says.
+#
+# The model is nicer than reality: it names Python functions. In a real stack each is one more
+# `_PyEval_EvalFrameDefault` among C functions; the range says *where*, these say *what*. `rocprof-sys-python` names
+# Python functions, but not those of threads that the program starts.
+#
+# ## Function above, GPU below
+#
+# Did the GPU work when a function was seen?
 
 # %%
-seen = samples[samples["thread"] == main_thread].groupby("sample").last().sort_values("taken_ns")
-ran = gpu[["start_ns", "duration_ns", "short_name"]].rename(columns={"start_ns": "began_ns"})
-below = pd.merge_asof(
-    seen[["taken_ns", "short_name"]],
-    ran,
-    left_on="taken_ns",
-    right_on="began_ns",
-    suffixes=("", "_gpu"),
-)
-idle = below["taken_ns"] > below["began_ns"] + below["duration_ns"]
-below["kernel"] = below["short_name_gpu"].astype(str).mask(idle | below["began_ns"].isna(), "none")
-pairs = below.astype(str).value_counts(["short_name", "kernel"]).rename("samples").reset_index()
-show_table(
-    pairs,
-    "short_name kernel samples",
-    "Function above, kernel below",
-    rows=5,
-    origin=run.origin,
-)
+busy = tidyprof.Intervals.union(works["start_ns"], end)
+seen = samples[samples["thread"] == main_thread].groupby("sample").last()
+seen["gpu_works"] = busy.contains(seen["taken_ns"])
+pairs = seen.astype({"short_name": str}).value_counts(["short_name", "gpu_works"])
+pairs, columns = pairs.rename("samples").reset_index(), "short_name gpu_works samples"
+show_table(pairs, columns, "Function above, GPU below", rows=5, origin=sampled.origin)
 
 # %% [markdown]
-# The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process fetches its images
-# itself, one by one. There the stack ends. That `__getitem__` transforms them, the trace of lesson 02 told; whether it
-# also reads files, neither says.
-#
 # The short gaps have another reason. With a GPU PyTorch runs backward on a thread of its own, which launches kernels
-# one by one, while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing. In
-# forward the main thread launches one by one itself.
-#
-# The model is nicer than reality: it names Python functions. In a real stack each Python function is one more
-# `_PyEval_EvalFrameDefault` among C functions, and most threads sleep. Then the range says *where* and the C functions
-# say *what*. `rocprof-sys-python` names Python functions, but not those of threads that the program starts.
+# one by one, while the main thread sleeps in `pthread_cond_wait`; sampled by CPU time, that would be missing. In
+# forward the main thread launches them itself.
 #
 # ## Trap: samples are not calls
 #
@@ -223,15 +208,13 @@ both["samples"] = samples.astype({"name": str}).groupby("name")["sample"].nuniqu
 both["expected"] = (both["total_ns"] * 500 / 1e9).round(1)
 both = both.fillna({"samples": 0}).astype({"samples": int}).nlargest(5, "total_ns").reset_index()
 columns, caption = "name calls total_ms samples expected", "HIP calls of the steady steps, two ways"
-show_table(both, columns, caption, origin=run.origin)
+show_table(both, columns, caption, origin=sampled.origin)
 
 # %% [markdown]
 # `expected` is 500 samples for each second. One long call and a thousand short ones get about as many: samples know a
-# share, never a count, and a rough one. Where you see *n*, another run may well differ by the square root of *n*: with
-# nine samples, by three.
+# share, never a count. Where you see *n*, another run may well differ by the square root of *n*.
 #
-# A share gives a time: one sample stands for a second divided by the frequency. Try it on a run whose images are slow
-# to read:
+# A share gives a time: one sample stands for a second divided by the frequency. Here images are slow to read:
 
 # %% language="bash"
 # rm -rf $FOLDER/unseen
@@ -254,7 +237,7 @@ q.check(answer)
 # %% [markdown]
 # ## A real recording, and two more traps
 #
-# Real stacks, of a small training on a processor:
+# A small training on a processor:
 
 # %%
 there = proflab.recording("rocprof-sys-cpu")
@@ -270,11 +253,10 @@ say(f"The reader warns: {real.meta['warnings'][1]}")
 # `without=["__sigaction"]` takes it out, and with it the time of samples that hold nothing else.
 #
 # The second trap is in the table. A program begins in `__libc_start_main`, so there should be one root. But the tool
-# keeps a limited number of frames, counted from the inside. Importing a library nests deeper: such a stack loses its
-# outer end and begins somewhere in between.
+# keeps a limited number of frames, counted from the inside: a deeper stack loses its outer end.
 #
-# The repair: begin all stacks at a function that you know. `root="run_backward"` begins them at the C++ function with
-# which a backward pass starts. The picture is an *icicle*: callers above what they call, as wide as their samples.
+# The repair: begin all stacks at a function that you know, here `root="run_backward"`, the C++ function that starts a
+# backward pass. The picture is an *icicle*: callers above what they call, as wide as their samples.
 
 # %%
 backward = tidyprof.call_stacks(real, root="run_backward", without=["__sigaction"])
@@ -294,8 +276,8 @@ q.check(answer)
 # %% [markdown]
 # ## Close the gap
 #
-# Run the command of *Capture* with another option (`python -m cifar_train --help`) into `$FOLDER/fixed`, and let the
-# GPU do the same work.
+# Run the command of *Capture* with another option (`python -m cifar_train --help`) into `$FOLDER/fixed`, which is
+# `fixed` in Python, and let the GPU do the same work.
 
 # %% language="bash"
 # # solution
@@ -305,11 +287,11 @@ q.check(answer)
 # # end solution
 
 # %%
-# 5 minutes, open: give a run in which the largest gap is at most half as long:
-# `answer = own_run(lesson.folder / "fixed")`.
+# 5 minutes, open: give a run in which the largest gap is at most half as long: `answer = own_run(fixed)`.
 q = exercise("03.3", steady)
 # solution
-answer = own_run(lesson.folder / "fixed")
+# The cell above: the command of Capture with `--num-workers 2`, and `-o $FOLDER/fixed`.
+answer = own_run(fixed)
 # end solution
 q.check(answer)
 
@@ -317,32 +299,35 @@ q.check(answer)
 # ## The cure, measured
 #
 # A cure is proven without the tool. On the H200 the case ran four times, with and without *loader processes*, which
-# prepare the next batches while the GPU computes. These are steps that no profiler watched:
+# prepare the next batches while the GPU computes. `torch.profiler` was on in some steps of two of these runs; the table
+# has the others:
 
 # %%
 recorded = case.measured()
 steps = recorded.query("part == 'steady' and not profiled and run in ['plain', 'loaders']")
-sides = steps.groupby(["options", "traced"])["duration_ns"]
+steps = steps.assign(profiler=steps["traced"].map({False: "off", True: "on before"}))
+sides = steps.groupby(["options", "profiler"])["duration_ns"]
 sides = sides.agg(steps="size", mean_ns="mean", median_ns="median", max_ns="max").reset_index()
-columns, origin = "options steps mean_ms median_ms max_ms", recorded.attrs["origin"]
+columns, origin = "options profiler steps mean_ms median_ms max_ms", recorded.attrs["origin"]
 show_table(sides, columns, "Four runs of the case", origin=origin)
 
-# %%
-amd = pd.read_csv(lesson.file("amd_one_gpu_rates.csv"), comment="#")
-means = sides.pivot(index="traced", columns="options", values="mean_ns")
+means = sides.pivot(index="profiler", columns="options", values="mean_ns")
 plain, loaders = means["--num-workers 0"], means["--num-workers 2"]
-gain = plain / loaders
-say(
-    f"Mean against mean: {gain.min():.1f} and {gain.max():.1f} times as fast. AMD published "
-    f"{amd['images_per_second'].iloc[5:].median():,.0f} images/s for two loaders on an MI300X."
-)
+gain = (plain / loaders)["off"]
 
 # %% [markdown]
-# Some steps find a batch that is ready, others wait long: the mean has both, the median hides it. How far loaders carry
-# depends on what an image costs the processor:
+# Only the run without a profiler is the run: there two loaders more than halve the mean step. In the other the loaders
+# got ahead while the profiler wrote its file, and the cure looks twice as good. Some steps find a batch that is ready,
+# others wait long: the mean has both, the median hides it.
+#
+# ## What does an image cost?
+#
+# How far loaders carry depends on what an image costs the processor:
 
 
 # %%
+import time
+
 from cifar_train.config import parse
 from cifar_train.data.loaders import build_loaders
 from cifar_train.models import build_model
@@ -358,16 +343,24 @@ images = sum(len(next(alone)[0]) for _ in range(20))
 say(
     f"An image takes {1e3 * (time.perf_counter() - begin) / images:.2f} ms here (measured), at "
     f"most {plain.max() / 256e6:.2f} ms on the H200's node (recorded), "
-    f"{gap['duration_ns'] / 256e6:.2f} ms in the gap above ({run.origin.kind})."
+    f"{gap['duration_ns'] / 256e6:.2f} ms in the gap above ({sampled.origin.kind})."
 )
 
 # %% [markdown]
-# Without a GPU your own training gains next to nothing: its arithmetic needs the loaders' cores. And is it the same
-# training? The trainer draws the random numbers of a batch from the seed and the images in it. So batches have to be
+# Without a GPU your own training gains next to nothing: its arithmetic needs the loaders' cores.
+#
+# ## The same training?
+#
+# The trainer draws the random numbers of a batch from the seed and the images in it. So batches have to be
 # equal to the last digit, and one of them has to teach the same. That is a *correctness gate*:
 
 
 # %%
+import torch
+from proflab import CorrectnessGate
+from proflab.correctness_gate import Trial
+
+
 def trial(images, labels):
     torch.manual_seed(55)
     model = build_model("resnet").double()
@@ -382,6 +375,7 @@ def trial(images, labels):
     return Trial([loss.item() for loss in losses], gradients, 2 * len(images))
 
 
+# %%
 trials = {}
 for workers in (0, 2):
     images, labels = next(batches(workers))
@@ -391,47 +385,53 @@ for workers in (0, 2):
 say(f"Gate {CorrectnessGate.of(*trials.values())}")
 
 # %% [markdown]
-# The other cure, `--batched-transforms`, lets the device transform a batch at once. It draws other random numbers, so
-# this gate can't pass it.
+# The other cure, `--batched-transforms`, lets the device transform a batch at once. The trainer then draws other random
+# numbers, so this gate, which compares its batches, can't pass it. From the same draws both ways make the same batch:
+# that is the gate of lesson 08.
 #
 # ## Several ranks
 #
-# The tool stands inside the launcher: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. A tool around `srun` watches
-# `srun`, and no kernel. Each recorded call delays some rank, and then all wait: take the time of communication from a
-# lighter tool (lesson 07).
+# The tool stands inside the launcher: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. Each recorded call delays some
+# rank, and then all wait: take the time of communication from a lighter tool (lesson 07).
 #
 # ## Decide
 #
-# The next question follows the largest wait, or is that of the kernels (05) where no wait is half as long as the
-# computing. If your own data still waits for data, try more loader processes before you go on.
+# The next question follows the largest wait, or the kernels (05) where no wait is half as long as the computing. If it
+# still waits for data, try more loader processes before you go on.
 
 
 # %%
-NEXT = {"data_wait_ns": "03", "launch_bound_ns": "04", "exposed_communication_ns": "07"}
-fixed = lesson.folder / "fixed"
+THEN = {
+    "data_wait_ns": ("04", "Here the GPU still waits for data (03.3). And with that cured?"),
+    "launch_bound_ns": ("04", "The GPU then waits for launches: which kernels, and how many?"),
+    "exposed_communication_ns": ("07", "The GPU then waits for other GPUs. For which one?"),
+    "compute_ns": ("05", "The GPU then computes: is its largest kernel near its ceiling?"),
+}
+
+# %%
 cured = steady_part(own_run(fixed)) if fixed.exists() else steady
-left = tidyprof.step_budget(cured.profile)[[*NEXT, "compute_ns"]].mean()
-wait = left[[*NEXT]].idxmax()
-proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
-proflab.reveal("03.b", 100 * loaders.mean() / plain.mean(), origin)
+left = tidyprof.step_budget(cured.profile)[[*THEN]].mean()
+wait = left.drop("compute_ns").idxmax()
+then, because = THEN[wait if left[wait] > left["compute_ns"] / 2 else "compute_ns"]
+proflab.reveal("03.b", 100 / gain, origin)
 lesson.conclude(
     f"The longest gap, {gap['duration_ns'] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} "
-    f"ms ({run.origin.kind}), lies under `__getitem__`, which the training process calls itself. "
-    "On an H200 two loader processes make the mean step "
-    f"{gain.min():.1f} or {gain.max():.1f} times as fast (recorded).",
+    f"ms ({sampled.origin.kind}), lies under `__getitem__`, which the training process calls "
+    f"itself. On an H200 two loader processes make the mean step {gain:.1f} times as fast "
+    "(recorded, without a profiler).",
     rules_out="the GPU as the reason of that gap: the host makes it",
-    because="The GPU then waits for launches: which kernels are these, and how many?",
-    next=NEXT[wait] if left[wait] > left["compute_ns"] / 2 else "05",
+    because=because,
+    next=then,
     origin=f"{steady.profile.origin}; {origin}",
 )
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
-# It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). Between two samples
-# anything can happen. A function that has no symbol is shown under the nearest one that has, which can be wrong:
-# [compile][tips] your own C++ with `-g1` and optimised. With sampling on, no time of this run is that of your training.
-# Loader processes can crash under it: [known issues](../docs/known-issues.md#dataloader-workers-crash-under-sampling).
+# It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). A function that has
+# no symbol is shown under the nearest one that has, which can be wrong: [compile][tips] your own C++ with `-g1` and
+# optimised. With sampling on, no time of this run is that of your training. Loader processes can crash under it: [known
+# issues](../docs/known-issues.md#dataloader-workers-crash-under-sampling).
 #
 # [tips]: https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/how-to/general-tips-using-rocprof-sys.html
 

@@ -33,7 +33,7 @@ MEASURED_ON = "NVIDIA H200"
 LAST = "08"
 """The lesson that sums the case up; later ones are electives."""
 
-SHIPPED_NOTE = "Shipped: what the lesson finds without a GPU. You have not done it here."
+SHIPPED_NOTE = "Shipped: what the lesson finds without a GPU. Its last cell was not run here."
 
 COLUMNS = {"lesson": 9, "what the evidence says": 53, "what it rules out": 19, "so next": 19}
 """Column of the sheet -> its share of the width in percent."""

@@ -6,9 +6,11 @@ The picture of the method shows them: each lesson of the core asks a narrower qu
 from __future__ import annotations
 
 import re
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,9 +89,14 @@ def _read(folder: Path) -> Lesson:
         raise CourseError(f"{path}: {error}; it needs `question`, `words`, `minutes` and `tools`") from None
 
 
-ROW_INCHES = 0.5
-COLUMNS = (1.0, 43.4, 68.6)
-"""Where the texts of a row begin, in hundredths of the width."""
+ROW_INCHES, BOX = 0.58, 0.76
+"""A row with its arrow, and the share that its box takes: two lines of text."""
+
+COLUMNS = (1.0, 43.4, 70.0, 99.0)
+"""Where the texts of a row begin, and where the last one ends, in hundredths of the width."""
+
+CHARACTER_POINTS = 5.6
+"""Width of a character of these sentences on average: less than that of names of functions."""
 
 TITLE = "One case, nine questions: what a view can't tell asks for the next one"
 
@@ -111,18 +118,19 @@ def method(here: str = "") -> TidyFigure:
         figure, (axes,) = new_figure("the plan of this course", ROW_INCHES * len(core) + 0.7, title=TITLE)
         axes.set(xlim=(0, 100), ylim=(len(core) + 0.6, -0.7))
         axes.axis("off")
-        for x, heading in zip(COLUMNS, ("question", "you look with", "and can't tell"), strict=True):
+        for x, heading in zip(COLUMNS, ("question", "you look with", "and can't tell"), strict=False):
             axes.text(x, -0.35, heading, weight="bold", va="center")
         for row, lesson in enumerate(core):
             look = {"boxstyle": "round,pad=0,rounding_size=0.12", "mutation_aspect": 0.1, "ec": style.BLUE}
             ground = HERE if lesson.number == here else OTHER
-            axes.add_patch(FancyBboxPatch((0.5, row), 99, 0.66, fc=ground, lw=2 if ground == HERE else 1, **look))
-            for x, text in zip(
-                COLUMNS, (f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind), strict=True
-            ):
-                axes.text(x, row + 0.33, text, va="center", color=style.text_on(ground))
+            axes.add_patch(FancyBboxPatch((0.5, row), 99, BOX, fc=ground, lw=2 if ground == HERE else 1, **look))
+            texts = (f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind)
+            for (begin, end), text in zip(pairwise(COLUMNS), texts, strict=True):
+                wide = int((end - begin) / 100 * 72 * style.WIDTH_INCHES / CHARACTER_POINTS)
+                lines = textwrap.fill(text, wide, subsequent_indent="      " * (begin == COLUMNS[0]))
+                axes.text(begin, row + BOX / 2, lines, va="center", color=style.text_on(ground))
             arrow = {"arrowstyle": "->", "color": style.BLUE, "lw": 1.5}
-            axes.annotate("", (COLUMNS[0] + 2, row + 1), (COLUMNS[0] + 2, row + 0.66), arrowprops=arrow)
+            axes.annotate("", (COLUMNS[0] + 2, row + 1), (COLUMNS[0] + 2, row + BOX), arrowprops=arrow)
         axes.text(COLUMNS[0], len(core) + 0.3, AGAIN, va="center")
     figure.alternative_text = (
         f"A list of {len(core)} questions, from {core[0].question!r} to {core[-1].question!r}; each comes from what "

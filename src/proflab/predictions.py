@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from proflab.display import Notice, Table, number, show
 from proflab.sources import stated
 
 FILE = "predictions.jsonl"
+
+ABOUT_RIGHT = 1.15
+"""Up to this factor a guess is right: it is worth two digits, and a result often differs by as much in another run."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +52,42 @@ class Comparison:
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
     """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
 
-    Until the result is revealed it may be changed; afterwards the last one made before stands. `...` stores nothing.
+    Until the result is revealed it may be changed; afterwards the last one made before stands. `...` stores nothing,
+    nor does what may mean something else: words where a `unit` asks for a number, a fraction where it is "%".
     """
     if value is ...:
         show(Notice("Not predicted yet", f"Replace the `...` with your guess of {what or id}.", "open"))
+        return
+    plain = _as_number(value, unit)
+    if doubt := _doubt(value, plain, unit):
+        show(Notice("Not noted", f"{doubt} ({what or id})", "open"))
         return
     standing, revealed = _history(id)
     if revealed and standing is not None:
         show(Notice("Kept", f"the result has been shown; your prediction stays {_with_unit(standing)}.", "info"))
         return
-    plain = float(value) if isinstance(value, numbers.Real) else str(value)
     record = {"id": id, "event": "predict", "value": plain, "unit": unit, "what": what, "late": revealed}
     journal.append(FILE, record)
     show(Notice("Noted", f"you expect {_with_unit(record)}{f' for {what}' if what else ''}.", "info"))
+
+
+def _as_number(value: object, unit: str) -> float | str:
+    """A guess as it is stored: a number, also from a text such as "65 %", else the text."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return float(value)
+    with contextlib.suppress(ValueError):
+        if unit:
+            return float(str(value).strip().removesuffix(unit))
+    return str(value)
+
+
+def _doubt(value: object, plain: float | str, unit: str) -> str:
+    """What to ask of a guess that can't be meant, or may mean something else; "" if there is nothing to ask."""
+    if unit and (isinstance(plain, str) or not math.isfinite(plain)):
+        return f"`{value}` can't be compared with the result: guess a number, in {unit}."
+    if unit == "%" and 0 < plain < 1 and not isinstance(value, str):
+        return f'For {number(100 * plain)} % write {number(100 * plain)}. If you mean less than 1 %: "{value} %".'
+    return ""
 
 
 def reveal(id: str, value: float | str, origin: object = None) -> None:
@@ -84,6 +111,8 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
 
 def verdict(predicted: float | str, result: float | str) -> str:
     """How a prediction compares with the result, in words."""
+    if isinstance(predicted, str) != isinstance(result, str):
+        return "not compared: one is a number, the other is not"
     if isinstance(predicted, str) or isinstance(result, str):
         same = str(predicted).strip().casefold() == str(result).strip().casefold()
         return "as predicted" if same else "different"
@@ -93,9 +122,9 @@ def verdict(predicted: float | str, result: float | str) -> str:
         return f"off by {number(float(predicted - result))}"
     ratio = predicted / result
     factor = float(max(ratio, 1 / ratio))
-    # A guess is worth two digits; more are needed only to show that it was not the result itself.
-    rough = float(f"{factor:.2g}") if factor >= 1.1 else factor
-    return f"{number(rough)} times too {'high' if ratio > 1 else 'low'}"
+    if factor <= ABOUT_RIGHT:
+        return "about right"
+    return f"{number(float(f'{factor:.2g}'))} times too {'high' if ratio > 1 else 'low'}"
 
 
 def compared() -> list[Comparison]:

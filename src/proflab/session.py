@@ -76,15 +76,16 @@ class Session:
         return bool(self.gpus)
 
 
-def start(number: str) -> Session:
+def start(number: str, within: str = "") -> Session:
     """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find the tools.
 
     This Python comes first in PATH; stand-ins come last, for tools that are missing. What the notebook starts ends
     with its kernel. Without an AMD GPU the variables of QUIET are set, unless they are set already. The warning of a
     library that asks for a notebook's progress bar, which the course does not use, is not shown.
 
-    The case's command line is $CASE, the folder $FOLDER. Raises CourseError for an unknown lesson, and where nothing
-    can be written.
+    The case's command line is $CASE, the folder $FOLDER. In a notebook of sections of several lessons `within` names
+    the folder that they share, and the case stays that of the first: so each cell of it can be run again later.
+    Raises CourseError for an unknown lesson, and where nothing can be written.
     """
     begun = lesson(number)
     put_python_first()
@@ -92,8 +93,9 @@ def start(number: str) -> Session:
     warnings.filterwarnings("ignore", message="IProgress not found")
     stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
     _set_plot_style()
-    case.put_into_environment(number)
-    folder = journal.runs_folder() / number
+    if not (within and os.environ.get("CASE")):
+        case.put_into_environment(number)
+    folder = journal.runs_folder() / (within or number)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -145,7 +147,7 @@ def _table(session: Session, stand_ins: Collection[str]) -> Table:
     rows += [_package_row(name) for name in PACKAGES]
     rows += [(name, "", "stand-in") if name in stand_ins else _tool_row(name) for name in session.lesson.tools]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
-    rows.append(("the case", case.command(session.lesson.number), "`$CASE`"))
+    rows.append(("the case", os.environ["CASE"], "`$CASE`"))
     caption = f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes} minutes."
     return Table(caption, ("tool", "version", "here"), rows, _origin_note(session))
 

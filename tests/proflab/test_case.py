@@ -7,9 +7,12 @@ import json
 import os
 import re
 from dataclasses import asdict, replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import FancyBboxPatch
 
 import tidyprof
 from cifar_train.config import parse
@@ -179,6 +182,22 @@ def test_the_command_prints_the_sheet_and_writes_one_page(tmp_path: Path, capsys
     assert page.startswith("<!doctype html>")
 
 
+def test_no_text_of_the_method_s_picture_meets_another_or_leaves_its_box() -> None:
+    canvas = FigureCanvasAgg(method("00"))
+    canvas.draw()
+    (axes,) = canvas.figure.axes
+    places = {text.get_text(): text.get_window_extent(canvas.get_renderer()) for text in axes.texts if text.get_text()}
+    pairs = [(one, other) for one, other in combinations(places, 2) if places[one].overlaps(places[other])]
+    assert pairs == []
+    boxes = [box.get_window_extent() for box in axes.patches if isinstance(box, FancyBboxPatch)]
+    cut = [(text, box) for text in places for box in boxes if places[text].overlaps(box)]
+    assert len(cut) == 3 * len(boxes)
+    for text, box in cut:
+        inside = places[text]
+        assert box.x0 < inside.x0 < inside.x1 < box.x1, text
+        assert box.y0 <= inside.y0 < inside.y1 <= box.y1, text
+
+
 def test_the_picture_and_the_line_mark_the_lesson() -> None:
     assert "lesson 03" in method("03").alternative_text
     assert "**03 " in place("03")
@@ -187,10 +206,11 @@ def test_the_picture_and_the_line_mark_the_lesson() -> None:
 
 
 def test_the_picture_of_the_first_page_is_of_these_lessons() -> None:
-    drawn = set(re.findall(r"<!-- (.*) -->", html.unescape(PICTURE.read_text(encoding="utf-8"))))
+    lines = re.findall(r"<!-- (.*) -->", html.unescape(PICTURE.read_text(encoding="utf-8")))
+    drawn = " ".join(" ".join(lines).split())
     for lesson in lessons().values():
         if lesson.core:
-            assert {f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind} <= drawn
+            assert f"{lesson.number} {lesson.question} {lesson.view} {lesson.blind}" in drawn
 
 
 class TestShippedLines:

@@ -183,6 +183,21 @@ def test_an_alarm_for_one_kind_of_gpu_is_wrong_on_another() -> None:
     selftest("01.2", table)
 
 
+@pytest.mark.parametrize(
+    ("alarm", "words"),
+    [
+        (lambda busy, power, limit: busy > 50 and power < 400, "It rings for text generation, GPU 0 (100 % at 274 W"),
+        (lambda busy, power, limit: busy > 85 and power < limit - 300, "It must ring for spins, GPU 0 (95 % at 126 W"),
+    ],
+)
+def test_an_alarm_in_watts_is_wrong_on_a_gpu_with_a_lower_limit(
+    alarm: Callable[[float, float, float], bool], words: str
+) -> None:
+    result = find("01.2").on(with_recorded(run_of("spins", (95.0, 315.0)))).evaluate(alarm)
+    assert result.outcome is Outcome.WRONG
+    assert f"{words}, were its power limit 300 W: use `limit_watt`)" in result.message
+
+
 def test_between_working_and_idling_an_alarm_may_do_either() -> None:
     gpus = ((100.0, 324.0), (80.0, 200.0), (95.0, 200.0), (60.0, 200.0), (100.0, 400.0))
     run = run_of("a", *gpus, limit=500.0)

@@ -177,6 +177,7 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     figure = stacks_over_kernels(by_hand.profile, 0, 50 * MS, title="By hand")
     assert figure.origin == str(ORIGIN)
     assert "Call stacks of 1 threads over 50.0 ms, 4 samples in all" in figure.alternative_text
+    assert figure.axes[0].get_ylabel() == "main thread"
     assert "32 % on average" in figure.alternative_text
     stacks, busy = figure.axes
     assert stacks.get_xlim() == busy.get_xlim() == (0, 50)

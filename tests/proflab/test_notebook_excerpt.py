@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from proflab import case, start
 from proflab.errors import CourseError
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
+from tools.notebook_lint import python_of
 from tools.notebooks import Folders, build, read_sources
 from tools.notebooks.__main__ import main
 from tools.notebooks.excerpt import excerpts
-from tools.notebooks.minutes import needed
+from tools.notebooks.minutes import needed, sections
 from tools.notebooks.names import names_of
 
 MINUTES_OF_A_TALK = 90
@@ -93,7 +97,7 @@ text = "What follows is of lesson 00."
 section = [{name = "Middle"}, {name = "End", title = "The largest", text = "At last:"}]
 """
 
-FROM = "*From [lesson 00](00_clock.ipynb), for the cells below: run it.*"
+FROM = "*From [lesson 00](00_clock.ipynb), for the cells below: run it unread.*"
 
 
 @pytest.fixture
@@ -221,6 +225,33 @@ def test_the_notebook_of_a_talk_takes_the_minutes_that_it_states_and_no_more_tha
     assert f"takes {talk} minutes with waiting" in (REPOSITORY / "docs/instructor.md").read_text(encoding="utf-8")
 
 
+def test_no_later_cell_of_the_core_takes_a_name_that_an_exercise_needs() -> None:
+    """Who goes back to an exercise would get another value under its name, and no clue."""
+    for source in read_sources(REPOSITORY / "lessons"):
+        code = [cell.source for cell in source.notebook.cells if cell.cell_type == "code"]
+        names = [names_of(text if text.startswith("%%") else python_of(text)) for text in code]
+        for place, text in enumerate(code):
+            if source.lesson.core and "= exercise(" in text:
+                later = set().union(*(one.gives for one in names[place + 1 :]))
+                assert not names[place].needs & later, (source.number, text.splitlines()[1])
+
+
+def test_the_parts_of_a_talk_state_minutes_that_are_enough_and_fit_together() -> None:
+    folder = REPOSITORY / "lessons"
+    (made,) = excerpts(folder, read_sources(folder))
+    stated, by_rule = [], []
+    for heading, minutes in sections(made):
+        if heading.startswith("Part "):
+            text = next(cell.source for cell in made.notebook.cells if cell.source.startswith(f"## {heading}"))
+            stated.append(int(re.search(r"About (\d+) minutes", text)[1]))
+            by_rule.append(0.0)
+        if by_rule:
+            by_rule[-1] += minutes
+    assert len(stated) == 4
+    assert all(rule <= said <= 1.6 * rule for said, rule in zip(stated, by_rule, strict=True)), by_rule
+    assert sum(stated) <= MINUTES_OF_A_TALK
+
+
 def test_a_function_finds_what_is_made_after_it(course: Folders) -> None:
     lesson = (
         "# %% [markdown]\n# # A clock\n# %%\ndef late():\n    return word\n# %%\nword = 1\n"
@@ -228,6 +259,74 @@ def test_a_function_finds_what_is_made_after_it(course: Folders) -> None:
     )
     write_lesson(course.lessons / "00_clock", lesson)
     assert "word = 1" in cells(build(course)[course.notebooks / "90_short.ipynb"])
+
+
+TWO = """\
+# %% [markdown]
+# # A {name}
+# %%
+import proflab
+
+lesson = proflab.start("{number}")
+# %% [markdown]
+# ## Of {name}
+#
+# In this lesson.
+# %% language="bash"
+# echo > $FOLDER/{name}.txt
+# %%
+word = {number}
+# %%
+print(lesson.folder, word)
+"""
+
+BOTH = RECIPE.replace(
+    '{name = "Middle"}, {name = "End", title = "The largest", text = "At last:"}', '{name = "Of bell"}'
+)
+BOTH += """
+[[part]]
+lesson = "01"
+heading = "Part 2"
+text = ""
+section = [{name = "Of gong"}]
+"""
+
+
+def two_lessons(course: Folders, second: str) -> None:
+    write_lesson(course.lessons / "00_clock", TWO.format(name="bell", number="00").replace("= 00", "= 0"))
+    write_lesson(course.lessons / "01_other", second)
+    write_recipe(course, BOTH)
+
+
+def test_each_part_keeps_its_lesson_its_folder_and_its_names(course: Folders) -> None:
+    two_lessons(course, TWO.format(name="gong", number="01").replace("word", "other").replace("= 01", "= 1"))
+    made = cells(build(course)[course.notebooks / "90_short.ipynb"])
+    assert 'import proflab\n\nlesson_00 = proflab.start("00", within="90_short")' in made
+    assert {"print(lesson_00.folder, word)", "print(lesson_01.folder, other)"} <= set(made)
+    assert "## Of gong\n\nIn this notebook." in made
+
+
+@pytest.mark.parametrize("taken", ["word", "$FOLDER/bell.txt"])
+def test_a_name_or_file_that_a_later_part_takes_is_refused(
+    course: Folders, capsys: pytest.CaptureFixture[str], taken: str
+) -> None:
+    """Who goes back to the first part would go on with that of the second."""
+    renamed = TWO.format(name="gong", number="01").replace("= 01", "= 1")
+    two_lessons(
+        course, renamed if taken == "word" else renamed.replace("word", "other").replace("$FOLDER/gong.txt", taken)
+    )
+    assert main(["build"]) == 2
+    assert f"lesson 01 gives '{taken}' anew, which lesson 00 needs" in capsys.readouterr().err
+
+
+def test_the_parts_of_a_notebook_share_their_folder_and_the_case(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CASE", raising=False)
+    monkeypatch.setenv("FOLDER", "")
+    begun = [start(number, within="90_minutes") for number in ("00", "14")]
+    assert {one.folder for one in begun} == {bench / "90_minutes"}
+    assert os.environ["CASE"] == case.command("00")
+    assert start("14").folder == bench / "14"
+    assert os.environ["CASE"] == case.command("14")
 
 
 def test_a_broken_recipe_raises_an_error_of_the_course(course: Folders) -> None:

@@ -4,15 +4,19 @@ The recipe has `title`, `opening` and `closing`, `minutes` and `waiting` as less
 `[[part]]` with `lesson`, `heading` and `text`. A part's `[[part.section]]` has the `name` of a section, perhaps a
 `title` that it gets here, and a `text` that stands before it. Of the lesson's other cells a part takes those of code
 whose names or files it needs, each once and in its place, so it runs without the rest and takes no name from another.
+Nor may it give a name or a file anew that an earlier part needs: who goes back runs a cell of that part again. The
+parts share one folder and one `$CASE`, and `lesson` is called `lesson_03` in the part of lesson 03.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +44,10 @@ _FIELDS = (
 _BEGINS = re.compile(r"^(?=##? )", re.MULTILINE)
 _HEADING = re.compile(r"##? (.+)")
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_LESSON = re.compile(r"\blesson(?= = proflab\.start\(|\.)")
+_START = re.compile(r"(proflab\.start\([^)]*)\)")
+"""The lesson's session in code, and the call that begins it."""
+
 _TARGET = re.compile(r"^\[([^\]]+)\]: \S.*$", re.MULTILINE)
 """Where a reference such as [text][name] leads."""
 
@@ -102,12 +110,16 @@ def _made(path: Path, known: Mapping[str, Source]) -> Source:
     recipe = _recipe(path)
     lesson = Lesson(path.parent, recipe["title"], "", recipe["minutes"], waiting=recipe["waiting"])
     cells = [v4.new_markdown_cell(f"# {recipe['title']}\n\n{recipe['opening'].strip()}")]
+    parts: list[list[NotebookNode]] = []
     try:
         for part in recipe["part"]:
             if part["lesson"] not in known:
                 raise CourseError(f"there is no lesson {part['lesson']!r}: {near(str(part['lesson']), known)}")
             cells.append(v4.new_markdown_cell(f"## {part['heading']}\n\n{part['text'].strip()}"))
-            cells += _part(part["section"], known[part["lesson"]])
+            source = known[part["lesson"]]
+            parts.append([_own(cell, source, path) for cell in _part(part["section"], source)])
+            cells += parts[-1]
+        _check_names(recipe, parts)
         cells.append(v4.new_markdown_cell(recipe["closing"].strip()))
         _check_headings(cells)
     except CourseError as error:
@@ -152,11 +164,22 @@ def _part(sections: list[dict[str, str]], source: Source) -> Iterator[NotebookNo
         piece = all_pieces[place]
         if place in needed and before not in needed:
             link = f"[lesson {source.number}]({source.target})"
-            yield v4.new_markdown_cell(f"*From {link}, for the cells below: run it.*")
+            yield v4.new_markdown_cell(f"*From {link}, for the cells below: run it unread.*")
         if place in chosen and (place == 0 or all_pieces[place - 1].section != piece.section):
             yield from _opened(piece.cell, wanted[piece.section])
         else:
             yield piece.cell
+
+
+def _own(cell: NotebookNode, source: Source, recipe: Path) -> NotebookNode:
+    """A cell with a name of its own for the lesson, and the folder that all parts share."""
+    text = cell.source.replace("this lesson", "this notebook") if cell.cell_type == "markdown" else cell.source
+    if cell.cell_type == "code" and not text.startswith("%%"):
+        text = _LESSON.sub(f"lesson_{source.number}", text)
+        text = _START.sub(rf'\1, within="{recipe.parent.name}")', text)
+    own = copy(cell)
+    own.source = text
+    return own
 
 
 def _opened(cell: NotebookNode, section: dict[str, str]) -> Iterator[NotebookNode]:
@@ -199,6 +222,31 @@ def _providers(found: Mapping[int, Names], place: int) -> Iterator[int]:
         makes = next(one for one, names in found.items() if file in names.files)
         if makes < place:
             yield makes
+
+
+def _check_names(recipe: Mapping[str, Any], parts: list[list[NotebookNode]]) -> None:
+    """Raise CourseError where a part gives a name or a file anew that an earlier one needs."""
+    needs: dict[str, str] = {}
+    for part, cells in zip(recipe["part"], parts, strict=True):
+        found = [_names(cell) for cell in cells if cell.cell_type == "code"]
+        imported = {name for cell in cells if cell.cell_type == "code" for name in _imports(cell)}
+        gives = {name for names in found for name in names.gives} - imported
+        files = {f"$FOLDER/{file}" for names in found for file in names.files}
+        if taken := sorted((gives | files) & needs.keys()):
+            raise CourseError(
+                f"lesson {part['lesson']} gives {taken[0]!r} anew, which lesson {needs[taken[0]]} needs: who goes back "
+                "would get the wrong one; rename it in one of them"
+            )
+        asked = {name for names in found for name in names.needs}
+        needs |= dict.fromkeys(asked | files, part["lesson"])
+
+
+def _imports(cell: NotebookNode) -> Iterator[str]:
+    """The names that a cell imports: another part imports the same."""
+    tree = ast.parse("" if cell.source.startswith("%%") else python_of(cell.source))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (one.asname or one.name.partition(".")[0] for one in node.names)
 
 
 def _check_headings(cells: list[NotebookNode]) -> None:

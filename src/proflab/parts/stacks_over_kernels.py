@@ -40,8 +40,8 @@ _RANGES_AT, _RANGES_HEIGHT = 115, 20
 def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str | None = None) -> TidyFigure:
     """What each thread was doing, as sampled, and how full the GPU was in which range, on one time axis.
 
-    A sample is drawn up to half the way to the next one of its thread. Callers that all samples share are left out, and
-    functions that are too narrow for a name.
+    The main thread is the one that marks the ranges. A sample is drawn up to half the way to the next one of its
+    thread. Callers that all samples share are left out, and functions that are too narrow for a name.
     Raises ValueError where no call stack was sampled from begin_ns to end_ns.
     """
     from tidyprof.plots import style
@@ -50,6 +50,7 @@ def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str
 
     stacks = _stacks(profile, begin_ns, end_ns)
     threads = stacks.groupby("thread")["stack"].nunique().nlargest(MOST_THREADS).index
+    marking = set(profile.events.loc[profile.events["kind"] == "annotation", "thread"].dropna())
     edges = begin_ns + (end_ns - begin_ns) * np.arange(_BINS + 1, dtype=np.int64) // _BINS
     device = profile.device_events
     busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
@@ -58,7 +59,7 @@ def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str
         figure, panes = new_figure(str(profile.origin), 2.1 * (len(threads) + 1), len(threads) + 1, title)
         for axes, thread in zip(panes, threads, strict=False):
             _icicles(axes, stacks[stacks["thread"] == thread], begin_ns, end_ns)
-            axes.set_ylabel(f"thread {thread}")
+            axes.set_ylabel("main thread" if thread in marking else f"thread {thread}")
         panes[-1].stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
         panes[-1].set(ylim=(0, _RANGES_AT + _RANGES_HEIGHT / 2), yticks=range(0, 101, 20), ylabel="GPU busy, %")
         panes[-1].set_xlabel("time since the beginning of the window, ms; above the GPU the ranges of the host")

@@ -39,7 +39,8 @@ def run(options: Namespace) -> int:
         str(folder.resolve()), options.after, options.steps, options.stacks, options.shapes, options.mark or ""
     )
     try:
-        code = launch(options.program, asked, _watch(folder) if not rank else lambda: None)
+        tells = not rank and options.steps > 0
+        code = launch(options.program, asked, _watch(folder) if tells else lambda: None)
     except OSError as error:
         tell(f"error: {options.program[0]}: {error.strerror}. Next step: check the command behind --")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN

@@ -38,7 +38,7 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
     with redirect_stdout(sys.stderr):
         say("")
         if diagnosis is None:
-            say(f"no verdict: {why}", "bold")
+            say(f"no verdict: {why}" if options.steps else "times alone, as asked for", "bold")
         else:
             say(headline(diagnosis), "bold")
         if found.ranks:

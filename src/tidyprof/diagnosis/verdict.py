@@ -297,7 +297,7 @@ def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
     """Why the profiler, or steps that are not typical, leave open what limits the run; empty if nothing does."""
     signs = found.signs
     if signs.untypical:
-        return f"the recorded steps are not typical: record more of them, {MORE_STEPS}"
+        return "the recorded steps are not typical: record more of them"
     if signs.observer.long_share >= LIMIT:
         return f"single long steps take {percent(signs.observer.long_share)} of the time, and none is judged here"
     if signs.observer.untraced_ns is not None and not ends:
@@ -312,7 +312,7 @@ def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
     return ""
 
 
-MORE_STEPS = "tidyprof run --steps 10 or Watch(active=10)"
+MORE_STEPS = "such as tidyprof run --steps 20"
 
 KNOWING = "What a step takes without it decides: --step-ms MS"
 

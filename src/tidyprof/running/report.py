@@ -21,6 +21,13 @@ HOOKS = 10
 benchmarks/bench_run.py. Calls of modules within others come on top, 0.3 µs each there.
 """
 
+LARGE = 0.2
+WHERE = {
+    "between steps": "from the optimizer's step to the model's call, where a loop makes its batch itself, or its log",
+    "other": "what is in none of these, such as clipping, callbacks and hooks between backward and the optimizer",
+}
+"""Parts that may be no part of a training at all, and from LARGE on are explained."""
+
 WORTH = 0.1
 """Long steps are told of from this share of the time on."""
 
@@ -75,8 +82,11 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     """What the hooks saw, as labels and texts."""
     found = [("steps", _what_is_a_step(run))]
     found += [("", line) for line in [*_prefill(run), *_long_steps(run), *_drift(run)]]
-    if parts := _parts(run):
-        found.append(("parts", parts))
+    shares = _parts(run)
+    if shares:
+        named = ", ".join(f"{part} {100 * share:.0f}\u00a0%" for part, share in shares.items())
+        found.append(("parts", f"the host's, without the profiler: {named}"))
+        found += [("", f"{part}: {WHERE[part]}") for part in WHERE if shares.get(part, 0.0) >= LARGE]
     found += [("" if number else "told", line) for number, line in enumerate(_told(run))]
     found.append(("cost", _cost(run)))
     return found
@@ -131,22 +141,20 @@ def _drift(run: Run) -> list[str]:
     before, after = (float(np.mean([one[name]["step_ns"] for one in both])) for name in WINDOWS)
     if abs(after / before - 1) < DRIFT:
         return []
-    return [f"{before / 1e6:,.4g} ms before the trace and {after / 1e6:,.4g} ms after it: steps are not alike"]
+    told = f"{before / 1e6:,.4g} ms in the first timed steps and {after / 1e6:,.4g} ms in the last"
+    return [f"{told}: steps are not alike, or the machine had other work"]
 
 
-def _parts(run: Run) -> str:
-    """The host's time in each part of a step, in percent of it."""
+def _parts(run: Run) -> dict[str, float]:
+    """The host's time in each part of a step without the profiler, as a share of it from 0 to 1."""
     sums: dict[str, float] = {}
     windows = [one[name] for one in run.ranks.values() for name in WINDOWS if name in one]
     for window in windows:
         for part, length in window["parts_ns"].items():
             sums[part] = sums.get(part, 0.0) + length * window["steps"]
     whole = sum(sums.values())
-    if not whole:
-        return ""
     order = [*PARTS, *sorted(sums.keys() - {*PARTS})]
-    shown = [f"{part} {100 * sums[part] / whole:.0f} %" for part in order if part in sums]
-    return "the host's, without the profiler: " + ", ".join(shown)
+    return {part: sums[part] / whole for part in order if part in sums} if whole else {}
 
 
 def _told(run: Run) -> Iterable[str]:
