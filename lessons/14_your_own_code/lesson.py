@@ -64,7 +64,8 @@ proflab.predict(
 # cd $FOLDER
 # export OMP_NUM_THREADS=1
 # rm -rf unedited  # of an earlier try
-# python -m tidyprof run --out unedited -- python their_script.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
+# python -m tidyprof run --out unedited -- python their_script.py 2>&1 |
+#     grep --line-buffered -v '[1-9]: loss'
 
 # %% [markdown]
 # | line | what it says |
@@ -279,7 +280,8 @@ once_cured = written("once_cured", instrumented, FIRST)
 # %% language="bash"
 # cd $FOLDER
 # export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=two_ranks
-# torchrun --standalone --nproc-per-node 2 once_cured.py 2>&1 | grep --line-buffered 'step.*0: \|wrote'
+# torchrun --standalone --nproc-per-node 2 once_cured.py 2>&1 |
+#     grep --line-buffered 'step.*0: \|wrote'
 
 # %% [markdown]
 # On a processor the all-reduce is `gloo:all_reduce` in the trace; it is the same collective, with the same wait in it
