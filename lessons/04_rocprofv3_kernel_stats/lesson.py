@@ -333,9 +333,9 @@ sick, well = parts["loaders"], parts["large"]
 number, because = NEXT[max(NEXT, key=lambda part: well[f"{part}_ms"])]
 share = [100 * step["compute_ms"] / step["step_ms"] for step in (sick, well)]
 lesson.conclude(
-    f"In the model, with two loaders and batch 256, the device computes for {share[0]:.0f} % of a step, and "
-    f"waits for launches for {100 * sick['launch_bound_ms'] / sick['step_ms']:.0f} %. With batch "
-    f"1,024, eight loaders and the fused optimizer it computes for {share[1]:.0f} %.",
+    f"In the model, with two loaders and batch 256, the device computes for {share[0]:.0f} % of a "
+    f"step, and waits for launches for {100 * sick['launch_bound_ms'] / sick['step_ms']:.0f} %. "
+    f"With batch 1,024, eight loaders and the fused optimizer it computes for {share[1]:.0f} %.",
     rules_out="the host, at this batch and in the model; on the H200 eight loaders can't keep up",
     because=because, next=number,
     origin=origin, changes=[both],

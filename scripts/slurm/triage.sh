@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# What limits a program as it is: the training, or a command of yours, under `tidyprof run` on each rank.
+# What limits a program as it is: the training, or a command of yours, with tidyprof's `run` in front of each rank.
 #   sbatch scripts/slurm/triage.sh
 #   sbatch --ntasks=8 scripts/slurm/triage.sh python "$PWD/train.py"                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/triage.sh python "$PWD/train.py"
