@@ -403,7 +403,7 @@ say(f"Gate {CorrectnessGate.of(*trials.values())}")
 # %%
 THEN = {
     "data_wait_ns": ("04", "Here the GPU still waits for data (03.3). And with that cured?"),
-    "launch_bound_ns": ("04", "In the model it then waits for launches: which kernels, and how many?"),
+    "launch_bound_ns": ("04", "In the model it then waits for launches: which kernels, how many?"),
     "exposed_communication_ns": ("07", "The GPU then waits for other GPUs. For which one?"),
     "compute_ns": ("05", "The GPU then computes: is its largest kernel near its ceiling?"),
 }
