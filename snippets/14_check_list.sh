@@ -1,8 +1,7 @@
 #!/bin/bash -l
 # The check list for a slow training, as a job for Slurm: sbatch 14_check_list.sh
 # The program holds the block of 14_instrument_me.py. Fill in these lines, and the two values below.
-# Without the block `python -m tidyprof run --out DIR -- python train.py` answers 3, 4 and 6 at once, behind srun or
-# mpirun, too. Torch alone times a step by torch.optim.optimizer.register_optimizer_step_post_hook(function).
+# Torch alone times a step by torch.optim.optimizer.register_optimizer_step_post_hook(function), without the block.
 #SBATCH --account=my_project --partition=mi300x
 #SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=7 --time=00:30:00
 #SBATCH --job-name=check_list --output=%x_%j.out

@@ -76,6 +76,10 @@ class Session:
         return bool(self.gpus)
 
 
+_SHARED: set[str] = set()
+"""Notebooks of sections of several lessons in which this kernel has begun one, so that their case is chosen."""
+
+
 def start(number: str, within: str = "") -> Session:
     """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find the tools.
 
@@ -93,8 +97,10 @@ def start(number: str, within: str = "") -> Session:
     warnings.filterwarnings("ignore", message="IProgress not found")
     stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
     _set_plot_style()
-    if not (within and os.environ.get("CASE")):
+    if within not in _SHARED:
         case.put_into_environment(number)
+    if within:
+        _SHARED.add(within)
     folder = journal.runs_folder() / (within or number)
     try:
         folder.mkdir(parents=True, exist_ok=True)

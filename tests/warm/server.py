@@ -57,7 +57,7 @@ def _fork(client: socket.socket) -> int:
         os.dup2(file, place)
     # The server's own streams go on as if its files were theirs, which can be sought in where a pipe can't.
     encoding = sys.stdout.encoding
-    sys.stdout = open(1, "w", buffering=1 if os.isatty(1) else -1, encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", buffering=1, encoding=encoding, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
     _become(json.loads(message))
 
