@@ -6,7 +6,6 @@ Until the program has ended nothing is imported that takes memory from it: many 
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace
 from collections.abc import Callable
 from importlib import import_module
@@ -14,23 +13,19 @@ from pathlib import Path
 
 from tidyprof.cli.usage import UsageError
 from tidyprof.errors import one_line
+from tidyprof.running.inside.files import RANKS, launched
 from tidyprof.running.launch import NOT_FOUND, NOT_RUN, Asked, end_as, launch
 from tidyprof.standard_streams import tell
-
-RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
-"""Where a launcher says which of its processes this is; Slurm last, as it may have started one for each node."""
-
-IN_STEP = {"SLURM_PROCID": "SLURM_STEP_ID"}
-"""Slurm sets a rank in the script of a job, too, where nobody launched several."""
 
 
 def run(options: Namespace) -> int:
     """Run the program, and say what limits it. Returns the program's exit code."""
-    rank = launched_rank()
+    rank = launched(RANKS)
     folder = Path(options.out) if options.out else _new_folder(rank)
     if folder.exists() and not folder.is_dir():
         raise UsageError(one_line(str(folder), "no folder", "a file has this name", "give another --out"))
-    if folder.is_dir() and any(folder.glob("run_rank*.json")) and not rank:
+    # Another rank may have begun already.
+    if any(folder.glob("run_rank*.json" if rank is None else f"run_rank{rank}.json")):
         raise UsageError(one_line(str(folder), "there is a run in it", "an earlier one", "give another --out"))
     if options.json is not None or options.html is not None:
         check = import_module("tidyprof.cli.output").check_targets
@@ -47,15 +42,6 @@ def run(options: Namespace) -> int:
     if not rank:
         import_module("tidyprof.cli.run_report").report(options, folder, code, waits=rank is not None)
     return end_as(code)
-
-
-def launched_rank() -> int | None:
-    """Which rank a launcher made of this process; None without one."""
-    for name in RANKS:
-        text = os.environ.get(name, "")
-        if text.isdecimal() and (name not in IN_STEP or IN_STEP[name] in os.environ):
-            return int(text)
-    return None
 
 
 def _new_folder(rank: int | None) -> Path:

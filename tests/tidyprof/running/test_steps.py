@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import tidyprof.running.launch as launching
-from tidyprof.cli.run import launched_rank
+from tidyprof.running.inside.files import RANKS, WORLDS, launched
 from tidyprof.running.launch import HERE, Asked, environment
 from tidyprof.running.report import read_run, why_no_trace
 
@@ -73,6 +73,18 @@ def test_a_function_is_found_where_it_is_defined(inside: ModuleType) -> None:
     assert found("nothing.at.all") is None
 
 
+def test_an_error_of_the_hooks_lets_go_of_the_profiler(inside: ModuleType, tmp_path: Path) -> None:
+    import torch
+
+    asked = {"out": str(tmp_path), "after": 30, "steps": 3, "stacks": False, "shapes": False, "mark": ""}
+    hooks = inside.hooks.Hooks(torch, asked)
+    hooks.recorder._begin_trace()
+    hooks.recorder.profiler.step()  # the one that warms it up
+    assert torch.autograd._profiler_enabled()
+    hooks.give_up(OSError("the disk is full"))
+    assert not torch.autograd._profiler_enabled()
+
+
 def test_replays_of_graphs_are_steps_where_nothing_else_is(inside: ModuleType, tmp_path: Path) -> None:
     import torch
 
@@ -131,13 +143,15 @@ def test_the_program_finds_the_hooks_first_and_its_own_path_behind(monkeypatch: 
 def test_the_script_of_a_job_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.delenv("SLURM_STEP_ID", raising=False)
-    assert launched_rank() is None
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert launched(RANKS) is None
+    assert launched(WORLDS) is None  # or three ranks of a plain program would be missing
     monkeypatch.setenv("SLURM_STEP_ID", "1")
-    assert launched_rank() == 0
+    assert launched(RANKS) == 0
 
 
 def test_the_rank_of_a_launcher_that_slurm_started_counts_more_than_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_STEP_ID", "1")
     monkeypatch.setenv("RANK", "3")
-    assert launched_rank() == 3
+    assert launched(RANKS) == 3

@@ -12,6 +12,21 @@ from typing import Any
 
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
 WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+"""Where a launcher says which of its processes this is, and of how many; Slurm last, as it may have started one for
+each node.
+"""
+
+
+def launched(names: Iterable[str]) -> int | None:
+    """What a launcher says by the first of these variables; None without one.
+
+    Slurm sets its own in the script of a job, too, where nobody launched several.
+    """
+    for name in names:
+        text = os.environ.get(name, "")
+        if text.isdecimal() and ("SLURM_STEP_ID" in os.environ or not name.startswith("SLURM_")):
+            return int(text)
+    return None
 
 
 def rank_of(torch: ModuleType) -> tuple[int, int]:
@@ -19,9 +34,8 @@ def rank_of(torch: ModuleType) -> tuple[int, int]:
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
-    found = [next((os.environ[name] for name in names if name in os.environ), "") for names in (RANKS, WORLDS)]
-    rank, world = (int(text) if text.isdecimal() else None for text in found)
-    return rank or 0, max(world or 1, (rank or 0) + 1)
+    rank = launched(RANKS) or 0
+    return rank, max(launched(WORLDS) or 1, rank + 1)
 
 
 def machine(torch: ModuleType) -> dict[str, Any]:

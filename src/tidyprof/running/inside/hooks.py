@@ -6,6 +6,7 @@ Every hook passes on what it gets and returns. An error in one is told in a line
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import signal
@@ -65,7 +66,7 @@ class Hooks:
         os.register_at_fork(after_in_child=self.guarded(self.renew))
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
-            signal.signal(signal.SIGUSR2, self.record_again)
+            signal.signal(signal.SIGUSR2, self.guarded(self.record_again))
 
     def put_in(self) -> None:
         """Replace what is watched."""
@@ -183,9 +184,11 @@ class Hooks:
         return safely
 
     def give_up(self, error: Exception) -> None:
-        """Tell of an error of these hooks, which are gone from now on."""
+        """Tell of an error of these hooks, which are gone from now on, and the profiler with them."""
         self.remove()
         self.recorder.stage = DONE
+        with contextlib.suppress(Exception):  # it may be what failed
+            self.recorder.drop_trace()
         print(f"tidyprof run: hooks are off: {type(error).__name__}: {error}", file=sys.stderr)
 
     def close(self) -> None:
