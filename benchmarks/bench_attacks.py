@@ -1,10 +1,11 @@
-"""Signals, dead ranks, two runs in a folder, odd launchers, hostile archives, full disks: what the trainer does.
+"""Signals, dead ranks, two runs in a folder, odd launchers, hostile archives, full disks: what the
+trainer does.
 
     python -m benchmarks.bench_attacks --seed 1 --page
 
-Each try is a process of its own, a copy of this one. Whatever happens, its files have to be whole or absent, it has to
-end by itself with at most one line and the exit code that docs/packages.md states, and no process may stay. `--page`
-writes the table between the page's two marks.
+Each try is a process of its own, a copy of this one. Whatever happens, its files have to be whole
+or absent, it has to end by itself with at most one line and the exit code that docs/packages.md
+states, and no process may stay. `--page` writes the table between the page's two marks.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ PATIENCE_S = 120
 """Longest time for a process to end: many times what it takes."""
 
 TRAINING = "--data synthetic --device cpu -bs 4 --num-workers 2 --precision float32 --run-dir run"
-PROFILED = f"{TRAINING} -ms 9 --torch-profile --profile-wait 1 --profile-warmup 1 --profile-active 1 --profile-repeat 3"
+PROFILED = (
+    f"{TRAINING} -ms 9 --torch-profile --profile-wait 1 --profile-warmup 1 --profile-active 1"
+    " --profile-repeat 3"
+)
 ENDLESS = f"{TRAINING} -ms 100000 --num-workers 0 --rendezvous-timeout 15"
 
 
@@ -57,13 +61,17 @@ class Row:
     faults: list[str] = field(default_factory=list)
 
 
-_WHY = re.compile(r"error: |cifar_train: (?:stopped by|rank \d+ stops|.* failed)|Traceback|\w+Error")
+_WHY = re.compile(
+    r"error: |cifar_train: (?:stopped by|rank \d+ stops|.* failed)|Traceback|\w+Error"
+)
 
 
 class Trainer:
     """A trainer in a process and a session of its own, begun once `ready`."""
 
-    def __init__(self, folder: Path, options: str, before: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, folder: Path, options: str, before: Callable[[], object] = lambda: None
+    ) -> None:
         self.folder, self._ready = folder, folder.with_name(f"{folder.name}.ready")
 
         def run() -> None:
@@ -100,9 +108,15 @@ class Trainer:
         if len(errors) > 1 or "Traceback" in log_of(self.folder).read_text(errors="replace"):
             found.append(f"said {errors}")
         files = contents(self.folder)
-        found += [f"half of {name}" for name, file in files.items() if not is_whole(FILES, name, file)]
+        found += [
+            f"half of {name}" for name, file in files.items() if not is_whole(FILES, name, file)
+        ]
         if code >= 0:
-            found += [f"left {name}" for name in files if any(part.startswith(".") for part in Path(name).parts)]
+            found += [
+                f"left {name}"
+                for name in files
+                if any(part.startswith(".") for part in Path(name).parts)
+            ]
         if self._stays():
             found.append("a process stays")
         return found
@@ -134,13 +148,19 @@ def of_session(leader: int) -> list[int]:
 
 
 def signals(folder: Path, draw: random.Random, count: int) -> Iterator[Row]:
-    """Signals at random moments of a trainer that profiles three cycles; Ctrl-C reaches its loaders, too."""
+    """Signals at random moments of a trainer that profiles three cycles; Ctrl-C reaches its
+    loaders, too.
+    """
     whole = Trainer(folder / "whole", PROFILED)
     begin = time.monotonic()
     if whole.end():
         raise RuntimeError(log_of(whole.folder).read_text())
     length_s = time.monotonic() - begin
-    for number, right in ((signal.SIGKILL, (0, -9)), (signal.SIGTERM, (0, 143, -15, 2)), (signal.SIGINT, (0, 130))):
+    for number, right in (
+        (signal.SIGKILL, (0, -9)),
+        (signal.SIGTERM, (0, 143, -15, 2)),
+        (signal.SIGINT, (0, 130)),
+    ):
         row = Row(f"{number.name} while it profiles and writes")
         for _ in range(count):
             trainer = Trainer(folder / f"{number.name}{row.tries}", PROFILED)
@@ -164,7 +184,11 @@ def dead_ranks(folder: Path, draw: random.Random, count: int) -> Iterator[Row]:
             variables = place | {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
             name = f"ranks{row.tries}_{rank}"
             options = ENDLESS.replace("--run-dir run", f"--run-dir {folder}/ranks{row.tries}")
-            ranks.append(Trainer(folder / name, options, lambda variables=variables: os.environ.update(variables)))
+            ranks.append(
+                Trainer(
+                    folder / name, options, lambda variables=variables: os.environ.update(variables)
+                )
+            )
         victim = row.tries % 2
         time.sleep(draw.random() * 12)
         row.tries += 1
@@ -191,32 +215,84 @@ def two_runs(folder: Path, count: int) -> Iterator[Row]:
         for trainer, code in zip(pair, codes, strict=True):
             row.faults += trainer.faults(code, (0, 2))
         files = contents(folder / f"shared{row.tries - 1}")
-        row.faults += [f"half of {name}" for name, file in files.items() if not is_whole(FILES, name, file)]
+        row.faults += [
+            f"half of {name}" for name, file in files.items() if not is_whole(FILES, name, file)
+        ]
         row.faults += [f"left {name}" for name in files if name.startswith(".")]
     yield row
 
 
 VARIABLES = (
-    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
-    *("SLURM_PROCID", "SLURM_NPROCS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"),
-    *("SLURM_NNODES", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"),
+    *(
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "TORCHELASTIC_RUN_ID",
+    ),
+    *(
+        "SLURM_PROCID",
+        "SLURM_NPROCS",
+        "SLURM_LOCALID",
+        "SLURM_JOB_ID",
+        "SLURM_STEP_ID",
+        "SLURM_STEP_NUM_TASKS",
+    ),
+    *(
+        "SLURM_NNODES",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "PMIX_NAMESPACE",
+    ),
     *("PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_APID", "OMPI_COMM_WORLD_LOCAL_SIZE"),
 )
 NONSENSE = (
-    *("", " ", "-1", "0", "1", "2", "7", "1.5", "1e3", "0x1", "\u0663", "\uff11", "NaN", "a b", "node1;id", "9" * 30),
-    *("x\ny", "\x1b[31m", "127.0.0.1", "no.such.host.invalid", "65536", "70000", "\udced\udca0\udc80"),
+    *(
+        "",
+        " ",
+        "-1",
+        "0",
+        "1",
+        "2",
+        "7",
+        "1.5",
+        "1e3",
+        "0x1",
+        "\u0663",
+        "\uff11",
+        "NaN",
+        "a b",
+        "node1;id",
+        "9" * 30,
+    ),
+    *(
+        "x\ny",
+        "\x1b[31m",
+        "127.0.0.1",
+        "no.such.host.invalid",
+        "65536",
+        "70000",
+        "\udced\udca0\udc80",
+    ),
 )
 
 
 def nonsense(folder: Path, draw: random.Random, count: int) -> Iterator[Row]:
     """Variables of launchers with values that no launcher writes."""
     row = Row("nonsense in the variables of Slurm, Open MPI, PALS and torchrun")
-    options = TRAINING.replace("--num-workers 2", "--num-workers 0") + " -ms 2 --rendezvous-timeout 3"
+    options = (
+        TRAINING.replace("--num-workers 2", "--num-workers 0") + " -ms 2 --rendezvous-timeout 3"
+    )
     for _ in range(count):
         launcher = draw.choice(("", "SLURM", "OMPI", "P", "RANK", "WORLD"))
         names = [name for name in VARIABLES if name.startswith(launcher) or draw.random() < 0.4]
         drawn = {name: draw.choice(NONSENSE) for name in names if draw.random() < 0.8}
-        trainer = Trainer(folder / f"odd{row.tries}", options, lambda drawn=drawn: os.environ.update(drawn))
+        trainer = Trainer(
+            folder / f"odd{row.tries}", options, lambda drawn=drawn: os.environ.update(drawn)
+        )
         code = trainer.end()
         row.tries += 1
         row.caught += code == 2
@@ -230,7 +306,15 @@ def archives(folder: Path) -> Iterator[Row]:
     checksums = write_cifar100(good, train=100, test=20)
     write_archive(good, folder / "good.tar.gz")
     outside.write_text("mine")
-    names = ("../outside", str(outside), "cifar-100-python/../../outside", "cifar-100-python", "x" * 9999, "a\nb", "\0")
+    names = (
+        "../outside",
+        str(outside),
+        "cifar-100-python/../../outside",
+        "cifar-100-python",
+        "x" * 9999,
+        "a\nb",
+        "\0",
+    )
     hostile = [archive_of({name: b"theirs"}) for name in names]
     hostile += [odd_member(bytes([kind]), str(outside)) for kind in b"1234567KLSVgx"]
     hostile += [
@@ -243,7 +327,9 @@ def archives(folder: Path) -> Iterator[Row]:
         data.mkdir()
         (data / ARCHIVE_NAME).write_bytes(content)
         try:
-            download_cifar100(data, url="file:///nowhere", archive_md5=md5(content), file_md5s=checksums)
+            download_cifar100(
+                data, url="file:///nowhere", archive_md5=md5(content), file_md5s=checksums
+            )
             row.faults.append(f"archive {row.tries} was taken")
         except UserError:
             row.caught += 1
@@ -275,7 +361,9 @@ def full_disks(folder: Path, draw: random.Random, limits: int, disks: int) -> It
         size = int(2 ** draw.uniform(12, 22))
         limit = (size, resource.RLIM_INFINITY)
         trainer = Trainer(
-            folder / f"small{row.tries}", PROFILED, lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+            folder / f"small{row.tries}",
+            PROFILED,
+            lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
         )
         code = trainer.end()
         row.tries += 1
@@ -296,7 +384,9 @@ def full_disks(folder: Path, draw: random.Random, limits: int, disks: int) -> It
             row.caught += code == 2
             row.faults += trainer.faults(code, (0, 2))
             files = contents(disk / "run")
-            row.faults += [f"half of {name}" for name, file in files.items() if not is_whole(FILES, name, file)]
+            row.faults += [
+                f"half of {name}" for name, file in files.items() if not is_whole(FILES, name, file)
+            ]
             row.faults += [f"left {name}" for name in files if name.startswith(".")]
     yield row
 
@@ -326,9 +416,12 @@ def table(rows: Sequence[Row], seed: int) -> str:
     """The rows in Markdown."""
     lines = [
         "",
-        "Each try is a trainer in a process of its own. Its files have to be whole or absent, it has to end by itself "
-        "with one line at most and a documented exit code, and no process of it may stay. *Met* are the tries in which "
-        "the signal found it running, or the trainer refused what it was given.",
+        (
+            "Each try is a trainer in a process of its own. Its files have to be whole or absent,"
+            " it has to end by itself with one line at most and a documented exit code, and no"
+            " process of it may stay. *Met* are the tries in which the signal found it running, or"
+            " the trainer refused what it was given."
+        ),
         "",
         f"Seed {seed}; {os.cpu_count()} cores, by `make reliability`.",
         "",
@@ -341,9 +434,11 @@ def table(rows: Sequence[Row], seed: int) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Attack, show the table; returns 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument(
+        "--page", action="store_true", help="write the table into docs/reliability.md"
+    )
     parser.add_argument("--only", default="", help="the experiments whose name has this in it")
     options = parser.parse_args(arguments)
     rows: list[Row] = []
@@ -362,7 +457,12 @@ def main(arguments: list[str] | None = None) -> int:
             if options.only in experiment:
                 for row in begin():
                     rows.append(row)
-                    print(f"{row.what}: {row.tries} tries, {row.caught} met", *row.faults, sep="\n  ", file=sys.stderr)
+                    print(
+                        f"{row.what}: {row.tries} tries, {row.caught} met",
+                        *row.faults,
+                        sep="\n  ",
+                        file=sys.stderr,
+                    )
     text = table(rows, options.seed)
     print(text)
     if options.page:

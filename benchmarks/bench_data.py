@@ -25,7 +25,11 @@ LEAST_RATIO = 15
 def next_batch_function(batch_size: int, num_workers: int, batched: bool) -> Callable[[], None]:
     """A function that gets one training batch ready, over and over."""
     config = TrainConfig(
-        data="synthetic", batch_size=batch_size, num_workers=num_workers, batched_transforms=batched, max_epochs=1000
+        data="synthetic",
+        batch_size=batch_size,
+        num_workers=num_workers,
+        batched_transforms=batched,
+        max_epochs=1000,
     )
     loaders = build_loaders(config, "synthetic", 0, 1, "cpu")
     batches = iter(loaders.train)
@@ -45,7 +49,9 @@ def next_batch_function(batch_size: int, num_workers: int, batched: bool) -> Cal
 
 @pytest.mark.parametrize("batch_size", BATCH_SIZES)
 @pytest.mark.parametrize(
-    ("num_workers", "batched"), [(0, False), (2, False), (0, True)], ids=["per image", "2 workers", "batched"]
+    ("num_workers", "batched"),
+    [(0, False), (2, False), (0, True)],
+    ids=["per image", "2 workers", "batched"],
 )
 def test_loader(benchmark, batch_size, num_workers, batched):
     next_batch = next_batch_function(batch_size, num_workers, batched)

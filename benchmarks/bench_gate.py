@@ -1,8 +1,10 @@
-"""How often the gate closes for nothing, and how small a slow-down it finds; writes the figures into docs/gate.md.
+"""How often the gate closes for nothing, and how small a slow-down it finds; writes the figures
+into docs/gate.md.
 
-A pool of modelled runs that differ by their seed alone stands for repeats. The model is steadier than machines are, so
-run-to-run noise of a machine is put on top. A second table asks equal sides how often the gate is wrong about them.
-Nothing here is a timing; run it with `python -m benchmarks.bench_gate`.
+A pool of modelled runs that differ by their seed alone stands for repeats. The model is steadier
+than machines are, so run-to-run noise of a machine is put on top. A second table asks equal sides
+how often the gate is wrong about them. Nothing here is a timing; run it with `python -m
+benchmarks.bench_gate`.
 """
 
 from __future__ import annotations
@@ -29,17 +31,22 @@ SETTINGS = {
     "5 %, drifting load": (0.05, 0.3, False),
     "the same, --in-turns": (0.05, 0.3, True),
 }
-"""Heading -> spread of each run, spread of what both runs of a turn share, and whether turns are compared."""
+"""Heading -> spread of each run, spread of what both runs of a turn share, and whether turns are
+compared.
+"""
 REPEATS = (5, 8, 9, 12, 15, 20)
 SIZES = np.arange(0, 0.61, 0.01)
 FOUND = 0.9
 
 EQUAL_PAIRS, NOISE, RISE, PARTS = 1000, 0.02, 0.03, 5
-"""Pairs of equal sides, the spread of each run or of each of its parts, by how much each run is longer than the one
-before where the load rises, and the parts of a step."""
+"""Pairs of equal sides, the spread of each run or of each of its parts, by how much each run is
+longer than the one before where the load rises, and the parts of a step.
+"""
 
 LASTS = 0.9
-"""How much of its noise a run shares with the one before, where noise lasts (autoregressive, of first order)."""
+"""How much of its noise a run shares with the one before, where noise lasts (autoregressive, of
+first order).
+"""
 
 
 def pool(folder: Path) -> np.ndarray:
@@ -47,26 +54,34 @@ def pool(folder: Path) -> np.ndarray:
     times = []
     for seed in range(POOL):
         os.environ["PROFLAB_SEED"] = str(seed)
-        played = play("bench", ["python", "-m", "cifar_train", "--max-steps", "6", "--batch-size", "64"])
+        played = play(
+            "bench", ["python", "-m", "cifar_train", "--max-steps", "6", "--batch-size", "64"]
+        )
         (path,) = writers.write("kineto", played.run, folder / str(seed))
         times.append(run_times(path).step_ns)
     return np.array(times)
 
 
-def closes(times: np.ndarray, repeats: int, setting: str, slow_down: float, random: np.random.Generator) -> float:
+def closes(
+    times: np.ndarray, repeats: int, setting: str, slow_down: float, random: np.random.Generator
+) -> float:
     """Share of pairs at which the gate closes, with a true slow-down of this fraction."""
     noise, drift, in_turns = SETTINGS[setting]
     compare = ratio_of_turns if in_turns else ratio_of_medians
     closed = 0
     for _ in range(PAIRS):
-        drawn = random.choice(times, (2, repeats), replace=False) * np.exp(random.normal(0, noise, (2, repeats)))
+        drawn = random.choice(times, (2, repeats), replace=False) * np.exp(
+            random.normal(0, noise, (2, repeats))
+        )
         base, new = drawn * np.exp(random.normal(0, drift, repeats))
         closed += compare(new * (1 + slow_down), base).low > 1 + DEFAULT_LIMIT
     return closed / PAIRS
 
 
 def smallest(times: np.ndarray, repeats: int, setting: str, random: np.random.Generator) -> str:
-    """The smallest slow-down at which the gate closes in FOUND of the pairs, by halving, in words."""
+    """The smallest slow-down at which the gate closes in FOUND of the pairs, by halving, in
+    words.
+    """
     low, high = 0, len(SIZES)
     while high - low > 1:
         middle = (low + high) // 2
@@ -75,11 +90,17 @@ def smallest(times: np.ndarray, repeats: int, setting: str, random: np.random.Ge
     return f"{100 * SIZES[high]:.0f} %" if high < len(SIZES) else f"over {100 * SIZES[-1]:.0f} %"
 
 
-def wrong_by_turns(times: np.ndarray, repeats: int, rise: float, shuffled: bool, random: np.random.Generator) -> float:
-    """Share of pairs of equal sides whose interval leaves 1 out; each run is longer by `rise` than the one before."""
+def wrong_by_turns(
+    times: np.ndarray, repeats: int, rise: float, shuffled: bool, random: np.random.Generator
+) -> float:
+    """Share of pairs of equal sides whose interval leaves 1 out; each run is longer by `rise` than
+    the one before.
+    """
     wrong = 0
     for _ in range(EQUAL_PAIRS):
-        sides = random.choice(times, (2, repeats), replace=False) * np.exp(random.normal(0, NOISE, (2, repeats)))
+        sides = random.choice(times, (2, repeats), replace=False) * np.exp(
+            random.normal(0, NOISE, (2, repeats))
+        )
         second = random.integers(0, 2, repeats) if shuffled else np.zeros(repeats, int)
         place = 2 * np.arange(repeats) + np.array([second, 1 - second])
         ratio = ratio_of_turns(*sides * (1 + rise) ** place)
@@ -87,14 +108,20 @@ def wrong_by_turns(times: np.ndarray, repeats: int, rise: float, shuffled: bool,
     return wrong / EQUAL_PAIRS
 
 
-def wrong_apart(times: np.ndarray, repeats: int, lasts: float, random: np.random.Generator) -> float:
-    """The same without turns and without a rising load, one side after the other; noise may last over several runs."""
+def wrong_apart(
+    times: np.ndarray, repeats: int, lasts: float, random: np.random.Generator
+) -> float:
+    """The same without turns and without a rising load, one side after the other; noise may last
+    over several runs.
+    """
     wrong = 0
     for _ in range(EQUAL_PAIRS):
         noise = random.normal(0, NOISE, 2 * repeats)
         for run in range(1, 2 * repeats):
             noise[run] = lasts * noise[run - 1] + np.sqrt(1 - lasts**2) * noise[run]
-        sides = random.choice(times, (2, repeats), replace=False) * np.exp(noise.reshape(2, repeats))
+        sides = random.choice(times, (2, repeats), replace=False) * np.exp(
+            noise.reshape(2, repeats)
+        )
         ratio = ratio_of_medians(*sides)
         wrong += not ratio.low <= 1 <= ratio.high
     return wrong / EQUAL_PAIRS
@@ -105,7 +132,10 @@ def wrongly_blamed(repeats: int, in_turns: bool, random: np.random.Generator) ->
     wrong, origin = 0, Origin("modelled", "for a benchmark")
     for _ in range(EQUAL_PAIRS):
         drawn = np.exp(random.normal(0, NOISE, (2, repeats, PARTS)))
-        sides = [[RunTimes("", sum(run), 1, pd.Series(run), pd.DataFrame(), origin) for run in side] for side in drawn]
+        sides = [
+            [RunTimes("", sum(run), 1, pd.Series(run), pd.DataFrame(), origin) for run in side]
+            for side in drawn
+        ]
         wrong += parts_to_blame(*sides, in_turns)["sure"].any()
     return wrong / EQUAL_PAIRS
 
@@ -128,14 +158,17 @@ def equal_sides(times: np.ndarray, random: np.random.Generator) -> list[str]:
             wrong_by_turns(times, repeats, RISE, False, random),
             wrong_by_turns(times, repeats, RISE, True, random),
         )
-        lines.append(f"| {repeats} | " + " | ".join(f"{100 * share:.1f} %" for share in shares) + " |")
+        lines.append(
+            f"| {repeats} | " + " | ".join(f"{100 * share:.1f} %" for share in shares) + " |"
+        )
     said = (
-        f"{EQUAL_PAIRS} pairs of equal sides for each number; the noise is {100 * NOISE:.0f} % of each run, or of each "
+        f"{EQUAL_PAIRS} pairs of equal sides for each number; the noise is {100 * NOISE:.0f} % of"
+        " each run, or of each "
     )
     said += (
-        f"of {PARTS} parts. *Noise that lasts*: {100 * LASTS:.0f} % of it is that of the run before, and one side is "
-        f"recorded after the other. *Rising load*: in turns, and each run takes {100 * RISE:.0f} % longer than the "
-        "one before."
+        f"of {PARTS} parts. *Noise that lasts*: {100 * LASTS:.0f} % of it is that of the run"
+        " before, and one side is recorded after the other. *Rising load*: in turns, and each run"
+        f" takes {100 * RISE:.0f} % longer than the one before."
     )
     return [*lines, "", said]
 
@@ -145,7 +178,10 @@ def figures() -> str:
     random = np.random.default_rng(SEED)
     with tempfile.TemporaryDirectory() as folder:
         times = pool(Path(folder))
-    lines = ["| repeats a side | " + " | ".join(SETTINGS) + " |", "| --- " * (len(SETTINGS) + 1) + "|"]
+    lines = [
+        "| repeats a side | " + " | ".join(SETTINGS) + " |",
+        "| --- " * (len(SETTINGS) + 1) + "|",
+    ]
     for repeats in REPEATS:
         cells = []
         for setting in SETTINGS:
@@ -153,7 +189,13 @@ def figures() -> str:
             cells.append(f"{smallest(times, repeats, setting, random)} ({100 * false:.1f} %)")
         lines.append(f"| {repeats} | " + " | ".join(cells) + " |")
     spread = 100 * times.std() / times.mean()
-    lines += ["", f"From {POOL} modelled runs, whose own spread is {spread:.1f} %; {PAIRS} pairs for each number."]
+    lines += [
+        "",
+        (
+            f"From {POOL} modelled runs, whose own spread is {spread:.1f} %; {PAIRS} pairs for each"
+            " number."
+        ),
+    ]
     lines += [
         "",
         "How often it is wrong about equal sides (the interval leaves 1 out, or a part is sure):",

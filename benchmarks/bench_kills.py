@@ -1,10 +1,12 @@
-"""Kills what writes files at random moments: files are whole or absent, a rerun recovers, and nothing is left behind.
+"""Kills what writes files at random moments: files are whole or absent, a rerun recovers, and
+nothing is left behind.
 
     python -m benchmarks.bench_kills --kills 200 --minutes 10 --seed 1 --page
 
-Every task runs once undisturbed, which gives its length and its files. Then copies of it get SIGKILL at a moment drawn
-evenly from that length. After each, the files there are compared with those of the undisturbed run or read as a whole,
-and the task runs again, to its end. `--page` writes the table between the page's two marks.
+Every task runs once undisturbed, which gives its length and its files. Then copies of it get
+SIGKILL at a moment drawn evenly from that length. After each, the files there are compared with
+those of the undisturbed run or read as a whole, and the task runs again, to its end. `--page`
+writes the table between the page's two marks.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ PATIENCE_S = 120
 
 @dataclass
 class Task:
-    """Something that writes files into the folder it is called in; `share` is its part of all kills.
+    """Something that writes files into the folder it is called in; `share` is its part of all
+    kills.
 
     same -- its files are the same bytes in each run.
     """
@@ -67,11 +70,13 @@ class Tally:
 
 def main(arguments: list[str] | None = None) -> int:
     """Kill, show the table; returns 1 if anything was broken, left behind, or did not recover."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=10, help="begin no kill after so many")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument(
+        "--page", action="store_true", help="write the table into docs/reliability.md"
+    )
     options = parser.parse_args(arguments)
     deadline = time.monotonic() + 60 * options.minutes
     draw = random.Random(options.seed)
@@ -86,7 +91,12 @@ def main(arguments: list[str] | None = None) -> int:
         for number, task in enumerate(order):
             if time.monotonic() > deadline:
                 break
-            kill_once(task, Path(folder) / f"kill{number}", draw.random() * task.length_s, tallies[task.name])
+            kill_once(
+                task,
+                Path(folder) / f"kill{number}",
+                draw.random() * task.length_s,
+                tallies[task.name],
+            )
     text = table(tallies, options.seed)
     print(text)
     if options.page:
@@ -98,7 +108,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def started(task: Task, folder: Path) -> multiprocessing.Process:
-    """A copy of this process, libraries loaded, that does the task in the folder; its exit code is 0 for success."""
+    """A copy of this process, libraries loaded, that does the task in the folder; its exit code is
+    0 for success.
+    """
 
     def work() -> None:
         os.chdir(folder)
@@ -125,7 +137,9 @@ def preload(task: Task, folder: Path) -> None:
     """Import here what the task imports, so that no copy has to, and kills meet its work."""
     names = folder / "modules"
     run = task.run
-    noting = dataclasses.replace(task, run=lambda: (run(), names.write_text("\n".join(sys.modules)))[0])
+    noting = dataclasses.replace(
+        task, run=lambda: (run(), names.write_text("\n".join(sys.modules)))[0]
+    )
     started(noting, folder / f"preload-{len(list(folder.iterdir()))}").join(PATIENCE_S)
     for name in names.read_text().splitlines():
         with suppress(Exception):  # some can only be imported by others
@@ -133,7 +147,9 @@ def preload(task: Task, folder: Path) -> None:
 
 
 def undisturbed(task: Task, folder: Path) -> None:
-    """Note how long the task takes and what it writes. Raises RuntimeError where it fails by itself."""
+    """Note how long the task takes and what it writes. Raises RuntimeError where it fails by
+    itself.
+    """
     place = folder / task.name.replace(" ", "-")
     begin = time.monotonic()
     process = started(task, place)
@@ -142,7 +158,9 @@ def undisturbed(task: Task, folder: Path) -> None:
     task.files = contents(place)
     print(f"{task.name}: {task.length_s:.1f} s, {', '.join(task.files)}", file=sys.stderr)
     if process.exitcode or not task.files:
-        raise RuntimeError(f"{task.name} ended with {process.exitcode} and wrote {sorted(task.files)}")
+        raise RuntimeError(
+            f"{task.name} ended with {process.exitcode} and wrote {sorted(task.files)}"
+        )
 
 
 def kill_once(task: Task, folder: Path, moment_s: float, tally: Tally) -> None:
@@ -153,23 +171,36 @@ def kill_once(task: Task, folder: Path, moment_s: float, tally: Tally) -> None:
     process.join()
     tally.kills += 1
     tally.caught += process.exitcode != 0
-    tally.broken += [name for name, content in contents(folder).items() if not is_whole(task, name, content)]
+    tally.broken += [
+        name for name, content in contents(folder).items() if not is_whole(task, name, content)
+    ]
     again = started(task, folder)
     again.join(PATIENCE_S)
     found = contents(folder)
     tally.left += sorted(found.keys() - task.files.keys())
-    if again.exitcode != 0 or not all(is_whole(task, name, found.get(name, b"")) for name in task.files):
+    if again.exitcode != 0 or not all(
+        is_whole(task, name, found.get(name, b"")) for name in task.files
+    ):
         tally.failed += 1
-        print(f"{task.name}, exit code {again.exitcode}: {log_of(folder).read_text()[-2000:]}", file=sys.stderr)
+        print(
+            f"{task.name}, exit code {again.exitcode}: {log_of(folder).read_text()[-2000:]}",
+            file=sys.stderr,
+        )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below the folder, by its path there."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def is_whole(task: Task, name: str, content: bytes) -> bool:
-    """Whether a file is what the task writes; names with a point in front are unfinished, and no result."""
+    """Whether a file is what the task writes; names with a point in front are unfinished, and no
+    result.
+    """
     if any(part.startswith(".") for part in Path(name).parts):
         return True
     if task.same:
@@ -195,13 +226,23 @@ def tasks(folder: Path) -> Iterator[list[Task]]:
 
     models.MODELS.update(TINY_MODELS)
     # Steps of tiny models have no place among the recordings of the real ones.
-    os.environ.update(PROFLAB_ROCM="6.4", no_proxy="127.0.0.1", GPUMODEL_CACHE=str(folder / "steps"))
+    os.environ.update(
+        PROFLAB_ROCM="6.4", no_proxy="127.0.0.1", GPUMODEL_CACHE=str(folder / "steps")
+    )
     trace = next((REPOSITORY / "recordings" / "modelled-resnet" / "torch").glob("*.json.gz"))
-    training = "--data synthetic --device cpu -bs 4 -ms 6 --num-workers 0 --precision float32 --torch-profile"
+    training = (
+        "--data synthetic --device cpu -bs 4 -ms 6 --num-workers 0 --precision float32"
+        " --torch-profile"
+    )
     sampling = "amd-smi monitor -p -u -w 1 -i 2 --csv --file gpu.csv"
     with server(folder / "web") as address:
         yield [
-            Task("trainer", lambda: cli.main([*training.split(), "--run-dir", "run"]), 0.25, same=False),
+            Task(
+                "trainer",
+                lambda: cli.main([*training.split(), "--run-dir", "run"]),
+                0.25,
+                same=False,
+            ),
             Task("sampler", lambda: standin(sampling.split()), 0.15, same=False),
             Task("CIFAR-100", cifar100(folder / "web", address), 0.2),
             Task("recording", recording(folder / "web", address), 0.2),
@@ -234,7 +275,9 @@ def recording(web: Path, address: str) -> Callable[[], object]:
         (web / f"part{number}").write_bytes(content)
         url, digest = f"{address}/part{number}", hashlib.sha256(content).hexdigest()
         files.append(RecordedFile(f"killed/part{number}", digest, len(content), "recording", url))
-    texts = dict.fromkeys(("kind", "tool", "gpu", "workload", "licence", "licence_url", "copyright", "notes"), "text")
+    texts = dict.fromkeys(
+        ("kind", "tool", "gpu", "workload", "licence", "licence_url", "copyright", "notes"), "text"
+    )
     entry = Entry(name="killed", files=tuple(files), **texts)
 
     def fetch() -> None:
@@ -273,22 +316,34 @@ def server(folder: Path) -> Iterator[str]:
 
 def table(tallies: dict[str, Tally], seed: int) -> str:
     """The tallies in Markdown."""
-    kills, caught = (sum(getattr(tally, name) for tally in tallies.values()) for name in ("kills", "caught"))
+    kills, caught = (
+        sum(getattr(tally, name) for tally in tallies.values()) for name in ("kills", "caught")
+    )
     lines = [
         "",
-        "Each task is killed at a moment drawn evenly from its length, its files are compared with those of a run that "
-        "nobody disturbed or read to their end, and it runs again. A file has to be whole or absent, the rerun has to "
-        "succeed, and after it nothing may lie there that an undisturbed run does not write.",
+        (
+            "Each task is killed at a moment drawn evenly from its length, its files are compared"
+            " with those of a run that nobody disturbed or read to their end, and it runs again. A"
+            " file has to be whole or absent, the rerun has to succeed, and after it nothing may"
+            " lie there that an undisturbed run does not write."
+        ),
         "",
-        f"{kills} kills (SIGKILL, seed {seed}), {caught} of them before the task's own end. Measured on "
-        f"{os.cpu_count()} cores with Python {platform.python_version()}, by `make reliability`.",
+        (
+            f"{kills} kills (SIGKILL, seed {seed}), {caught} of them before the task's own end."
+            f" Measured on {os.cpu_count()} cores with Python {platform.python_version()}, by `make"
+            " reliability`."
+        ),
         "",
-        "| Task | kills | caught it running | broken files | reruns that failed | files left after the rerun |",
+        (
+            "| Task | kills | caught it running | broken files | reruns that failed | files left"
+            " after the rerun |"
+        ),
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, tally in tallies.items():
         lines.append(
-            f"| {name} | {tally.kills} | {tally.caught} | {cell(tally.broken)} | {tally.failed} | {cell(tally.left)} |"
+            f"| {name} | {tally.kills} | {tally.caught} | {cell(tally.broken)} | {tally.failed} |"
+            f" {cell(tally.left)} |"
         )
     return "\n".join(lines)
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.bench_observer
 
-An operator's cost in gaps, from an operator's start to that of the first one in it, is what triage takes for the cost
-on any processor (tidyprof.diagnosis.observer): OPERATOR_GAPS_ALONE, and FUNCTION_GAPS for Python functions.
+An operator's cost in gaps, from an operator's start to that of the first one in it, is what triage
+takes for the cost on any processor (tidyprof.diagnosis.observer): OPERATOR_GAPS_ALONE, and
+FUNCTION_GAPS for Python functions.
 
-Two cores of an AMD EPYC, in November 2026: a gap of 0.2 to 0.6 µs, 0.9 to 2.2 gaps an operator (median 1.6), and -0.5
-to 2.1 a function (median 1.1).
+Two cores of an AMD EPYC, in November 2026: a gap of 0.2 to 0.6 µs, 0.9 to 2.2 gaps an operator
+(median 1.6), and -0.5 to 2.1 a function (median 1.1).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def training(model: nn.Module, data: torch.Tensor, **options: object) -> Step:
 
 
 def layers(width: int) -> Step:
-    return training(nn.Sequential(*[nn.Linear(width, width) for _ in range(20)]), torch.randn(4, width))
+    return training(
+        nn.Sequential(*[nn.Linear(width, width) for _ in range(20)]), torch.randn(4, width)
+    )
 
 
 def recurrent() -> Step:
@@ -64,7 +67,10 @@ def attention() -> Step:
 
 
 def convolutions() -> Step:
-    blocks = [nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()) for _ in range(12)]
+    blocks = [
+        nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        for _ in range(12)
+    ]
     return training(nn.Sequential(*blocks), torch.randn(1, 4, 8, 8), foreach=False)
 
 
@@ -75,13 +81,20 @@ def values() -> Step:
 
 def augmentation() -> Step:
     images = torch.randn(40, 3, 16, 16)
-    return lambda: [functional.pad(image.flip(2), (1, 1, 1, 1))[:, 1:17].mul(2).clone() for image in images]
+    return lambda: [
+        functional.pad(image.flip(2), (1, 1, 1, 1))[:, 1:17].mul(2).clone() for image in images
+    ]
 
 
 PROGRAMS = {
-    "layers of 8": lambda: layers(8), "layers of 64": lambda: layers(64), "recurrent": recurrent,
-    "attention": attention, "convolutions": convolutions, "values": values, "augmentation": augmentation,
-}  # fmt: skip
+    "layers of 8": lambda: layers(8),
+    "layers of 64": lambda: layers(64),
+    "recurrent": recurrent,
+    "attention": attention,
+    "convolutions": convolutions,
+    "values": values,
+    "augmentation": augmentation,
+}
 
 
 def measured(step: Step, stacks: bool) -> tuple[float, float, float, float, float]:
@@ -108,19 +121,26 @@ def measured(step: Step, stacks: bool) -> tuple[float, float, float, float, floa
 def main() -> None:
     """A line for each program, without and with Python functions."""
     torch.set_num_threads(1)
-    print("program        functions  untraced µs  traced µs  operators  gap µs  gaps an operator  gaps a function")
+    print(
+        "program        functions  untraced µs  traced µs  operators  gap µs  gaps an operator "
+        " gaps a function"
+    )
     for name, made in PROGRAMS.items():
         step = made()
         for _ in range(WARM_UP):
             step()
         for stacks in (False, True):
             turns = [measured(step, stacks) for _ in range(TURNS)]
-            plain, traced, operators, functions, gap = (statistics.median(one) for one in zip(*turns, strict=True))
+            plain, traced, operators, functions, gap = (
+                statistics.median(one) for one in zip(*turns, strict=True)
+            )
             gaps = (traced - plain) / gap
-            of_functions = f"{(gaps - OPERATOR_GAPS_ALONE * operators) / functions:17.1f}" if functions else ""
+            of_functions = (
+                f"{(gaps - OPERATOR_GAPS_ALONE * operators) / functions:17.1f}" if functions else ""
+            )
             print(
-                f"{name:14} {functions:9,.0f} {plain:12,.0f} {traced:10,.0f} {operators:10,.0f} {gap:7.2f}"
-                f" {gaps / operators:17.1f} {of_functions}"
+                f"{name:14} {functions:9,.0f} {plain:12,.0f} {traced:10,.0f} {operators:10,.0f}"
+                f" {gap:7.2f} {gaps / operators:17.1f} {of_functions}"
             )
 
 

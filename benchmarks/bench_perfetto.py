@@ -1,10 +1,11 @@
-"""Seconds of processor time and memory to read a large Perfetto trace, against the plain way of doing it.
+"""Seconds of processor time and memory to read a large Perfetto trace, against the plain way of
+doing it.
 
 Run with: python -m pytest benchmarks/bench_perfetto.py
 
-The trace is made here: what rocprofv3 writes, with SLICES slices, three of four of them HIP calls, the
-fourth a kernel. The plain way parses the file at once and loops over packets and arguments. Each way runs
-in a process of its own, so that the peak of its memory is its own.
+The trace is made here: what rocprofv3 writes, with SLICES slices, three of four of them HIP calls,
+the fourth a kernel. The plain way parses the file at once and loops over packets and arguments.
+Each way runs in a process of its own, so that the peak of its memory is its own.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def write_large_trace(path: Path, slices: int) -> None:
     for number, name in enumerate(("hip_api", "kernel_dispatch"), 1):
         first.interned_data.event_categories.add(iid=number, name=name)
     for number in range(1, 200):
-        first.interned_data.event_names.add(iid=number, name=f"void kernel_{number}<float>(float*) [clone .kd]")
+        first.interned_data.event_names.add(
+            iid=number, name=f"void kernel_{number}<float>(float*) [clone .kd]"
+        )
     process = trace.packet.add(trusted_packet_sequence_id=2).track_descriptor
     process.uuid, process.process.pid = 1, 100
     thread = trace.packet.add(trusted_packet_sequence_id=2).track_descriptor
@@ -70,10 +73,26 @@ def slice_packets(number: int, arguments: tuple[str, ...], details: tuple[str, .
     event = packet.track_event
     event.type, event.track_uuid, event.name_iid = 1, 3 if is_kernel else 2, 1 + number % 199
     event.category_iids.append(2 if is_kernel else 1)
-    values = (begin, begin + 9_000, 9_000, 101, 5, 215, number // 4 + 1, 4, 1, number % 199, 0, 256, 100_000)
+    values = (
+        begin,
+        begin + 9_000,
+        9_000,
+        101,
+        5,
+        215,
+        number // 4 + 1,
+        4,
+        1,
+        number % 199,
+        0,
+        256,
+        100_000,
+    )
     for iid in range(1, (len(arguments) + len(details) if is_kernel else len(arguments)) + 1):
         event.debug_annotations.add(name_iid=iid, uint_value=values[iid - 1])
-    end = trace.packet.add(trusted_packet_sequence_id=2, sequence_flags=2, timestamp=begin + 9_000).track_event
+    end = trace.packet.add(
+        trusted_packet_sequence_id=2, sequence_flags=2, timestamp=begin + 9_000
+    ).track_event
     end.type, end.track_uuid = 2, event.track_uuid
     return trace.SerializeToString()
 
@@ -90,7 +109,11 @@ def read_plainly(path: str) -> int:
     import pandas as pd
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
-    names: dict[str, dict[int, str]] = {"event_names": {}, "event_categories": {}, "debug_annotation_names": {}}
+    names: dict[str, dict[int, str]] = {
+        "event_names": {},
+        "event_categories": {},
+        "debug_annotation_names": {},
+    }
     rows: list[dict] = []
     opened: dict[int, list[dict]] = {}
     for packet in Trace.FromString(Path(path).read_bytes()).packet:
@@ -120,7 +143,11 @@ def read_plainly(path: str) -> int:
 def measured(function: str, path: Path) -> dict:
     code = MEASURE.format(module="benchmarks.bench_perfetto", function=function)
     result = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True, cwd=REPOSITORY
+        [sys.executable, "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
     )
     return json.loads(result.stdout)
 
@@ -143,6 +170,9 @@ def test_reading_a_large_trace(large_trace, record_property):
     peak = {name: min(result["bytes"] for result in results) for name, results in ways.items()}
     for name in ways:
         record_property(name, {"seconds": best[name], "bytes": peak[name]})
-        print(f"{name}: {best[name]:.2f} s, {peak[name] / size:.1f} times the file's {size / 1e6:.0f} MB")
+        print(
+            f"{name}: {best[name]:.2f} s, {peak[name] / size:.1f} times the file's"
+            f" {size / 1e6:.0f} MB"
+        )
     assert best["read_plainly"] >= LEAST_SPEED_RATIO * best["read_tidy"]
     assert peak["read_plainly"] >= LEAST_MEMORY_RATIO * peak["read_tidy"]

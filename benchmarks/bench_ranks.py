@@ -1,9 +1,11 @@
-"""What `tidyprof triage` and `read_many` need for the ranks of large jobs: processor time, wall time and memory.
+"""What `tidyprof triage` and `read_many` need for the ranks of large jobs: processor time, wall
+time and memory.
 
     python -m benchmarks.bench_ranks [RANKS ...]
 
-Every rank's file is one modelled rank of `recordings/modelled-rank-skew`, with its own number and begun up to six
-microseconds later. Each way runs in processes of its own. The table goes into docs/tidyprof/README.md.
+Every rank's file is one modelled rank of `recordings/modelled-rank-skew`, with its own number and
+begun up to six microseconds later. Each way runs in processes of its own. The table goes into
+docs/tidyprof/README.md.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def write_ranks(folder: Path, ranks: int) -> None:
 
 
 def triage_of_many(folder: Path) -> None:
-    """Read the ranks in processes of their own and diagnose them. Raises RuntimeError where another number was read."""
+    """Read the ranks in processes of their own and diagnose them. Raises RuntimeError where another
+    number was read.
+    """
     files = sorted(folder.glob("*.json.gz"))
     table = tidyprof.read_many(files, tidyprof.triage_signs)
     found = tidyprof.triage(table)
@@ -54,12 +58,16 @@ def triage_of_many(folder: Path) -> None:
 
 
 def measure(way: str, folder: Path) -> str:
-    """Processor time of all its processes for each rank, wall time, and memory of the largest process."""
+    """Processor time of all its processes for each rank, wall time, and memory of the largest
+    process.
+    """
     command = ["-m", __spec__.name, way, str(folder)]
     if jobs := {"one job": "1", "two jobs": "2"}.get(way):
         command = ["-m", "tidyprof", "triage", str(folder), "--jobs", jobs]
     ranks, begin = len(list(folder.glob("*.json.gz"))), time.perf_counter()
-    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     complaints = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     if status:
@@ -79,7 +87,9 @@ def measured(ranks: int) -> dict[str, str]:
 
 
 def test_triage_of_many_ranks(tmp_path: Path) -> None:
-    """Shown, with its memory as bar: processor time a rank, wall time and memory of `tidyprof triage FOLDER`."""
+    """Shown, with its memory as bar: processor time a rank, wall time and memory of `tidyprof
+    triage FOLDER`.
+    """
     write_ranks(tmp_path, MANY)
     for way in ("one job", "two jobs"):
         found = measure(way, tmp_path)
@@ -89,10 +99,17 @@ def test_triage_of_many_ranks(tmp_path: Path) -> None:
 
 def table(columns: dict[int, dict[str, str]]) -> str:
     """The figures as Markdown."""
-    lines = ["| ranks | " + " | ".join(f"{ranks:,}" for ranks in columns) + " |", "| --- |" + " --: |" * len(columns)]
+    lines = [
+        "| ranks | " + " | ".join(f"{ranks:,}" for ranks in columns) + " |",
+        "| --- |" + " --: |" * len(columns),
+    ]
     for way, words in WAYS.items():
         if any(way in column for column in columns.values()):
-            lines.append(f"| {words} | " + " | ".join(column.get(way, "") for column in columns.values()) + " |")
+            lines.append(
+                f"| {words} | "
+                + " | ".join(column.get(way, "") for column in columns.values())
+                + " |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -102,7 +119,9 @@ def main() -> None:
         triage_of_many(Path(sys.argv[2]))
         return
     chosen = [int(ranks) for ranks in sys.argv[1:]] or RANKS
-    write_part(DOCS / "tidyprof/README.md", "ranks", table({ranks: measured(ranks) for ranks in chosen}))
+    write_part(
+        DOCS / "tidyprof/README.md", "ranks", table({ranks: measured(ranks) for ranks in chosen})
+    )
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
-"""Seconds and memory to read rocprofv3's kernel_trace.csv, beside the plain ways of reading the same columns.
+"""Seconds and memory to read rocprofv3's kernel_trace.csv, beside the plain ways of reading the
+same columns.
 
 Run with: python -m pytest benchmarks/bench_rocprofv3.py -s
 
-The file is made here: a million dispatches of 80 kernels with names of some hundred characters, as PyTorch's
-have, 640 MB. Each way runs in a process of its own, as what one leaves in memory slows the next, and they take turns,
-so that a busy machine slows all of them. The reader also checks, sorts and turns everything into the columns of a
-Profile, which the others do not: beside their own tables stand those that end in pandas, as the reader does.
+The file is made here: a million dispatches of 80 kernels with names of some hundred characters, as
+PyTorch's have, 640 MB. Each way runs in a process of its own, as what one leaves in memory slows
+the next, and they take turns, so that a busy machine slows all of them. The reader also checks,
+sorts and turns everything into the columns of a Profile, which the others do not: beside their own
+tables stand those that end in pandas, as the reader does.
 
-The bars: at most four times pyarrow with its defaults, which parses for the reader, and ten million dispatches within
-4.5 GB of memory beside the mapped file, as extrapolated from two sizes. The look for lost quotes, the order, the checks
-and the columns of pandas come on top of parsing. Against pandas the ratio is printed only: since 3.1 its engine is
-parallel, and the fastest of these, but it needs the memory of every name.
+The bars: at most four times pyarrow with its defaults, which parses for the reader, and ten million
+dispatches within 4.5 GB of memory beside the mapped file, as extrapolated from two sizes. The look
+for lost quotes, the order, the checks and the columns of pandas come on top of parsing. Against
+pandas the ratio is printed only: since 3.1 its engine is parallel, and the fastest of these, but it
+needs the memory of every name.
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ print(*own_peak_bytes(lambda: len(read_rocprofv3(sys.argv[1]).events)))
 
 def kernel_name(number: int) -> str:
     """A name like those of PyTorch's elementwise kernels, 90 to 900 characters long."""
-    operand = f"at::native::functor_{number}<c10::BFloat16, float>::operator()(at::TensorIteratorBase&)"
+    operand = (
+        f"at::native::functor_{number}<c10::BFloat16, float>::operator()(at::TensorIteratorBase&)"
+    )
     operands = ", ".join([operand] * (number % 11))
     return f"void at::native::elementwise_kernel_{number}<4, std::array<char*, 2ul> >({operands})"
 
@@ -75,7 +80,8 @@ def write_kernel_trace(path: Path, rows: int) -> Path:
             zip(kernels.tolist(), start.tolist(), durations.tolist(), strict=True), 1
         ):
             file.write(
-                f'"KERNEL_DISPATCH","Agent 4",{kernel % 4},{kernel % 3},834304,{row},{kernel},"{names[kernel]}",'
+                '"KERNEL_DISPATCH","Agent'
+                f' 4",{kernel % 4},{kernel % 3},834304,{row},{kernel},"{names[kernel]}",'
                 f"{row + 7},{begin},{begin + length},{512 * (kernel % 8)},0,{8 * (kernel % 16)},{4 * (kernel % 3)},"
                 f"{16 + 16 * (kernel % 5)},256,1,1,{256 * (1 + kernel)},{1 + kernel % 2},1\n"
             )
@@ -122,7 +128,11 @@ WAYS: dict[str, Callable[[Path], Any]] = {
 def seconds_of(way: str, path: Path) -> float:
     """Median seconds of three readings after a first one, in a new process."""
     run = subprocess.run(
-        [sys.executable, "-c", WAY_PROGRAM, way, path], capture_output=True, text=True, check=True, cwd=REPOSITORY
+        [sys.executable, "-c", WAY_PROGRAM, way, path],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
     )
     return float(run.stdout)
 
@@ -152,10 +162,15 @@ def test_kernel_trace_against_the_engines(trace, record_property):
 
 def test_ten_million_dispatches_fit_into_their_memory(trace, tmp_path, record_property):
     peaks = {}
-    # Arrow buffers some hundred megabytes at most: only from a million rows on memory goes with the rows alone.
+    # Arrow buffers some hundred megabytes at most: only from a million rows on memory goes with the
+    # rows alone.
     for path in (trace, write_kernel_trace(tmp_path / "1_kernel_trace.csv", 3 * ROWS)):
         run = subprocess.run(
-            [sys.executable, "-c", PEAK_PROGRAM, path], capture_output=True, text=True, check=True, cwd=REPOSITORY
+            [sys.executable, "-c", PEAK_PROGRAM, path],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=REPOSITORY,
         )
         rows, peak = map(int, run.stdout.split())
         peaks[rows] = peak
@@ -173,12 +188,17 @@ def test_ten_million_dispatches_fit_into_their_memory(trace, tmp_path, record_pr
 def test_json_results_against_a_loop(tmp_path, record_property):
     from tests.tidyprof.rocprofv3_writer import Kernel, write_results
 
-    kernels = [Kernel(kernel_name(row % KERNELS), 1000 * row, 900, row) for row in range(1, 100_001)]
+    kernels = [
+        Kernel(kernel_name(row % KERNELS), 1000 * row, 900, row) for row in range(1, 100_001)
+    ]
     path = write_results(tmp_path / "1_results.json", kernels)
 
     def by_loop() -> dict[str, int]:
         tool = json.loads(path.read_text())["rocprofiler-sdk-tool"][0]
-        names = {symbol["kernel_id"]: symbol["formatted_kernel_name"] for symbol in tool["kernel_symbols"]}
+        names = {
+            symbol["kernel_id"]: symbol["formatted_kernel_name"]
+            for symbol in tool["kernel_symbols"]
+        }
         totals: dict[str, int] = {}
         for record in tool["buffer_records"]["kernel_dispatch"]:
             name = names[record["dispatch_info"]["kernel_id"]]
@@ -187,5 +207,8 @@ def test_json_results_against_a_loop(tmp_path, record_property):
 
     found = medians({"tidyprof": lambda: read_rocprofv3(path), "json and a loop": by_loop})
     record_property("ratio", found["json and a loop"] / found["tidyprof"])
-    print(f"100,000 dispatches: {found['tidyprof']:.2f} s, json and a loop {found['json and a loop']:.2f} s")
+    print(
+        f"100,000 dispatches: {found['tidyprof']:.2f} s, json and a loop"
+        f" {found['json and a loop']:.2f} s"
+    )
     assert found["tidyprof"] <= found["json and a loop"]

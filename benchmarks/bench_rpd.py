@@ -2,9 +2,9 @@
 
 Run with: python -m pytest benchmarks/bench_rpd.py -s
 
-The bars: all events come no slower than by pandas, which only joins the two tables with their names; 10 million
-operations and their calls are read in at most 3 times the memory of the resulting table. A bar in rows a second would
-tell of the machine: two quiet cores read 0.9 to 1.2 million.
+The bars: all events come no slower than by pandas, which only joins the two tables with their
+names; 10 million operations and their calls are read in at most 3 times the memory of the resulting
+table. A bar in rows a second would tell of the machine: two quiet cores read 0.9 to 1.2 million.
 """
 
 from __future__ import annotations
@@ -29,10 +29,15 @@ KERNELS = 60
 ROUNDS = 5
 
 BY_PANDAS = (
-    "SELECT o.id, gpuId, queueId, start, end, d.string AS description, t.string AS type FROM rocpd_op o "
-    "JOIN rocpd_string d ON d.id = description_id JOIN rocpd_string t ON t.id = opType_id",
-    "SELECT a.id, pid, tid, start, end, n.string AS name, t.string AS args FROM rocpd_api a "
-    "JOIN rocpd_string n ON n.id = apiName_id JOIN rocpd_string t ON t.id = args_id",
+    (
+        "SELECT o.id, gpuId, queueId, start, end, d.string AS description, t.string AS type FROM"
+        " rocpd_op o JOIN rocpd_string d ON d.id = description_id JOIN rocpd_string t ON t.id ="
+        " opType_id"
+    ),
+    (
+        "SELECT a.id, pid, tid, start, end, n.string AS name, t.string AS args FROM rocpd_api a "
+        "JOIN rocpd_string n ON n.id = apiName_id JOIN rocpd_string t ON t.id = args_id"
+    ),
 )
 MEMORY_SCRIPT = """
 import sys
@@ -52,21 +57,32 @@ def large_file(path: Path, operations: int) -> Path:
     kernel, copy = writer.string("KernelExecution"), writer.string("CopyHostToDevice")
     launch, transfer = writer.string("hipLaunchKernel"), writer.string("hipMemcpyAsync")
     empty = writer.string("")
-    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {operations})"
+    numbers = (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {operations})"
+    )
     start, duration = f"{START_NS} + i * 40000 + i * 7919 % 9973", "2000 + i * 104729 % 30011"
     name = f"{names[0]} + i * 31 % {KERNELS}"
     is_copy = "i % 10 = 0"
     call = "i + 4294967296"
     for statement in (
-        f"INSERT INTO rocpd_op {numbers} SELECT {call}, 2, 0, 0, '', {start}, {start} + {duration}, "
-        f"CASE WHEN {is_copy} THEN {empty} ELSE {name} END, CASE WHEN {is_copy} THEN {copy} ELSE {kernel} END FROM n",
-        f"INSERT INTO rocpd_api {numbers} SELECT {call}, 1560, 1560, {start} - 9000, {start} - 5000, "
-        f"CASE WHEN {is_copy} THEN {transfer} ELSE {launch} END, {empty} FROM n",
+        (
+            f"INSERT INTO rocpd_op {numbers} SELECT {call}, 2, 0, 0, '', {start}, {start} +"
+            f" {duration}, CASE WHEN {is_copy} THEN {empty} ELSE {name} END, CASE WHEN {is_copy}"
+            f" THEN {copy} ELSE {kernel} END FROM n"
+        ),
+        (
+            f"INSERT INTO rocpd_api {numbers} SELECT {call}, 1560, 1560, {start} - 9000, {start} -"
+            f" 5000, CASE WHEN {is_copy} THEN {transfer} ELSE {launch} END, {empty} FROM n"
+        ),
         f"INSERT INTO rocpd_api_ops {numbers} SELECT i, {call}, {call} FROM n",
-        f"INSERT INTO rocpd_kernelapi {numbers} SELECT {call}, '0x0', 64 + i % 9, 2, 1, 256, 1, 1, 0, 0, "
-        f"'', '', '', '', {name} FROM n WHERE NOT {is_copy}",
-        f"INSERT INTO rocpd_copyapi {numbers} SELECT {call}, '0x0', 65536, '', '', 1, '0x1', '0x2', 0, 0, 0, 0 FROM n "
-        f"WHERE {is_copy}",
+        (
+            f"INSERT INTO rocpd_kernelapi {numbers} SELECT {call}, '0x0', 64 + i % 9, 2, 1, 256, 1,"
+            f" 1, 0, 0, '', '', '', '', {name} FROM n WHERE NOT {is_copy}"
+        ),
+        (
+            f"INSERT INTO rocpd_copyapi {numbers} SELECT {call}, '0x0', 65536, '', '', 1, '0x1',"
+            f" '0x2', 0, 0, 0, 0 FROM n WHERE {is_copy}"
+        ),
     ):
         writer.execute(statement)
     return writer.close()
@@ -90,18 +106,27 @@ def by_pandas(path: Path) -> int:
 def test_all_events_against_the_two_tables_by_pandas(big):
     seconds: dict[str, list[float]] = {"pandas": [], "read_rpd": []}
     for _ in range(ROUNDS):
-        for name, way in (("pandas", by_pandas), ("read_rpd", lambda path: len(read_rpd(path).events))):
+        for name, way in (
+            ("pandas", by_pandas),
+            ("read_rpd", lambda path: len(read_rpd(path).events)),
+        ):
             begin = time.perf_counter()
             assert way(big) == 2 * OPERATIONS
             seconds[name].append(time.perf_counter() - begin)
     plain, ours = (statistics.median(rounds) for rounds in seconds.values())
     rate = 2 * OPERATIONS / ours / 1e6
-    print(f"the two tables by pandas {plain:.2f} s; all by read_rpd {ours:.2f} s, {rate:.2f} million rows a second")
+    print(
+        f"the two tables by pandas {plain:.2f} s; all by read_rpd {ours:.2f} s, {rate:.2f} million"
+        " rows a second"
+    )
     assert ours <= plain
 
 
 def test_memory_of_many_operations(tmp_path):
-    many, few = large_file(tmp_path / "many.rpd", MANY_OPERATIONS), large_file(tmp_path / "few.rpd", 10)
+    many, few = (
+        large_file(tmp_path / "many.rpd", MANY_OPERATIONS),
+        large_file(tmp_path / "few.rpd", 10),
+    )
     begin = time.perf_counter()
     answer = subprocess.run(
         [sys.executable, "-c", MEMORY_SCRIPT, str(many), str(few)],

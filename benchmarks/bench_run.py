@@ -1,9 +1,11 @@
-"""What the hooks of `tidyprof run` cost a step outside of its trace: blocks of steps with and without them, in pairs.
+"""What the hooks of `tidyprof run` cost a step outside of its trace: blocks of steps with and
+without them, in pairs.
 
     python -m benchmarks.bench_run
 
-Prints, for trainings from 0.5 to some 20 ms a step, the shortest step with hooks and the shortest without: of blocks
-that take turns, since other work on the machine lengthens some of them by more than the hooks cost.
+Prints, for trainings from 0.5 to some 20 ms a step, the shortest step with hooks and the shortest
+without: of blocks that take turns, since other work on the machine lengthens some of them by more
+than the hooks cost.
 """
 
 from __future__ import annotations
@@ -35,12 +37,24 @@ def hooks(folder: str) -> Any:
     sys.modules["tidyprof_inside"] = module
     spec.loader.exec_module(module)
     made = importlib.import_module("tidyprof_inside.hooks").Hooks
-    return made(torch, {"out": folder, "after": 3 * 10**9, "steps": 3, "stacks": False, "shapes": False, "mark": ""})
+    return made(
+        torch,
+        {
+            "out": folder,
+            "after": 3 * 10**9,
+            "steps": 3,
+            "stacks": False,
+            "shapes": False,
+            "mark": "",
+        },
+    )
 
 
 def training(width: int, depth: int, batch: int) -> Callable[[], None]:
     """One step of a stack of layers, its batch by a DataLoader."""
-    layers = [torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU()) for _ in range(depth)]
+    layers = [
+        torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU()) for _ in range(depth)
+    ]
     model = torch.nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(model.parameters())
     data = TensorDataset(torch.randn(64 * batch, width))
@@ -81,13 +95,17 @@ def main() -> None:
                 with_hooks = turn % 2 == 0
                 if with_hooks:
                     made.put_in()
-                timed(step, SETTLING if turn == 0 else 3)  # what a step is, is found out in the first ones
+                timed(
+                    step, SETTLING if turn == 0 else 3
+                )  # what a step is, is found out in the first ones
                 shortest[with_hooks] = min(shortest[with_hooks], timed(step, steps))
                 made.remove()
             alone, more = 1e3 * shortest[False], 1e6 * (shortest[True] - shortest[False])
             modules = 3 * depth + 1
             print(
-                f"{modules} modules, {alone:.2f} ms a step: {more:.0f} µs more, {more / alone / 10:.2f} %", flush=True
+                f"{modules} modules, {alone:.2f} ms a step: {more:.0f} µs more,"
+                f" {more / alone / 10:.2f} %",
+                flush=True,
             )
 
 

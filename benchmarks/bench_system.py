@@ -2,9 +2,9 @@
 
 Run with: python -m pytest benchmarks/bench_system.py -s
 
-The input is made here: eight GPUs sampled once a second for six hours, as amd-smi monitor writes it, with some cells
-that are not available. The reader is held to be at least twice as fast as the csv module with a row per value.
-The two take turns, so that a busy machine slows both.
+The input is made here: eight GPUs sampled once a second for six hours, as amd-smi monitor writes
+it, with some cells that are not available. The reader is held to be at least twice as fast as the
+csv module with a row per value. The two take turns, so that a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from tidyprof.readers.system.reader import read_system
 
 SECONDS, GPUS, ROUNDS = 6 * 3600, 8, 3
 LEAST_RATIO = 2
-HEADER = (
-    "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,vram_used,vram_total"
-)
+HEADER = "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,vram_used,vram_total"
 
 
 def write_log(path: Path, seconds: int) -> list[int]:

@@ -1,12 +1,13 @@
-"""Seconds and peak memory from a torch.profiler trace to tables, next to other ways on the same file.
+"""Seconds and peak memory from a torch.profiler trace to tables, next to other ways on the same
+file.
 
 Run with: python -m pytest benchmarks/bench_torch_trace.py -s
 
-The files are a real recording (of the mirror folder PROFLAB_RECORDINGS), repeated with later times. Every way runs in
-a process of its own; imports do not count.
-HolisticTraceAnalysis and TraceLens take part where `build/peers`, a virtual environment of their own, has them:
-`make bench` puts the first one there. AMD's TraceLens is installed from its repository; the package of that name in
-the Python index is another program.
+The files are a real recording (of the mirror folder PROFLAB_RECORDINGS), repeated with later times.
+Every way runs in a process of its own; imports do not count. HolisticTraceAnalysis and TraceLens
+take part where `build/peers`, a virtual environment of their own, has them: `make bench` puts the
+first one there. AMD's TraceLens is installed from its repository; the package of that name in the
+Python index is another program.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def tracelens(path: str) -> int:
     return len(TreePerfAnalyzer.from_file(path).get_df_kernels())
 
 
-WAYS = {way.__name__: way for way in (unpack_only, tidyprof_kernels, tidyprof_events, json_loop, hta, tracelens)}
+WAYS = {
+    way.__name__: way
+    for way in (unpack_only, tidyprof_kernels, tidyprof_events, json_loop, hta, tracelens)
+}
 IMPORTS = {
     "tidyprof_kernels": ("tidyprof.analyses", "tidyprof.readers.torch.reader"),
     "tidyprof_events": ("tidyprof.readers.torch.reader",),
@@ -125,14 +129,19 @@ def installed(module: str) -> bool:
     """Whether the environment of the peers has a module."""
     if not PEERS_PYTHON.exists():
         return False
-    return subprocess.run([PEERS_PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
+    return (
+        subprocess.run([PEERS_PYTHON, "-c", f"import {module}"], capture_output=True).returncode
+        == 0
+    )
 
 
 def large_file(folder: Path, megabytes: int) -> Path:
     """The recording repeated until it unpacks to this size."""
     from benchmarks.large_trace import repeat_trace
 
-    recordings = Path(os.environ.get("PROFLAB_RECORDINGS", REPOSITORY.parent / "shared" / "recordings"))
+    recordings = Path(
+        os.environ.get("PROFLAB_RECORDINGS", REPOSITORY.parent / "shared" / "recordings")
+    )
     path = folder / f"trace_{megabytes}.json.gz"
     repeat_trace(recordings / RECORDING, path, megabytes * MEGABYTE)
     return path
@@ -175,13 +184,18 @@ def test_kernels_and_events_against_other_ways(megabytes, tmp_path, record_prope
         record_property(f"{way} over tidyprof", measured.median / own.median)
     assert found["tidyprof_events"].median <= 1.6 * own.median
     assert "hta" not in found or found["hta"].median >= (40 if megabytes > 100 else 4) * own.median
-    assert "tracelens" not in found or found["tracelens"].median >= (10 if megabytes > 100 else 4) * own.median
+    assert (
+        "tracelens" not in found
+        or found["tracelens"].median >= (10 if megabytes > 100 else 4) * own.median
+    )
     if megabytes > 100:
         assert own.peak_bytes <= 0.5 * megabytes * MEGABYTE
 
 
 def test_two_gigabytes_within_four(tmp_path, record_property):
-    found = table(large_file(tmp_path, 2050), {"unpack_only": 1, "tidyprof_events": 1, "tidyprof_kernels": 1})
+    found = table(
+        large_file(tmp_path, 2050), {"unpack_only": 1, "tidyprof_events": 1, "tidyprof_kernels": 1}
+    )
     record_property("peak over size", found["tidyprof_events"].peak_bytes / (2050 * MEGABYTE))
     assert found["tidyprof_events"].peak_bytes <= 4 * 10**9
 

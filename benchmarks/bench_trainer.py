@@ -43,7 +43,12 @@ def trainer(request) -> Trainer:
     import torch
 
     config = TrainConfig(
-        model=request.param, batch_size=32, max_steps=STEPS, data="synthetic", num_workers=0, precision="float32"
+        model=request.param,
+        batch_size=32,
+        max_steps=STEPS,
+        data="synthetic",
+        num_workers=0,
+        precision="float32",
     )
     trainer = set_up(config, Launch(), torch.device("cpu"))
     batch = next(iter(trainer.loaders.train))
@@ -102,9 +107,13 @@ def test_null_hooks_of_one_step(benchmark, trainer):
     begin = time.perf_counter()
     train(trainer)
     step_seconds = (time.perf_counter() - begin) / STEPS
-    benchmark.extra_info["percent_of_a_step"] = round(100 * benchmark.stats.stats.median / step_seconds, 5)
+    benchmark.extra_info["percent_of_a_step"] = round(
+        100 * benchmark.stats.stats.median / step_seconds, 5
+    )
 
 
 def test_help(benchmark):
     command = [sys.executable, "-m", "cifar_train", "--help"]
-    benchmark.pedantic(subprocess.run, args=(command,), kwargs={"capture_output": True, "check": True}, rounds=7)
+    benchmark.pedantic(
+        subprocess.run, args=(command,), kwargs={"capture_output": True, "check": True}, rounds=7
+    )

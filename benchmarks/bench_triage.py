@@ -1,9 +1,10 @@
-"""How often `tidyprof triage` is right, where the truth is known: programs on a GPU, strangers' scripts and recordings,
-and the trainer's faults, played by gpumodel.
+"""How often `tidyprof triage` is right, where the truth is known: programs on a GPU, strangers'
+scripts and recordings, and the trainer's faults, played by gpumodel.
 
-Writes its figures into docs/triage.md and docs/triage-files.md: `python -m benchmarks.bench_triage` those of files, in
-seconds, `python -m benchmarks.bench_triage SEEDS` those of the model, too. Nothing here is a timing. It records steps
-that do not ship (with torch, once, kept in gpumodel's cache); a run of the model takes two seconds or more.
+Writes its figures into docs/triage.md and docs/triage-files.md: `python -m benchmarks.bench_triage`
+those of files, in seconds, `python -m benchmarks.bench_triage SEEDS` those of the model, too.
+Nothing here is a timing. It records steps that do not ship (with torch, once, kept in gpumodel's
+cache); a run of the model takes two seconds or more.
 """
 
 from __future__ import annotations
@@ -35,9 +36,17 @@ PAGE, FILES = DOCS / "triage.md", DOCS / "triage-files.md"
 MODELS, RANKS, PROCESSES = ("resnet", "swinv2", "vit"), 4, 2
 
 BATCHES = {64: {}, 512: {}, 4096: {"batched_transforms": True}}
-"""Batch -> options: the largest fills the device, if a loader that transforms whole batches keeps up."""
+"""Batch -> options: the largest fills the device, if a loader that transforms whole batches keeps
+up.
+"""
 
-WATCHED = {"torch_profile": True, "profile_wait": 1, "profile_warmup": 1, "profile_active": 3, "max_steps": 5}
+WATCHED = {
+    "torch_profile": True,
+    "profile_wait": 1,
+    "profile_warmup": 1,
+    "profile_active": 3,
+    "max_steps": 5,
+}
 
 SIGN = {
     "slow-loader": "late-data",
@@ -47,10 +56,11 @@ SIGN = {
     "no-warmup": "start-up",
     "rank-skew": "silent-host",
 }
-"""Fault -> cause that must be found where it costs LIMIT of the step or more. With several ranks rank-skew is a
-straggler. tiny-batch, many-small-kernels and wrong-layout leave more or smaller kernels, and memory-growth nothing:
-they must come out as the healthy run of their batch. broken-grad takes work away, and one kernel may dominate what is
-left."""
+"""Fault -> cause that must be found where it costs LIMIT of the step or more. With several ranks
+rank-skew is a straggler. tiny-batch, many-small-kernels and wrong-layout leave more or smaller
+kernels, and memory-growth nothing: they must come out as the healthy run of their batch.
+broken-grad takes work away, and one kernel may dominate what is left.
+"""
 
 BAND = 0.05
 """So near to a limit either answer is right: a share is a mean of three steps."""
@@ -68,8 +78,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Played:
-    """A case with one seed. step_ns and idle are the model's own, not read from a trace: a step, and the share of the
-    time in which the device idles, of several that of the one that does most, since the others wait for it.
+    """A case with one seed. step_ns and idle are the model's own, not read from a trace: a step,
+    and the share of the time in which the device idles, of several that of the one that does most,
+    since the others wait for it.
     """
 
     case: Case
@@ -91,7 +102,9 @@ def play(case: Case, seed: int) -> Run:
     options = WATCHED | BATCHES[case.batch] | {"compile": case.fault == "recompile"}
     config = TrainConfig(model=case.model, batch_size=case.batch, pathology=case.fault or None,
                          profile_all_ranks=case.ranks > 1, **options)  # fmt: skip
-    return simulate(Training(config=apply_to_config(config), ranks=case.ranks, profiler="torch", seed=seed))
+    return simulate(
+        Training(config=apply_to_config(config), ranks=case.ranks, profiler="torch", seed=seed)
+    )
 
 
 def diagnosed(case: Case, seed: int) -> Played:
@@ -114,10 +127,11 @@ def _own_numbers(rank: RankRun) -> tuple[float, float]:
 
 
 def expected(case: Case, step_ns: dict[Case, float], idle: dict[Case, float]) -> set[str]:
-    """The right answers, by construction: a fault where it costs the step enough, else what its healthy run is.
+    """The right answers, by construction: a fault where it costs the step enough, else what its
+    healthy run is.
 
-    Where the healthy run is launch-bound, too, and loses more to it than the fault costs, either answer is right: both
-    are there, and the larger one may lead.
+    Where the healthy run is launch-bound, too, and loses more to it than the fault costs, either
+    answer is right: both are there, and the larger one may lead.
     """
     twin = Case(case.model, TrainConfig(batch_size=case.batch).batch_size, "", case.ranks)
     share = 1 - step_ns[twin] / step_ns[case]
@@ -142,11 +156,19 @@ def summary(played: list[Played]) -> str:
     by_case: dict[Case, list[Played]] = defaultdict(list)
     for one in played:
         by_case[one.case].append(one)
-    step_ns = {case: float(pd.Series([one.step_ns for one in own]).median()) for case, own in by_case.items()}
-    idle = {case: float(pd.Series([one.idle for one in own]).median()) for case, own in by_case.items()}
+    step_ns = {
+        case: float(pd.Series([one.step_ns for one in own]).median())
+        for case, own in by_case.items()
+    }
+    idle = {
+        case: float(pd.Series([one.idle for one in own]).median()) for case, own in by_case.items()
+    }
     answers = {case: expected(case, step_ns, idle) for case in by_case}
     names = sorted({one.diagnosis.cause for one in played})
-    lines = ["| fault | runs | right | " + " | ".join(names) + " |", "| --- | --: | --: |" + " --: |" * len(names)]
+    lines = [
+        "| fault | runs | right | " + " | ".join(names) + " |",
+        "| --- | --: | --: |" + " --: |" * len(names),
+    ]
     for fault, ranks in dict.fromkeys((case.fault, case.ranks) for case in by_case):
         own = [one for one in played if (one.case.fault, one.case.ranks) == (fault, ranks)]
         found = Counter(one.diagnosis.cause for one in own)
@@ -165,8 +187,9 @@ def _rates(played: list[Played], wrong: list[Played]) -> list[str]:
     right, sure_and_wrong = 100 * (1 - len(wrong) / len(played)), 100 * len(sure) / len(played)
     seeds = Counter(one.case for one in played).values()
     return [
-        f"{len(played)} runs of {len(seeds)} cases, {min(seeds)} seeds of each: {right:.1f} % right, "
-        f"{sure_and_wrong:.1f} % sure and wrong, {unclear} can't tell; {len(healthy)} wrong without a fault."
+        f"{len(played)} runs of {len(seeds)} cases, {min(seeds)} seeds of each: {right:.1f} %"
+        f" right, {sure_and_wrong:.1f} % sure and wrong, {unclear} can't tell; {len(healthy)} wrong"
+        " without a fault."
     ]
 
 
@@ -178,7 +201,8 @@ def _misses(wrong: list[Played], answers: dict[Case, set[str]]) -> list[str]:
     for (case, cause, sure), count in counted.items():
         what = f"{case.model}, batch {case.batch}, {case.fault or 'no fault'}, {case.ranks} ranks"
         lines.append(
-            f"| {what} | {count} | {cause} | {'yes' if sure else 'no'} | {' or '.join(sorted(answers[case]))} |"
+            f"| {what} | {count} | {cause} | {'yes' if sure else 'no'} |"
+            f" {' or '.join(sorted(answers[case]))} |"
         )
     return lines
 
@@ -195,7 +219,9 @@ def write_files() -> None:
     write_part(FILES, "forms on a GPU", gpu_forms())
     found = strangers()
     write_part(PAGE, "strangers", rates(found))
-    for part, own in zip(("recordings", "first scripts", "new scripts"), found.values(), strict=True):
+    for part, own in zip(
+        ("recordings", "first scripts", "new scripts"), found.values(), strict=True
+    ):
         write_part(FILES, part, listed(own))
 
 
@@ -204,7 +230,11 @@ def main() -> None:
     write_files()
     if len(sys.argv) > 1:
         seeds = range(int(sys.argv[1]))
-        write_part(FILES, "figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
+        write_part(
+            FILES,
+            "figures",
+            summary(all_played((case, seed) for case in cases() for seed in seeds)),
+        )
 
 
 if __name__ == "__main__":

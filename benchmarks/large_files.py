@@ -1,10 +1,12 @@
-"""Seconds and memory to read files of ten million events and torch traces of 5 GB; `make reliability` runs it.
+"""Seconds and memory to read files of ten million events and torch traces of 5 GB; `make
+reliability` runs it.
 
     python -m benchmarks.large_files --events 10000000 --only rpd
 
-Every file is made here, in a temporary folder, by rules that say what its kernels add up to. A process of its own reads
-it and asks for its kernels (of a log of sensors, for the sum of the power), and has to find exactly that. A tenth of
-the file, read in the same way, shows how time and memory grow.
+Every file is made here, in a temporary folder, by rules that say what its kernels add up to. A
+process of its own reads it and asks for its kernels (of a log of sensors, for the sum of the
+power), and has to find exactly that. A tenth of the file, read in the same way, shows how time and
+memory grow.
 """
 
 from __future__ import annotations
@@ -42,15 +44,16 @@ TORCH_BYTES_AN_EVENT = 500
 
 START_NS = 849_432_249_267_152
 V1_HEADER = (
-    "Index KernelName gpu-id queue-id queue-index pid tid grd wgr lds scr arch_vgpr accum_vgpr sgpr wave_size sig obj "
-    "DispatchNs BeginNs EndNs CompleteNs DurationNs"
+    "Index KernelName gpu-id queue-id queue-index pid tid grd wgr lds scr arch_vgpr accum_vgpr sgpr"
+    " wave_size sig obj DispatchNs BeginNs EndNs CompleteNs DurationNs"
 )
 BATCH = 500_000
 
 
 @dataclass(frozen=True)
 class Large:
-    """A file, and what has to be found in it: rows (events, or values of sensors), kernels, their nanoseconds.
+    """A file, and what has to be found in it: rows (events, or values of sensors), kernels, their
+    nanoseconds.
 
     Of a log of sensors the last two are about its values of power, in watt.
     """
@@ -84,11 +87,16 @@ def rocprofv3(folder: Path, events: int) -> Large:
     """Dispatches with names of some hundred characters."""
 
     def cells(i: np.ndarray) -> dict[str, Any]:
-        same = dict.fromkeys(bench_rocprofv3.HEADER.split(","), 0) | {"Kind": "KERNEL_DISPATCH", "Agent_Id": "Agent 4"}
+        same = dict.fromkeys(bench_rocprofv3.HEADER.split(","), 0) | {
+            "Kind": "KERNEL_DISPATCH",
+            "Agent_Id": "Agent 4",
+        }
         same |= dict.fromkeys(("Workgroup_Size_X", "Grid_Size_X"), 256)
         return same | {"Kernel_Id": i % 80, "Dispatch_Id": i, "Correlation_Id": i}
 
-    return _kernel_csv(folder / "1_kernel_trace.csv", events, cells, "Kernel_Name Start_Timestamp End_Timestamp")
+    return _kernel_csv(
+        folder / "1_kernel_trace.csv", events, cells, "Kernel_Name Start_Timestamp End_Timestamp"
+    )
 
 
 def rocprof_v1(folder: Path, events: int) -> Large:
@@ -96,20 +104,28 @@ def rocprof_v1(folder: Path, events: int) -> Large:
 
     def cells(i: np.ndarray) -> dict[str, Any]:
         same = dict.fromkeys(V1_HEADER.split(), 64) | {"sig": "0x0", "obj": "0x7f0d"}
-        times = {"DispatchNs": _start(i) - 50, "CompleteNs": _start(i) + 40_000, "DurationNs": _length(i)}
+        times = {
+            "DispatchNs": _start(i) - 50,
+            "CompleteNs": _start(i) + 40_000,
+            "DurationNs": _length(i),
+        }
         return same | {"Index": i} | times
 
     return _kernel_csv(folder / "results.csv", events, cells, "KernelName BeginNs EndNs")
 
 
-def _kernel_csv(path: Path, rows: int, cells: Callable[[np.ndarray], dict[str, Any]], named: str) -> Large:
+def _kernel_csv(
+    path: Path, rows: int, cells: Callable[[np.ndarray], dict[str, Any]], named: str
+) -> Large:
     """Kernels one after the other; `named` are the columns of their names, starts and ends."""
     texts = [bench_rocprofv3.kernel_name(number) for number in range(bench_rocprofv3.KERNELS)]
     with path.open("wb") as file:
         for first in range(1, rows + 1, BATCH):
             i = np.arange(first, min(first + BATCH, rows + 1))
             names = np.array(texts, object)[i % len(texts)]
-            columns = cells(i) | dict(zip(named.split(), (names, _start(i), _start(i) + _length(i)), strict=True))
+            columns = cells(i) | dict(
+                zip(named.split(), (names, _start(i), _start(i) + _length(i)), strict=True)
+            )
             table = pa.Table.from_pandas(pd.DataFrame(columns, index=i), preserve_index=False)
             csv.write_csv(table, file, csv.WriteOptions(include_header=first == 1))
     return Large(path, rows, rows, durations_ns(range(1, rows + 1)))
@@ -153,9 +169,13 @@ def torch_packed(folder: Path, events: int) -> Large:
     target = folder / "trace.json.gz"
     times = repeat_trace(source, target, TORCH_BYTES_AN_EVENT * events)
     found = json.loads(gzip.decompress(source.read_bytes()), parse_float=Decimal)["traceEvents"]
-    lasting = [event for event in found if event["ph"] == "X" and event["cat"] != "Trace"]  # that one is the session
+    lasting = [
+        event for event in found if event["ph"] == "X" and event["cat"] != "Trace"
+    ]  # that one is the session
     kernels = [event["dur"] for event in lasting if event["cat"] == "kernel"]
-    return Large(target, times * len(lasting), times * len(kernels), times * int(1000 * sum(kernels)))
+    return Large(
+        target, times * len(lasting), times * len(kernels), times * int(1000 * sum(kernels))
+    )
 
 
 MAKERS: dict[str, Callable[[Path, int], Large]] = {
@@ -190,7 +210,9 @@ def child(path: str) -> None:
 
 
 def measured(make: Callable[[Path, int], Large], events: int) -> list[str]:
-    """The cells of a table: size, rows, seconds, of the processors, memory. Raises RuntimeError for a wrong figure."""
+    """The cells of a table: size, rows, seconds, of the processors, memory. Raises RuntimeError for
+    a wrong figure.
+    """
     with tempfile.TemporaryDirectory() as folder:
         large = make(Path(folder), events)
         command = [sys.executable, "-m", "benchmarks.large_files", "--child", str(large.path)]
@@ -207,7 +229,7 @@ def measured(make: Callable[[Path, int], Large], events: int) -> list[str]:
 
 def main() -> None:
     """Measure all, or those that are asked for, and write the page if all were."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--only", choices=MAKERS, action="append")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -216,17 +238,25 @@ def main() -> None:
         child(options.child)
         return
     lines = [
-        "| file | GB | events | seconds | of the processors | memory, GB | a tenth: of the processors | memory, GB |",
+        (
+            "| file | GB | events | seconds | of the processors | memory, GB | a tenth: of the"
+            " processors | memory, GB |"
+        ),
         "| --- " * 8 + "|",
     ]
     for name in options.only or MAKERS:
-        few, many = (measured(MAKERS[name], events) for events in (options.events // 10, options.events))
+        few, many = (
+            measured(MAKERS[name], events) for events in (options.events // 10, options.events)
+        )
         lines.append(f"| {name} | {' | '.join([*many, *few[3:]])} |")
         print(lines[-1], file=sys.stderr, flush=True)
     load = os.getloadavg()[2]
     lines += [
         "",
-        f"Measured on {os.cpu_count()} cores, with {load:.0f} processes at work on average in the last minutes.",
+        (
+            f"Measured on {os.cpu_count()} cores, with {load:.0f} processes at work on average in"
+            " the last minutes."
+        ),
     ]
     if not options.only:
         write_part(RELIABILITY, "large files", "\n".join(lines))

@@ -1,9 +1,10 @@
-"""Many learners at once: as many Jupyter kernels in one clone run a lesson as it is shipped, with caches that are new.
+"""Many learners at once: as many Jupyter kernels in one clone run a lesson as it is shipped, with
+caches that are new.
 
     python -m benchmarks.many_learners 20 --lesson 06_rpd_queries --page
 
-The clone is a copy that cannot be written, but for the folder of the results, which all of them share, as they share
-a new home folder. Nothing is downloaded.
+The clone is a copy that cannot be written, but for the folder of the results, which all of them
+share, as they share a new home folder. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ async def room(notebook: Path, learners: int) -> list[tuple[float, str]]:
 
 
 def prepared(folder: Path) -> tuple[Path, dict[str, str]]:
-    """A clone that cannot be written and a new home folder; the clone, and the environment of its user."""
+    """A clone that cannot be written and a new home folder; the clone, and the environment of its
+    user.
+    """
     clone = folder / "clone"
     shutil.copytree(REPOSITORY, clone, ignore=shutil.ignore_patterns(*NO_RESULTS))
     for path in [clone, *clone.rglob("*")]:
@@ -69,12 +72,18 @@ def prepared(folder: Path) -> tuple[Path, dict[str, str]]:
         place.mkdir()
     (clone / "notebooks").chmod(0o555)
     environment = {name: os.environ[name] for name in KEPT if name in os.environ}
-    environment |= {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(clone / "src")}
+    environment |= {
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "PYTHONPATH": str(clone / "src"),
+    }
     return clone, environment | {"PROFLAB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def memory_bytes(process: psutil.Process) -> int:
-    """Memory of a process and of all that it has started; what several of them share counts once."""
+    """Memory of a process and of all that it has started; what several of them share counts
+    once.
+    """
     total = 0
     for one in (process, *process.children(recursive=True)):
         with suppress(psutil.Error):  # ended just now
@@ -87,8 +96,14 @@ def left_behind(folder: Path) -> list[str]:
     import tidyprof
 
     runs = folder / "clone" / "notebooks" / "runs"
-    found = [*(folder / "tmp").rglob("*"), *runs.rglob(".*"), *(folder / "home" / ".cache").rglob(".*")]
-    found += [path for path in (folder / "home").rglob("*") if path.suffix in (".tmp", ".part", ".lock")]
+    found = [
+        *(folder / "tmp").rglob("*"),
+        *runs.rglob(".*"),
+        *(folder / "home" / ".cache").rglob(".*"),
+    ]
+    found += [
+        path for path in (folder / "home").rglob("*") if path.suffix in (".tmp", ".part", ".lock")
+    ]
     for path in (file for pattern in WHOLE for file in runs.rglob(pattern)):
         try:
             tidyprof.read(path)
@@ -106,7 +121,9 @@ def measured(lesson: str, learners: int) -> dict[str, object]:
         command = [sys.executable, "-m", "benchmarks.many_learners", "--room", str(notebook)]
         command = [*(AS_OTHERS if os.getuid() == 0 else ()), *command, str(learners)]
         peak = 0
-        with subprocess.Popen(command, cwd=clone, env=environment, stdout=subprocess.PIPE) as started:
+        with subprocess.Popen(
+            command, cwd=clone, env=environment, stdout=subprocess.PIPE
+        ) as started:
             while True:
                 peak = max(peak, memory_bytes(psutil.Process(started.pid)))
                 with suppress(subprocess.TimeoutExpired):
@@ -118,10 +135,12 @@ def measured(lesson: str, learners: int) -> dict[str, object]:
 
 def main() -> int:
     """Measure and show; 1 if a learner failed or anything was left."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("learners", nargs="?", type=int, default=20)
     parser.add_argument("--lesson", default="06_rpd_queries")
-    parser.add_argument("--page", action="store_true", help="write the figures into docs/reliability.md")
+    parser.add_argument(
+        "--page", action="store_true", help="write the figures into docs/reliability.md"
+    )
     parser.add_argument("--room", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.room:
@@ -133,10 +152,15 @@ def main() -> int:
     lines = [
         "| lesson | learners | succeeded | the last after, s | memory of all, GB | files left |",
         "| --- " * 6 + "|",
-        f"| {options.lesson} | {len(errors)} | {errors.count('')} | {max(seconds):.0f} | {found['bytes'] / 1e9:.1f} | "
-        f"{', '.join(found['left']) or 0} |",
+        (
+            f"| {options.lesson} | {len(errors)} | {errors.count('')} | {max(seconds):.0f} |"
+            f" {found['bytes'] / 1e9:.1f} | {', '.join(found['left']) or 0} |"
+        ),
         "",
-        f"Measured on {os.cpu_count()} cores; {os.getloadavg()[0]:.0f} processes wanted one at the end.",
+        (
+            f"Measured on {os.cpu_count()} cores; {os.getloadavg()[0]:.0f} processes wanted one at"
+            " the end."
+        ),
     ]
     print("\n".join(lines))
     if options.page:

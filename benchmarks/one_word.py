@@ -1,10 +1,12 @@
-"""Other people's programs, unchanged, with `tidyprof run --` in front: what it says beside what is known of each.
+"""Other people's programs, unchanged, with `tidyprof run --` in front: what it says beside what is
+known of each.
 
     python -m benchmarks.one_word [NAME ...] [--out FOLDER] [--write]
 
-The programs are those of tests/strangers, with the truths that their authors wrote down first. Those of `scripts` and
-`scripts_review` make 14 steps or more, so that their trace begins after nine. Run it on a machine without other work.
---write puts the figures into docs/triage.md and the rows into docs/triage-files.md.
+The programs are those of tests/strangers, with the truths that their authors wrote down first.
+Those of `scripts` and `scripts_review` make 14 steps or more, so that their trace begins after
+nine. Run it on a machine without other work. --write puts the figures into docs/triage.md and the
+rows into docs/triage-files.md.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ NO_VERDICT = "no verdict"
 
 @dataclass(frozen=True)
 class Program:
-    """A program, and what limits it by its author: any of `truth`, and none of `wrong` (empty: nothing else).
+    """A program, and what limits it by its author: any of `truth`, and none of `wrong` (empty:
+    nothing else).
 
     after -- steps before its trace.
     """
@@ -83,7 +86,11 @@ def programs() -> Iterator[Program]:
 def _launcher(text: str) -> tuple[str, ...]:
     """`python` or `torchrun OPTIONS` of this environment."""
     name, *options = text.split()
-    return (sys.executable, *(["-m", "torch.distributed.run", "--standalone"] if name == "torchrun" else []), *options)
+    return (
+        sys.executable,
+        *(["-m", "torch.distributed.run", "--standalone"] if name == "torchrun" else []),
+        *options,
+    )
 
 
 def told(program: Program, kept: Path | None) -> Told:
@@ -92,8 +99,20 @@ def told(program: Program, kept: Path | None) -> Told:
         # The scripts import the block of lesson 14, which does nothing unless it is asked.
         shutil.copy(BLOCK, Path(scratch, "instrument_me.py"))
         path = os.pathsep.join([scratch, str(COURSE / "src"), os.environ.get("PYTHONPATH", "")])
-        report, out = Path(scratch, "report.json"), kept / program.name if kept else Path(scratch, "out")
-        command = [sys.executable, "-m", "tidyprof", "run", "--out", out, "--after", str(program.after)]
+        report, out = (
+            Path(scratch, "report.json"),
+            kept / program.name if kept else Path(scratch, "out"),
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "tidyprof",
+            "run",
+            "--out",
+            out,
+            "--after",
+            str(program.after),
+        ]
         done = subprocess.run(
             [*command, "--json", report, "--", *program.command],
             cwd=scratch,
@@ -105,11 +124,23 @@ def told(program: Program, kept: Path | None) -> Told:
         if kept:
             (kept / f"{program.name}.txt").write_text(done.stdout + done.stderr)
         if not report.is_file():
-            return Told(program, NO_VERDICT, False, (done.stderr.strip() or "?").splitlines()[-1], done.returncode)
+            return Told(
+                program,
+                NO_VERDICT,
+                False,
+                (done.stderr.strip() or "?").splitlines()[-1],
+                done.returncode,
+            )
         found = json.loads(report.read_text())
     diagnosis = found["diagnosis"]
     if diagnosis is None:
-        return Told(program, NO_VERDICT, False, found["why_no_verdict"] or "no step was seen", done.returncode)
+        return Told(
+            program,
+            NO_VERDICT,
+            False,
+            found["why_no_verdict"] or "no step was seen",
+            done.returncode,
+        )
     return Told(program, diagnosis["cause"], diagnosis["sure"], diagnosis["title"], done.returncode)
 
 
@@ -117,10 +148,16 @@ def line_of(one: Told) -> str:
     """A row of the table."""
     cause = f"**{one.cause}**" if one.is_wrong else one.cause
     why = one.why if one.cause == NO_VERDICT else ""
-    return f"| {one.program.name} | {' or '.join(one.program.truth)} | {cause} | {'yes' if one.sure else ''} | {why} |"
+    return (
+        f"| {one.program.name} | {' or '.join(one.program.truth)} | {cause} |"
+        f" {'yes' if one.sure else ''} | {why} |"
+    )
 
 
-HEAD = "| program | truth | tidyprof run | sure | why there is no verdict |\n| --- | --- | --- | --- | --- |\n"
+HEAD = (
+    "| program | truth | tidyprof run | sure | why there is no verdict |\n| --- | --- | --- | --- |"
+    " --- |\n"
+)
 
 
 def counted(found: list[Told]) -> str:
@@ -128,15 +165,22 @@ def counted(found: list[Told]) -> str:
     given = [one for one in found if one.cause != NO_VERDICT]
     right, wrong = (sum(getattr(one, name) for one in given) for name in ("is_right", "is_wrong"))
     sure = sum(one.sure for one in given if one.is_wrong)
-    return f"{len(found)} forms, {len(given)} verdicts, {right} right, {wrong} wrong, {sure} wrong and sure"
+    return (
+        f"{len(found)} forms, {len(given)} verdicts, {right} right, {wrong} wrong, {sure} wrong and"
+        " sure"
+    )
 
 
 def main() -> None:
     """Run those that are named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.one_word", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.one_word", description=(__doc__ or "").split("\n\n")[0]
+    )
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--out", type=Path, help="folder for what each run leaves")
-    parser.add_argument("--write", action="store_true", help="put the figures into the pages of docs")
+    parser.add_argument(
+        "--write", action="store_true", help="put the figures into the pages of docs"
+    )
     asked = parser.parse_args()
     if asked.out:
         asked.out.mkdir(parents=True, exist_ok=True)

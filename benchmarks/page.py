@@ -14,7 +14,11 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def write_part(page: Path, name: str, text: str) -> None:
-    """Put the text between the marks of a part; the page is read now, so that others may have changed it meanwhile."""
+    """Put the text between the marks of a part; the page is read now, so that others may have
+    changed it meanwhile.
+    """
     begin, end = marks(name)
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
-    page.write_text(f"{before}{begin}{text.rstrip()}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+    page.write_text(
+        f"{before}{begin}{text.rstrip()}\n{end}{rest.partition(end)[2]}", encoding="utf-8"
+    )

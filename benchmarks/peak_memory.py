@@ -1,4 +1,6 @@
-"""The largest memory that a program has needed, for benchmarks that run each way in a process of its own."""
+"""The largest memory that a program has needed, for benchmarks that run each way in a process of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,18 @@ _PAUSE_S = 0.005
 
 
 def peak_bytes() -> int:
-    """Largest resident size of this program so far; getrusage would include the program that started it."""
+    """Largest resident size of this program so far; getrusage would include the program that
+    started it.
+    """
     return _bytes("VmHWM")
 
 
 def own_peak_bytes(work: Callable[[], Any]) -> tuple[Any, int]:
-    """What the work returns, and the largest memory of this program's own while it ran, seen every five milliseconds.
+    """What the work returns, and the largest memory of this program's own while it ran, seen every
+    five milliseconds.
 
-    Pages of files that are mapped do not count: the system takes them back where something else needs the memory.
+    Pages of files that are mapped do not count: the system takes them back where something else
+    needs the memory.
     """
     ended, seen = threading.Event(), [0]
 

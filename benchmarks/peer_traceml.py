@@ -209,7 +209,7 @@ def counted(rows: list[Row]) -> str:
 def main() -> None:
     """Run those that are named, or all."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.peer_traceml", description=(__doc__ or "").split("\n")[0]
+        prog="python -m benchmarks.peer_traceml", description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--write", action="store_true", help="write docs/peers.md")

@@ -1,7 +1,9 @@
-"""What readers and analyses make of damaged files, many thousands of them; writes the figures into docs/reliability.md.
+"""What readers and analyses make of damaged files, many thousands of them; writes the figures into
+docs/reliability.md.
 
-`make reliability`, or `make reliability INPUTS=1000000` for a night. A number makes each input, so that one that is
-worth a look can be made again: `python -m benchmarks.reliability --again "GROUP" NUMBER FOLDER`.
+`make reliability`, or `make reliability INPUTS=1000000` for a night. A number makes each input, so
+that one that is worth a look can be made again: `python -m benchmarks.reliability --again "GROUP"
+NUMBER FOLDER`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,17 @@ from tidyprof.io.plain_pickle import plain_objects
 
 INPUTS = 20_000
 GROUPS = (
-    *("torch", "rocprofv3", "rocprof 1", "rocprof-sys", "rocprof-compute", "system", "perfetto", "rocpd", "rpd"),
+    *(
+        "torch",
+        "rocprofv3",
+        "rocprof 1",
+        "rocprof-sys",
+        "rocprof-compute",
+        "system",
+        "perfetto",
+        "rocpd",
+        "rpd",
+    ),
     *("memory snapshot", "flight recorder", "folder"),
 )
 RECORDER, FOLDER = GROUPS[-2:]
@@ -48,8 +60,27 @@ WHOLE_ROWS = 0.2
 """Part of the inputs that is damaged in whole rows, so that nothing but the numbers can tell."""
 
 ANALYSES = (
-    *("blocked_calls", "busy", "call_stacks", "collectives", "gaps", "kernels", "launches", "memory_blocks", "modules"),
-    *("operators", "overlap", "phases", "ranks", "roofline_points", "source_lines", "speed_of_light", "step_budget"),
+    *(
+        "blocked_calls",
+        "busy",
+        "call_stacks",
+        "collectives",
+        "gaps",
+        "kernels",
+        "launches",
+        "memory_blocks",
+        "modules",
+    ),
+    *(
+        "operators",
+        "overlap",
+        "phases",
+        "ranks",
+        "roofline_points",
+        "source_lines",
+        "speed_of_light",
+        "step_budget",
+    ),
     "steps",
 )
 ANALYSES_EACH = 3
@@ -65,7 +96,9 @@ LONGEST_S = 120
 """An input that takes longer has its process ended; on a busy machine the start takes long, too."""
 
 SLOW_S, LARGE_BYTES = 20, 10**9
-"""Processor time of an input, and memory of a process, from which on they are shown with the faults."""
+"""Processor time of an input, and memory of a process, from which on they are shown with the
+faults.
+"""
 
 
 def inputs_of(group: str, folder: Path) -> list[Sound]:
@@ -76,7 +109,9 @@ def inputs_of(group: str, folder: Path) -> list[Sound]:
     if group == RECORDER:
         return [_dump(path) for path in sorted(DUMPS.glob("rank_*"))]
     if group == FOLDER:
-        return [sound for sound in inputs_of("rocprofv3", folder) if not sound.name.endswith(".json")]
+        return [
+            sound for sound in inputs_of("rocprofv3", folder) if not sound.name.endswith(".json")
+        ]
     return [sound for name, sound in sound_files(folder).items() if name.startswith(group)]
 
 
@@ -99,7 +134,11 @@ def changed(data: bytes, random: Random, is_text: bool) -> bytes:
         lambda: damage.cut(data, place, place + length),
         lambda: damage.inserted(data, place, place + length, target),
         lambda: damage.overwritten(data, place, place + length, target),
-        lambda: data[:place] if random.random() < 0.3 else damage.flipped(data, place, data[place - 1] ^ 1),
+        lambda: (
+            data[:place]
+            if random.random() < 0.3
+            else damage.flipped(data, place, data[place - 1] ^ 1)
+        ),
     ]
     if is_text:
         # Most of a text stays sound where only a number is another one.
@@ -112,13 +151,17 @@ def changed(data: bytes, random: Random, is_text: bool) -> bytes:
 
 
 def whole_rows_changed(path: Path, random: Random, is_text: bool) -> None:
-    """Damage that leaves the file sound, as far as its syntax tells: to whole rows, objects or tables of it."""
+    """Damage that leaves the file sound, as far as its syntax tells: to whole rows, objects or
+    tables of it.
+    """
     if is_text:
         path.write_bytes(random.choice(TEXT_DAMAGE)(path.read_bytes(), random))
     elif path.read_bytes().startswith(SQLITE_MAGIC):
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA legacy_alter_table = ON")
-            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            names = connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table'"
+            ).fetchall()
             random.choice(TABLE_DAMAGE)(connection, random.choice(names)[0])
             connection.commit()
 
@@ -139,7 +182,9 @@ def _with_new_number(line: bytes) -> bytes:
 def _twice(connection: sqlite3.Connection, table: str) -> None:
     """All rows of a table once more, under new numbers."""
     names = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
-    values = [f'(SELECT max(id) FROM "{table}") + id' if name == "id" else f'"{name}"' for name in names]
+    values = [
+        f'(SELECT max(id) FROM "{table}") + id' if name == "id" else f'"{name}"' for name in names
+    ]
     connection.execute(f'INSERT OR IGNORE INTO "{table}" SELECT {", ".join(values)} FROM "{table}"')
 
 
@@ -157,19 +202,25 @@ TEXT_DAMAGE: tuple[Callable[[bytes, Random], bytes], ...] = (
     lambda data, random: _some_lines(data, random, _with_new_number),
     lambda data, random: _some_lines(data, random, lambda line: line.replace(b",", b";")),
     lambda data, random: _some_lines(data, random, lambda line: bytes(len(line))),
-    lambda data, random: re.sub(rb"\{[^{}]*\}", lambda found: random.choice((b"{}", found[0])), data),
+    lambda data, random: re.sub(
+        rb"\{[^{}]*\}", lambda found: random.choice((b"{}", found[0])), data
+    ),
     lambda data, random: damage.replaced_number(data, random.randrange(len(data)), b"16384"),
     lambda data, random: data + b"\n" * random.choice((100, MANY_CELLS // 2)),
 )
-"""Rows twice, twice under new numbers, with another separator, of zeros; emptied objects; outliers; empty lines."""
+"""Rows twice, twice under new numbers, with another separator, of zeros; emptied objects; outliers;
+empty lines.
+"""
 
 TABLE_DAMAGE = (_twice, _as_view, _renamed)
 
 
 def write_input(group: str, number: int, sounds: Sequence[Sound], folder: Path) -> Path:
-    """The input of this number: a sound file changed in one to four places, one in four packed before or after.
+    """The input of this number: a sound file changed in one to four places, one in four packed
+    before or after.
 
-    One in five is changed in whole rows instead. Of a folder, which holds all sound files of the group, one file is.
+    One in five is changed in whole rows instead. Of a folder, which holds all sound files of the
+    group, one file is.
     """
     random = Random(f"{group} {number}")
     sound = random.choice(sounds)
@@ -205,7 +256,9 @@ def _damaged_dump(sound: Sound, sounds: Sequence[Sound], random: Random, folder:
 
 
 def _damaged_folder(sound: Sound, sounds: Sequence[Sound], random: Random, folder: Path) -> Path:
-    """The files of a run, one of which is damaged at its start or in its rows, is there twice, or is no file."""
+    """The files of a run, one of which is damaged at its start or in its rows, is there twice, or
+    is no file.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for one in sounds:
@@ -225,8 +278,12 @@ def _damaged_folder(sound: Sound, sounds: Sequence[Sound], random: Random, folde
     return folder
 
 
-def tried(path: Path, number: int, counts: Counter[str], faults: list[str], group: str = "") -> None:
-    """Read one input, ask some analyses, and count what became of it; faults are exceptions that are none for users."""
+def tried(
+    path: Path, number: int, counts: Counter[str], faults: list[str], group: str = ""
+) -> None:
+    """Read one input, ask some analyses, and count what became of it; faults are exceptions that
+    are none for users.
+    """
     is_recorder = group == RECORDER
     try:
         profile = tidyprof.read_flight_recorder(path) if is_recorder else tidyprof.read(path)
@@ -238,7 +295,9 @@ def tried(path: Path, number: int, counts: Counter[str], faults: list[str], grou
         faults.append(f"{number}: read: {error!r}"[:300])
         return
     counts["read"] += 1
-    for name in ("who_is_missing",) if is_recorder else Random(number).sample(ANALYSES, ANALYSES_EACH):
+    for name in (
+        ("who_is_missing",) if is_recorder else Random(number).sample(ANALYSES, ANALYSES_EACH)
+    ):
         counts["analyses"] += 1
         try:
             getattr(tidyprof, name)(profile)
@@ -250,7 +309,9 @@ def tried(path: Path, number: int, counts: Counter[str], faults: list[str], grou
 
 
 def child(group: str, first: int, last: int, log: Path) -> None:
-    """Try inputs in this process, with bounded memory, and keep the result so far in `log` after each of them."""
+    """Try inputs in this process, with bounded memory, and keep the result so far in `log` after
+    each of them.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     warnings.simplefilter("ignore")
     counts, faults, longest = Counter(), [], 0.0
@@ -259,7 +320,13 @@ def child(group: str, first: int, last: int, log: Path) -> None:
         # Imports are no part of an input's time.
         sounds[0].read(DUMPS if group == RECORDER else sounds[0].write(Path(folder)))
         for number in range(first, last + 1):
-            result = {"next": number, "counts": counts, "faults": faults, "longest": longest, "peak": peak_bytes()}
+            result = {
+                "next": number,
+                "counts": counts,
+                "faults": faults,
+                "longest": longest,
+                "peak": peak_bytes(),
+            }
             log.write_text(json.dumps(result))
             if number < last:
                 path = write_input(group, number, sounds, Path(folder))
@@ -272,21 +339,38 @@ def child(group: str, first: int, last: int, log: Path) -> None:
 
 
 def run_group(group: str, inputs: int) -> dict[str, Any]:
-    """Try all inputs of a group; where a process ends or hangs, the next goes on behind the input at fault."""
+    """Try all inputs of a group; where a process ends or hangs, the next goes on behind the input
+    at fault.
+    """
     counts, faults, longest, peak, first = Counter(), [], 0.0, 0, 0
     environment = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.json"
         while first < inputs:
             log.write_text("")
-            command = [sys.executable, "-m", "benchmarks.reliability", "--child", group, str(first), str(inputs), log]
-            done = _code_of(subprocess.Popen(command, cwd=RELIABILITY.parents[1], env=environment), log)
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.reliability",
+                "--child",
+                group,
+                str(first),
+                str(inputs),
+                log,
+            ]
+            done = _code_of(
+                subprocess.Popen(command, cwd=RELIABILITY.parents[1], env=environment), log
+            )
             if not log.read_text():
                 raise RuntimeError(f"the process that reads could not start ({done})")
             found = json.loads(log.read_text())
             counts += Counter(found["counts"])
             faults += found["faults"]
-            longest, peak, first = max(longest, found["longest"]), max(peak, found["peak"]), found["next"]
+            longest, peak, first = (
+                max(longest, found["longest"]),
+                max(peak, found["peak"]),
+                found["next"],
+            )
             if done:
                 counts["ended"] += 1
                 faults.append(f"{first}: the process ended with {done}")
@@ -308,8 +392,10 @@ def _code_of(process: subprocess.Popen[bytes], log: Path) -> int:
 def figures(inputs: int) -> str:
     """The table for the page; faults go to standard error."""
     lines = [
-        "| format | inputs | read | refused | other exceptions | processes ended | longest, s | memory, MiB | "
-        "analyses asked | answered | refused | other exceptions |",
+        (
+            "| format | inputs | read | refused | other exceptions | processes ended | longest, s |"
+            " memory, MiB | analyses asked | answered | refused | other exceptions |"
+        ),
         "| --- " * 12 + "|",
     ]
     total = 0
@@ -321,24 +407,41 @@ def figures(inputs: int) -> str:
             own = sum(counts[name] for name in ("read", "refused", "other", "ended"))
             answered = counts["analyses"] - counts["analyses refused"] - counts["analyses other"]
             numbers = [own, *(counts[name] for name in ("read", "refused", "other", "ended"))]
-            asked = [counts["analyses"], answered, counts["analyses refused"], counts["analyses other"]]
+            asked = [
+                counts["analyses"],
+                answered,
+                counts["analyses refused"],
+                counts["analyses other"],
+            ]
             measured = [f"{found['longest']:.2f}", f"{found['peak'] / 2**20:.0f}"]
-            cells = [*(f"{number:,}" for number in numbers), *measured, *(f"{number:,}" for number in asked)]
+            cells = [
+                *(f"{number:,}" for number in numbers),
+                *measured,
+                *(f"{number:,}" for number in asked),
+            ]
             lines.append(f"| {group} | {' | '.join(cells)} |")
             total += own
     lines += [
         "",
-        f"Measured, {total:,} inputs on {os.cpu_count()} cores; times are the processor's, memory is that of the whole "
-        "process.",
+        (
+            f"Measured, {total:,} inputs on {os.cpu_count()} cores; times are the processor's,"
+            " memory is that of the whole process."
+        ),
     ]
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the figures into the page, or one input into a folder."""
-    parser = argparse.ArgumentParser(description="Damage files, read them, and write the figures into the page.")
-    parser.add_argument("inputs", nargs="?", type=int, default=INPUTS, help=f"how many (default: {INPUTS})")
-    parser.add_argument("--again", nargs=3, metavar=("GROUP", "NUMBER", "FOLDER"), help="write one input, and end")
+    parser = argparse.ArgumentParser(
+        description="Damage files, read them, and write the figures into the page."
+    )
+    parser.add_argument(
+        "inputs", nargs="?", type=int, default=INPUTS, help=f"how many (default: {INPUTS})"
+    )
+    parser.add_argument(
+        "--again", nargs=3, metavar=("GROUP", "NUMBER", "FOLDER"), help="write one input, and end"
+    )
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:

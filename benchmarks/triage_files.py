@@ -1,4 +1,6 @@
-"""What `tidyprof triage` says of files whose truth somebody wrote down first, as tables for the pages on triage."""
+"""What `tidyprof triage` says of files whose truth somebody wrote down first, as tables for the
+pages on triage.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ RECORDINGS = Path(os.environ.get("PROFLAB_RECORDINGS", COURSE.parent / "shared/r
 
 @dataclass(frozen=True)
 class Judged:
-    """What triage says of a stranger's file, beside what somebody else wrote down first, and why."""
+    """What triage says of a stranger's file, beside what somebody else wrote down first, and
+    why.
+    """
 
     name: str
     truth: tuple[str, ...]
@@ -71,8 +75,16 @@ def rates(found: dict[str, list[Judged]]) -> str:
         refused = [one for one in right if one.cause in (UNCLEAR, "refused")]
         sure = sum(one.sure for one in right)
         wrong = [one for one in own if not one.right]
-        cells = (len(own), len(right), len(refused), f"{sure} of {len(right) - len(refused)}", len(wrong))
-        lines.append(f"| {what} | " + " | ".join(map(str, cells)) + f" | {sum(one.sure for one in wrong)} |")
+        cells = (
+            len(own),
+            len(right),
+            len(refused),
+            f"{sure} of {len(right) - len(refused)}",
+            len(wrong),
+        )
+        lines.append(
+            f"| {what} | " + " | ".join(map(str, cells)) + f" | {sum(one.sure for one in wrong)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -81,7 +93,10 @@ def listed(own: list[Judged]) -> str:
     lines = ["| | truth | triage | sure | how it is known |", "| --- | --- | --- | --- | --- |"]
     for one in own:
         cause = one.cause if one.right else f"**{one.cause}**"
-        lines.append(f"| {one.name} | {' or '.join(one.truth)} | {cause} | {'yes' if one.sure else ''} | {one.why} |")
+        lines.append(
+            f"| {one.name} | {' or '.join(one.truth)} | {cause} | {'yes' if one.sure else ''} |"
+            f" {one.why} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -90,33 +105,45 @@ WAYS = {"given": "with the untraced step given", "alone": "by the trace alone"}
 
 
 def gpu_rates() -> str:
-    """How many forms of the programs on a GPU are right, and what recording cost them, as Markdown."""
-    lines = ["| | forms | right | sure, among these | wrong | wrong and sure |", "| --- |" + " --: |" * 5]
+    """How many forms of the programs on a GPU are right, and what recording cost them, as
+    Markdown.
+    """
+    lines = [
+        "| | forms | right | sure, among these | wrong | wrong and sure |",
+        "| --- |" + " --: |" * 5,
+    ]
     for how, words in WAYS.items():
         found = {one: triaged(*one, how) for one in FORMS}
         right = [found[one] for one in FORMS if is_right(*one, found[one])]
         wrong = [found[one] for one in FORMS if not is_right(*one, found[one])]
         cells = (len(found), len(right), *(sum(one.sure for one in own) for own in (right, wrong)))
-        lines.append("| {} | {} | {} | {} | {} | {} |".format(words, *cells[:3], len(wrong), cells[3]))
+        lines.append(
+            "| {} | {} | {} | {} | {} | {} |".format(words, *cells[:3], len(wrong), cells[3])
+        )
     return "\n".join([*lines, "", _recording_cost()]) + "\n"
 
 
 def _recording_cost() -> str:
-    """How much longer traced steps are than others, and how well the trace alone tells the length of these."""
+    """How much longer traced steps are than others, and how well the trace alone tells the length
+    of these.
+    """
     alone = {one: triaged(*one, "alone").signs.observer for one in FORMS}
     untraced = {(name, form): 1e6 * TRUTH[name]["untraced_ms"][form] for name, form in FORMS}
     longer = {one: alone[one].traced_ns / untraced[one] for one in FORMS}
-    each = [(alone[one].traced_ns - untraced[one]) / alone[one].events / 1e3 for one in HOST_LIMITED]
+    each = [
+        (alone[one].traced_ns - untraced[one]) / alone[one].events / 1e3 for one in HOST_LIMITED
+    ]
     ranges = {one: (alone[one].estimated_ns[0], alone[one].estimated_ns[2]) for one in FORMS}
     inside = sum(ranges[one][0] <= untraced[one] <= ranges[one][1] for one in HOST_LIMITED)
     widths = [ranges[one][1] / ranges[one][0] for one in HOST_LIMITED]
     device = [longer[one] for one in FORMS if ranges[one][0] >= NEARLY * alone[one].traced_ns]
     return (
-        f"The host limits {len(HOST_LIMITED)} of these forms. Traced, their steps took "
-        f"{_span([longer[one] for one in HOST_LIMITED])} times as long, {median(each):.1f} µs for each recorded event "
-        f"(median). The range that triage estimates by the trace alone holds the untraced step in {inside} of them; "
-        f"its high end is {_span(widths)} times its low end. In {len(device)} other forms the device worked in nearly "
-        f"all of the traced step: these took {_span(device)} times as long."
+        f"The host limits {len(HOST_LIMITED)} of these forms. Traced, their steps took"
+        f" {_span([longer[one] for one in HOST_LIMITED])} times as long, {median(each):.1f} µs for"
+        " each recorded event (median). The range that triage estimates by the trace alone holds"
+        f" the untraced step in {inside} of them; its high end is {_span(widths)} times its low"
+        f" end. In {len(device)} other forms the device worked in nearly all of the traced step:"
+        f" these took {_span(device)} times as long."
     )
 
 
@@ -126,8 +153,13 @@ def _span(values: Sequence[float]) -> str:
 
 def gpu_forms() -> str:
     """Each form of the programs on a GPU, as Markdown; what is wrong is bold."""
-    lines = ["| program | form | its fault | untraced, ms | traced, ms | device busy | triage, step given | "
-             "triage, trace alone |", "| --- | --- | --- |" + " --: |" * 3 + " --- | --- |"]  # fmt: skip
+    lines = [
+        (
+            "| program | form | its fault | untraced, ms | traced, ms | device busy | triage, step"
+            " given | triage, trace alone |"
+        ),
+        "| --- | --- | --- |" + " --: |" * 3 + " --- | --- |",
+    ]
     for name, form in FORMS:
         truth, found = TRUTH[name], {how: triaged(name, form, how) for how in WAYS}
         step, busy = truth["untraced_ms"][form], truth["device_busy_ms_a_step"][form]

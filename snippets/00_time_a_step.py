@@ -5,8 +5,8 @@ Copy it beside your script as time_a_step.py, then:
     from time_a_step import report, step_seconds
     print(report(step_seconds(lambda: train_one_batch(next(batches))), images=256))
 
-The function that you pass does one step and needs not wait for the GPU. `python time_a_step.py` tries it on a small
-model.
+The function that you pass does one step and needs not wait for the GPU. `python time_a_step.py`
+tries it on a small model.
 """
 
 import itertools
@@ -19,7 +19,9 @@ ON_GPU = torch.cuda.is_available()  # True on AMD's GPUs too
 
 
 def step_seconds(step, steps=50, warmup=10):
-    """Call step() warmup + steps times; seconds of each step after the warm-up, by the device's own clock."""
+    """Call step() warmup + steps times; seconds of each step after the warm-up, by the device's own
+    clock.
+    """
     for _ in range(warmup):
         step()
     wait()
@@ -32,7 +34,10 @@ def step_seconds(step, steps=50, warmup=10):
     whole = time.perf_counter() - begin
     seconds = [between(*pair) for pair in itertools.pairwise(marks)]
     if abs(sum(seconds) - whole) > 0.1 * whole:
-        print(f"careful: the steps add up to {sum(seconds):.3f} s, but the host waited for {whole:.3f} s")
+        print(
+            f"careful: the steps add up to {sum(seconds):.3f} s, but the host waited for"
+            f" {whole:.3f} s"
+        )
     return seconds
 
 
@@ -57,9 +62,13 @@ def wait():
 
 
 def report(seconds, images):
-    """Median, quartiles and rate in a line; add model, precision and batch size when you pass it on."""
+    """Median, quartiles and rate in a line; add model, precision and batch size when you pass it
+    on.
+    """
     lower, median, upper = (1e3 * value for value in statistics.quantiles(seconds, n=4))
-    name = torch.cuda.get_device_name() if ON_GPU else f"processor, {torch.get_num_threads()} threads"
+    name = (
+        torch.cuda.get_device_name() if ON_GPU else f"processor, {torch.get_num_threads()} threads"
+    )
     return (
         f"{median:.3f} ms a step (median of {len(seconds)}, quartiles {lower:.3f} to {upper:.3f}), "
         f"{images * len(seconds) / sum(seconds):.1f} images/s, {name}, torch {torch.__version__}"

@@ -1,12 +1,13 @@
 """Record what the GPUs do while a command runs, and summarise such a log.
 
-    python 01_gpu_log.py record gpu.csv python train.py --epochs 3
-    python 01_gpu_log.py summary gpu.csv
-    python 01_gpu_log.py summary gpu.csv --begin 2026-01-31T10:00 --end 2026-01-31T10:30 --images 50000
+    python 01_gpu_log.py record gpu.csv python train.py --epochs 3 python 01_gpu_log.py summary
+    gpu.csv python 01_gpu_log.py summary gpu.csv --begin 2026-01-31T10:00 --end 2026-01-31T10:30
+    --images 50000
 
-record runs `amd-smi monitor` beside the command, on this node alone: in a job of several nodes start it on each, with a
-file of its own. Without amd-smi the command runs all the same. summary takes the samples in which a GPU held memory, or
-those of a window (times in UTC). --images is what each GPU did meanwhile.
+record runs `amd-smi monitor` beside the command, on this node alone: in a job of several nodes
+start it on each, with a file of its own. Without amd-smi the command runs all the same. summary
+takes the samples in which a GPU held memory, or those of a window (times in UTC). --images is what
+each GPU did meanwhile.
 """
 
 import argparse
@@ -39,10 +40,14 @@ def record(options):
 
 
 def read(file):
-    """The samples by the names in the header, which differs by release; lines that are no sample are left out."""
+    """The samples by the names in the header, which differs by release; lines that are no sample
+    are left out.
+    """
     with open(file, newline="") as lines:
         rows = [row for row in csv.reader(lines) if len(row) > 1]
-    samples = pd.DataFrame([row for row in rows[1:] if row != rows[0]], columns=[name.lower() for name in rows[0]])
+    samples = pd.DataFrame(
+        [row for row in rows[1:] if row != rows[0]], columns=[name.lower() for name in rows[0]]
+    )
     return samples.apply(pd.to_numeric, errors="coerce")  # N/A is a sensor that the GPU lacks
 
 
@@ -55,13 +60,23 @@ def summary(options):
     else:
         kept = samples["vram_used"] > samples.groupby("gpu")["vram_used"].transform("max") / 2
     print(f"{when[kept].min()} to {when[kept].max()} UTC of {when.min()} to {when.max()}")
-    rows = {gpu: one_gpu(own, kept[own.index], options.images) for gpu, own in samples.groupby("gpu")}
-    print(pd.DataFrame(rows).T.rename_axis("gpu").dropna(axis="columns", how="all").round(1).to_string())
+    rows = {
+        gpu: one_gpu(own, kept[own.index], options.images) for gpu, own in samples.groupby("gpu")
+    }
+    print(
+        pd.DataFrame(rows)
+        .T.rename_axis("gpu")
+        .dropna(axis="columns", how="all")
+        .round(1)
+        .to_string()
+    )
     return 0
 
 
 def one_gpu(own, kept, images):
-    """Medians, most memory, and energy: mean power times seconds, from each kept sample to the next if that is kept."""
+    """Medians, most memory, and energy: mean power times seconds, from each kept sample to the next
+    if that is kept.
+    """
     joules = own["timestamp"].diff() * own["power_usage"].rolling(2).mean()
     joules = joules[kept & kept.shift(fill_value=False)].sum()
     own = own[kept]
@@ -78,7 +93,9 @@ def one_gpu(own, kept, images):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     actions = parser.add_subparsers(required=True)
     recording = actions.add_parser("record")
     recording.add_argument("file")

@@ -1,7 +1,9 @@
-"""torch.profiler around a training loop: python 02_profile_a_loop.py [FOLDER], also under torchrun or srun.
+"""torch.profiler around a training loop: python 02_profile_a_loop.py [FOLDER], also under torchrun
+or srun.
 
-Writes FOLDER/trace_rank0.json.gz (one file a rank) for https://ui.perfetto.dev, and prints two tables.
-Put your own model, data and loop between the dashed lines. Steps 0 to 4 are not recorded, 5 to 7 are.
+Writes FOLDER/trace_rank0.json.gz (one file a rank) for https://ui.perfetto.dev, and prints two
+tables. Put your own model, data and loop between the dashed lines. Steps 0 to 4 are not recorded, 5
+to 7 are.
 """
 
 import os
@@ -14,7 +16,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 WAIT, WARMUP, ACTIVE = 4, 1, 3
 STEPS = 10
-assert STEPS >= WAIT + WARMUP + ACTIVE, "the schedule does not fit into the run: nothing would be written"
+assert STEPS >= WAIT + WARMUP + ACTIVE, (
+    "the schedule does not fit into the run: nothing would be written"
+)
 
 rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0)))
 local = int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0)))
@@ -38,14 +42,24 @@ def ready(prof):
         by = "self_cpu_time_total" if device.type == "cpu" else "self_device_time_total"
         print(prof.key_averages().table(sort_by=by, row_limit=15, max_name_column_width=50))
         shapes = prof.key_averages(group_by_input_shape=True)
-        print(shapes.table(sort_by=by, row_limit=10, max_name_column_width=40, max_shapes_column_width=60))
+        print(
+            shapes.table(
+                sort_by=by, row_limit=10, max_name_column_width=40, max_shapes_column_width=60
+            )
+        )
 
 
-# ------------------------------------------------------------------------------ your model, data and loop
-model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).to(device)
+# ------------------------------------------------------------------------------ your model, data
+# and loop
+model = torch.nn.Sequential(
+    torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)
+).to(device)
 optimizer = torch.optim.AdamW(model.parameters())
-# With num_workers above 0 the trace has none of the workers' operators: DataLoader's `__next__` is the wait for them.
-loader = DataLoader(TensorDataset(torch.randn(64 * STEPS, 512)), 64, num_workers=0, pin_memory=device.type == "cuda")
+# With num_workers above 0 the trace has none of the workers' operators: DataLoader's `__next__` is
+# the wait for them.
+loader = DataLoader(
+    TensorDataset(torch.randn(64 * STEPS, 512)), 64, num_workers=0, pin_memory=device.type == "cuda"
+)
 batches = iter(loader)
 
 with profile(

@@ -1,8 +1,9 @@
-"""Where each step of a torch.profiler trace goes on the GPU: python 02_step_budget.py trace.json[.gz] [MS]
+"""Where each step of a torch.profiler trace goes on the GPU: python 02_step_budget.py
+trace.json[.gz] [MS]
 
-MS is what a step takes without the profiler, from any log. What the recorded steps take longer is taken off the
-launches, which the profiler makes slower. A trace of the block in lesson 14 states it. Data is waited for in the range
-called `data`.
+MS is what a step takes without the profiler, from any log. What the recorded steps take longer is
+taken off the launches, which the profiler makes slower. A trace of the block in lesson 14 states
+it. Data is waited for in the range called `data`.
 """
 
 import gzip
@@ -12,14 +13,22 @@ import sys
 import numpy as np
 import pandas as pd
 
-WAITS = r"(?:hip|cuda).*(?:Synchronize|Malloc|Free)|(?:hip|cuda)Memcpy(?!.*Async)"  # calls that may hold the host up
+WAITS = (  # calls that may hold the host up
+    r"(?:hip|cuda).*(?:Synchronize|Malloc|Free)|(?:hip|cuda)Memcpy(?!.*Async)"
+)
 
-with (gzip.open if sys.argv[1].endswith(".gz") else open)(sys.argv[1], "rt", encoding="utf-8") as file:
+with (gzip.open if sys.argv[1].endswith(".gz") else open)(
+    sys.argv[1], "rt", encoding="utf-8"
+) as file:
     trace = json.load(file)
 events = pd.DataFrame(event for event in trace["traceEvents"] if event.get("ph") == "X")
-events["begin"] = (10 * (events["ts"] - events["ts"].min())).round().astype(int)  # the file has us, these are 0.1 us
+events["begin"] = (
+    (10 * (events["ts"] - events["ts"].min())).round().astype(int)
+)  # the file has us, these are 0.1 us
 events["end"] = events["begin"] + (10 * events["dur"]).round().astype(int)
-events["correlation"] = [args.get("correlation") if isinstance(args, dict) else None for args in events["args"]]
+events["correlation"] = [
+    args.get("correlation") if isinstance(args, dict) else None for args in events["args"]
+]
 length = events["end"].max() + 1
 
 
@@ -33,14 +42,22 @@ def during(rows):
 
 device = events[events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])].sort_values("begin")
 if device.empty:
-    sys.exit("this trace has no work of a GPU: the ranges of its steps are all there is (02_trace_to_table.py)")
+    sys.exit(
+        "this trace has no work of a GPU: the ranges of its steps are all there is"
+        " (02_trace_to_table.py)"
+    )
 calls = events[events["cat"].isin(["cuda_runtime", "cuda_driver"])]
-is_collective, is_copy = device["name"].str.contains("nccl|rccl", case=False), device["cat"] == "gpu_memcpy"
+is_collective, is_copy = (
+    device["name"].str.contains("nccl|rccl", case=False),
+    device["cat"] == "gpu_memcpy",
+)
 compute, busy = during(device[~is_collective & ~is_copy]), during(device)
 communication = during(device[is_collective]) & ~compute
 
 # If the next piece of work was launched after the GPU had run dry, the gap was made by the host.
-launched = device["correlation"].map(calls.drop_duplicates("correlation").set_index("correlation")["begin"])
+launched = device["correlation"].map(
+    calls.drop_duplicates("correlation").set_index("correlation")["begin"]
+)
 dry = np.zeros(length, bool)
 last_end = 0
 for launch, begin, end in zip(launched.fillna(-1), device["begin"], device["end"], strict=True):
@@ -58,9 +75,14 @@ parts = {
 }  # fmt: skip
 steps = ranges[ranges["name"].str.startswith("ProfilerStep#")].sort_values("begin")
 table = pd.DataFrame(
-    [{name: part[a:b].sum() for name, part in parts.items()} for a, b in steps[["begin", "end"]].values]
+    [
+        {name: part[a:b].sum() for name, part in parts.items()}
+        for a, b in steps[["begin", "end"]].values
+    ]
 )
-table = table.assign(other=(steps["end"] - steps["begin"]).values - table.sum(axis=1), step=table.sum(axis=1))
+table = table.assign(
+    other=(steps["end"] - steps["begin"]).values - table.sum(axis=1), step=table.sum(axis=1)
+)
 table["step"] += table["other"]
 print((table / 1e4).round(2).to_string())
 
@@ -69,4 +91,7 @@ untraced = float(sys.argv[2]) if len(sys.argv) > 2 else stated
 if untraced:
     mean = table.mean() / 1e4
     left = max(0, mean["launches"] - max(0, mean["step"] - untraced))
-    print(f"Without the profiler a step takes {untraced:.2f} ms, of these for want of launches {left:.2f} at most.")
+    print(
+        f"Without the profiler a step takes {untraced:.2f} ms, of these for want of launches"
+        f" {left:.2f} at most."
+    )

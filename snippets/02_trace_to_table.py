@@ -1,6 +1,8 @@
-"""Busy time, gaps and the largest kernels of a torch.profiler trace: python 02_trace_to_table.py trace.json[.gz]
+"""Busy time, gaps and the largest kernels of a torch.profiler trace: python 02_trace_to_table.py
+trace.json[.gz]
 
-Times in the file are microseconds. Without a GPU in the trace the largest operators are shown instead.
+Times in the file are microseconds. Without a GPU in the trace the largest operators are shown
+instead.
 """
 
 import gzip
@@ -12,14 +14,21 @@ import pandas as pd
 path = sys.argv[1]
 with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
     trace = json.load(file)
-events = pd.DataFrame(event for event in trace["traceEvents"] if event.get("ph") == "X" and event.get("dur", 0) > 0)
+events = pd.DataFrame(
+    event for event in trace["traceEvents"] if event.get("ph") == "X" and event.get("dur", 0) > 0
+)
 events["end"] = events["ts"] + events["dur"]
 device = events[events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])].copy()
 
-steps = events[(events["cat"] == "user_annotation") & events["name"].str.startswith("ProfilerStep#")]
+steps = events[
+    (events["cat"] == "user_annotation") & events["name"].str.startswith("ProfilerStep#")
+]
 print(f"{len(events)} events, {len(device)} on a device, {len(steps)} steps")
 for step in steps.sort_values("ts").itertuples():
-    print(f"  {step.name}: {step.dur / 1e3:.2f} ms on the host, traced: without the profiler it may be half of that")
+    print(
+        f"  {step.name}: {step.dur / 1e3:.2f} ms on the host, traced: without the profiler it may"
+        " be half of that"
+    )
 
 if device.empty:
     operators = events[events["cat"] == "cpu_op"]
@@ -49,7 +58,9 @@ print(kernels.round(1).to_string())
 calls = events[events["cat"].isin(["cuda_runtime", "cuda_driver", "xpu_runtime"])].copy()
 calls["correlation"] = [args.get("correlation") for args in calls["args"]]
 device["correlation"] = [args.get("correlation") for args in device["args"]]
-both = device.merge(calls.drop_duplicates("correlation"), on="correlation", suffixes=("", "_launch"))
+both = device.merge(
+    calls.drop_duplicates("correlation"), on="correlation", suffixes=("", "_launch")
+)
 if len(both):
     print(f"From launch call to start: {(both['ts'] - both['ts_launch']).median():.1f} us (median)")
 waiting = calls[calls["name"].str.contains(r"Synchronize|Malloc|Free|Memcpy(?!.*Async)")]

@@ -1,4 +1,5 @@
-"""Names for parts of your own training loop, for rocprofv3 --marker-trace, rocprof-sys and rpd (ROCTX).
+"""Names for parts of your own training loop, for rocprofv3 --marker-trace, rocprof-sys and rpd
+(ROCTX).
 
 Copy this file beside your script as ranges.py, then:
 
@@ -11,8 +12,9 @@ Copy this file beside your script as ranges.py, then:
             with marked("backward"):
                 loss.backward()
 
-A range is the time of the host inside the block: kernels that it launches may run later. To wait for them, which slows
-the training down, set RANGES_SYNCHRONIZE=1. Without ROCTX nothing is marked, and that is said once.
+A range is the time of the host inside the block: kernels that it launches may run later. To wait
+for them, which slows the training down, set RANGES_SYNCHRONIZE=1. Without ROCTX nothing is marked,
+and that is said once.
 """
 
 import os
@@ -26,7 +28,9 @@ import torch
 
 @cache
 def roctx() -> tuple[Callable, Callable] | None:
-    """Push and pop of a range: of ROCm's own package (7.0 and later), else of a PyTorch that is built for ROCm."""
+    """Push and pop of a range: of ROCm's own package (7.0 and later), else of a PyTorch that is
+    built for ROCm.
+    """
     try:
         from roctx import rangePop, rangePush
 
@@ -35,7 +39,10 @@ def roctx() -> tuple[Callable, Callable] | None:
         pass
     if torch.version.hip:
         return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
-    print("ranges: neither the package roctx nor a PyTorch for ROCm is here, so nothing is marked", file=sys.stderr)
+    print(
+        "ranges: neither the package roctx nor a PyTorch for ROCm is here, so nothing is marked",
+        file=sys.stderr,
+    )
     return None
 
 

@@ -1,8 +1,9 @@
 """Sums of rocprof-sys as a table: python 03_wall_clock.py FOLDER [ROWS]
 
-Reads every wall_clock-*.json in the folder (ROCPROFSYS_PROFILE = true writes them, one per process), and prints the
-calls and ranges with the largest total. Where the standard deviation is larger than the mean, the calls are of
-several kinds: `slow` is how many took the largest time if each took either the smallest or the largest.
+Reads every wall_clock-*.json in the folder (ROCPROFSYS_PROFILE = true writes them, one per
+process), and prints the calls and ranges with the largest total. Where the standard deviation is
+larger than the mean, the calls are of several kinds: `slow` is how many took the largest time if
+each took either the smallest or the largest.
 """
 
 import json
@@ -28,7 +29,9 @@ def main() -> None:
         sys.exit(f"no wall_clock-*.json in {sys.argv[1]}: was ROCPROFSYS_PROFILE = true set?")
     rows = pd.concat([table(file) for file in files if "sampling" not in file.name])
     spread = (rows["max"] - rows["min"]).where(rows["max"] > rows["min"])
-    rows["slow"] = (rows["count"] * (rows["mean"] - rows["min"]) / spread).where(rows["stddev"] > rows["mean"])
+    rows["slow"] = (rows["count"] * (rows["mean"] - rows["min"]) / spread).where(
+        rows["stddev"] > rows["mean"]
+    )
     columns = ["process", "depth", "name", "count", "sum", "mean", "min", "max", "stddev", "slow"]
     largest = rows.nlargest(int(sys.argv[2]) if len(sys.argv) > 2 else 20, "sum")[columns]
     print(largest.to_string(index=False, float_format=lambda value: f"{value:.6f}", na_rep=""))

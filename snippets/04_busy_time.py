@@ -1,8 +1,9 @@
 """Kernels, busy time and gaps from rocprofv3's traces: python 04_busy_time.py FOLDER_OR_FILE...
 
-Reads <name>_kernel_trace.csv (rocprofv3 --kernel-trace --output-format csv), of a folder all of them, and prints for
-each file and GPU the largest kernels, the time in which at least one ran (their union), and the idle time by length.
-Names that contain nccl or rccl are collectives: their time includes waiting for other ranks, so they also stand apart.
+Reads <name>_kernel_trace.csv (rocprofv3 --kernel-trace --output-format csv), of a folder all of
+them, and prints for each file and GPU the largest kernels, the time in which at least one ran
+(their union), and the idle time by length. Names that contain nccl or rccl are collectives: their
+time includes waiting for other ranks, so they also stand apart.
 """
 
 import re
@@ -34,7 +35,10 @@ def report(name: str, kernels: pd.DataFrame) -> None:
     is_collective = kernels["Kernel_Name"].str.contains("nccl|rccl", flags=re.IGNORECASE)
     alone_ns = busy_ns - union_ns(kernels[~is_collective])
     print(f"\n{name}: {len(kernels):,} kernels in {span_ns / 1e6:.1f} ms")
-    print(f"busy {100 * busy_ns / span_ns:.1f} %, of which collectives alone {100 * alone_ns / span_ns:.1f} %")
+    print(
+        f"busy {100 * busy_ns / span_ns:.1f} %, of which collectives alone"
+        f" {100 * alone_ns / span_ns:.1f} %"
+    )
 
     table = kernels.groupby("Kernel_Name")["us"].agg(["count", "sum", "mean", "min", "max"])
     table["% of span"] = 100 * table["sum"] * 1000 / span_ns
@@ -45,12 +49,19 @@ def report(name: str, kernels: pd.DataFrame) -> None:
     gaps_us = (start - end.cummax().shift(fill_value=start.iloc[0])) / 1000
     for low, high in pairwise(GAPS):
         some = gaps_us[(gaps_us >= low) & (gaps_us < high)]
-        print(f"gaps of {low} to {high} µs: {len(some):,}, {100 * some.sum() * 1000 / span_ns:.1f} % of the time")
+        print(
+            f"gaps of {low} to {high} µs: {len(some):,}, {100 * some.sum() * 1000 / span_ns:.1f} %"
+            " of the time"
+        )
 
 
 def main() -> None:
     given = [Path(word) for word in sys.argv[1:]]
-    files = [file for path in given for file in (sorted(path.rglob("*kernel_trace.csv")) if path.is_dir() else [path])]
+    files = [
+        file
+        for path in given
+        for file in (sorted(path.rglob("*kernel_trace.csv")) if path.is_dir() else [path])
+    ]
     if not files:
         sys.exit(f"usage: python {sys.argv[0]} FOLDER_OR_FILE...; no *_kernel_trace.csv was found")
     for file in files:

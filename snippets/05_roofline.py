@@ -1,15 +1,16 @@
 """Draw kernels under the roofs of a GPU, and print how near each comes to its own roof.
 
-    python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3     # TFLOP/s and TB/s, from the data sheet
-    python 05_roofline.py workloads/NAME/FOLDER/pmc_perf.csv --roofs workloads/NAME/FOLDER/roofline.csv
+    python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3     # TFLOP/s and TB/s, from the
+    data sheet python 05_roofline.py workloads/NAME/FOLDER/pmc_perf.csv --roofs
+    workloads/NAME/FOLDER/roofline.csv
 
-points.csv has the columns name, flop, bytes, seconds: your own counts, sums over all calls. Else the file is a
-pmc_perf.csv of `rocprof-compute` on an MI200 or MI300, with a column or with a row for each counter. From ROCm 7.13 on
-`rocprof-compute analyze -p workloads/NAME/FOLDER` makes it, from 10.2 on it ends in .gz. FOLDER is the GPU, such as
-MI300X_A1, or in a Slurm step the rank, from 7.12 on. A launch that was timed in several runs of the program counts with
-its first time.
-Roofs come from --peak and --bandwidth, or are those that rocprof-compute measured: HBM and FP16 matrix, of GPU 0.
-The traffic is that between L2 and the memory. Writes roofline.png, or what --out says.
+points.csv has the columns name, flop, bytes, seconds: your own counts, sums over all calls. Else
+the file is a pmc_perf.csv of `rocprof-compute` on an MI200 or MI300, with a column or with a row
+for each counter. From ROCm 7.13 on `rocprof-compute analyze -p workloads/NAME/FOLDER` makes it,
+from 10.2 on it ends in .gz. FOLDER is the GPU, such as MI300X_A1, or in a Slurm step the rank, from
+7.12 on. A launch that was timed in several runs of the program counts with its first time. Roofs
+come from --peak and --bandwidth, or are those that rocprof-compute measured: HBM and FP16 matrix,
+of GPU 0. The traffic is that between L2 and the memory. Writes roofline.png, or what --out says.
 """
 
 import argparse
@@ -29,28 +30,40 @@ def points_of(table: pd.DataFrame) -> pd.DataFrame:
     if {"name", *NEEDED} <= {*table.columns}:
         return table.groupby("name")[NEEDED].sum()
     if "Kernel_Name" not in table:
-        raise SystemExit(f"the columns are neither name, {', '.join(NEEDED)} nor those of pmc_perf.csv")
+        raise SystemExit(
+            f"the columns are neither name, {', '.join(NEEDED)} nor those of pmc_perf.csv"
+        )
     if "Counter_Name" in table:  # one row per counter: make it one row per launch
-        launch = table.groupby("Dispatch_ID")[["Kernel_Name", "Start_Timestamp", "End_Timestamp"]].first()
+        launch = table.groupby("Dispatch_ID")[
+            ["Kernel_Name", "Start_Timestamp", "End_Timestamp"]
+        ].first()
         counted = table.drop_duplicates(["Dispatch_ID", "Counter_Name"])
-        table = launch.join(counted.pivot(index="Dispatch_ID", columns="Counter_Name", values="Counter_Value"))
+        table = launch.join(
+            counted.pivot(index="Dispatch_ID", columns="Counter_Name", values="Counter_Value")
+        )
     edge = "TCC_EA0" if "TCC_EA0_RDREQ_sum" in table else "TCC_EA"  # MI300 and MI200
     missing = {f"{edge}_RDREQ_sum", f"{edge}_WRREQ_sum", "SQ_INSTS_VALU_FMA_F32"} - {*table.columns}
     if missing:
-        raise SystemExit(f"not counted: {', '.join(sorted(missing))}; profile block 2 or all blocks, as CSV")
+        raise SystemExit(
+            f"not counted: {', '.join(sorted(missing))}; profile block 2 or all blocks, as CSV"
+        )
     large = table.get("TCC_BUBBLE_sum", 0)  # reads of 128 bytes, 64 more than the others
     found = pd.DataFrame({"name": table["Kernel_Name"]})
     found["flop"] = 512 * table.filter(regex="^SQ_INSTS_VALU_MFMA_MOPS_B?F").sum(axis=1)
     found["flop"] += 64 * table.filter(regex="^SQ_INSTS_VALU_(ADD|MUL|TRANS)_F").sum(axis=1)
     found["flop"] += 128 * table.filter(regex="^SQ_INSTS_VALU_FMA_F").sum(axis=1)
-    found["bytes"] = 64 * (table[f"{edge}_RDREQ_sum"] + large) - 32 * table.get(f"{edge}_RDREQ_32B_sum", 0)
+    found["bytes"] = 64 * (table[f"{edge}_RDREQ_sum"] + large) - 32 * table.get(
+        f"{edge}_RDREQ_32B_sum", 0
+    )
     found["bytes"] += 32 * (table[f"{edge}_WRREQ_sum"] + table.get(f"{edge}_WRREQ_64B_sum", 0))
     found["seconds"] = (table["End_Timestamp"] - table["Start_Timestamp"]) / 1e9
     return found.groupby("name")[NEEDED].sum()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("points", help="CSV file with the kernels")
     parser.add_argument("--roofs", help="roofline.csv of rocprof-compute")
     parser.add_argument("--peak", type=float, help="flat roof, TFLOP/s")
@@ -74,7 +87,10 @@ def main() -> None:
     for name, row in points.iterrows():
         share = f"{row['percent']:.1f} % of its roof" if row["flop"] else "no FLOP"
         memory = f"{row['percent_of_bandwidth']:.1f} % of the bandwidth"
-        print(f"{row['seconds'] * 1e6:10.1f} us  {row['intensity']:8.3g} FLOP/byte  {share}, {memory}  {name[:60]}")
+        print(
+            f"{row['seconds'] * 1e6:10.1f} us  {row['intensity']:8.3g} FLOP/byte  {share}, {memory}"
+            f"  {name[:60]}"
+        )
 
     figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
     x = np.logspace(-3, 4, 400)

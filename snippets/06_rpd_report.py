@@ -1,8 +1,9 @@
 """Ask a trace in SQLite the questions of 06_rpd_report.sql, which lies beside this file.
 
-    python 06_rpd_report.py trace.rpd                    # rocmProfileData, schema 2 or 3
-    python 06_rpd_report.py 1234_results.db              # rocprofv3 (rocpd), --runtime-trace or more
-    python 06_rpd_report.py trace.rpd --skip-ms 500      # leave out what starts in the first 500 ms of GPU work
+    python 06_rpd_report.py trace.rpd                    # rocmProfileData, schema 2 or 3 python
+    06_rpd_report.py 1234_results.db              # rocprofv3 (rocpd), --runtime-trace or more
+    python 06_rpd_report.py trace.rpd --skip-ms 500      # leave out what starts in the first 500 ms
+    of GPU work
 
 The file is opened read-only. Add a question of your own: a block `-- name: ...` in the SQL file.
 """
@@ -23,7 +24,9 @@ def questions() -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("--skip-ms", type=float, default=0.0)
     options = parser.parse_args()
@@ -38,10 +41,14 @@ def main() -> None:
     views = {"op": asked.pop("work in rpd"), "kernels": asked.pop("work in rocpd")}
     kind = next((view for view in views if view in names), None)
     if kind is None:
-        raise SystemExit(f"{options.file}: neither a view `op` (rpd) nor `kernels` (rocpd) is in it")
+        raise SystemExit(
+            f"{options.file}: neither a view `op` (rpd) nor `kernels` (rocpd) is in it"
+        )
 
     database.execute(views[kind])  # a view of this connection alone
-    begin, end, rows = database.execute("SELECT min(start), max(end), count(*) FROM work").fetchone()
+    begin, end, rows = database.execute(
+        "SELECT min(start), max(end), count(*) FROM work"
+    ).fetchone()
     if not rows:
         raise SystemExit(f"{options.file}: no GPU work was recorded")
     skip = begin + int(options.skip_ms * 1e6)

@@ -1,12 +1,14 @@
-"""Who waits for whom in a job with several ranks, from the traces of torch.profiler, one file for each rank.
+"""Who waits for whom in a job with several ranks, from the traces of torch.profiler, one file for
+each rank.
 
     python 07_who_waits.py traces/*.json.gz
     python 07_who_waits.py traces/*.json.gz --healthy traces_of_a_healthy_run/*.json.gz
 
-For each collective: how long the ranks waited for the last one, how long the transfer took, who came last. Then the
-rank that comes latest, and whether it is later than chance explains: later in its median step than any rank of the
-healthy run in any step; without such a run, later in each step than any other rank in any. Below 1 % of a step it
-does not matter. What torch writes a second time, a range above its work on the GPU, is left out.
+For each collective: how long the ranks waited for the last one, how long the transfer took, who
+came last. Then the rank that comes latest, and whether it is later than chance explains: later in
+its median step than any rank of the healthy run in any step; without such a run, later in each step
+than any other rank in any. Below 1 % of a step it does not matter. What torch writes a second time,
+a range above its work on the GPU, is left out.
 """
 
 import argparse
@@ -17,14 +19,22 @@ import re
 import pandas as pd
 
 COLLECTIVE = re.compile(r"nccl|rccl|^gloo:", re.IGNORECASE)
-TOGETHER = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
+TOGETHER = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE
+)
 
 
 def read(path):
-    """The collectives of one rank, in order; times in ms. Those that the file's end cuts off are left out."""
+    """The collectives of one rank, in order; times in ms. Those that the file's end cuts off are
+    left out.
+    """
     with (gzip.open if path.endswith(".gz") else open)(path) as file:
         trace = json.load(file)
-    events = [one for one in trace["traceEvents"] if one.get("ph") == "X" and one.get("cat") != "gpu_user_annotation"]
+    events = [
+        one
+        for one in trace["traceEvents"]
+        if one.get("ph") == "X" and one.get("cat") != "gpu_user_annotation"
+    ]
     rank = trace.get("distributedInfo", {}).get("rank")
     rank = int(re.findall(r"rank\D*(\d+)", path)[-1]) if rank is None else rank
     launches = {event["args"].get("correlation"): event["ts"] for event in events
@@ -39,29 +49,51 @@ def read(path):
             step = sum(begin <= asked for begin in steps) - 1
             start = trace.get("baseTimeNanoseconds", 0) / 1e6 + event["ts"] / 1e3
             name = args.get("Collective name", event["name"])
-            rows.append((args.get("Process Group Ranks", "all"), rank, step, name, start, event["dur"] / 1e3))
-    table = pd.DataFrame(rows, columns=["group", "rank", "step", "name", "start", "ms"]).sort_values("start")
+            rows.append(
+                (
+                    args.get("Process Group Ranks", "all"),
+                    rank,
+                    step,
+                    name,
+                    start,
+                    event["dur"] / 1e3,
+                )
+            )
+    table = pd.DataFrame(
+        rows, columns=["group", "rank", "step", "name", "start", "ms"]
+    ).sort_values("start")
     return table[table["step"] >= 0] if steps else table
 
 
 def clock_errors(each):
-    """By how many ms each rank's clock is ahead: all ranks leave an all-reduce together, whatever their clocks say."""
+    """By how many ms each rank's clock is ahead: all ranks leave an all-reduce together, whatever
+    their clocks say.
+    """
     together = each[each["name"].str.contains(TOGETHER)]
     ends = together["start"] + together["ms"]
-    apart = ends - ends.groupby([together[key] for key in ("group", "step", "number")]).transform("median")
+    apart = ends - ends.groupby([together[key] for key in ("group", "step", "number")]).transform(
+        "median"
+    )
     errors = apart.groupby(together["rank"]).median()
     if not errors.max() - errors.min() > 0.1:  # as much may be the exchange itself
         return errors * 0
-    print(f"clocks differ by {errors.max() - errors.min():.3f} ms; the ends of the collectives put them right\n")
+    print(
+        f"clocks differ by {errors.max() - errors.min():.3f} ms; the ends of the collectives put"
+        " them right\n"
+    )
     return errors
 
 
 def with_waits(tables):
-    """All ranks' collectives with number, wait and transfer; numbers count within a group of ranks, step and rank."""
+    """All ranks' collectives with number, wait and transfer; numbers count within a group of ranks,
+    step and rank.
+    """
     each = pd.concat(tables).sort_values("start", ignore_index=True)
     each["number"] = each.groupby(["group", "step", "rank"]).cumcount()
     same = each.groupby(["group", "step", "number"])
-    each = each[same["rank"].transform("nunique") == each.groupby("group")["rank"].transform("nunique")].copy()
+    each = each[
+        same["rank"].transform("nunique") == each.groupby("group")["rank"].transform("nunique")
+    ].copy()
     each["start"] -= clock_errors(each).reindex(each["rank"]).fillna(0).to_numpy()
     last = each.groupby(["group", "step", "number"])["start"].transform("max")
     each["wait"] = (last - each["start"]).where(each["start"] + each["ms"] >= last, 0)
@@ -71,7 +103,9 @@ def with_waits(tables):
 
 
 def lateness(each):
-    """By how many ms each rank (column) starts later than the middle one, as a mean over each step (row)."""
+    """By how many ms each rank (column) starts later than the middle one, as a mean over each step
+    (row).
+    """
     starts = each.pivot(index=["group", "step", "number"], columns="rank", values="start")
     middle = starts.quantile(0.5, axis=1, interpolation="lower")
     return starts.sub(middle, axis=0).groupby("step").mean()
@@ -82,13 +116,22 @@ def verdict(each, healthy):
     late, step_ms = lateness(each), each.groupby("step")["start"].min().diff().median()
     rank = late.median().idxmax()
     if healthy is not None:
-        own, chance, what = late[rank].median(), healthy.max(axis=None), "any rank of the healthy run comes"
+        own, chance, what = (
+            late[rank].median(),
+            healthy.max(axis=None),
+            "any rank of the healthy run comes",
+        )
     else:
-        own, chance, what = late[rank].min(), late.drop(columns=rank).max(axis=None), "any other rank comes"
+        own, chance, what = (
+            late[rank].min(),
+            late.drop(columns=rank).max(axis=None),
+            "any other rank comes",
+        )
     found = "too little to matter" if own < 0.01 * step_ms else "it is a straggler"
     found = found if own > chance else "can't tell it from chance"
     return (
-        f"rank {rank} comes latest, by {own:.3f} ms for each collective; {what} late by up to {chance:.3f} ms: {found}"
+        f"rank {rank} comes latest, by {own:.3f} ms for each collective; {what} late by up to"
+        f" {chance:.3f} ms: {found}"
     )
 
 
@@ -99,8 +142,17 @@ def main():
     options = parser.parse_args()
     each = with_waits(map(read, options.traces))
     if each["rank"].nunique() < 2:
-        raise SystemExit("the files hold no collective that two ranks have in common: give one trace for each rank")
-    print(each.groupby(["group", "step", "number", "name"])[["wait", "transfer"]].max().round(3).to_string(), "\n")
+        raise SystemExit(
+            "the files hold no collective that two ranks have in common: give one trace for each"
+            " rank"
+        )
+    print(
+        each.groupby(["group", "step", "number", "name"])[["wait", "transfer"]]
+        .max()
+        .round(3)
+        .to_string(),
+        "\n",
+    )
     print(each.groupby("rank")[["wait", "transfer", "came_last"]].sum().round(3).to_string(), "\n")
     healthy = lateness(with_waits(map(read, options.healthy))) if options.healthy else None
     print(verdict(each, healthy))

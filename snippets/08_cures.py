@@ -3,8 +3,9 @@
     python 08_cures.py plain_1.csv
     python 08_cures.py cured_1.csv --fused --channels-last --pin --workers 2
 
-Run each at least five times, with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...) for 08_compare_two_runs.py. Exchange
-`Pictures` and `build` for your own. It runs on a GPU where torch sees one, otherwise on the processor.
+Run each at least five times, with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...) for
+08_compare_two_runs.py. Exchange `Pictures` and `build` for your own. It runs on a GPU where torch
+sees one, otherwise on the processor.
 """
 
 import argparse
@@ -15,7 +16,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("output")
 for switch in ("fused", "channels-last", "compile", "pin", "whole-batches"):
     parser.add_argument(f"--{switch}", action="store_true")
@@ -27,7 +30,9 @@ layout = torch.channels_last if options.channels_last else torch.contiguous_form
 
 
 def augment(images):
-    """uint8 [N, 3, H, W] to float in 0..1: each image is mirrored and brightened by draws of its own."""
+    """uint8 [N, 3, H, W] to float in 0..1: each image is mirrored and brightened by draws of its
+    own.
+    """
     images = images.float() / 255
     flips = torch.rand(len(images), device=images.device) < 0.5
     images = torch.where(flips[:, None, None, None], images.flip(-1), images)
@@ -57,7 +62,11 @@ def build():
     torch.manual_seed(options.seed)
     layers, channels = [], 3
     for wider in (32, 64, 128):
-        layers += [nn.Conv2d(channels, wider, 3, stride=2, padding=1), nn.BatchNorm2d(wider), nn.ReLU()]
+        layers += [
+            nn.Conv2d(channels, wider, 3, stride=2, padding=1),
+            nn.BatchNorm2d(wider),
+            nn.ReLU(),
+        ]
         channels = wider
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
     model = model.to(device, memory_format=layout)
@@ -68,8 +77,15 @@ def build():
 def main():
     """Train, and write a row for each step after the warm-up."""
     model, optimizer = build()
-    data = {"shuffle": True, "drop_last": True, "num_workers": options.workers, "pin_memory": options.pin}
-    loader = DataLoader(Pictures(), options.batch_size, persistent_workers=options.workers > 0, **data)
+    data = {
+        "shuffle": True,
+        "drop_last": True,
+        "num_workers": options.workers,
+        "pin_memory": options.pin,
+    }
+    loader = DataLoader(
+        Pictures(), options.batch_size, persistent_workers=options.workers > 0, **data
+    )
     with open(options.output, "w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["seconds", "loss"])
@@ -77,10 +93,15 @@ def main():
         while done < options.steps:
             begin = time.perf_counter()
             for images, labels in loader:
-                # From pinned memory the host does not wait for the copy; without it, non_blocking changes nothing.
-                images, labels = (part.to(device, non_blocking=options.pin) for part in (images, labels))
+                # From pinned memory the host does not wait for the copy; without it, non_blocking
+                # changes nothing.
+                images, labels = (
+                    part.to(device, non_blocking=options.pin) for part in (images, labels)
+                )
                 images = augment(images) if options.whole_batches else images
-                loss = nn.functional.cross_entropy(model(images.contiguous(memory_format=layout)), labels)
+                loss = nn.functional.cross_entropy(
+                    model(images.contiguous(memory_format=layout)), labels
+                )
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()

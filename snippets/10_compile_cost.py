@@ -1,9 +1,9 @@
 """What torch.compile costs and gains, and what breaks it: python 10_compile_cost.py
 
-Put your own model and batches between the dashed lines. It needs torch 2.6 or newer; on a processor a C++ compiler, on
-a GPU Triton.
-It times the forward pass without gradients. To train, let milliseconds() call answer(x).sum().backward() instead.
-For the reasons in detail: TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
+Put your own model and batches between the dashed lines. It needs torch 2.6 or newer; on a processor
+a C++ compiler, on a GPU Triton. It times the forward pass without gradients. To train, let
+milliseconds() call answer(x).sum().backward() instead. For the reasons in detail:
+TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
 """
 
 import os
@@ -11,7 +11,9 @@ import statistics
 import tempfile
 import time
 
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp())  # an empty cache: the price on a new machine
+os.environ.setdefault(
+    "TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp()
+)  # an empty cache: the price on a new machine
 
 import torch
 
@@ -19,7 +21,8 @@ has_gpu = torch.accelerator.is_available()
 device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
 
 
-# ------------------------------------------------------------------------------ your model and batches
+# ------------------------------------------------------------------------------ your model and
+# batches
 class Model(torch.nn.Module):
     """Two layers with an activation between."""
 

@@ -1,8 +1,10 @@
-"""Count what training a model takes, and on a GPU ask PyTorch's allocator and write a snapshot of a few steps.
+"""Count what training a model takes, and on a GPU ask PyTorch's allocator and write a snapshot of a
+few steps.
 
     python 11_memory.py
 
-On a GPU the snapshot goes to snapshot.pickle; https://pytorch.org/memory_viz draws it in your browser.
+On a GPU the snapshot goes to snapshot.pickle; https://pytorch.org/memory_viz draws it in your
+browser.
 """
 
 import pickle
@@ -13,7 +15,9 @@ has_gpu = torch.cuda.is_available()  # also with an AMD GPU
 device = "cuda" if has_gpu else "cpu"
 
 # ------------------------------------------------------------------------------
-model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 100)).to(device)
+model = torch.nn.Sequential(
+    torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 100)
+).to(device)
 optimizer = torch.optim.Adam(model.parameters())
 batch = torch.randn(256, 512, device=device), torch.randint(100, (256,), device=device)
 
@@ -56,7 +60,9 @@ def saved_for_backward():
 
 
 def results_of_the_update():
-    """Bytes that Adam and AdamW take on the way (torch/optim/adam.py); 0 for other optimizers, which may take some."""
+    """Bytes that Adam and AdamW take on the way (torch/optim/adam.py); 0 for other optimizers,
+    which may take some.
+    """
     options = optimizer.defaults
     if "betas" not in options or options.get("fused"):
         return 0
@@ -74,7 +80,9 @@ def ask_the_allocator():
             step()
     finally:  # also when memory runs out
         with open("snapshot.pickle", "wb") as file:
-            pickle.dump(torch.cuda.memory._snapshot(), file, protocol=4)  # the viewer may not read protocol 5
+            pickle.dump(
+                torch.cuda.memory._snapshot(), file, protocol=4
+            )  # the viewer may not read protocol 5
         torch.cuda.memory._record_memory_history(enabled=None)
     free, total = torch.cuda.mem_get_info()
     numbers = {
@@ -90,7 +98,12 @@ def ask_the_allocator():
 
 
 step()  # now Adam has its states
-states = [state for of_one in optimizer.state.values() for state in of_one.values() if torch.is_tensor(state)]
+states = [
+    state
+    for of_one in optimizer.state.values()
+    for state in of_one.values()
+    if torch.is_tensor(state)
+]
 counted = {
     "parameters": size_of(model.parameters()),
     "gradients": size_of(parameter for parameter in model.parameters() if parameter.requires_grad),
@@ -98,12 +111,19 @@ counted = {
     "saved for backward": saved_for_backward(),
 }
 stages = {
-    "when forward ends": sum(counted.values()) - counted["gradients"],  # these come while what is saved goes
-    "in the update": sum(counted.values()) - counted["saved for backward"] + results_of_the_update(),
+    "when forward ends": (
+        sum(counted.values()) - counted["gradients"]
+    ),  # these come while what is saved goes
+    "in the update": (
+        sum(counted.values()) - counted["saved for backward"] + results_of_the_update()
+    ),
 }
 for name, value in (counted | stages).items():
     print(f"{name:24} {value:>15,} bytes")
-print(f"{'the larger':24} {max(stages.values()):>15,} bytes: the peak is near, above it by results on the way")
+print(
+    f"{'the larger':24} {max(stages.values()):>15,} bytes: the peak is near, above it by results on"
+    " the way"
+)
 if has_gpu:
     ask_the_allocator()
 else:

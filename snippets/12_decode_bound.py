@@ -1,13 +1,16 @@
-"""How fast a token can be: bounds from a model's config.json, and prefill and decode of a module, timed.
+"""How fast a token can be: bounds from a model's config.json, and prefill and decode of a module,
+timed.
 
-    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307     # TB/s and TFLOP/s, from the data sheet
-    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307 --batch 32 --context 4096 --bytes 1
-    python 12_decode_bound.py                                             # time the module between the dashed lines
+    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307     # TB/s and TFLOP/s, from
+    the data sheet python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307 --batch 32
+    --context 4096 --bytes 1 python 12_decode_bound.py                                             #
+    time the module between the dashed lines
 
-config.json is that of a model on the Hugging Face Hub. --bytes is the size of a weight, --cache-bytes that of a number
-in the cache. The bound holds for one GPU and a model that uses all of its weights for each token, with three matrices
-behind attention in each layer. A mixture of experts is refused. On a GPU decode is timed as a graph, too: its shapes
-must stay the same, and nothing in it may wait for the device. It needs torch 2.6 or newer.
+config.json is that of a model on the Hugging Face Hub. --bytes is the size of a weight,
+--cache-bytes that of a number in the cache. The bound holds for one GPU and a model that uses all
+of its weights for each token, with three matrices behind attention in each layer. A mixture of
+experts is refused. On a GPU decode is timed as a graph, too: its shapes must stay the same, and
+nothing in it may wait for the device. It needs torch 2.6 or newer.
 """
 
 import argparse
@@ -20,7 +23,8 @@ import torch
 has_gpu = torch.accelerator.is_available()
 device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
 
-# ------------------------------------------------------------------------------ your model: prefill() and decode()
+# ------------------------------------------------------------------------------ your model:
+# prefill() and decode()
 TOKENS = 128  # of the prompt
 model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(8)]).to(device)
 prompt, one_token = torch.randn(TOKENS, 1024, device=device), torch.randn(1, 1024, device=device)
@@ -39,12 +43,31 @@ def decode():
 
 def sizes(config: dict) -> tuple[int, int]:
     """Weights that a decode step reads, and numbers in the cache for each token."""
-    experts = [key for key, value in config.items() if "expert" in key and isinstance(value, int) and value > 1]
-    needed = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size"}
+    experts = [
+        key
+        for key, value in config.items()
+        if "expert" in key and isinstance(value, int) and value > 1
+    ]
+    needed = {
+        "num_hidden_layers",
+        "hidden_size",
+        "num_attention_heads",
+        "intermediate_size",
+        "vocab_size",
+    }
     if experts or not needed <= {*config}:
-        raise SystemExit(f"no bound for this config: {experts[0] if experts else sorted(needed - {*config})}")
-    layers, width, heads = config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"]
-    kv_heads, head_size = config.get("num_key_value_heads") or heads, config.get("head_dim") or width // heads
+        raise SystemExit(
+            f"no bound for this config: {experts[0] if experts else sorted(needed - {*config})}"
+        )
+    layers, width, heads = (
+        config["num_hidden_layers"],
+        config["hidden_size"],
+        config["num_attention_heads"],
+    )
+    kv_heads, head_size = (
+        config.get("num_key_value_heads") or heads,
+        config.get("head_dim") or width // heads,
+    )
     attention = 2 * width * head_size * (heads + kv_heads)  # query and output, key and value
     matrices = layers * (attention + 3 * width * config["intermediate_size"])
     return matrices + width * config["vocab_size"], 2 * layers * kv_heads * head_size
@@ -54,16 +77,30 @@ def print_bound(options: argparse.Namespace) -> None:
     with open(options.config, encoding="utf-8") as file:
         weights, in_cache = sizes(json.load(file))
     bandwidth, peak = 1e12 * options.bandwidth, 1e12 * options.peak
-    weight_bytes, cache_bytes = options.bytes * weights, options.cache_bytes * in_cache * options.context
+    weight_bytes, cache_bytes = (
+        options.bytes * weights,
+        options.cache_bytes * in_cache * options.context,
+    )
     moving = (weight_bytes + options.batch * cache_bytes) / bandwidth
     computing = 2 * weights * options.batch / peak
     step = max(moving, computing)
-    print(f"weights {weight_bytes / 1e9:.2f} GB, cache {options.cache_bytes * in_cache / 1e3:.1f} kB for each token")
+    print(
+        f"weights {weight_bytes / 1e9:.2f} GB, cache {options.cache_bytes * in_cache / 1e3:.1f} kB"
+        " for each token"
+    )
     knee = peak / bandwidth  # two FLOP for each weight and token
-    print(f"knee at {knee:.0f} FLOP per byte: memory limits prefill below {knee * options.bytes / 2:.0f} tokens, too")
+    print(
+        f"knee at {knee:.0f} FLOP per byte: memory limits prefill below"
+        f" {knee * options.bytes / 2:.0f} tokens, too"
+    )
     limit = "memory" if moving > computing else "arithmetic"
-    print(f"batch {options.batch}, {options.context} tokens each: a step takes at least {1e3 * step:.3f} ms ({limit})")
-    print(f"at most {options.batch / step:,.1f} tokens/s together, {1 / step:,.1f} for each request")
+    print(
+        f"batch {options.batch}, {options.context} tokens each: a step takes at least"
+        f" {1e3 * step:.3f} ms ({limit})"
+    )
+    print(
+        f"at most {options.batch / step:,.1f} tokens/s together, {1 / step:,.1f} for each request"
+    )
 
 
 def milliseconds(work) -> list[float]:
@@ -82,7 +119,9 @@ def milliseconds(work) -> list[float]:
 
 
 def recorded(work):
-    """The graph of a piece of work, to be replayed: put new data into the tensors that it read, with `copy_`."""
+    """The graph of a piece of work, to be replayed: put new data into the tensors that it read,
+    with `copy_`.
+    """
     stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
     stream.wait_stream(before)  # its data may still be on their way
     with torch.no_grad():
@@ -103,14 +142,17 @@ def print_times() -> None:
     for name, work, tokens in works:
         low, middle, high = milliseconds(work)
         print(
-            f"{name:8} median {middle:.3f} ms, quartiles {low:.3f} to {high:.3f}, {1e3 * tokens / middle:,.0f} tokens/s"
+            f"{name:8} median {middle:.3f} ms, quartiles {low:.3f} to {high:.3f},"
+            f" {1e3 * tokens / middle:,.0f} tokens/s"
         )
     read = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     print(f"{name} reads {read / 1e9:.3f} GB of weights, {read / middle / 1e6:.1f} GB/s")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("config", nargs="?", help="config.json of a model")
     parser.add_argument("--bandwidth", type=float, help="of the GPU's memory, TB/s")
     parser.add_argument("--peak", type=float, help="of the matrix units, TFLOP/s")

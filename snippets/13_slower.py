@@ -2,12 +2,13 @@
 
     python 13_slower.py before after --limit 3 --skip 10 --in-turns
 
-Each file in a folder, or in folders in it, is one run, with a line for each step: CSV with a column `seconds`, or JSON
-lines with such a key or with the parts of a step as 14_instrument_me.py writes them (of several ranks rank 0).
-Make five runs of each side or more, on one node; steps of one run are no repeats. --in-turns compares files of the
-same name, before/run1/... with after/run1/..., so that a load that comes and goes falls out. Draw in each turn who is
-first, `for side in $(shuf -e before after)`: a load that only grows would else always hit the same side.
-The exit code is 1 where the slow-down is above the limit (percent) beyond doubt, 2 after a mistake, 3 after a bug.
+Each file in a folder, or in folders in it, is one run, with a line for each step: CSV with a column
+`seconds`, or JSON lines with such a key or with the parts of a step as 14_instrument_me.py writes
+them (of several ranks rank 0). Make five runs of each side or more, on one node; steps of one run
+are no repeats. --in-turns compares files of the same name, before/run1/... with after/run1/..., so
+that a load that comes and goes falls out. Draw in each turn who is first, `for side in $(shuf -e
+before after)`: a load that only grows would else always hit the same side. The exit code is 1 where
+the slow-down is above the limit (percent) beyond doubt, 2 after a mistake, 3 after a bug.
 """
 
 import argparse
@@ -47,20 +48,29 @@ def run_seconds(file, skip):
 
 def runs_of(folder, skip):
     """Seconds of each run, by its name in the folder."""
-    files = sorted(path for path in pathlib.Path(folder).rglob("*") if path.suffix in (".csv", ".jsonl", ".json"))
+    files = sorted(
+        path
+        for path in pathlib.Path(folder).rglob("*")
+        if path.suffix in (".csv", ".jsonl", ".json")
+    )
     files = [path for path in files if not re.search(r"rank[1-9]", path.name)]
-    return pd.Series({str(path.relative_to(folder)): run_seconds(path, skip) for path in files}, dtype=float)
+    return pd.Series(
+        {str(path.relative_to(folder)): run_seconds(path, skip) for path in files}, dtype=float
+    )
 
 
 def interval(new, old, in_turns, draws=10_000):
     """Interval of new / old, and in which share of cases it holds the truth.
 
-    In turns from the k-th smallest ratio to the k-th largest: outside as often as fewer than k coins fall on one side.
-    Else draw both sides anew, with replacement, and take medians.
+    In turns from the k-th smallest ratio to the k-th largest: outside as often as fewer than k
+    coins fall on one side. Else draw both sides anew, with replacement, and take medians.
     """
     if in_turns:
         ratios, turns = np.sort(new / old), len(new)
-        shares = [1 - 2 * sum(math.comb(turns, i) for i in range(k)) / 2**turns for k in range(1, turns // 2 + 1)]
+        shares = [
+            1 - 2 * sum(math.comb(turns, i) for i in range(k)) / 2**turns
+            for k in range(1, turns // 2 + 1)
+        ]
         k = max(1, sum(share >= 0.95 for share in shares))
         return ratios[k - 1], ratios[-k], shares[k - 1]
     random = np.random.default_rng(1)
@@ -78,11 +88,17 @@ def word_for(low, high, limit):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("before")
     parser.add_argument("after")
-    parser.add_argument("--limit", type=float, default=5, help="slow-down that is let through, in percent")
-    parser.add_argument("--skip", type=int, default=3, help="steps at the beginning that are longer")
+    parser.add_argument(
+        "--limit", type=float, default=5, help="slow-down that is let through, in percent"
+    )
+    parser.add_argument(
+        "--skip", type=int, default=3, help="steps at the beginning that are longer"
+    )
     parser.add_argument("--in-turns", action="store_true", help="compare runs of the same name")
     options = parser.parse_args()
     old, new = (runs_of(folder, options.skip) for folder in (options.before, options.after))

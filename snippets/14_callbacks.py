@@ -3,8 +3,9 @@
     Trainer(..., callbacks=[for_transformers()])      Trainer of transformers
     Trainer(..., callbacks=[for_lightning()])         Trainer of Lightning
 
-WATCH=times or WATCH=trace makes it talk, as ever. What a library's hooks don't tell apart is one part: transformers has
-no hook between forward and backward. Tried with transformers 5.23 and accelerate 1.15, and with Lightning 2.6.
+WATCH=times or WATCH=trace makes it talk, as ever. What a library's hooks don't tell apart is one
+part: transformers has no hook between forward and backward. Tried with transformers 5.23 and
+accelerate 1.15, and with Lightning 2.6.
 """
 
 from instrument_me import Watch
@@ -18,7 +19,8 @@ def for_transformers():
 
         def on_step_begin(self, *_, **__):
             if self.watch:
-                self.watch.step()  # here, since logging and the wait for this batch belong to the step before
+                # Here, since logging and the wait for this batch belong to the step before.
+                self.watch.step()
             self.watch = self.watch or Watch()
             self.watch("forward_backward")
 

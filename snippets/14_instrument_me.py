@@ -1,24 +1,29 @@
-"""Paste this above a training loop; then WATCH=times or WATCH=trace makes it talk, and without WATCH it costs nothing.
+"""Paste this above a training loop; then WATCH=times or WATCH=trace makes it talk, and without
+WATCH it costs nothing.
 
     watch = Watch()             # right above the loop
     for batch in loader:
-        watch("forward")        # one line where a part of the step begins; the one before ends there
-        ...
-        watch("backward")
-        watch.step()            # last line of the loop; what follows, up to the next part, is called "data"
+        watch("forward")        # one line where a part of the step begins; the one before ends
+        there
+        ... watch("backward") watch.step()            # last line of the loop; what follows, up to
+        the next part, is called "data"
     watch.close()               # below the loop
 
-Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for data.
-WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step; to compare and to prove.
+Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for
+data. WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step;
+to compare and to prove.
                                 With watch.step(samples=len(batch)) it says how much a step did, too
-WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges. A
-                                trace explains, but a profiler makes what the host does up to twice as long. So the
-                                ten steps before it are timed without one, and the trace holds their times, too
+WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the
+parts as ranges. A
+                                trace explains, but a profiler makes what the host does up to twice
+                                as long. So the ten steps before it are timed without one, and the
+                                trace holds their times, too
 WATCH_SKIP=8                    record after so many steps (else 20), where the program makes few
-WATCH_SHAPES=1                  the operators' shapes, too
-WATCH_STACK=1                   Python functions, too: longer steps yet, and gigabytes, so it ends when those are full
-Files go to the folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves the times so far.
-The trace also says how long each part had a processor, and stood in line for one behind other programs (watch_parts).
+WATCH_SHAPES=1                  the operators' shapes, too WATCH_STACK=1                   Python
+functions, too: longer steps yet, and gigabytes, so it ends when those are full Files go to the
+folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves the times so
+far. The trace also says how long each part had a processor, and stood in line for one behind other
+programs (watch_parts).
 """
 
 import json
@@ -41,7 +46,9 @@ class Watch:
     """Times the parts of each step, or profiles some steps; does nothing where WATCH is not set."""
 
     def __init__(self, skip=20, active=3):
-        """Trace `active` steps after `skip` others, of which the last ten are timed, but not the first."""
+        """Trace `active` steps after `skip` others, of which the last ten are timed, but not the
+        first.
+        """
         self.mode = os.environ.get("WATCH", "")
         if self.mode not in ("", "times", "trace"):
             raise SystemExit(f"WATCH={self.mode} is neither times nor trace")
@@ -77,7 +84,9 @@ class Watch:
         if self.mode == "times":
             line = {part: length / 1e9 for part, length in self._sums().items()}
             line |= {} if samples is None else {"samples": samples}
-            self.file.write(json.dumps({"rank": int(WATCH_RANK), "step": self.steps - 1, **line}) + "\n")
+            self.file.write(
+                json.dumps({"rank": int(WATCH_RANK), "step": self.steps - 1, **line}) + "\n"
+            )
             self.file.flush()
             self.parts.clear()
         elif self.profiler:
@@ -99,11 +108,17 @@ class Watch:
             self._end()
             if self.profiler:
                 self.profiler.stop()
-            print(f"WATCH=trace: {self.steps} steps, {self.needed} are needed: WATCH_SKIP lowers that", file=sys.stderr)
+            print(
+                f"WATCH=trace: {self.steps} steps, {self.needed} are needed: WATCH_SKIP lowers"
+                " that",
+                file=sys.stderr,
+            )
         self.mode = ""
 
     def _end_timing(self):
-        """The steps since timed_from as a whole: in between nobody waits for the device, as without this block."""
+        """The steps since timed_from as a whole: in between nobody waits for the device, as without
+        this block.
+        """
         watch_device()
         if count := max(self.steps - self.timed_from, 0):
             parts = {part: length / count for part, length in self._sums().items()}
@@ -115,9 +130,14 @@ class Watch:
         sorts = torch.profiler.ProfilerActivity
         activities = [sorts.CPU] + [sorts.CUDA] * torch.cuda.is_available()
         when = torch.profiler.schedule(wait=0, warmup=1, active=self.active, repeat=1)
-        stack, shapes = (os.environ.get(name, "0") not in ("", "0") for name in ("WATCH_STACK", "WATCH_SHAPES"))
+        stack, shapes = (
+            os.environ.get(name, "0") not in ("", "0") for name in ("WATCH_STACK", "WATCH_SHAPES")
+        )
         if stack:
-            print(f"WATCH_STACK: steps get longer still; the trace ends at {WATCH_STACK_GB} GB more", file=sys.stderr)
+            print(
+                f"WATCH_STACK: steps get longer still; the trace ends at {WATCH_STACK_GB} GB more",
+                file=sys.stderr,
+            )
         self.most_gb = watch_memory_gb() + WATCH_STACK_GB if stack else float("inf")
         self.profiler = torch.profiler.profile(
             activities=activities, schedule=when, with_stack=stack, record_shapes=shapes
@@ -134,13 +154,19 @@ class Watch:
     def _step_of_trace(self):
         recorded = self.profiler.current_action.name.startswith("RECORD")
         if recorded:
-            found = {"watch_parts": self.parts, "watch_untraced": self.untraced, "watch_machine": watch_machine()}
+            found = {
+                "watch_parts": self.parts,
+                "watch_untraced": self.untraced,
+                "watch_machine": watch_machine(),
+            }
             for name, value in found.items():
                 self.profiler.add_metadata_json(name, json.dumps(value))
         else:
             self.parts.clear()
         if full := recorded and self.steps < self.needed and watch_memory_gb() > self.most_gb:
-            print(f"WATCH_STACK: {WATCH_STACK_GB} GB are full, the trace ends here", file=sys.stderr)
+            print(
+                f"WATCH_STACK: {WATCH_STACK_GB} GB are full, the trace ends here", file=sys.stderr
+            )
         else:
             self.profiler.step()
         if full or self.steps == self.needed:
@@ -158,8 +184,11 @@ class Watch:
         if self.mode == "times":
             watch_device()  # what the GPU has still to do belongs to the part that ordered it
         if self.part:
-            # name, begin, length, time on a processor, time in line for one; all but the name in nanoseconds
-            self.parts.append([self.part, self.began, *map(int.__sub__, watch_clocks(), self.begin)])
+            # name, begin, length, time on a processor, time in line for one; all but the name in
+            # nanoseconds
+            self.parts.append(
+                [self.part, self.began, *map(int.__sub__, watch_clocks(), self.begin)]
+            )
         if self.range:
             self.range.__exit__(None, None, None)
         self.part = self.range = None
@@ -182,7 +211,9 @@ def watch_machine():
 
 
 def watch_clocks():
-    """The time, and how long this thread had a processor and stood in line for one (Linux tells), in nanoseconds."""
+    """The time, and how long this thread had a processor and stood in line for one (Linux tells),
+    in nanoseconds.
+    """
     found = [time.perf_counter_ns(), time.thread_time_ns()]
     if os.path.exists(WATCH_SCHEDULER):
         with open(WATCH_SCHEDULER) as file:

@@ -1,11 +1,10 @@
-"""Which rank is missing when a job hangs? Dumps of PyTorch's flight recorder, and what each rank called last.
+"""Which rank is missing when a job hangs? Dumps of PyTorch's flight recorder, and what each rank
+called last.
 
 In a training script (this file beside it as who_is_missing.py):
 
-    from who_is_missing import watch          # before init_process_group: it sets the size of the recorder's buffer
-    dist.init_process_group(...)
-    stop = watch("dumps", dist.get_rank())
-    try:
+    from who_is_missing import watch          # before init_process_group: it sets the size of the
+    recorder's buffer dist.init_process_group(...) stop = watch("dumps", dist.get_rank()) try:
         train()
     finally:
         stop()
@@ -20,12 +19,15 @@ import sys
 import threading
 from pathlib import Path
 
-# Calls that are kept. An older PyTorch calls this TORCH_NCCL_TRACE_BUFFER_SIZE, and records nothing without it.
+# Calls that are kept. An older PyTorch calls this TORCH_NCCL_TRACE_BUFFER_SIZE, and records nothing
+# without it.
 os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 def watch(folder, rank, every=5.0):
-    """Write this rank's dump every `every` seconds, and once more when what this returns is called."""
+    """Write this rank's dump every `every` seconds, and once more when what this returns is
+    called.
+    """
     from torch._C import _distributed_c10d as recorder
     from torch.distributed import get_backend
 
@@ -57,17 +59,26 @@ class Plain(pickle.Unpickler):
 
 def own_line(call):
     """The innermost line of a call that is neither torch's nor a library's."""
-    frames = [frame for frame in call["frames"] if not re.search("/torch/|/site-packages/|^<", frame["filename"])]
+    frames = [
+        frame
+        for frame in call["frames"]
+        if not re.search("/torch/|/site-packages/|^<", frame["filename"])
+    ]
     return f"{frames[0]['filename']}:{frames[0]['line']}" if frames else ""
 
 
 def last_calls(file):
-    """Group -> number, name and own line of a rank's last collective there, and its messages that are pending."""
+    """Group -> number, name and own line of a rank's last collective there, and its messages that
+    are pending.
+    """
     try:
         with file.open("rb") as opened:
             calls = Plain(opened).load()["entries"]
     except EOFError:
-        sys.exit(f"{file}: empty or cut off: a full disk, or its rank was killed while it wrote. Move it away")
+        sys.exit(
+            f"{file}: empty or cut off: a full disk, or its rank was killed while it wrote. Move it"
+            " away"
+        )
     last, pending = {}, []
     for call in sorted(calls, key=lambda call: call["record_id"]):
         if not call["is_p2p"]:
@@ -80,7 +91,11 @@ def last_calls(file):
 
 def dumps(folder):
     """Rank -> last calls, of the dumps in a folder; a dump's name ends with its rank."""
-    files = [file for file in Path(folder).glob("*[0-9]") if file.is_file() and file.read_bytes()[:1] in (b"\x80", b"")]
+    files = [
+        file
+        for file in Path(folder).glob("*[0-9]")
+        if file.is_file() and file.read_bytes()[:1] in (b"\x80", b"")
+    ]
     return {int(re.search(r"\d+$", file.name)[0]): last_calls(file) for file in files}
 
 
@@ -90,13 +105,22 @@ if __name__ == "__main__":
         sys.exit(f"{sys.argv[1]}: no dumps here")
     groups = sorted({group for last, _ in found.values() for group in last})
     for group in groups:
-        # Of other groups than the first one a dump does not say who belongs to them: those that called something.
-        ranks = range(max(found) + 1) if group == "0" else [rank for rank in sorted(found) if group in found[rank][0]]
-        newest = max(found[rank][0][group][0] for rank in ranks if group in found.get(rank, ({},))[0])
+        # Of other groups than the first one a dump does not say who belongs to them: those that
+        # called something.
+        ranks = (
+            range(max(found) + 1)
+            if group == "0"
+            else [rank for rank in sorted(found) if group in found[rank][0]]
+        )
+        newest = max(
+            found[rank][0][group][0] for rank in ranks if group in found.get(rank, ({},))[0]
+        )
         if len(groups) > 1:
             print(f"group {group}:")
         for rank in ranks:
-            none = (0, "no call", "") if rank in found else (0, "no dump: dead, or it wrote none", "")
+            none = (
+                (0, "no call", "") if rank in found else (0, "no dump: dead, or it wrote none", "")
+            )
             number, call, line = found.get(rank, ({},))[0].get(group, none)
             behind = "  <-- behind" if number < newest else ""
             print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")

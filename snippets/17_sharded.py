@@ -1,7 +1,8 @@
-"""What do the collectives of a job cost? python 17_sharded.py TRACES..., one trace of torch.profiler for each rank.
+"""What do the collectives of a job cost? python 17_sharded.py TRACES..., one trace of
+torch.profiler for each rank.
 
-For each collective: calls of a rank, MB of the whole message, its transfer (the shortest duration on any rank), the bus
-bandwidth, and how much of the ranks' time in it is waiting. Needs pandas.
+For each collective: calls of a rank, MB of the whole message, its transfer (the shortest duration
+on any rank), the bus bandwidth, and how much of the ranks' time in it is waiting. Needs pandas.
 """
 
 import gzip
@@ -11,8 +12,21 @@ from pathlib import Path
 
 import pandas as pd
 
-BYTES = {"Float": 4, "BFloat16": 2, "Half": 2, "Double": 8, "Int": 4, "Long": 8, "Byte": 1, "Char": 1}
-PASSES = {"allreduce": 2, "_allgather_base": 1, "_reduce_scatter_base": 1}  # times (N-1)/N of the whole message
+BYTES = {
+    "Float": 4,
+    "BFloat16": 2,
+    "Half": 2,
+    "Double": 8,
+    "Int": 4,
+    "Long": 8,
+    "Byte": 1,
+    "Char": 1,
+}
+PASSES = {
+    "allreduce": 2,
+    "_allgather_base": 1,
+    "_reduce_scatter_base": 1,
+}  # times (N-1)/N of the whole message
 
 
 def size_of(dtype):
@@ -46,9 +60,16 @@ def collectives(file):
 if __name__ == "__main__":
     each = pd.concat(map(collectives, sys.argv[1:]))
     if each.empty:
-        sys.exit("no kernel in these traces says which collective it is: record GPUs, with torch 2.3 or newer")
+        sys.exit(
+            "no kernel in these traces says which collective it is: record GPUs, with torch 2.3 or"
+            " newer"
+        )
     keys = ["collective", "size", "MB"]
-    one = each.groupby(["group", "number", *keys])["ms"].agg(transfer_ms="min", whole_ms="mean").reset_index()
+    one = (
+        each.groupby(["group", "number", *keys])["ms"]
+        .agg(transfer_ms="min", whole_ms="mean")
+        .reset_index()
+    )
     shown = one.groupby(keys).agg(
         calls=("number", "size"), transfer_ms=("transfer_ms", "mean"), whole_ms=("whole_ms", "mean")
     ).reset_index()  # fmt: skip

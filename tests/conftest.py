@@ -16,10 +16,12 @@ from xdist.scheduler import LoadFileScheduling
 from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
 from tests.warm import PYTHON, share, shared_python
 
-# Tests run side by side. Threads of torch that wait for each other spin, and would take the other tests' processors.
+# Tests run side by side. Threads of torch that wait for each other spin, and would take the other
+# tests' processors.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The compiler's cache of another run may hold code for other instructions: torch 2.15 takes it, and crashes.
+# The compiler's cache of another run may hold code for other instructions: torch 2.15 takes it, and
+# crashes.
 COMPILED = tempfile.TemporaryDirectory(prefix="tests-inductor-")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = COMPILED.name
 
@@ -27,7 +29,9 @@ SNIPPETS = "tests/snippets/"
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 LONG = os.environ.get("PROFLAB_LONG") == "1"
-"""Whether this is `make long`: tests marked long run too, and ten times as many random cases are tried."""
+"""Whether this is `make long`: tests marked long run too, and ten times as many random cases are
+tried.
+"""
 
 # Machines are noisy: how long an example takes says nothing on whether it is right.
 settings.register_profile("course", deadline=None, max_examples=100 if LONG else 10)
@@ -40,7 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class OneServerForSnippets(LoadFileScheduling):
-    """Files go to whichever worker is free, but those on snippets to one, which alone starts a server for them."""
+    """Files go to whichever worker is free, but those on snippets to one, which alone starts a
+    server for them.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return SNIPPETS if nodeid.startswith(SNIPPETS) else super()._split_scope(nodeid)
@@ -61,7 +67,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def others_later(names: Iterable[str], now: Container[str]) -> list[Any]:
-    """The names as parameters of a test, of which those that are not in `now` wait for the long run."""
+    """The names as parameters of a test, of which those that are not in `now` wait for the long
+    run.
+    """
     return [name if name in now else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
@@ -85,11 +93,15 @@ def warm() -> Iterator[str]:
 def recordings() -> Path:
     """Folder with the public recordings and their manifest.json."""
     folder = Path(os.environ.get("PROFLAB_RECORDINGS", REPOSITORY.parent / "shared" / "recordings"))
-    require((folder / "manifest.json").is_file(), "the mirror folder of recordings (PROFLAB_RECORDINGS)")
+    require(
+        (folder / "manifest.json").is_file(), "the mirror folder of recordings (PROFLAB_RECORDINGS)"
+    )
     return folder
 
 
 @pytest.fixture(scope="session")
 def manifest(recordings: Path) -> dict[str, dict]:
     """Entries of the recordings' manifest by name; `truth` holds what a reader must find."""
-    return {entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())}
+    return {
+        entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())
+    }

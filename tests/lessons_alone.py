@@ -1,7 +1,8 @@
-"""Plugin that runs lessons as on a machine without network, mirror folder or earlier downloads, and times their cells.
+"""Plugin that runs lessons as on a machine without network, mirror folder or earlier downloads, and
+times their cells.
 
-`pytest -p tests.lessons_alone --nbmake ...` takes it. Lessons and tests can share one session: a lesson keeps the
-processor busy while a test waits for Slurm.
+`pytest -p tests.lessons_alone --nbmake ...` takes it. Lessons and tests can share one session: a
+lesson keeps the processor busy while a test waits for Slurm.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ ALONE = {
     "PROFLAB_OFFLINE": "1",
     "PROFLAB_RECORDINGS": "",
     "PROFLAB_CACHE": str(REPOSITORY / "build/no_downloads"),
-    "OMP_NUM_THREADS": "1",  # threads of torch that wait for each other spin, and would take the other's processor
+    "OMP_NUM_THREADS": (
+        "1"
+    ),  # threads of torch that wait for each other spin, and would take the other's processor
 }
 
 SESSION, QUICK = pytest.StashKey[ExitStack](), pytest.StashKey[dict[str, str]]()
 
 MOST_S = 120
-"""Budget of a lesson in seconds on two processors without AVX-512: a learner waits for each cell."""
+"""Budget of a lesson in seconds on two processors without AVX-512: a learner waits for each
+cell.
+"""
 
 SHOWN = 10
 MOMENTS = ("iopub.execute_input", "shell.execute_reply")
@@ -47,8 +52,13 @@ def is_lesson(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the lessons among the first two thirds of the tests, so that no worker is left with one at the end."""
-    lessons, others = [item for item in items if is_lesson(item)], [item for item in items if not is_lesson(item)]
+    """Put the lessons among the first two thirds of the tests, so that no worker is left with one
+    at the end.
+    """
+    lessons, others = (
+        [item for item in items if is_lesson(item)],
+        [item for item in items if not is_lesson(item)],
+    )
     if not lessons or not others:
         return
     files = list(dict.fromkeys(item.path for item in others))
@@ -61,14 +71,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @contextmanager
 def quick_programs() -> Iterator[dict[str, str]]:
-    """Environment in which a lesson's commands start in a copy of an interpreter that has torch imported.
+    """Environment in which a lesson's commands start in a copy of an interpreter that has torch
+    imported.
 
-    Of an hour of lessons a third went into imports. The kernel itself is a real interpreter; it takes the folder of
-    `sys.executable` for the home of `python`.
+    Of an hour of lessons a third went into imports. The kernel itself is a real interpreter; it
+    takes the folder of `sys.executable` for the home of `python`.
     """
     with tempfile.TemporaryDirectory(prefix="tests-warm-") as name:
         folder = Path(name)
-        python, torchrun, startup = folder / "python", folder / "torchrun", folder / "profile_default/startup/python.py"
+        python, torchrun, startup = (
+            folder / "python",
+            folder / "torchrun",
+            folder / "profile_default/startup/python.py",
+        )
         python.symlink_to(PYTHON)
         torchrun.write_text(f'#!/bin/sh\nexec {python} -m torch.distributed.run "$@"\n')
         torchrun.chmod(0o755)
@@ -80,9 +95,13 @@ def quick_programs() -> Iterator[dict[str, str]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what lives as long as the session. All lessons begin anew: the book shows no attempts of an earlier run."""
+    """Keep what lives as long as the session. All lessons begin anew: the book shows no attempts of
+    an earlier run.
+    """
     share(config)
-    if not hasattr(config, "workerinput") and SOLVED in [Path(word).absolute() for word in config.args]:
+    if not hasattr(config, "workerinput") and SOLVED in [
+        Path(word).absolute() for word in config.args
+    ]:
         shutil.rmtree(SOLVED / "runs", ignore_errors=True)
     config.stash[SESSION] = ExitStack()
     config.add_cleanup(config.stash[SESSION].close)
@@ -102,27 +121,39 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             for name, value in _environment(item.config).items():
                 patch.setenv(name, value)
             if (LESSONS / item.path.stem / RECIPE).is_file():
-                # Its sections would write over what their lessons write, which may run at the same time.
+                # Its sections would write over what their lessons write, which may run at the same
+                # time.
                 patch.setenv("PROFLAB_RUNS", f"runs/{item.path.stem}")
             if item.path.is_relative_to(SOLVED):
                 patch.setenv("PROFLAB_STRICT", "1")
         return (yield)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """The slowest cells, and the lessons that took longer than their budget."""
-    ran = {report.fspath for reports in terminalreporter.stats.values() for report in reports if _is_lesson(report)}
+    ran = {
+        report.fspath
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if _is_lesson(report)
+    }
     cells = {Path(name).stem: cell_times(config.rootpath / name) for name in sorted(ran)}
     if not any(cells.values()):
         return
     terminalreporter.section(f"slowest {SHOWN} cells of the lessons")
-    slowest = sorted(((*cell, lesson) for lesson, own in cells.items() for cell in own), reverse=True)
+    slowest = sorted(
+        ((*cell, lesson) for lesson, own in cells.items() for cell in own), reverse=True
+    )
     for seconds, words, lesson in slowest[:SHOWN]:
         terminalreporter.write_line(f"{seconds:6.1f} s  {lesson}: {words}")
     for lesson, own in cells.items():
         taken = sum(seconds for seconds, _ in own)
         if taken > MOST_S:
-            terminalreporter.write_line(f"{lesson} took {taken:.0f} s; its budget is {MOST_S} s on a quiet machine")
+            terminalreporter.write_line(
+                f"{lesson} took {taken:.0f} s; its budget is {MOST_S} s on a quiet machine"
+            )
 
 
 def _is_lesson(report: object) -> bool:

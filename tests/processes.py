@@ -1,4 +1,6 @@
-"""No test leaves a process behind: what it started is known by a mark in the environment, and ended with the test."""
+"""No test leaves a process behind: what it started is known by a mark in the environment, and ended
+with the test.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ import pytest
 from tests.patience import PATIENCE_S
 
 MARK = "TESTS_STARTED_BY"
-"""Environment variable with the test that a process was started in; processes of its processes inherit it."""
+"""Environment variable with the test that a process was started in; processes of its processes
+inherit it.
+"""
 
 BEGINNINGS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpty")
 """Audit events of a new process (Python's table of audit events)."""
@@ -55,7 +59,9 @@ def no_process_stays(request: pytest.FixtureRequest) -> Iterator[None]:
 def _started_by(mark: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):  # ended just now, or another user's
-            if process.environ().get(MARK) == mark and "multiprocessing.resource_tracker" not in str(_words(process)):
+            if process.environ().get(
+                MARK
+            ) == mark and "multiprocessing.resource_tracker" not in str(_words(process)):
                 yield process
 
 

@@ -50,7 +50,9 @@ def rooms(package: str) -> dict[str, set[str]]:
     """Which of a package's folders each one imports; modules beside the folders are in none."""
     known = modules(package)
     folders = {name.split(".")[1] for name in known if name.count(".") > 1}
-    room_of = {name: next((part for part in name.split(".")[1:2] if part in folders), "") for name in known}
+    room_of = {
+        name: next((part for part in name.split(".")[1:2] if part in folders), "") for name in known
+    }
     found: dict[str, set[str]] = {room: set() for room in folders}
     for name, room in room_of.items():
         if room:
@@ -66,7 +68,9 @@ def test_the_rooms_of_tidyprof_import_each_other_as_the_page_says():
     assert stated("Room") == rooms("tidyprof")
 
 
-@pytest.mark.parametrize("graph", [packages, lambda: rooms("tidyprof")], ids=["packages", "rooms of tidyprof"])
+@pytest.mark.parametrize(
+    "graph", [packages, lambda: rooms("tidyprof")], ids=["packages", "rooms of tidyprof"]
+)
 def test_there_is_no_circle(graph):
     left = graph()
     while done := {name for name, needed in left.items() if not needed & left.keys()}:
@@ -99,7 +103,10 @@ print("\\n".join(dict.fromkeys(seen)))
 def test_a_trace_goes_the_way_that_the_page_describes(recordings):
     way = [f"{names(row[0]).pop()} {names(row[1]).pop()}" for row in rows("File")]
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED, str(recordings / TRACE)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", WATCHED, str(recordings / TRACE)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert [place for place in done.stdout.splitlines() if place in way] == way
     assert len(way) <= MOST_FILES
@@ -137,7 +144,15 @@ def recorded(name: str) -> Callable[[Path, Path], str]:
 
 READ, TRIAGE = ("tidyprof", "read"), ("tidyprof.cli.main", "main", "triage")
 WORKLOAD = ("python", "-m", "cifar_train", "--max-steps", "4")
-STAND_IN = ("proflab.standins.__main__", "main", "rocprofv3", "--kernel-trace", "--", *WORKLOAD, "--run-dir")
+STAND_IN = (
+    "proflab.standins.__main__",
+    "main",
+    "rocprofv3",
+    "--kernel-trace",
+    "--",
+    *WORKLOAD,
+    "--run-dir",
+)
 WAYS = {
     "a torch trace": (READ, recorded(TRACE), 20),
     "a folder of rocprofv3": (READ, recorded("rocprofv3-csv-gfx1151-llamacpp-decode"), 25),
@@ -145,16 +160,27 @@ WAYS = {
     "a rocpd database": (READ, small_rocpd, 20),
     "a Perfetto trace": (READ, recorded("rocprofv3-lumi-taylor/results.pftrace"), 32),
     "triage of a torch trace": (TRIAGE, recorded(TRACE), 44),
-    "a stand-in, `rocprofv3 --kernel-trace`": (STAND_IN, lambda recordings, folder: str(folder / "run"), 48),
+    "a stand-in, `rocprofv3 --kernel-trace`": (
+        STAND_IN,
+        lambda recordings, folder: str(folder / "run"),
+        48,
+    ),
 }
-"""What is done -> module, function and first arguments, the last argument, and the most files that it may enter."""
+"""What is done -> module, function and first arguments, the last argument, and the most files that
+it may enter.
+"""
 
 
 def files_entered(folder: Path, *call: str) -> int:
     """Files of the packages in which a function ran, other than while a module was imported."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
+    }
     command = [sys.executable, "-c", ENTERED, str(REPOSITORY / "src"), *call]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=folder, env=environment
+    )
     return int(done.stdout.splitlines()[-1])
 
 

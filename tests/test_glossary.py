@@ -13,7 +13,9 @@ from proflab.standins.tools import MODULE_OF_TOOL
 from tests.conftest import REPOSITORY
 
 TEXT = (REPOSITORY / "docs/glossary.md").read_text(encoding="utf-8")
-LESSONS = {number: lesson.source.read_text(encoding="utf-8") for number, lesson in lessons().items()}
+LESSONS = {
+    number: lesson.source.read_text(encoding="utf-8") for number, lesson in lessons().items()
+}
 MEANING, LESSON = "what it is", "lesson"
 SIDE_BY_SIDE = ("AMD", "NVIDIA", MEANING, "Intel", LESSON)
 COLUMNS = {
@@ -49,7 +51,9 @@ class Row:
 
     @property
     def names(self) -> list[str]:
-        """The row's word and its other forms, without marks: `wavefront, wave`, `compute unit (CU)`."""
+        """The row's word and its other forms, without marks: `wavefront, wave`, `compute unit
+        (CU)`.
+        """
         parts = re.split(r"[,:()]", re.sub(r"[`*\\]", "", self.word))
         return [part.strip(" .") for part in parts if part.strip()]
 
@@ -57,7 +61,10 @@ class Row:
 def tables() -> dict[str, list[Row]]:
     found = {}
     for group, body in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", TEXT, re.MULTILINE):
-        lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", body, re.M)]
+        lines = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in re.findall(r"^\|.*\|$", body, re.M)
+        ]
         columns = lines[0]
         found[group] = [Row(group, dict(zip(columns, line, strict=True))) for line in lines[2:]]
         assert tuple(columns) == COLUMNS[group]
@@ -96,12 +103,16 @@ def test_the_lesson_of_a_word_uses_it():
     for row in ROWS:
         if row.cells.get(LESSON, "–") == "–":
             continue
-        number, target = re.fullmatch(r"\[(\d\d)\]\(\.\./notebooks/(.+)\.ipynb\)", row.cells[LESSON]).groups()
+        number, target = re.fullmatch(
+            r"\[(\d\d)\]\(\.\./notebooks/(.+)\.ipynb\)", row.cells[LESSON]
+        ).groups()
         assert target.startswith(number)
         assert (REPOSITORY / "notebooks" / f"{target}.ipynb").is_file()
         text = re.sub(r"\s*\n# ", " ", LESSONS[number])
         forms = "|".join(map(re.escape, row.names))
-        assert re.search(rf"(?<!\w)(?:{forms})(?:e?s|e?d|ing|ly)?(?!\w)", text, re.IGNORECASE), row.word
+        assert re.search(rf"(?<!\w)(?:{forms})(?:e?s|e?d|ing|ly)?(?!\w)", text, re.IGNORECASE), (
+            row.word
+        )
 
 
 def test_every_stand_in_is_marked_as_one():
@@ -115,8 +126,15 @@ def test_key_terms_are_explained(term: str):
 
 
 def test_a_tool_that_is_gone_is_said_to_be():
-    gone = {name: one.until for one in changes() for name in one.option.split(", ") if one.until and name == one.tool}
+    gone = {
+        name: one.until
+        for one in changes()
+        for name in one.option.split(", ")
+        if one.until and name == one.tool
+    }
     assert {"rocm-smi", "rocprof"} <= {*gone}
     for row in TABLES["Words that changed"]:
         for name in {*row.names} & {*gone}:
-            assert f"gone in ROCm {gone[name].removesuffix('.0')}" in " ".join(row.cells.values()), name
+            assert f"gone in ROCm {gone[name].removesuffix('.0')}" in " ".join(
+                row.cells.values()
+            ), name

@@ -1,7 +1,9 @@
-"""On a GPU torch.profiler writes each range twice, on the host and on the device. Nothing may count both.
+"""On a GPU torch.profiler writes each range twice, on the host and on the device. Nothing may count
+both.
 
-Whatever reads ranges is tried on one trace with the ranges on the device and without them, and has to say the same: the
-functions of tidyprof and of lessons, the snippets, and the cells of lessons that RANGES finds.
+Whatever reads ranges is tried on one trace with the ranges on the device and without them, and has
+to say the same: the functions of tidyprof and of lessons, the snippets, and the cells of lessons
+that RANGES finds.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ from tidyprof.analyses.steps import marks_to_try
 from tidyprof.plots.figure import TidyFigure
 from tools.solutions import solved_source
 
-RANGES = re.compile(r"annotation|\bphases\(|ProfilerStep|key_averages|traceEvents|\.events\b(?=[\s\S]*\bname\b)")
+RANGES = re.compile(
+    r"annotation|\bphases\(|ProfilerStep|key_averages|traceEvents|\.events\b(?=[\s\S]*\bname\b)"
+)
 """What a cell has in it that reads ranges, or chooses events of any kind by their names."""
 
 NOT_PLAYED = {
@@ -43,16 +47,27 @@ NOT_PLAYED = {
     ("03", "stacks = inside"): "rocprof-sys writes each range once",
     ("03", 'exercise("03.1"'): "takes samples of rocprof-sys",
     ("05", "own_run"): "takes kernels of rocprof-compute",
-    ("05", "MIOpenBatchNormFwdTrainSpatial"): "chooses an operator and a kernel of a recording by their names",
+    (
+        "05",
+        "MIOpenBatchNormFwdTrainSpatial",
+    ): "chooses an operator and a kernel of a recording by their names",
     ("11", "crowded = play_requests"): "reads the allocator's snapshot, which has no ranges",
     ("11", 'exercise("11.4"'): "reads the allocator's snapshot, which has no ranges",
     ("12", "def graph_of"): "chooses calls of HIP by their names",
     ("12", "paged_attention"): "takes a number from the name of a range, and adds nothing up",
     ("12", "rpd-vllm-mytrace"): "reads rpd, which has no ranges on the device",
-    ("14", "gloo:all_reduce"): "gloo exchanges what is in the host's memory, so that no range is on a device",
-    ("17", "def each_ms"): "gloo exchanges what is in the host's memory, so that no range is on a device",
+    (
+        "14",
+        "gloo:all_reduce",
+    ): "gloo exchanges what is in the host's memory, so that no range is on a device",
+    (
+        "17",
+        "def each_ms",
+    ): "gloo exchanges what is in the host's memory, so that no range is on a device",
 }
-"""Number of the lesson and a piece of the cell -> why a cell that RANGES finds is not played here."""
+"""Number of the lesson and a piece of the cell -> why a cell that RANGES finds is not played
+here.
+"""
 
 VARYING = re.compile(r"\b[\d,]+ events\b")
 """How many events a file has. That counts what is there, so the ranges on the device, too."""
@@ -88,27 +103,42 @@ def marked(paths: tuple[Path, Path]) -> Pair:
 @pytest.fixture(scope="module", params=["steps marked", "no step marked"])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """The same, and that of a program that never calls `step()` of the profiler."""
-    return read(write_both(tmp_path_factory.mktemp("traces"), marked=request.param == "steps marked"))
+    return read(
+        write_both(tmp_path_factory.mktemp("traces"), marked=request.param == "steps marked")
+    )
 
 
 def plain(value: Any) -> Any:
-    """What can be compared with == and shown: tables without the numbers of their rows, figures by their words.
+    """What can be compared with == and shown: tables without the numbers of their rows, figures by
+    their words.
 
     Of a profile, and of the events of a file as JSON, the ranges on the device are left out.
     """
     if isinstance(value, pd.DataFrame | pd.Series):
-        return value.to_csv(index=not isinstance(value.index, pd.RangeIndex) and value.index.dtype != "int64")
+        return value.to_csv(
+            index=not isinstance(value.index, pd.RangeIndex) and value.index.dtype != "int64"
+        )
     if isinstance(value, Intervals):
         return value.starts.tolist(), value.ends.tolist()
     if isinstance(value, Profile):
-        return plain(value.events[~(value.events["device"].notna() & (value.events["kind"] == "annotation"))])
+        return plain(
+            value.events[~(value.events["device"].notna() & (value.events["kind"] == "annotation"))]
+        )
     if isinstance(value, TidyFigure):
-        texts = [text.get_text() for axes in value.axes for text in (*axes.texts, *axes.get_yticklabels())]
+        texts = [
+            text.get_text()
+            for axes in value.axes
+            for text in (*axes.texts, *axes.get_yticklabels())
+        ]
         return value.alternative_text, sorted(texts)
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set):
-        return [plain(one) for one in value if not (isinstance(one, dict) and one.get("cat") == "gpu_user_annotation")]
+        return [
+            plain(one)
+            for one in value
+            if not (isinstance(one, dict) and one.get("cat") == "gpu_user_annotation")
+        ]
     return VARYING.sub("all events", str(value))
 
 
@@ -132,7 +162,9 @@ def of_a_profile_alone(function: Any) -> bool:
         return False
     first, *others = [*inspect.signature(function).parameters.values()] or [None]
     takes = first is not None and str(first.annotation).startswith("Profile")
-    return takes and all(one.default is not one.empty or one.kind is one.VAR_KEYWORD for one in others)
+    return takes and all(
+        one.default is not one.empty or one.kind is one.VAR_KEYWORD for one in others
+    )
 
 
 ANALYSES = {name: getattr(analyses, name) for name in analyses.__all__}
@@ -142,19 +174,25 @@ WITH_OPTIONS = {
     "phases from a mark": lambda profile: analyses.phases(profile, mark="forward"),
     "budget of the device": lambda profile: analyses.step_budget(profile, "device"),
     "all gaps": lambda profile: analyses.gaps(profile, 0),
-    "ranges among operators": lambda profile: analyses.operators(profile, ("operator", "annotation")),
+    "ranges among operators": lambda profile: analyses.operators(
+        profile, ("operator", "annotation")
+    ),
     "operators by shape": lambda profile: analyses.operators(profile, by_shape=True),
     "stacks of calls": lambda profile: analyses.call_stacks(profile, "calls"),
     "a step": lambda profile: analyses.phases(analyses.of_steps(profile, 6)),
     "marks to try": marks_to_try,
-    "triage": lambda profile: [str(value) for value in vars(tidyprof.triage(profile)).values()][:-1],
+    "triage": lambda profile: [str(value) for value in vars(tidyprof.triage(profile)).values()][
+        :-1
+    ],
     "timeline": plots.timeline,
     "timeline of a step": lambda profile: plots.timeline(profile, step=6),
     "vital signs": vital_signs,
 }
 
 
-@pytest.mark.parametrize("name", [name for name, one in ANALYSES.items() if of_a_profile_alone(one)])
+@pytest.mark.parametrize(
+    "name", [name for name, one in ANALYSES.items() if of_a_profile_alone(one)]
+)
 def test_no_analysis_counts_ranges_on_the_device(name: str, pair: Pair) -> None:
     compare(ANALYSES[name], pair)
 
@@ -189,7 +227,9 @@ OF_EXERCISES = [
 
 
 @pytest.mark.parametrize("function", OF_EXERCISES)
-def test_no_exercise_counts_ranges_on_the_device(function: Callable[[Profile], Any], marked: Pair) -> None:
+def test_no_exercise_counts_ranges_on_the_device(
+    function: Callable[[Profile], Any], marked: Pair
+) -> None:
     compare(function, marked)
 
 
@@ -216,10 +256,16 @@ class AnyFile:
 
 
 class Watched:
-    """What torch.profiler has after a run on a GPU: rows of operators and ranges, perhaps those on the device too."""
+    """What torch.profiler has after a run on a GPU: rows of operators and ranges, perhaps those on
+    the device too.
+    """
 
     def __init__(self, mirrored: bool) -> None:
-        host = [("aten::conv2d", 300.0, False), ("aten::add_", 100.0, False), ("forward", 50.0, True)]
+        host = [
+            ("aten::conv2d", 300.0, False),
+            ("aten::add_", 100.0, False),
+            ("forward", 50.0, True),
+        ]
         rows = [*host, *[("conv_forward", 70.0, True)] * mirrored]
         self._rows = [
             SimpleNamespace(key=key, self_cpu_time_total=time, count=3, is_user_annotation=is_range)
@@ -261,7 +307,9 @@ def known(path: Path, told: Told) -> dict[str, Any]:
         "HERE": profile.origin,
         "parameters": ALLOCATED // 3,
         "counters": 0,
-        "proflab": SimpleNamespace(recording=lambda name: recorded, try_recording=lambda name: recorded),
+        "proflab": SimpleNamespace(
+            recording=lambda name: recorded, try_recording=lambda name: recorded
+        ),
         "exercise": told.exercise,
         **dict.fromkeys(("show_table", "show_figure", "say", "print"), told),
     }
@@ -270,7 +318,9 @@ def known(path: Path, told: Told) -> dict[str, Any]:
 @cache
 def cells_of(number: str) -> tuple[str, ...]:
     """The lesson's cells of Python, solved."""
-    notebook = jupytext.reads(lessons()[number].source.read_text(encoding="utf-8"), fmt="py:percent")
+    notebook = jupytext.reads(
+        lessons()[number].source.read_text(encoding="utf-8"), fmt="py:percent"
+    )
     code = (cell.source for cell in notebook.cells if cell.cell_type == "code")
     return tuple(solved_source(text) for text in code if not text.startswith("%%"))
 
@@ -282,7 +332,10 @@ def finds(cell: str) -> bool:
 
 def reason(number: str, cell: str) -> str | None:
     """Why a cell is not played."""
-    return next((why for (lesson, piece), why in NOT_PLAYED.items() if lesson == number and piece in cell), None)
+    return next(
+        (why for (lesson, piece), why in NOT_PLAYED.items() if lesson == number and piece in cell),
+        None,
+    )
 
 
 def is_played(number: str, cell: str) -> bool:
@@ -290,7 +343,9 @@ def is_played(number: str, cell: str) -> bool:
 
 
 def played(number: str, path: Path) -> Iterator[tuple[str, Any]]:
-    """Each found cell of a lesson, and what it showed and assigned. Of others the imports and functions are taken."""
+    """Each found cell of a lesson, and what it showed and assigned. Of others the imports and
+    functions are taken.
+    """
     told = Told()
     names = known(path, told)
     given = set(names)
@@ -298,18 +353,34 @@ def played(number: str, path: Path) -> Iterator[tuple[str, Any]]:
         is_found = is_played(number, cell)
         tree = ast.parse(cell)
         if not is_found:
-            tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef)]
+            tree.body = [
+                node
+                for node in tree.body
+                if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef)
+            ]
         before, told[:] = dict(names), []
         exec(compile(tree, f"lesson {number}", "exec"), names)
         if not is_found:
             names |= {name: before[name] for name in given}
             continue
-        assigned = {name: value for name, value in names.items() if value is not before.get(name) and name[:2] != "__"}
-        yield cell, (list(told), {name: plain(value) for name, value in assigned.items() if isinstance(value, DATA)})
+        assigned = {
+            name: value
+            for name, value in names.items()
+            if value is not before.get(name) and name[:2] != "__"
+        }
+        yield (
+            cell,
+            (
+                list(told),
+                {name: plain(value) for name, value in assigned.items() if isinstance(value, DATA)},
+            ),
+        )
 
 
 @pytest.mark.parametrize("number", lessons())
-def test_cells_say_the_same_with_ranges_on_the_device(number: str, paths: tuple[Path, Path]) -> None:
+def test_cells_say_the_same_with_ranges_on_the_device(
+    number: str, paths: tuple[Path, Path]
+) -> None:
     if not any(is_played(number, cell) for cell in cells_of(number)):
         return
     for (cell, said), (_, with_both) in zip(*(played(number, path) for path in paths), strict=True):
@@ -318,19 +389,27 @@ def test_cells_say_the_same_with_ranges_on_the_device(number: str, paths: tuple[
 
 def test_the_cells_that_are_not_played_are_there() -> None:
     for number, piece in NOT_PLAYED:
-        assert [piece in cell and finds(cell) for cell in cells_of(number)].count(True) == 1, (number, piece)
+        assert [piece in cell and finds(cell) for cell in cells_of(number)].count(True) == 1, (
+            number,
+            piece,
+        )
     by_hand = [cell for cell in cells_of("02") if cell.startswith("mine = runs[0]")]
     assert [is_played("02", cell) for cell in by_hand] == [True]
 
 
-SNIPPETS = sorted(path for path in (REPOSITORY / "snippets").glob("*.py") if "traceEvents" in path.read_text())
+SNIPPETS = sorted(
+    path for path in (REPOSITORY / "snippets").glob("*.py") if "traceEvents" in path.read_text()
+)
 OF_ONE_RANK = ("02_step_budget.py",)
 """Snippets whose second argument is no file."""
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda path: path.name)
 def test_snippets_say_the_same_with_ranges_on_the_device(
-    snippet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    snippet: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ranks = [write_both(tmp_path, rank=rank) for rank in range(2)]
     said = []

@@ -1,4 +1,6 @@
-"""The course's own lessons and notebooks: free of lint. That they are up to date, and run, `make test` sees itself."""
+"""The course's own lessons and notebooks: free of lint. That they are up to date, and run, `make
+test` sees itself.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,13 @@ def test_every_exercise_has_its_question_and_its_solution_in_its_lesson() -> Non
         exercise_cell(item.id)
 
 
-def test_every_lesson_states_the_minutes_that_the_rule_gives_and_the_core_fits_into_its_hours() -> None:
+def test_every_lesson_states_the_minutes_that_the_rule_gives_and_the_core_fits_into_its_hours() -> (
+    None
+):
     sources = read_sources(COURSE.lessons)
-    assert {one.number: one.lesson.minutes for one in sources} == {one.number: needed(one) for one in sources}
+    assert {one.number: one.lesson.minutes for one in sources} == {
+        one.number: needed(one) for one in sources
+    }
     assert sum(one.lesson.minutes for one in sources if one.lesson.core) <= CORE_AT_MOST
     assert sum(one.lesson.minutes for one in sources) <= ALL_AT_MOST
 
@@ -42,14 +48,22 @@ def built() -> dict[Path, str]:
     return build(COURSE)
 
 
-@pytest.mark.parametrize("folder", sorted((REPOSITORY / "lessons").glob("[0-9]*")), ids=lambda folder: folder.name[:2])
+@pytest.mark.parametrize(
+    "folder", sorted((REPOSITORY / "lessons").glob("[0-9]*")), ids=lambda folder: folder.name[:2]
+)
 def test_what_the_first_cell_says_without_the_packages_is_explained_above_it(
     built: dict[Path, str], folder: Path
 ) -> None:
-    """Run in a Python that has nothing but its own library, as somebody's notebook does who opens one anywhere."""
+    """Run in a Python that has nothing but its own library, as somebody's notebook does who opens
+    one anywhere.
+    """
     cells = json.loads(built[COURSE.notebooks / f"{folder.name}.ipynb"])["cells"]
-    head, code = (next("".join(one["source"]) for one in cells if one["cell_type"] == kind) for kind in KINDS)
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    head, code = (
+        next("".join(one["source"]) for one in cells if one["cell_type"] == kind) for kind in KINDS
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
+    )
     error = done.stderr.splitlines()[-1].partition(":")[0]
     assert error == "ModuleNotFoundError"
     assert f"`{error}` in the first cell? " in head

@@ -57,17 +57,24 @@ def told(tmp_path_factory) -> dict[str, str]:
     checks = ("--enable-error-code=arg-type", "--enable-error-code=misc", "--follow-imports=silent")
     command = [sys.executable, "-m", "mypy", *checks, "--cache-dir", str(folder / "cache")]
     done = subprocess.run(
-        [*command, str(folder / "program.py")], capture_output=True, text=True, cwd=REPOSITORY, check=False
+        [*command, str(folder / "program.py")],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     answers = re.findall(r"program\.py:(\d+): \w+: (.*)", done.stdout)
     return {
-        line: "\n".join(text for number, text in answers if int(number) == place) for place, line in enumerate(lines, 1)
+        line: "\n".join(text for number, text in answers if int(number) == place)
+        for place, line in enumerate(lines, 1)
     }
 
 
 def test_no_public_name_is_any(told):
-    assert [name for name in names() if told[f"reveal_type({name})"] in ("", 'Revealed type is "Any"')] == []
+    assert [
+        name for name in names() if told[f"reveal_type({name})"] in ("", 'Revealed type is "Any"')
+    ] == []
 
 
 @pytest.mark.parametrize("call", WRONG_CALLS)
@@ -82,12 +89,18 @@ def test_a_right_call_is_not(call, told):
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_every_name_is_there_and_is_listed(package: ModuleType):
-    """`__all__` comes from the imports of the stub; a type checker goes by the `__all__` that is written there."""
+    """`__all__` comes from the imports of the stub; a type checker goes by the `__all__` that is
+    written there.
+    """
     stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    (written,) = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
+    (written,) = [
+        ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)
+    ]
     assert sorted(written) == package.__all__
     assert [name for name in (*dir(package), *package.__all__) if not hasattr(package, name)] == []
-    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'wrong'"):
+    with pytest.raises(
+        AttributeError, match=f"module '{package.__name__}' has no attribute 'wrong'"
+    ):
         package.wrong  # noqa: B018
 
 

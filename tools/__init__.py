@@ -1,1 +1,3 @@
-"""What builds and checks the course: notebooks from lessons, lint, and every command that the course shows."""
+"""What builds and checks the course: notebooks from lessons, lint, and every command that the
+course shows.
+"""

@@ -2,8 +2,9 @@
 
     python -m tools.case_lines [--write]
 
-Without `--write` it says whether the lines that the lessons found in build/combined are those that ship, and whether
-each lesson's evidence asks for the next lesson (exit code 1 if not). `make lessons` calls it.
+Without `--write` it says whether the lines that the lessons found in build/combined are those that
+ship, and whether each lesson's evidence asks for the next lesson (exit code 1 if not). `make
+lessons` calls it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ from proflab.lessons import lessons
 FOUND = Path("build/combined/runs") / case.FILE
 SHIPPED = Path("lessons") / case.SHIPPED
 LIVE = "measured"
-"""What the origin of a live measurement begins with: it differs from run to run, so it does not ship."""
+"""What the origin of a live measurement begins with: it differs from run to run, so it does not
+ship.
+"""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line's options."""
-    parser = argparse.ArgumentParser(prog="python -m tools.case_lines", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.case_lines", description=(__doc__ or "").split("\n\n")[0]
+    )
     parser.add_argument("--write", action="store_true", help=f"write {SHIPPED}")
     return parser
 
@@ -36,7 +41,8 @@ def to_ship(path: Path) -> list[case.Line]:
     """The lines of a run as they ship."""
     found = case.read_lines(path)
     return [
-        replace(line, changes=tuple(one for one in line.changes if not one.origin.startswith(LIVE))) for line in found
+        replace(line, changes=tuple(one for one in line.changes if not one.origin.startswith(LIVE)))
+        for line in found
     ]
 
 
@@ -44,18 +50,32 @@ def problems(found: Sequence[case.Line], shipped: Sequence[case.Line]) -> Iterat
     """What is wrong with the lines that a run of all lessons of the core found."""
     core = [number for number, lesson in lessons().items() if lesson.core]
     lines = {line.lesson: line for line in found}
-    yield from (f"lesson {number} adds no line to the case" for number in core if number not in lines)
+    yield from (
+        f"lesson {number} adds no line to the case" for number in core if number not in lines
+    )
     for number, after in pairwise([*core, ""]):
         if number in lines and lines[number].next != after:
             asked = lines[number].next or "nothing"
-            yield f"lesson {number}: its evidence asks for {asked}, and the course goes on with {after or 'nothing'}"
+            yield (
+                f"lesson {number}: its evidence asks for {asked}, and the course goes on with"
+                f" {after or 'nothing'}"
+            )
     for line in found:
         if line.origin.startswith(LIVE):
-            yield f"lesson {line.lesson}: its evidence is {line.origin}; a shipped line must not depend on the machine"
+            yield (
+                f"lesson {line.lesson}: its evidence is {line.origin}; a shipped line must not"
+                " depend on the machine"
+            )
         if "\n" in line.evidence:
-            yield f"lesson {line.lesson}: its evidence has a line break, as a printed table or row does"
+            yield (
+                f"lesson {line.lesson}: its evidence has a line break, as a printed table or row"
+                " does"
+            )
     if list(found) != list(shipped):
-        yield f"{SHIPPED} is not what the lessons find; run `python -m tools.case_lines --write` after `make lessons`"
+        yield (
+            f"{SHIPPED} is not what the lessons find; run `python -m tools.case_lines --write`"
+            " after `make lessons`"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in found)
         SHIPPED.write_text(text, encoding="utf-8")
     wrong = list(problems(found, case.shipped()))
-    print("\n".join(wrong) or "the case sheet is what the lessons find", file=sys.stderr if wrong else sys.stdout)
+    print(
+        "\n".join(wrong) or "the case sheet is what the lessons find",
+        file=sys.stderr if wrong else sys.stdout,
+    )
     return int(bool(wrong))
 
 

@@ -1,7 +1,8 @@
-"""The assembly that lesson 16 ships, by the Triton that is at hand: `python -m tools.compiled_kernels [CASE...]`.
+"""The assembly that lesson 16 ships, by the Triton that is at hand: `python -m
+tools.compiled_kernels [CASE...]`.
 
-They are written to lessons/16_compiler/compiled/VERSION. For another version put it first: `pip install --no-deps
---target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; the lesson asks older ones
+They are written to lessons/16_compiler/compiled/VERSION. For another version put it first: `pip
+install --no-deps --target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; the lesson asks older ones
 only for the settings of both GPUs.
 """
 
@@ -22,11 +23,15 @@ LESSON = REPOSITORY / "lessons/16_compiler"
 
 
 def main() -> None:
-    """Compile all cases, or those that are named, and pack the assembly without a date or a name of this machine."""
+    """Compile all cases, or those that are named, and pack the assembly without a date or a name of
+    this machine.
+    """
     target = LESSON / "compiled" / triton.__version__
     snippet = REPOSITORY / "snippets/16_compiler.py"
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, LESSON / "kernels.py", snippet, folder, *sys.argv[1:]], check=True)
+        subprocess.run(
+            [sys.executable, LESSON / "kernels.py", snippet, folder, *sys.argv[1:]], check=True
+        )
         shutil.rmtree(target, ignore_errors=True)
         for file in sorted(Path(folder).glob("*/*.*")):
             packed = target / file.parent.name / file.name
@@ -35,7 +40,9 @@ def main() -> None:
                 shutil.copyfile(file, packed)
             else:
                 text = re.sub(r'"/[^"\n]*"', '"/"', file.read_text())
-                packed.with_name(f"{file.name}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+                packed.with_name(f"{file.name}.gz").write_bytes(
+                    gzip.compress(text.encode(), mtime=0)
+                )
 
 
 if __name__ == "__main__":

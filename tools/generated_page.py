@@ -8,7 +8,9 @@ from pathlib import Path
 
 
 def write_or_check(path: Path, text: str, command: str, arguments: Sequence[str]) -> int:
-    """Write the page, or with --check say whether it is what its table gives (exit code 1 if not)."""
+    """Write the page, or with --check say whether it is what its table gives (exit code 1 if
+    not).
+    """
     if "--check" not in arguments:
         path.write_text(text, encoding="utf-8")
         return 0

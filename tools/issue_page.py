@@ -1,4 +1,6 @@
-"""The page docs/known-issues.md, from the table of known issues: `python -m tools.issue_page [--check]`."""
+"""The page docs/known-issues.md, from the table of known issues: `python -m tools.issue_page
+[--check]`.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,17 @@ def _entry(issue: KnownIssue) -> str:
         "Versions": f"{versions(issue.versions)}.",
         "Source": f"{sources} ({issue.looked:%-d %B %Y})",
     }
-    return "\n".join([f"### {issue.heading}\n", *(f"- **{name}:** {text}" for name, text in points.items()), ""])
+    return "\n".join(
+        [f"### {issue.heading}\n", *(f"- **{name}:** {text}" for name, text in points.items()), ""]
+    )
 
 
 def versions(found: Versions) -> str:
     """The bounds and the note in words, such as "ROCm 7.2 to 7.2.4; seen with 7.2.3"."""
     spans = {
-        (True, True, False): f"{found.since} to {found.last}" if found.since != found.last else found.since,
+        (True, True, False): (
+            f"{found.since} to {found.last}" if found.since != found.last else found.since
+        ),
         (True, False, True): f"from {found.since}, repaired in {found.until}",
         (True, False, False): f"{found.since} and newer",
         (False, True, False): f"up to {found.last}",
@@ -57,7 +63,9 @@ def versions(found: Versions) -> str:
     span = spans.get((bool(found.since), bool(found.last), bool(found.until)))
     tool = TITLES.get(found.tool, found.tool)
     if span is None:
-        return found.note if found.note.startswith("all") else f"{tool}: {found.note or 'not stated'}"
+        return (
+            found.note if found.note.startswith("all") else f"{tool}: {found.note or 'not stated'}"
+        )
     return "; ".join(filter(None, [f"{tool} {span}", found.note]))
 
 

@@ -1,4 +1,6 @@
-"""The picture of the method on the book's first page: `python -m tools.method_picture` writes docs/method.svg."""
+"""The picture of the method on the book's first page: `python -m tools.method_picture` writes
+docs/method.svg.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,13 @@ from tidyprof.plots.figure import save
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "method.svg"
 
-ON_DARK = {ink: to_hex(style.turned(to_rgba(ink))) for ink in (style.GROUND, style.TEXT, style.MUTED_TEXT)}
+ON_DARK = {
+    ink: to_hex(style.turned(to_rgba(ink))) for ink in (style.GROUND, style.TEXT, style.MUTED_TEXT)
+}
 ON_DARK[style.BLUE] = style.SKY_BLUE
-"""Colour of the picture -> its colour on a dark page, by the look-up of figures; blue lines and words are too dim."""
+"""Colour of the picture -> its colour on a dark page, by the look-up of figures; blue lines and
+words are too dim.
+"""
 
 
 def dark_rules() -> str:
@@ -31,4 +37,6 @@ def dark_rules() -> str:
 if __name__ == "__main__":
     image = io.StringIO()
     save(method(), image, "svg")
-    PICTURE.write_text(image.getvalue().replace("<defs>", f"<defs>{dark_rules()}", 1), encoding="utf-8")
+    PICTURE.write_text(
+        image.getvalue().replace("<defs>", f"<defs>{dark_rules()}", 1), encoding="utf-8"
+    )

@@ -23,7 +23,9 @@ LONGEST_CELL = 25
 LONGEST_FUNCTION = 12
 
 GIVEN_TAG = "given"
-"""Tag of a markdown cell that may hold numbers with units: facts that no data of the lesson can give."""
+"""Tag of a markdown cell that may hold numbers with units: facts that no data of the lesson can
+give.
+"""
 
 _UNITS = r"ns|us|µs|μs|ms|%|percent|[kMGT]i?B(?:/s)?|[GTP]FLOPS?(?:/s)?|images/s"
 _NUMBER_WITH_UNIT = re.compile(rf"(?<![\w.])\d[\d.,]*(?: ?(?:{_UNITS})(?!\w)|[x×](?!\w))")
@@ -31,9 +33,13 @@ _ABSOLUTE_PATH = re.compile(
     r"""(?:(?<=[\s"'=(:,>])|^)(?:/(?!dev/|proc/|sys/)\w[\w.-]*|~\w*/|[A-Za-z]:\\)""", re.MULTILINE
 )
 _TYPED_FOLDER = re.compile(r"\bruns/\d\d\b")
-_INSTALL = re.compile(r"^\s*[!%]\s*(?:pip|conda|mamba|uv)\b|\b(?:pip3?|conda|mamba) install\b", re.MULTILINE)
+_INSTALL = re.compile(
+    r"^\s*[!%]\s*(?:pip|conda|mamba|uv)\b|\b(?:pip3?|conda|mamba) install\b", re.MULTILINE
+)
 _PROSE = ("text", "code_inline", "softbreak")
-_SHOWN_SNIPPET = re.compile(r"(?<=\):\n\n)```(?:python|bash|sql)\n.*?^```$", re.DOTALL | re.MULTILINE)
+_SHOWN_SNIPPET = re.compile(
+    r"(?<=\):\n\n)```(?:python|bash|sql)\n.*?^```$", re.DOTALL | re.MULTILINE
+)
 _SKIPPING = re.compile(r"skip|raise|allow.?error", re.IGNORECASE)
 
 
@@ -71,20 +77,32 @@ Rule = Callable[[Page], Iterator[tuple[int, str]]]
 
 def lint(page: Page) -> list[Finding]:
     """Everything that is wrong with one notebook."""
-    return [Finding(page.path, cell, name, text) for name, rule in RULES.items() for cell, text in rule(page)]
+    return [
+        Finding(page.path, cell, name, text)
+        for name, rule in RULES.items()
+        for cell, text in rule(page)
+    ]
 
 
 def lint_all(folders: Folders, columns: int | None = None) -> list[Finding]:
-    """Everything that is wrong with the lessons (in their solved form) and with the learner's notebooks.
+    """Everything that is wrong with the lessons (in their solved form) and with the learner's
+    notebooks.
 
     columns -- the longest line of code that is allowed; any, if None.
     """
     import nbformat
 
-    pages = [Page(path, notebook, folders.notebooks) for path, notebook in solved_notebooks(folders).items()]
+    pages = [
+        Page(path, notebook, folders.notebooks)
+        for path, notebook in solved_notebooks(folders).items()
+    ]
     for path in sorted(folders.notebooks.glob("*.ipynb")):
         pages.append(Page(path, nbformat.read(path, as_version=4), path.parent))
-    wide = [Finding(page.path, cell, "narrow-code", text) for page in pages for cell, text in too_wide(page, columns)]
+    wide = [
+        Finding(page.path, cell, "narrow-code", text)
+        for page in pages
+        for cell, text in too_wide(page, columns)
+    ]
     return [finding for page in pages for finding in lint(page)] + wide
 
 
@@ -93,7 +111,10 @@ def too_wide(page: Page, columns: int | None) -> Iterator[tuple[int, str]]:
     for place, cell in page.cells("code"):
         for line in cell.source.splitlines():
             if columns and len(line) > columns:
-                yield place, f"has a line of {len(line)} columns, more than {columns}: {line.strip()[:40]}"
+                yield (
+                    place,
+                    f"has a line of {len(line)} columns, more than {columns}: {line.strip()[:40]}",
+                )
 
 
 def no_outputs(page: Page) -> Iterator[tuple[int, str]]:
@@ -114,7 +135,9 @@ def no_skipping(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def no_absolute_paths(page: Page) -> Iterator[tuple[int, str]]:
-    """A path from the root exists on one machine only, except the kernel's own (/dev, /proc, /sys)."""
+    """A path from the root exists on one machine only, except the kernel's own (/dev, /proc,
+    /sys).
+    """
     for place, cell in page.cells("code"):
         for found in _ABSOLUTE_PATH.finditer(_without_comments(cell.source)):
             yield place, f"has the absolute path {found.group()}"
@@ -147,9 +170,14 @@ def short_functions(page: Page) -> Iterator[tuple[int, str]]:
     for place, cell in page.cells("code"):
         for node in ast.walk(_parse(cell.source)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = lines_of(textwrap.dedent(ast.get_source_segment(cell.source, node, padded=True)))
+                lines = lines_of(
+                    textwrap.dedent(ast.get_source_segment(cell.source, node, padded=True))
+                )
                 if lines > LONGEST_FUNCTION:
-                    yield place, f"function {node.name} has {lines} lines, more than {LONGEST_FUNCTION}"
+                    yield (
+                        place,
+                        f"function {node.name} has {lines} lines, more than {LONGEST_FUNCTION}",
+                    )
 
 
 def valid_python(page: Page) -> Iterator[tuple[int, str]]:
@@ -169,7 +197,10 @@ def ordered_headings(page: Page) -> Iterator[tuple[int, str]]:
         if not text:
             yield place, f"has an empty H{here}"
         if here > level + 1:
-            yield place, f"jumps from H{level} to H{here}" if level else f"begins with H{here}, not H1"
+            yield (
+                place,
+                f"jumps from H{level} to H{here}" if level else f"begins with H{here}, not H1",
+            )
         level = here
     if titles != 1:
         yield 0, f"has {titles} H1 headings, not one"
@@ -199,12 +230,17 @@ def links_resolve(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def no_typed_numbers(page: Page) -> Iterator[tuple[int, str]]:
-    """Numbers with units are computed from the data, so that they can't age; facts go into a cell tagged `given`."""
+    """Numbers with units are computed from the data, so that they can't age; facts go into a cell
+    tagged `given`.
+    """
     for place, cell in page.cells("markdown"):
         if {GIVEN_TAG, QUESTION_TAG} & set(cell.metadata.get("tags", [])):
             continue
         for found in _NUMBER_WITH_UNIT.finditer(_prose(cell.source)):
-            yield place, f"the number {found.group()!r} is typed; compute it, or tag the cell `{GIVEN_TAG}`"
+            yield (
+                place,
+                f"the number {found.group()!r} is typed; compute it, or tag the cell `{GIVEN_TAG}`",
+            )
 
 
 def known_commands(page: Page) -> Iterator[tuple[int, str]]:
@@ -234,7 +270,9 @@ RULES: dict[str, Rule] = {
 
 
 def python_of(source: str) -> str:
-    """The cell without magics: nothing for a cell magic, `pass` for a line magic or a shell line."""
+    """The cell without magics: nothing for a cell magic, `pass` for a line magic or a shell
+    line.
+    """
     if source.lstrip().startswith("%%"):
         return ""
     return re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
@@ -287,7 +325,11 @@ def _prose(source: str) -> str:
     """The text of a Markdown cell: no code blocks, no link targets."""
     blocks = (token.children for token in markdown_tokens(source) if token.type == "inline")
     return "\n".join(
-        "".join(" " if part.type == "softbreak" else part.content for part in block if part.type in _PROSE)
+        "".join(
+            " " if part.type == "softbreak" else part.content
+            for part in block
+            if part.type in _PROSE
+        )
         for block in blocks
     )
 

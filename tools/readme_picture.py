@@ -1,4 +1,5 @@
-"""README's picture, light and dark, from a real recording: a device of lesson 02, its answer to a likely mistake.
+"""README's picture, light and dark, from a real recording: a device of lesson 02, its answer to a
+likely mistake.
 
     .venv/bin/python -m tools.readme_picture
 
@@ -28,7 +29,10 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 RECORDING, EXERCISE = "torch-mi300x-resnet-ddp-rank0", "02.1"
 WIDTH, HEIGHT = 1100, 1000
 """Pixels of the window; what stays empty below is cut off."""
-LOOKS = {"first_look.png": ("#ffffff", "#1a1a1a", "#f5f5f5"), "first_look_dark.png": ("#111111", "#eeeeee", "#262626")}
+LOOKS = {
+    "first_look.png": ("#ffffff", "#1a1a1a", "#f5f5f5"),
+    "first_look_dark.png": ("#111111", "#eeeeee", "#262626"),
+}
 """File -> colours of the page, its text, and the box of code."""
 
 PAGE = """<!doctype html><meta charset="utf-8">
@@ -46,7 +50,9 @@ def page(ground: str, text: str, box: str) -> str:
     step = tidyprof.steps(run, "device").iloc[1]
     device = tidyprof.Profile(run.device_events, meta=run.meta)
     window = {"start_ns": step.start_ns, "end_ns": step.start_ns + step.duration_ns}
-    drawn = plots.timeline(device, **window, title="One step on an MI300X: both streams run at once")
+    drawn = plots.timeline(
+        device, **window, title="One step on an MI300X: both streams run at once"
+    )
     code = io.StringIO()
     with nullcontext() if ground == "#ffffff" else in_the_dark(drawn.figure):
         drawn.figure.savefig(code, format="svg", bbox_inches="tight")
@@ -54,7 +60,9 @@ def page(ground: str, text: str, box: str) -> str:
     reply = exercise(EXERCISE, run).evaluate(mistake).notice
     question = inline_html(exercise_cell(EXERCISE).question)
     return PAGE.format(
-        figure=code.getvalue()[code.getvalue().index("<svg") :].replace("<svg ", '<svg style="width:100%" ', 1),
+        figure=code.getvalue()[code.getvalue().index("<svg") :].replace(
+            "<svg ", '<svg style="width:100%" ', 1
+        ),
         question=question,
         ground=ground,
         text=text,
@@ -65,7 +73,9 @@ def page(ground: str, text: str, box: str) -> str:
 
 
 def share_of_the_wrong_whole(run: tidyprof.Profile) -> float:
-    """The likely mistake: communication with nothing beside it, as a share of the span instead of the communication."""
+    """The likely mistake: communication with nothing beside it, as a share of the span instead of
+    the communication.
+    """
     parts = tidyprof.overlap(run).sum(numeric_only=True)
     return float(100 * parts["exposed_communication_ns"] / parts["total_ns"])
 
@@ -74,7 +84,10 @@ def main() -> int:
     """Draw the page in each look with Chromium and cut it to its content."""
     browser = shutil.which("chromium")
     if browser is None:
-        print("error: chromium is not here, which draws the picture; install it and run this again", file=sys.stderr)
+        print(
+            "error: chromium is not here, which draws the picture; install it and run this again",
+            file=sys.stderr,
+        )
         return 2
     for name, look in LOOKS.items():
         draw(browser, page(*look), look[0], DOCS / name)
@@ -87,10 +100,18 @@ def draw(browser: str, code: str, ground: str, target: Path) -> None:
         source, shot = Path(folder) / "page.html", Path(folder) / "page.png"
         source.write_text(code, encoding="utf-8")
         subprocess.run(
-            [browser, "--headless=new", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}",
-             f"--screenshot={shot}", source.as_uri()],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            [
+                browser,
+                "--headless=new",
+                "--no-sandbox",
+                "--hide-scrollbars",
+                f"--window-size={WIDTH},{HEIGHT}",
+                f"--screenshot={shot}",
+                source.as_uri(),
+            ],
+            check=True,
+            capture_output=True,
+        )
         with Image.open(shot).convert("RGB") as whole:
             content = ImageChops.difference(whole, Image.new("RGB", whole.size, ground)).getbbox()
             whole.crop((0, 0, WIDTH, content[3] + 12)).quantize(200).save(target, optimize=True)

@@ -2,8 +2,8 @@
 
     python -m tools.record_strangers [NAME ...]
 
-Each trace is of three steps on this machine's processor, one for each rank. Truths stand in truth.toml, and were
-written before a trace was made: whoever records anew must not change them.
+Each trace is of three steps on this machine's processor, one for each rank. Truths stand in
+truth.toml, and were written before a trace was made: whoever records anew must not change them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,20 @@ def record(script: Path) -> list[Path]:
     target = STRANGERS / "traces" / script.stem
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(BLOCK, Path(folder, "instrument_me.py"))
-        asked = {"PYTHONPATH": folder, "WATCH": "trace", "WATCH_DIR": f"{folder}/out", "PYTHONDONTWRITEBYTECODE": "1"}
+        asked = {
+            "PYTHONPATH": folder,
+            "WATCH": "trace",
+            "WATCH_DIR": f"{folder}/out",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         asked["WATCH_SKIP"] = "10"  # they make 14 steps or more
-        subprocess.run([sys.executable, script], cwd=folder, env=os.environ | asked, check=True, timeout=LONGEST_S)
+        subprocess.run(
+            [sys.executable, script],
+            cwd=folder,
+            env=os.environ | asked,
+            check=True,
+            timeout=LONGEST_S,
+        )
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(f"{folder}/out", target)
     return sorted(target.iterdir())
@@ -39,9 +50,14 @@ def build_parser() -> argparse.ArgumentParser:
     """The command line's options."""
     scripts = sorted(path.stem for path in STRANGERS.glob("scripts*/*.py"))
     parser = argparse.ArgumentParser(
-        prog="python -m tools.record_strangers", description=(__doc__ or "").split("\n")[0]
+        prog="python -m tools.record_strangers", description=(__doc__ or "").split("\n\n")[0]
     )
-    parser.add_argument("scripts", nargs="*", metavar="NAME", help=f"scripts to record, or all: {', '.join(scripts)}")
+    parser.add_argument(
+        "scripts",
+        nargs="*",
+        metavar="NAME",
+        help=f"scripts to record, or all: {', '.join(scripts)}",
+    )
     return parser
 
 
@@ -51,7 +67,9 @@ def main() -> None:
     for script in sorted(STRANGERS.glob("scripts*/*.py")):
         if not wanted or script.stem in wanted:
             for path in record(script):
-                print(f"{path.relative_to(COURSE)}: {path.stat().st_size / 1000:,.0f} kB", flush=True)
+                print(
+                    f"{path.relative_to(COURSE)}: {path.stat().st_size / 1000:,.0f} kB", flush=True
+                )
 
 
 if __name__ == "__main__":

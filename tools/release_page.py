@@ -1,4 +1,6 @@
-"""The page docs/releases.md, from the table of releases: `python -m tools.release_page [--check]`."""
+"""The page docs/releases.md, from the table of releases: `python -m tools.release_page
+[--check]`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from proflab.releases import Change, Release, changes, number, releases, shown, sources, torch_builds
+from proflab.releases import (
+    Change,
+    Release,
+    changes,
+    number,
+    releases,
+    shown,
+    sources,
+    torch_builds,
+)
 from tools.generated_page import write_or_check
 
 PAGE = Path("docs/releases.md")
@@ -17,7 +28,9 @@ _NAME = re.compile(
     | (?<![\w.*/-]) (?: --?[a-z][\w=-]* | [\w.*/-]*[_*][\w.*/-]*? ) (?= \.? (?: [^\w.*/-] | $ ) )""",
     re.VERBOSE,
 )
-"""Code; or outside of it an option, or a word that Markdown might read as marks: with an asterisk or an underscore."""
+"""Code; or outside of it an option, or a word that Markdown might read as marks: with an asterisk
+or an underscore.
+"""
 
 _TYPED = re.compile(r"(.*?)( (?:of|that|without) .*)?")
 """An option, and words on when it is meant."""
@@ -54,7 +67,12 @@ def page() -> str:
     parts = [HEAD, "## Versions\n", _versions(releases()), TORCH, _torch_builds()]
     for tool in tools:
         parts += [f"## {tool}\n", _changes([change for change in changes() if change.tool == tool])]
-    return "\n".join([*parts, "## Sources\n", *(f"- {name}: {text}" for name, text in sources().items())]) + "\n"
+    return (
+        "\n".join(
+            [*parts, "## Sources\n", *(f"- {name}: {text}" for name, text in sources().items())]
+        )
+        + "\n"
+    )
 
 
 def _versions(known: Sequence[Release]) -> str:
@@ -69,15 +87,28 @@ def _versions(known: Sequence[Release]) -> str:
 def _torch_builds() -> str:
     of_uv = [build for build in torch_builds() if build.uv]
     span = f"{of_uv[0].rocm} to {of_uv[-1].rocm}"
-    rows = [(span, "uv's `--torch-backend`", "the newest", "one package for all", of_uv[0].source, of_uv[0].looked_up)]
+    rows = [
+        (
+            span,
+            "uv's `--torch-backend`",
+            "the newest",
+            "one package for all",
+            of_uv[0].source,
+            of_uv[0].looked_up,
+        )
+    ]
     for build in torch_builds()[len(of_uv) :]:
         gpus = "a package for each" if build.per_gpu else "one package for all"
-        rows.append((build.rocm, f"<{build.index}>", build.torch, gpus, build.source, build.looked_up))
+        rows.append(
+            (build.rocm, f"<{build.index}>", build.torch, gpus, build.source, build.looked_up)
+        )
     return _table(("ROCm", "index", "torch", "GPUs", "source", "looked up"), rows)
 
 
 def _changes(found: Iterable[Change]) -> str:
-    rows = [(_what(change.option), _remarks(change), span(change), change.source) for change in found]
+    rows = [
+        (_what(change.option), _remarks(change), span(change), change.source) for change in found
+    ]
     return _table(("what", "what to know", "releases", "source"), rows)
 
 
@@ -102,7 +133,9 @@ def _remarks(change: Change) -> str:
 
 
 def _what(option: str) -> str:
-    """An option, a list of them, or words: what is typed, and names of files and variables, as code."""
+    """An option, a list of them, or words: what is typed, and names of files and variables, as
+    code.
+    """
     parts = option.split(", ")
     if all(part.startswith("-") or " " not in part for part in parts):
         return ", ".join(_code(part) for part in parts)

@@ -58,7 +58,9 @@ def _segments(source: str) -> Iterator[tuple[bool, list[str]]]:
             lines.append(line)
             continue
         if inside is (mark == BEGIN):
-            raise CourseError(f"`{mark}` stands where it makes no sense in the cell that begins {source[:40]!r}")
+            raise CourseError(
+                f"`{mark}` stands where it makes no sense in the cell that begins {source[:40]!r}"
+            )
         yield inside, lines
         inside, lines = mark == BEGIN, []
     yield inside, lines
@@ -71,12 +73,18 @@ def _stub(lines: list[str], later: set[str]) -> list[str]:
     try:
         body = ast.parse(code).body
     except SyntaxError as error:
-        raise CourseError(f"the solution that begins {code[:40]!r} is no Python: {error.msg}") from None
+        raise CourseError(
+            f"the solution that begins {code[:40]!r} is no Python: {error.msg}"
+        ) from None
     names = list(dict.fromkeys(_assigned(body)))
     kept = [name for name in names if name in later] or names[-1:]
     if kept:
         return [f"{indent}{name} = ..." for name in kept]
-    return [f"{indent}return ..." if any(isinstance(node, ast.Return) for node in body) else f"{indent}..."]
+    return [
+        f"{indent}return ..."
+        if any(isinstance(node, ast.Return) for node in body)
+        else f"{indent}..."
+    ]
 
 
 def _assigned(body: Iterable[ast.AST]) -> Iterator[str]:
@@ -88,5 +96,7 @@ def _assigned(body: Iterable[ast.AST]) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.alias):
             yield (node.asname or node.name).partition(".")[0]
-        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        elif not isinstance(
+            node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+        ):
             yield from _assigned(ast.iter_child_nodes(node))

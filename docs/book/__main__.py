@@ -33,7 +33,9 @@ DOWNLOADS = "downloads"
 
 
 def main() -> int:
-    """Stage, build and check. Returns 0, 2 if a lesson was not run, 1 if the book does not come out right."""
+    """Stage, build and check. Returns 0, 2 if a lesson was not run, 1 if the book does not come out
+    right.
+    """
     try:
         stage(TARGET / "pages")
     except UserError as error:
@@ -57,33 +59,56 @@ def stage(pages: Path) -> None:
         if page.endswith(".md"):
             stage_page(REPOSITORY, page, pages, parts)
     stage_lessons([Path(page).stem for page in names if page.endswith(".ipynb")], pages)
-    remove_others(pages, {"index.md", *names, *(f"{DOWNLOADS}/{Path(name).name}" for name in names)})
+    remove_others(
+        pages, {"index.md", *names, *(f"{DOWNLOADS}/{Path(name).name}" for name in names)}
+    )
 
 
 def stage_lessons(names: list[str], pages: Path) -> None:
-    """Write a page for each lesson of these names; raises UserError for one that was not run as it is now."""
+    """Write a page for each lesson of these names; raises UserError for one that was not run as it
+    is now.
+    """
     import nbformat
 
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
     sources = read_sources(folders.lessons)
-    made = {one.lesson.folder.name: one.lesson for one in [*sources, *excerpts(folders.lessons, sources)]}
+    made = {
+        one.lesson.folder.name: one.lesson
+        for one in [*sources, *excerpts(folders.lessons, sources)]
+    }
     for name in names:
         learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
         path = folders.combined / f"{name}.ipynb"
         done = executed(path, nbformat.reads(texts[path], 4))
-        page = lesson_page(name[:2], done, learner, lesson_note(made[name], date.fromtimestamp(path.stat().st_mtime)))
-        stage_linked(REPOSITORY, f"notebooks/{name}.ipynb", "\n".join(cell.source for cell in page.cells), pages)
-        write_if_new(pages / f"{DOWNLOADS}/{name}.ipynb", texts[folders.notebooks / f"{name}.ipynb"])
+        page = lesson_page(
+            name[:2],
+            done,
+            learner,
+            lesson_note(made[name], date.fromtimestamp(path.stat().st_mtime)),
+        )
+        stage_linked(
+            REPOSITORY,
+            f"notebooks/{name}.ipynb",
+            "\n".join(cell.source for cell in page.cells),
+            pages,
+        )
+        write_if_new(
+            pages / f"{DOWNLOADS}/{name}.ipynb", texts[folders.notebooks / f"{name}.ipynb"]
+        )
         write_if_new(pages / f"notebooks/{name}.ipynb", nbformat.writes(page))
 
 
 def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
-    """The notebook of a path with its outputs; raises UserError unless it is `wanted`, executed to its end."""
+    """The notebook of a path with its outputs; raises UserError unless it is `wanted`, executed to
+    its end.
+    """
     import nbformat
 
     found = nbformat.read(path, 4) if path.is_file() else None
-    if found is None or [cell.source for cell in found.cells] != [cell.source for cell in wanted.cells]:
+    if found is None or [cell.source for cell in found.cells] != [
+        cell.source for cell in wanted.cells
+    ]:
         raise UserError(f"{path}: the lesson was not run as it is now; run `make lessons` first")
     code = [cell for cell in found.cells if cell.cell_type == "code"]
     if not all(cell.execution_count for cell in code if cell.source.strip()):
@@ -92,25 +117,45 @@ def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
 
 
 def lesson_note(lesson: Lesson, day: date) -> str:
-    """The line below a lesson's title; what paper can't do stands in a `span` that print leaves out."""
+    """The line below a lesson's title; what paper can't do stands in a `span` that print leaves
+    out.
+    """
     name = lesson.folder.name
     return (
         f"*About {lesson.minutes} minutes. The outputs below are of {day.isoformat()}*"
         '<span class="on-screen">*; solutions are behind a click*</span>*. '
         f"To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`*"
-        f'<span class="on-screen">*, or* {{download}}`download the notebook </{DOWNLOADS}/{name}.ipynb>` '
+        '<span class="on-screen">*, or* {download}`download the notebook'
+        f" </{DOWNLOADS}/{name}.ipynb>` "
         "*into that folder*</span>*.*"
     )
 
 
 def build_site(pages: Path, html: Path) -> int:
-    """Let Sphinx make the site, and finish it; a warning, such as a dead link, is an error. Returns its exit code.
+    """Let Sphinx make the site, and finish it; a warning, such as a dead link, is an error. Returns
+    its exit code.
 
     It writes every page, since one that was finished already can't be finished again.
     """
     shutil.rmtree(html / "_images", ignore_errors=True)
-    command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", CONFIGURATION, "--write-all"]
-    command += ["--doctree-dir", html.parent / "doctrees", "--quiet", "--jobs", "2", "--fail-on-warning"]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--builder",
+        "html",
+        "--conf-dir",
+        CONFIGURATION,
+        "--write-all",
+    ]
+    command += [
+        "--doctree-dir",
+        html.parent / "doctrees",
+        "--quiet",
+        "--jobs",
+        "2",
+        "--fail-on-warning",
+    ]
     command += [pages, html]
     if not (done := subprocess.run(command, check=False).returncode):
         finish(html)

@@ -16,9 +16,11 @@ html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
 html_show_copyright = False
-# A browser that opened the book as a file may not read the pages that these would come from; excerpts.js does it.
+# A browser that opened the book as a file may not read the pages that these would come from;
+# excerpts.js does it.
 html_show_search_summary = False
-# The blocks of tidyprof's page that hold options have a language of their own, which only a test knows.
+# The blocks of tidyprof's page that hold options have a language of their own, which only a test
+# knows.
 suppress_warnings = ["misc.highlighting_failure"]
 # With enough contrast on the ground of each theme.
 pygments_style = "a11y-high-contrast-light"

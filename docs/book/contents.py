@@ -12,9 +12,22 @@ START = "README.md"
 
 
 TO_LOOK_UP = (
-    "cheat-sheet", "glossary", "known-issues", "releases", "migration", "gate", "triage", "triage-files", "peers",
-    "hang", "isa", "more-of-rocprofv3", "packages", "gpumodel", "reliability",
-)  # fmt: skip
+    "cheat-sheet",
+    "glossary",
+    "known-issues",
+    "releases",
+    "migration",
+    "gate",
+    "triage",
+    "triage-files",
+    "peers",
+    "hang",
+    "isa",
+    "more-of-rocprofv3",
+    "packages",
+    "gpumodel",
+    "reliability",
+)
 
 TO_CARRY_ON = ("CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "CHANGELOG.md")
 
@@ -28,16 +41,27 @@ class Part:
 
 
 def contents(repository: Path) -> tuple[Part, ...]:
-    """All parts of the book; the first one holds the lessons, in order, and what is made of sections of some."""
-    sources = [path for name in ("lesson.py", RECIPE) for path in (repository / "lessons").glob(f"*/{name}")]
+    """All parts of the book; the first one holds the lessons, in order, and what is made of
+    sections of some.
+    """
+    sources = [
+        path
+        for name in ("lesson.py", RECIPE)
+        for path in (repository / "lessons").glob(f"*/{name}")
+    ]
     lessons = sorted(path.parent.name for path in sources)
-    formats = sorted(path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README")
+    formats = sorted(
+        path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README"
+    )
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
         Part("To look up", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
         Part("For instructors", ("docs/instructor.md", "docs/slurm.md")),
         Part("To carry it on", TO_CARRY_ON),
-        Part("tidyprof", ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats))),
+        Part(
+            "tidyprof",
+            ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats)),
+        ),
     )
 
 

@@ -1,9 +1,11 @@
-"""Export the book into a copy of LUMI AI Factory's course template: `python -m docs.book.course_template FOLDER`.
+"""Export the book into a copy of LUMI AI Factory's course template: `python -m
+docs.book.course_template FOLDER`.
 
-The form is that of https://github.com/lumi-ai-factory/course-template at 8aa44b1, as its README.md, content/index.md
-and src/lib/content.ts say: each Markdown file below `content` is a page, and begins with its `title`, `nav_order` and,
-below another page, that page's title as `parent`; `/folder/name` links to it. Files to look at or to download lie below
-`public/assets`. The template leaves out what cells print (src/lib/notebook.ts), and so does this.
+The form is that of https://github.com/lumi-ai-factory/course-template at 8aa44b1, as its README.md,
+content/index.md and src/lib/content.ts say: each Markdown file below `content` is a page, and
+begins with its `title`, `nav_order` and, below another page, that page's title as `parent`;
+`/folder/name` links to it. Files to look at or to download lie below `public/assets`. The template
+leaves out what cells print (src/lib/notebook.ts), and so does this.
 """
 
 from __future__ import annotations
@@ -39,22 +41,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line's options."""
-    parser = argparse.ArgumentParser(prog="python -m docs.book.course_template", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m docs.book.course_template", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("folder", type=Path, help="a clone of your copy of the template")
     return parser
 
 
 def export(repository: Path, folder: Path) -> None:
-    """Write every page of the book, and what they link to, into a copy of the template. Raises UserError."""
+    """Write every page of the book, and what they link to, into a copy of the template. Raises
+    UserError.
+    """
     if not (folder / "content").is_dir():
-        raise UserError(f"{folder}: no folder `content` is in it; clone your copy of the template, and give its path")
+        raise UserError(
+            f"{folder}: no folder `content` is in it; clone your copy of the template, and give its"
+            " path"
+        )
     parts = contents(repository)
     pages = {START, *(page for part in parts for page in part.pages)}
     write_page(repository, START, pages, folder, {"nav_order": 1, "title": "Home"})
     for number, part in enumerate(parts, 2):
         write_chapter(folder, part, number)
         for place, page in enumerate(part.pages, 1):
-            write_page(repository, page, pages, folder, {"parent": part.caption, "nav_order": place})
+            write_page(
+                repository, page, pages, folder, {"parent": part.caption, "nav_order": place}
+            )
 
 
 def write_chapter(folder: Path, part: Part, number: int) -> None:
@@ -64,7 +75,9 @@ def write_chapter(folder: Path, part: Part, number: int) -> None:
     (folder / "content" / f"{name}.md").write_text(text, encoding="utf-8")
 
 
-def write_page(repository: Path, page: str, pages: set[str], folder: Path, fields: dict[str, str | int]) -> None:
+def write_page(
+    repository: Path, page: str, pages: set[str], folder: Path, fields: dict[str, str | int]
+) -> None:
     """One page of the book, with what it links to."""
     source = repository / page
     text = lesson_text(source) if source.suffix == ".ipynb" else source.read_text(encoding="utf-8")
@@ -79,7 +92,9 @@ def write_page(repository: Path, page: str, pages: set[str], folder: Path, field
 
 def front_matter(fields: dict[str, str | int]) -> str:
     """The lines that each page begins with; JSON's texts are YAML's, too."""
-    return "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in fields.items()), "---", ""])
+    return "\n".join(
+        ["---", *(f"{key}: {json.dumps(value)}" for key, value in fields.items()), "---", ""]
+    )
 
 
 def slug(page: str) -> str:
@@ -88,7 +103,9 @@ def slug(page: str) -> str:
 
 
 def lesson_text(notebook: Path) -> str:
-    """A lesson as Markdown, without its first and its last cell, which link to the lessons beside it."""
+    """A lesson as Markdown, without its first and its last cell, which link to the lessons beside
+    it.
+    """
     texts = []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"][1:-1]:
         text = "".join(cell["source"])

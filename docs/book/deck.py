@@ -1,4 +1,6 @@
-"""Slides from the page of a lesson: by one rule, without solutions, and each with what its words speak of."""
+"""Slides from the page of a lesson: by one rule, without solutions, and each with what its words
+speak of.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from nbformat import NotebookNode
 
-WHOLE = re.compile(r"\b(traps?|lies?|predict|decide|picture to keep in mind|key points)\b", re.IGNORECASE)
-"""Sections whose text is shown whole; of others the first PARAGRAPHS, and one of each later text."""
+WHOLE = re.compile(
+    r"\b(traps?|lies?|predict|decide|picture to keep in mind|key points)\b", re.IGNORECASE
+)
+"""Sections whose text is shown whole; of others the first PARAGRAPHS, and one of each later
+text.
+"""
 
 LEFT_OUT = ("Known issues", "At work, without this course")
 """Sections to read at home."""
@@ -36,13 +42,17 @@ ROWS = 8
 """Rows of a table and lines of code that can be read from the last row of seats."""
 
 ROOM_PX = 640
-"""Height below the heading of a slide of 1280 x 720 px that is a tenth smaller than slides.css says."""
+"""Height below the heading of a slide of 1280 x 720 px that is a tenth smaller than slides.css
+says.
+"""
 
 PARAGRAPHS = 2
 """Paragraphs that say what a section is about."""
 
 LINE_PX, LINE_CHARACTERS, CODE_CHARACTERS = 36, 80, 86
-"""A line in the sizes of slides.css: text of 26 px, 1.4 times as high, over 88 % of the width; code is smaller."""
+"""A line in the sizes of slides.css: text of 26 px, 1.4 times as high, over 88 % of the width; code
+is smaller.
+"""
 
 _PREDICTED = "predict"
 _SAY = "say("
@@ -57,7 +67,9 @@ _RULE = re.compile(r"-{2,}(?: +-{2,})+ *")
 _LEADS_ON = re.compile(r"(?:(?<=[.?!]\s)|(?<=^<p>))(?:(?![.?!]\s).)*:</p>\s*$", re.DOTALL)
 """The last sentence of a text, if it ends in a colon."""
 
-_POINTS = re.compile(r"\bBelow, (\w)|(?<=[a-z]), (?:see|of which more) below\b|\b([Tt]he \w+) below\b")
+_POINTS = re.compile(
+    r"\bBelow, (\w)|(?<=[a-z]), (?:see|of which more) below\b|\b([Tt]he \w+) below\b"
+)
 """Words that point to something that is on no slide of a section without tables and figures."""
 
 
@@ -71,7 +83,9 @@ class Slide:
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a slide that is not cut in two; `kind` is text, list, code, table, figure or question."""
+    """A part of a slide that is not cut in two; `kind` is text, list, code, table, figure or
+    question.
+    """
 
     kind: str
     html: str
@@ -79,7 +93,9 @@ class Block:
     @cached_property
     def text(self) -> str:
         """Its words, without the marks of HTML."""
-        return html.unescape(re.sub(r"<style.*?</style>|<[^>]*>", "", self.html, flags=re.DOTALL)).strip()
+        return html.unescape(
+            re.sub(r"<style.*?</style>|<[^>]*>", "", self.html, flags=re.DOTALL)
+        ).strip()
 
     @cached_property
     def leads_on(self) -> bool:
@@ -93,11 +109,15 @@ class Block:
 
     @cached_property
     def height_px(self) -> int:
-        """An estimate; a figure takes up to 60 % of the window, and its words to unfold one line more."""
+        """An estimate; a figure takes up to 60 % of the window, and its words to unfold one line
+        more.
+        """
         if self.kind == "figure":
             return 470
         if self.kind == "table":
-            rows = (re.sub(r"<[^>]*>", "", _CELL.sub("    ", row)) for row in _ROW.findall(self.html))
+            rows = (
+                re.sub(r"<[^>]*>", "", _CELL.sub("    ", row)) for row in _ROW.findall(self.html)
+            )
             return LINE_PX + sum(_lines(row, 110) * 30 + 8 for row in rows)
         if self.kind == "code":
             return 40 + 30 * sum(_lines(line, CODE_CHARACTERS) for line in self.text.splitlines())
@@ -113,12 +133,16 @@ class Section:
 
     @property
     def thin(self) -> bool:
-        """Whether it is too little for a slide: less than two sentences, and nothing to look at or to answer."""
+        """Whether it is too little for a slide: less than two sentences, and nothing to look at or
+        to answer.
+        """
         sentences = re.findall(r"[.?!](?:\s|$)", " ".join(block.text for block in self.blocks))
         return len(sentences) < 2 and all(block.kind in ("text", "list") for block in self.blocks)
 
     def take(self, blocks: Iterable[Block]) -> None:
-        """Go on with what a cell shows; words that lead on to nothing, or only to other words, go."""
+        """Go on with what a cell shows; words that lead on to nothing, or only to other words,
+        go.
+        """
         before = len(self.blocks)
         for block in blocks:
             if block.kind == "text":
@@ -138,18 +162,27 @@ class Section:
     def fits(self, blocks: list[Block]) -> bool:
         """Whether these have room below its own."""
         both = [*self.blocks, *blocks]
-        return sum(block.height_px for block in both) <= ROOM_PX and sum(block.large for block in both) < 2
+        return (
+            sum(block.height_px for block in both) <= ROOM_PX
+            and sum(block.large for block in both) < 2
+        )
 
 
 def slides(page: NotebookNode) -> list[Slide]:
-    """The slides of a lesson's page: headings with their first words and what these show, questions; no solution."""
+    """The slides of a lesson's page: headings with their first words and what these show,
+    questions; no solution.
+    """
     shown = (section for section in _sections(page) if section.heading not in LEFT_OUT)
     parts = [part for section in shown for part in _split(section)]
-    return [Slide(part.heading, "".join(block.html for block in part.blocks)) for part in _joined(parts)]
+    return [
+        Slide(part.heading, "".join(block.html for block in part.blocks)) for part in _joined(parts)
+    ]
 
 
 def _sections(page: NotebookNode) -> Iterator[Section]:
-    """What is shown under each heading; a question is a section of its own, and the one around it goes on after it."""
+    """What is shown under each heading; a question is a section of its own, and the one around it
+    goes on after it.
+    """
     section, around, asked, opens = Section(""), "", False, False
     for cell in page.cells:
         tags = cell.metadata.get("tags", [])
@@ -167,7 +200,9 @@ def _sections(page: NotebookNode) -> Iterator[Section]:
                 around = around if QUESTION_TAG in tags else title
             whole = QUESTION_TAG in tags or bool(WHOLE.search(section.heading))
             paragraphs = None if whole else PARAGRAPHS + opens if title else 1
-            section.take(_of_text(groups, "question" if QUESTION_TAG in tags else "text", paragraphs))
+            section.take(
+                _of_text(groups, "question" if QUESTION_TAG in tags else "text", paragraphs)
+            )
         if asked and cell.cell_type == "code":
             yield section
             section = Section(around)
@@ -176,7 +211,9 @@ def _sections(page: NotebookNode) -> Iterator[Section]:
 
 
 def pieces(text: str) -> Iterator[tuple[str, list[list[Token]]]]:
-    """The headings of a text, each with its paragraphs, lists and so on; what stands before the first one has none."""
+    """The headings of a text, each with its paragraphs, lists and so on; what stands before the
+    first one has none.
+    """
     title, groups, depth = "", [], 0
     for token in _reader().parse(text):
         if not depth:
@@ -190,7 +227,9 @@ def pieces(text: str) -> Iterator[tuple[str, list[list[Token]]]]:
 
 
 def _of_text(groups: list[list[Token]], words: str, paragraphs: int | None) -> Iterator[Block]:
-    """What of a text is shown: all, or what stands before a paragraph more than so many. `words` is their kind."""
+    """What of a text is shown: all, or what stands before a paragraph more than so many. `words` is
+    their kind.
+    """
     for group in groups:
         kind = _KINDS.get(group[0].type, words)
         if kind == words and paragraphs is not None:
@@ -203,13 +242,23 @@ def _of_text(groups: list[list[Token]], words: str, paragraphs: int | None) -> I
         yield Block(kind, shortened(shown) if kind == "table" else shown)
 
 
-_KINDS = {"table_open": "table", "fence": "code", "bullet_list_open": "list", "ordered_list_open": "list"}
+_KINDS = {
+    "table_open": "table",
+    "fence": "code",
+    "bullet_list_open": "list",
+    "ordered_list_open": "list",
+}
 
 
 def _of_code(cell: NotebookNode) -> Iterator[Block]:
-    """What a cell of code gives to slides: what it lets people predict, or short code, and its outputs."""
+    """What a cell of code gives to slides: what it lets people predict, or short code, and its
+    outputs.
+    """
     if asked := _predictions(cell.source):
-        yield Block("question", f"<ul>{''.join(f'<li>Predict: {inline_html(what)}?</li>' for what in asked)}</ul>")
+        yield Block(
+            "question",
+            f"<ul>{''.join(f'<li>Predict: {inline_html(what)}?</li>' for what in asked)}</ul>",
+        )
         return
     outputs = [_html(output) for output in cell.outputs]
     if RECALL in cell.source:
@@ -220,13 +269,19 @@ def _of_code(cell: NotebookNode) -> Iterator[Block]:
         return
     blocks = [_of_output(text) for text in outputs if text.strip()]
     source = re.sub(r"\n{3,}", "\n\n", cell.source)
-    if len(source.splitlines()) <= ROWS and _SAY not in source and not any(block.large for block in blocks):
+    if (
+        len(source.splitlines()) <= ROWS
+        and _SAY not in source
+        and not any(block.large for block in blocks)
+    ):
         yield Block("code", f"<pre><code>{html_text(source)}</code></pre>")
     yield from blocks
 
 
 def _unanswered(question: str, answers: str) -> str:
-    """A question about an earlier lesson with its answers, none of them marked and without their replies."""
+    """A question about an earlier lesson with its answers, none of them marked and without their
+    replies.
+    """
     items = "\n".join(f"<li>{text}</li>" for text in _ANSWER.findall(answers))
     return f"{question}\n<ul>{items}</ul>"
 
@@ -252,7 +307,9 @@ def _of_output(text: str) -> Block:
 
 
 def _columns(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Printed lines that a slide has room for, and what they lack: a table ruled with dashes loses whole columns."""
+    """Printed lines that a slide has room for, and what they lack: a table ruled with dashes loses
+    whole columns.
+    """
     rule = next((line for line in lines if _RULE.fullmatch(line)), "")
     ends = [found.end() for found in re.finditer("-+", rule)]
     fitting = [end for end in ends if end <= CODE_CHARACTERS]
@@ -275,7 +332,11 @@ def _predictions(source: str) -> list[str]:
     if _PREDICTED not in source:
         return []
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    named = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == _PREDICTED]
+    named = [
+        call
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == _PREDICTED
+    ]
     return [word.value.value for call in named for word in call.keywords if word.arg == "what"]
 
 
@@ -283,7 +344,9 @@ def _split(section: Section) -> Iterator[Section]:
     """The slides of a section; words that lead on to something stand on its slide."""
     section.close()
     if not any(block.large for block in section.blocks):
-        section.blocks = [replace(block, html=_POINTS.sub(_pointless, block.html)) for block in section.blocks]
+        section.blocks = [
+            replace(block, html=_POINTS.sub(_pointless, block.html)) for block in section.blocks
+        ]
     part = Section(section.heading)
     for block in section.blocks:
         if part.blocks and not part.fits([block]):
@@ -297,12 +360,16 @@ def _split(section: Section) -> Iterator[Section]:
 
 
 def _joined(parts: Iterable[Section]) -> Iterator[Section]:
-    """The parts, each that is thin on the slide before it, where that says the same heading, or else on the next."""
+    """The parts, each that is thin on the slide before it, where that says the same heading, or
+    else on the next.
+    """
     done: list[Section] = []
     waiting: Section | None = None
     for part in parts:
         if waiting:
-            between = [Block("text", f"<h3>{inline_html(part.heading)}</h3>")] * (part.heading != waiting.heading)
+            between = [Block("text", f"<h3>{inline_html(part.heading)}</h3>")] * (
+                part.heading != waiting.heading
+            )
             part = Section(waiting.heading, [*waiting.blocks, *between, *part.blocks])
             waiting = None
         if not part.thin:
@@ -331,7 +398,8 @@ def _reader() -> MarkdownIt:
 
 
 def markdown(text: str) -> str:
-    """HTML of a text; links to other files of the course, which are not beside the page, become plain text.
+    """HTML of a text; links to other files of the course, which are not beside the page, become
+    plain text.
 
     A sentence that is nothing but such a link goes.
     """

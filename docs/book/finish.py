@@ -1,6 +1,8 @@
-"""What is still to do to pages that Sphinx wrote: for screen readers, small screens, and search without a server.
+"""What is still to do to pages that Sphinx wrote: for screen readers, small screens, and search
+without a server.
 
-The texts that are replaced are those of Furo (theme/furo/page.html) and of myst-nb (core/render.py).
+The texts that are replaced are those of Furo (theme/furo/page.html) and of myst-nb
+(core/render.py).
 """
 
 from __future__ import annotations
@@ -37,19 +39,30 @@ _SOURCE = re.compile(r'src="([^"]+)"')
 _WIDTH = re.compile(r'width="(\d+)"')
 _TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
 _LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/][^<>\s]*(?![^<>]*>)")
-"""A word of a table's text that is too long for a narrow column, and has places where it can be broken"""
+"""A word of a table's text that is too long for a narrow column, and has places where it can be
+broken
+"""
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
 _SHELL_REMARK = re.compile(r'(<span class="w">[^\S\n]+</span><span class="c1)(?=">)')
-"""Where a remark begins that stands behind a command: in a block without colours, and in one with them."""
-_TYPED = re.compile(r'(<div class="highlight-none notranslate"><div class="highlight"><pre>)(.*?)(?=</pre>)', re.DOTALL)
-_PRINTED = re.compile(r'(<div class="output [^>]*>\s*<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL)
+"""Where a remark begins that stands behind a command: in a block without colours, and in one with
+them.
+"""
+_TYPED = re.compile(
+    r'(<div class="highlight-none notranslate"><div class="highlight"><pre>)(.*?)(?=</pre>)',
+    re.DOTALL,
+)
+_PRINTED = re.compile(
+    r'(<div class="output [^>]*>\s*<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL
+)
 
 SHORT_LINES = 30
 """Lines of an output that stay on one sheet of paper."""
 
 PAPER_COLUMNS = range(104, 150)
-"""Characters of a line that fit on paper in smaller type; fewer do anyway, and more would be too small to read."""
+"""Characters of a line that fit on paper in smaller type; fewer do anyway, and more would be too
+small to read.
+"""
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LINES = ("p", "pre", "li", "td", "th", "caption", "div", "summary")
@@ -59,11 +72,15 @@ _PARAGRAPH = re.compile(r"<p>(?!<em>)(.*?)</p>", re.DOTALL)
 
 
 def finish(html: Path) -> None:
-    """Finish all pages of the site in the folder `html`, and write what its search shows of them."""
+    """Finish all pages of the site in the folder `html`, and write what its search shows of
+    them.
+    """
     texts = {}
     for path in sorted(html.rglob("*.html")):
         name = path.relative_to(html)
-        page = finished(path.read_text(encoding="utf-8"), html / "_images", "../" * (len(name.parts) - 1))
+        page = finished(
+            path.read_text(encoding="utf-8"), html / "_images", "../" * (len(name.parts) - 1)
+        )
         path.write_text(page, encoding="utf-8")
         texts[name.as_posix()] = sections(page)
     written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
@@ -73,7 +90,8 @@ def finish(html: Path) -> None:
 def finished(page: str, images: Path, up: str) -> str:
     """A page as it is handed on.
 
-    images -- the folder for pictures that stand within the page; `up` leads from the page to the folder above it.
+    images -- the folder for pictures that stand within the page; `up` leads from the page to the
+    folder above it.
     """
     for old, new in _REPLACED.items():
         page = page.replace(old, new)
@@ -83,16 +101,22 @@ def finished(page: str, images: Path, up: str) -> str:
     if not found:
         return page
     article = _TABLE.sub(lambda table: breakable(table[0]), _FIGURE.sub(_linked, found[1]))
-    article = _PRINTED.sub(lambda one: f"{one[1]}{paper_marks(one[2])}>{one[2]}", _TYPED.sub(_remarked, article))
+    article = _PRINTED.sub(
+        lambda one: f"{one[1]}{paper_marks(one[2])}>{one[2]}", _TYPED.sub(_remarked, article)
+    )
     article = _SHELL_REMARK.sub(r"\1 remark", article)
     head, text = page[: found.start(1)], description(article)
     if text:
-        head = head.replace("</head>", f'<meta name="description" content="{escape(text)}">\n</head>', 1)
+        head = head.replace(
+            "</head>", f'<meta name="description" content="{escape(text)}">\n</head>', 1
+        )
     return head + article + page[found.end(1) :]
 
 
 def picture(tag: str, images: Path, up: str) -> str:
-    """An image that its browser loads when it comes into sight; one within the page becomes a file, with its height."""
+    """An image that its browser loads when it comes into sight; one within the page becomes a file,
+    with its height.
+    """
     tag = tag.replace("<img", '<img loading="lazy"', 1)
     data, width = _DATA.search(tag), _WIDTH.search(tag)
     if not data:
@@ -110,12 +134,18 @@ def picture(tag: str, images: Path, up: str) -> str:
 
 
 def breakable(table: str) -> str:
-    """A table whose long names may go on in a second line, after an underscore or a slash; other words are whole."""
-    return _LONG_NAME.sub(lambda name: re.sub(r"(?<=[^_/])([_/]+)(?=[^_/<])", r"\1<wbr>", name[0]), table)
+    """A table whose long names may go on in a second line, after an underscore or a slash; other
+    words are whole.
+    """
+    return _LONG_NAME.sub(
+        lambda name: re.sub(r"(?<=[^_/])([_/]+)(?=[^_/<])", r"\1<wbr>", name[0]), table
+    )
 
 
 def paper_marks(printed: str) -> str:
-    """Attributes for what a cell printed: whether it is short, and its longest line if this needs smaller type."""
+    """Attributes for what a cell printed: whether it is short, and its longest line if this needs
+    smaller type.
+    """
     lines = [line.rstrip() for line in unescape(re.sub(r"<[^>]+>", "", printed)).splitlines()]
     longest = max(map(len, lines), default=0)
     short = ' class="short"' if len(lines) <= SHORT_LINES else ""
@@ -128,27 +158,41 @@ def _remarked(found: re.Match[str]) -> str:
 
 
 def _linked(found: re.Match[str]) -> str:
-    """A figure, or its light and its dark picture, as a link to the whole picture: small screens shrink it."""
+    """A figure, or its light and its dark picture, as a link to the whole picture: small screens
+    shrink it.
+    """
     source = _SOURCE.search(found[2])
     if found[1] or not source or source[1].startswith("data:"):
         return found[0]
-    return f'<a class="whole-picture" href="{source[1]}" title="Open the whole picture">{found[2]}</a>'
+    return (
+        f'<a class="whole-picture" href="{source[1]}" title="Open the whole picture">{found[2]}</a>'
+    )
 
 
 def description(article: str) -> str:
-    """A page's first paragraph that is no note and no picture, as text, cut to the length of a description."""
+    """A page's first paragraph that is no note and no picture, as text, cut to the length of a
+    description.
+    """
     text = first_words(article)
-    return text if len(text) <= DESCRIPTION_LENGTH else text[:DESCRIPTION_LENGTH].rpartition(" ")[0] + " …"
+    return (
+        text
+        if len(text) <= DESCRIPTION_LENGTH
+        else text[:DESCRIPTION_LENGTH].rpartition(" ")[0] + " …"
+    )
 
 
 def first_words(article: str) -> str:
     """A page's first paragraph that is no note and no picture, as text; empty if there is none."""
-    texts = (" ".join(unescape(re.sub(r"<[^>]+>", "", text)).split()) for text in _PARAGRAPH.findall(article))
+    texts = (
+        " ".join(unescape(re.sub(r"<[^>]+>", "", text)).split())
+        for text in _PARAGRAPH.findall(article)
+    )
     return next(filter(None, texts), "")
 
 
 def sections(page: str) -> list[tuple[str, str, str, str]]:
-    """The sections of a page's article: anchor, title, and what stands in it and in no section within it.
+    """The sections of a page's article: anchor, title, and what stands in it and in no section
+    within it.
 
     That is the text, and apart from it the code with what came out.
     """

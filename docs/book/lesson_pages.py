@@ -1,4 +1,6 @@
-"""A lesson's page: what the learner sees, the outputs of its run in the tests, and solutions behind a click."""
+"""A lesson's page: what the learner sees, the outputs of its run in the tests, and solutions behind
+a click.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ FOLDED = "hide-cell"
 """The tag by which myst-nb folds a cell, input and outputs."""
 
 
-def lesson_page(number: str, combined: NotebookNode, learner: NotebookNode, note: str) -> NotebookNode:
+def lesson_page(
+    number: str, combined: NotebookNode, learner: NotebookNode, note: str
+) -> NotebookNode:
     """The page of one lesson.
 
-    combined -- the combined notebook with its outputs: each cell as it is shipped and, where that differs, as solved.
-    learner  -- the learner's notebook, made from the same source. Raises ValueError if its cells are not in `combined`.
-    note     -- a line below the title.
+    combined -- the combined notebook with its outputs: each cell as it is shipped and, where that
+    differs, as solved. learner  -- the learner's notebook, made from the same source. Raises
+    ValueError if its cells are not in `combined`. note     -- a line below the title.
     """
     from nbformat import v4
 
@@ -37,7 +41,9 @@ def lesson_page(number: str, combined: NotebookNode, learner: NotebookNode, note
         if cell.cell_type == "code":
             cell.outputs = joined_streams(cell.outputs)
             for output in cell.outputs:
-                output.get("data", {}).pop(WIDGET, None)  # a page has no kernel that could answer a click
+                output.get("data", {}).pop(
+                    WIDGET, None
+                )  # a page has no kernel that could answer a click
         if SOLUTION_TAG in cell.metadata.get("tags", []):
             cells.append(_folded(cell))
         elif given and cell.cell_type == given[-1].cell_type == "markdown":
@@ -49,9 +55,13 @@ def lesson_page(number: str, combined: NotebookNode, learner: NotebookNode, note
             cells[-1].outputs = []  # of a cell that nobody has filled in
             cells.append(_folded(cell))
         else:
-            raise ValueError(f"lesson {number}: the learner's notebook and the combined one have different cells")
+            raise ValueError(
+                f"lesson {number}: the learner's notebook and the combined one have different cells"
+            )
     if given:
-        raise ValueError(f"lesson {number}: the learner's notebook has cells that the combined one lacks")
+        raise ValueError(
+            f"lesson {number}: the learner's notebook has cells that the combined one lacks"
+        )
     cells[0].source = _titled(number, cells[0].source, note)
     return v4.new_notebook(metadata=METADATA, cells=cells)
 
@@ -59,7 +69,8 @@ def lesson_page(number: str, combined: NotebookNode, learner: NotebookNode, note
 def joined_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
     """The outputs with what was printed in a row as one text per stream.
 
-    It arrives in pieces of any length, those of the two streams in between each other, and so with broken lines.
+    It arrives in pieces of any length, those of the two streams in between each other, and so with
+    broken lines.
     """
     joined: list[NotebookNode] = []
     row: dict[str, NotebookNode] = {}

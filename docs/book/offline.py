@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-_LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+_LOADED = {
+    "script": "src",
+    "link": "href",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "object": "data",
+}
 """Elements that make a browser load something by itself, and the attribute that says what."""
 
 _REMOTE = re.compile(r"\s*(?:https?:)?//", re.IGNORECASE)
@@ -19,7 +26,10 @@ def remote_resources(html: Path) -> list[str]:
     found = []
     for path in sorted(html.rglob("*")):
         if path.suffix == ".html":
-            found += [f"{path.relative_to(html)}: {address}" for address in in_page(path.read_text(encoding="utf-8"))]
+            found += [
+                f"{path.relative_to(html)}: {address}"
+                for address in in_page(path.read_text(encoding="utf-8"))
+            ]
         elif path.suffix == ".css":
             text = path.read_text(encoding="utf-8")
             found += [f"{path.relative_to(html)}: {address}" for address in _IN_STYLE.findall(text)]
@@ -27,7 +37,9 @@ def remote_resources(html: Path) -> list[str]:
 
 
 def in_page(text: str) -> list[str]:
-    """The addresses that one page loads from the network. Links, which wait for a click, may lead anywhere."""
+    """The addresses that one page loads from the network. Links, which wait for a click, may lead
+    anywhere.
+    """
     parser = _Parser()
     parser.feed(text)
     return parser.found

@@ -1,7 +1,9 @@
-"""Print the book as one PDF, with cover, contents and page numbers: `python -m docs.book.pdf`, after the site is built.
+"""Print the book as one PDF, with cover, contents and page numbers: `python -m docs.book.pdf`,
+after the site is built.
 
-A browser without a screen prints one page that holds all pages of the site. It prints twice: on which sheet a page
-begins is known only from the first print, and stands in the contents of the second.
+A browser without a screen prints one page that holds all pages of the site. It prints twice: on
+which sheet a page begins is known only from the first print, and stands in the contents of the
+second.
 """
 
 from __future__ import annotations
@@ -31,12 +33,16 @@ _TITLE = re.compile(r'<h1>(.*?)<a class="headerlink"', re.DOTALL)
 _NAMED = re.compile(r'\b(id|href|src|for|aria-labelledby)="([^"]*)"')
 _STYLE = re.compile(r'<link rel="stylesheet"[^>]*>|<style>.*?</style>', re.DOTALL)
 _NEXT = re.compile(r"<p>Next question: [^<]*</p>")
-"""The last line of a lesson. On paper the next lesson follows anyway, and the line might need a sheet of its own."""
+"""The last line of a lesson. On paper the next lesson follows anyway, and the line might need a
+sheet of its own.
+"""
 _LEVEL = re.compile(r"(</?h)([1-5])\b")
 
 
 def main() -> int:
-    """Print the book. Returns 2 where the site or a browser is missing, or the browser can't print."""
+    """Print the book. Returns 2 where the site or a browser is missing, or the browser can't
+    print.
+    """
     try:
         pdf = print_book(TARGET / "html", contents(REPOSITORY))
     except UserError as error:
@@ -47,7 +53,9 @@ def main() -> int:
 
 
 def print_book(site: Path, parts: tuple[Part, ...]) -> Path:
-    """Print the site in the folder `site` into a PDF beside it, and return its path. Raises UserError."""
+    """Print the site in the folder `site` into a PDF beside it, and return its path. Raises
+    UserError.
+    """
     if not (site / "index.html").is_file():
         raise UserError(f"{site}: the book is not here; run `make book` first")
     page, pdf = site.with_name("whole.html"), site.with_name(NAME)
@@ -65,31 +73,48 @@ def sheets(pdf: Path) -> dict[str, int]:
 
     reader = PdfReader(pdf)
     found = reader.named_destinations.items()
-    return {name.lstrip("/"): reader.get_destination_page_number(place) + 1 for name, place in found}
+    return {
+        name.lstrip("/"): reader.get_destination_page_number(place) + 1 for name, place in found
+    }
 
 
 def to_paper(page: Path, pdf: Path) -> None:
-    """Let a browser print a page. Raises UserError where there is none, or where it wrote nothing."""
+    """Let a browser print a page. Raises UserError where there is none, or where it wrote
+    nothing.
+    """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not browser:
-        raise UserError(f"no browser is here that could print the book; install one of {', '.join(BROWSERS)}")
+        raise UserError(
+            f"no browser is here that could print the book; install one of {', '.join(BROWSERS)}"
+        )
     pdf.unlink(missing_ok=True)
-    command = [browser, "--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-pdf-header-footer"]
+    command = [
+        browser,
+        "--headless",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-pdf-header-footer",
+    ]
     # Root, as in a container, can't have the sandbox; only this page of ours is opened.
     command += ["--no-sandbox"] if os.geteuid() == 0 else []
     command += ["--generate-pdf-document-outline", f"--print-to-pdf={pdf}", page.as_uri()]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_PRINT_S).stderr
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LONGEST_PRINT_S
+        ).stderr
     except subprocess.TimeoutExpired:
         said = f"it took longer than {LONGEST_PRINT_S} s"
     if not pdf.is_file():
-        raise UserError(f"{browser} printed nothing: {said.strip()[-200:]}; try it by hand on {page}")
+        raise UserError(
+            f"{browser} printed nothing: {said.strip()[-200:]}; try it by hand on {page}"
+        )
 
 
 def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> str:
     """All pages as one that lies beside the folder `site`, after a cover and the contents.
 
-    numbers -- anchor of a page, as `anchor` names it -> the sheet on which it begins; empty while nobody knows.
+    numbers -- anchor of a page, as `anchor` names it -> the sheet on which it begins; empty while
+    nobody knows.
     """
     page = Pages(site, {"index.html", *(address(name) for part in parts for name in part.pages)})
     first = page.read("index.html")
@@ -102,18 +127,24 @@ def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> 
             articles += page.article(name, heading)
             heading = ""
             entries += page.entry(name, numbers)
-    styles = "".join(_STYLE.findall(first.partition("<body")[0])).replace('href="', f'href="{site.name}/')
+    styles = "".join(_STYLE.findall(first.partition("<body")[0])).replace(
+        'href="', f'href="{site.name}/'
+    )
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>{styles}'
-        f'<link rel="stylesheet" href="{site.name}/_static/paper.css"></head><body data-theme="light">'
-        f'<header><h1>{title}</h1><p>{escape(about)}</p><img alt="" src="{site.name}/_images/cover.svg"></header>'
+        f'<link rel="stylesheet" href="{site.name}/_static/paper.css"></head><body'
+        ' data-theme="light">'
+        f'<header><h1>{title}</h1><p>{escape(about)}</p><img alt=""'
+        f' src="{site.name}/_images/cover.svg"></header>'
         f"<nav><h1>Contents</h1>{entries}</nav>{articles}</body></html>"
     )
 
 
 @dataclass(frozen=True)
 class Pages:
-    """The finished pages of the site in the folder `site`; `known` are the addresses of those in the book."""
+    """The finished pages of the site in the folder `site`; `known` are the addresses of those in
+    the book.
+    """
 
     site: Path
     known: set[str]
@@ -128,8 +159,14 @@ class Pages:
         return f'<p><a href="#{anchor(name)}">{title}</a><span>{number}</span></p>'
 
     def article(self, name: str, heading: str = "") -> str:
-        """What a page holds, below the heading of its part, its own headings a level deeper if it belongs to one."""
-        body = ARTICLE.search(self.read(name))[1].replace(' loading="lazy"', "").replace("<details", "<details open")
+        """What a page holds, below the heading of its part, its own headings a level deeper if it
+        belongs to one.
+        """
+        body = (
+            ARTICLE.search(self.read(name))[1]
+            .replace(' loading="lazy"', "")
+            .replace("<details", "<details open")
+        )
         body = _NEXT.sub("", body)
         body = _NAMED.sub(lambda found: self._renamed(name, found[1], found[2]), body)
         if name != "index.html":
@@ -137,14 +174,18 @@ class Pages:
         return f'<article role="main" id="{anchor(name)}">{heading}{body}</article>\n'
 
     def _renamed(self, name: str, attribute: str, value: str) -> str:
-        """An attribute as it is in the whole book: names carry their page, links between pages stay within the book."""
+        """An attribute as it is in the whole book: names carry their page, links between pages stay
+        within the book.
+        """
         if attribute not in ("href", "src"):
             return f'{attribute}="{anchor(name)}--{value}"'
         parts = urlsplit(unescape(value))
         if parts.scheme:
             return f'{attribute}="{value}"'
         target = (
-            posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path))) if parts.path else name
+            posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path)))
+            if parts.path
+            else name
         )
         if attribute == "src":
             return f'src="{self.site.name}/{escape(target)}"'

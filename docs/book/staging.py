@@ -1,4 +1,6 @@
-"""Put the pages where Sphinx finds them: in the same folders as in the repository, so that their links hold."""
+"""Put the pages where Sphinx finds them: in the same folders as in the repository, so that their
+links hold.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,23 @@ from urllib.parse import unquote, urlsplit
 from docs.book.contents import START, Part, toctrees
 
 COVER = (
-    "![The timeline of a processor that launches kernels and of a GPU that runs them. Between two batches of work the "
-    "GPU waits, and the gap asks: why?](docs/book/static/cover.svg)"
+    "![The timeline of a processor that launches kernels and of a GPU that runs them. Between two"
+    " batches of work the GPU waits, and the gap asks: why?](docs/book/static/cover.svg)"
 )
 """The picture below the title of the book."""
 
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
-PAIR = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>')
+PAIR = re.compile(
+    r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>'
+)
 """A picture and its dark twin, as GitHub shows them: Sphinx copies no file that HTML names."""
 
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
-    """Copy one Markdown page into `target`, and what it links to beside the pages. The first page gets the contents."""
+    """Copy one Markdown page into `target`, and what it links to beside the pages. The first page
+    gets the contents.
+    """
     text = PAIR.sub(_pair, (repository / page).read_text(encoding="utf-8"))
     if page == START:
         text = text.replace("\n", f"\n\n{COVER}\n", 1)
@@ -40,7 +46,9 @@ def _pair(match: re.Match[str]) -> str:
 
 
 def write_if_new(path: Path, text: str) -> None:
-    """Write `text`; a file that holds it already keeps its date, so that Sphinx need not read it again."""
+    """Write `text`; a file that holds it already keeps its date, so that Sphinx need not read it
+    again.
+    """
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -54,11 +62,18 @@ def remove_others(target: Path, pages: set[str]) -> None:
 
 
 def stage_linked(repository: Path, page: str, text: str, target: Path) -> None:
-    """Copy the files that a page links to and that are no pages; a reader of the book can download them."""
+    """Copy the files that a page links to and that are no pages; a reader of the book can download
+    them.
+    """
     for link in LINK.findall(text):
         parts = urlsplit(link)
         linked = (repository / page).parent / unquote(parts.path)
-        if parts.scheme or not parts.path or linked.suffix in (".md", ".ipynb") or not linked.is_file():
+        if (
+            parts.scheme
+            or not parts.path
+            or linked.suffix in (".md", ".ipynb")
+            or not linked.is_file()
+        ):
             continue
         copy = target / linked.resolve().relative_to(repository.resolve())
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""Exercises of lesson 02, where does a step go? Each takes a Profile: your own run or a recording."""
+"""Exercises of lesson 02, where does a step go? Each takes a Profile: your own run or a
+recording.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
     from tidyprof import Profile
 
 SUM_TOLERANCE = 1e-6
-"""How far the parts may be from the step, as a fraction of it: less than any part that can be counted twice."""
+"""How far the parts may be from the step, as a fraction of it: less than any part that can be
+counted twice.
+"""
 
 PART_TOLERANCE = 0.005
-"""How far `compute` and `data_wait` may be off, as a fraction: fills may be left out of the first, copies don't fit."""
+"""How far `compute` and `data_wait` may be off, as a fraction: fills may be left out of the first,
+copies don't fit.
+"""
 
 IDLE_TOLERANCE = 0.001
 """How far `idle` may be off, as a fraction: less than the copies, which are no idle time."""
@@ -30,7 +36,9 @@ TWICE_TOLERANCE = 0.1
 
 
 def lengths(profile: Profile) -> dict[str, int]:
-    """In ns: unions of the collectives, of the other kernels and of both, the span, and the same three added up."""
+    """In ns: unions of the collectives, of the other kernels and of both, the span, and the same
+    three added up.
+    """
     events, everything = profile.device_events, profile.device_events
     kinds = {"collective": ["collective"], "kernel": ["kernel"], "both": ["collective", "kernel"]}
     chosen = {name: events[events["kind"].isin(kind)] for name, kind in kinds.items()}
@@ -41,7 +49,9 @@ def lengths(profile: Profile) -> dict[str, int]:
 
 
 def alone(profile: Profile, whole: str = "collective", summed: str = "") -> float:
-    """Time in which a collective runs and no kernel, in percent of a `whole`; `summed` to add durations instead."""
+    """Time in which a collective runs and no kernel, in percent of a `whole`; `summed` to add
+    durations instead.
+    """
     found = lengths(profile)
     return 100 * (found[f"{summed}both"] - found[f"{summed}kernel"]) / found[whole]
 
@@ -57,18 +67,26 @@ def _union(rows: pd.DataFrame) -> Intervals:
 
 
 def launches_left(budget: pd.DataFrame) -> float:
-    """In percent of the step without the profiler: how long the device is idle for launches, of a `step_budget`."""
+    """In percent of the step without the profiler: how long the device is idle for launches, of a
+    `step_budget`.
+    """
     alone, traced, idle = _lengths(budget)
     return 100 * (idle - (traced - alone)) / alone
 
 
 def _lengths(budget: pd.DataFrame) -> tuple[float, float, float]:
     """Means in ns: the step without the profiler, the traced one, and its idleness for launches."""
-    return budget.attrs["untraced_ns"], budget["duration_ns"].mean(), budget["launch_bound_ns"].mean()
+    return (
+        budget.attrs["untraced_ns"],
+        budget["duration_ns"].mean(),
+        budget["launch_bound_ns"].mean(),
+    )
 
 
 def launches_traced(budget: pd.DataFrame, whole: int) -> float:
-    """The same idleness as it is in the trace, in percent of the step without (0) or with the profiler (1)."""
+    """The same idleness as it is in the trace, in percent of the step without (0) or with the
+    profiler (1).
+    """
     return 100 * _lengths(budget)[2] / _lengths(budget)[whole]
 
 
@@ -108,13 +126,21 @@ def second_step_parts(profile: Profile) -> dict[str, int]:
 
 
 def counted_twice(profile: Profile) -> dict[str, tuple[str, int]]:
-    """Part of `second_step_parts` that is likely to hold what another part has already -> what that is, its ns."""
+    """Part of `second_step_parts` that is likely to hold what another part has already -> what that
+    is, its ns.
+    """
     step = Intervals.window(*second_step(profile, "device"))
     time, data = tidyprof.DeviceTime.of(profile.device_events), loading(profile)
     copies, beside = step & time.exposed_copy, step & data & time.busy
     return {
-        "idle": ("the copies: idle is what `use.busy` leaves, not `use.computation`", (copies - data).length),
-        "data_wait": ("what the device does during `data`: take `use.busy` away from it", beside.length),
+        "idle": (
+            "the copies: idle is what `use.busy` leaves, not `use.computation`",
+            (copies - data).length,
+        ),
+        "data_wait": (
+            "what the device does during `data`: take `use.busy` away from it",
+            beside.length,
+        ),
     }
 
 
@@ -140,14 +166,21 @@ def rest_in_one(profile: Profile, name: str = "rest") -> dict[str, int]:
 
 def sets_for_lengths(profile: Profile) -> dict[str, Intervals]:
     """The wrong budget of sets of time, whose lengths nobody took."""
-    return {name: Intervals.window(0, length) for name, length in second_step_parts(profile).items()}
+    return {
+        name: Intervals.window(0, length) for name, length in second_step_parts(profile).items()
+    }
 
 
 def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
-    """What is wrong with the sum of a budget that is `excess` ns longer than the step of `length` ns."""
+    """What is wrong with the sum of a budget that is `excess` ns longer than the step of `length`
+    ns.
+    """
     from tidyprof.plots.figure import duration_text
 
-    share = f"The parts add up to {duration_text(abs(excess))} {'more' if excess > 0 else 'less'} than the step:"
+    share = (
+        f"The parts add up to {duration_text(abs(excess))} {'more' if excess > 0 else 'less'} than"
+        " the step:"
+    )
     if excess < -SUM_TOLERANCE * length:
         return f"{share} some time is in no part, or not in ns."
     if excess <= SUM_TOLERANCE * length:
@@ -174,7 +207,9 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
     given = {str(name): length for name, length in dict(answer).items()}
     if sets := [name for name, length in given.items() if isinstance(length, Intervals)]:
         return f"`{sets[0]}` is a set of time. Asked is how long it is: its `.length`, in ns."
-    if others := [name for name, length in given.items() if not isinstance(length, (int, float, np.number))]:
+    if others := [
+        name for name, length in given.items() if not isinstance(length, (int, float, np.number))
+    ]:
         return f"`{others[0]}` is a {type(given[others[0]]).__name__}: a number is asked, in ns."
     parts = {name: float(length) for name, length in given.items()}
     if missing := [name for name in TOLERANCES if name not in parts]:
@@ -185,7 +220,11 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
     if problem := _sum_problem(sum(parts.values()) - (end - begin), end - begin, profile):
         return problem
     right = second_step_parts(profile)
-    wrong = [name for name, share in TOLERANCES.items() if abs(parts[name] - right[name]) > share * right[name]]
+    wrong = [
+        name
+        for name, share in TOLERANCES.items()
+        if abs(parts[name] - right[name]) > share * right[name]
+    ]
     return f"The sum is right, `{wrong[0]}` is not: {WHAT_IT_IS[wrong[0]]}" if wrong else None
 
 
@@ -196,7 +235,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: alone(data, summed="sum of "),
-                "You added durations: then no moment can be in two kernels. Take the union of all, less that of one.",
+                "You added durations: then no moment can be in two kernels. Take the union of all,"
+                " less that of one.",
             ),
             Mistake(
                 lambda data: 100 - alone(data),
@@ -204,11 +244,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: alone(data, "kernel"),
-                "You divided by the time of the other kernels. The share of the communication is asked.",
+                "You divided by the time of the other kernels. The share of the communication is"
+                " asked.",
             ),
             Mistake(
                 lambda data: alone(data, "both"),
-                "You divided by the time in which any kernel runs. The share of the communication is asked.",
+                "You divided by the time in which any kernel runs. The share of the communication"
+                " is asked.",
             ),
             Mistake(
                 lambda data: alone(data, "span"),
@@ -216,36 +258,67 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "You need three unions: of the collectives, of the other kernels, and of both together.",
-            "What the collectives add to the union of the others is the time in which they are alone.",
+            (
+                "You need three unions: of the collectives, of the other kernels, and of both"
+                " together."
+            ),
+            (
+                "What the collectives add to the union of the others is the time in which they are"
+                " alone."
+            ),
             "`union_ns(kernels) - union_ns(others)`, divided by the `union_ns` of the collectives.",
         ),
         insight=lambda data: (
-            f"`overlap` says {exposed(data):.1f} %, since fills hide some, too. This part makes the steps longer."
+            f"`overlap` says {exposed(data):.1f} %, since fills hide some, too. This part makes the"
+            " steps longer."
         ),
     ),
     Exercise(
         id="02.2",
         answer=Property(budget_problem, second_step_parts),
         mistakes=(
-            Mistake(lambda data: budget_with_twice(data, "idle"), "counted twice, probably the copies"),
-            Mistake(lambda data: budget_with_twice(data, "data_wait"), "twice, probably what the device does during"),
+            Mistake(
+                lambda data: budget_with_twice(data, "idle"), "counted twice, probably the copies"
+            ),
+            Mistake(
+                lambda data: budget_with_twice(data, "data_wait"),
+                "twice, probably what the device does during",
+            ),
             Mistake(busy_as_compute, "`compute` is not"),
             Mistake(lambda data: second_step_parts(data) | {"idle": 0}, "some time is in no part"),
-            Mistake(lambda data: {name: part / 1e3 for name, part in second_step_parts(data).items()}, "or not in ns"),
-            Mistake(lambda data: {"step": sum(second_step_parts(data).values())}, "No part is called `compute`"),
+            Mistake(
+                lambda data: {name: part / 1e3 for name, part in second_step_parts(data).items()},
+                "or not in ns",
+            ),
+            Mistake(
+                lambda data: {"step": sum(second_step_parts(data).values())},
+                "No part is called `compute`",
+            ),
             Mistake(rest_in_one, "No part is called `idle`"),
             Mistake(sets_for_lengths, "its `.length`, in ns"),
             Mistake(lambda data: dict.fromkeys(TOLERANCES, "long"), "a number is asked"),
-            Mistake(lambda data: rest_in_one(data, "idle"), "while a copy runs the device is not idle"),
+            Mistake(
+                lambda data: rest_in_one(data, "idle"), "while a copy runs the device is not idle"
+            ),
         ),
         hints=(
-            "Work with sets of time: `&` is both, `|` is either, `-` is the first without the second.",
-            "`use.computation`, `use.exposed_copy` and `use.busy` are sets of the device, `loading` is one of the "
-            "host. Cut each to the step with `whole_step &`.",
-            "`whole_step & (loading - use.busy)` is the wait for data, `whole_step - use.busy - loading` what is left.",
+            (
+                "Work with sets of time: `&` is both, `|` is either, `-` is the first without the"
+                " second."
+            ),
+            (
+                "`use.computation`, `use.exposed_copy` and `use.busy` are sets of the device,"
+                " `loading` is one of the host. Cut each to the step with `whole_step &`."
+            ),
+            (
+                "`whole_step & (loading - use.busy)` is the wait for data, `whole_step - use.busy -"
+                " loading` what is left."
+            ),
         ),
-        insight="Parts that add up can be trusted to hide nothing. Shares that don't add up need a second look.",
+        insight=(
+            "Parts that add up can be trusted to hide nothing. Shares that don't add up need a"
+            " second look."
+        ),
     ),
     Exercise(
         id="02.3",
@@ -253,14 +326,21 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: launches_traced(data, 1),
-                "That is the share of the *traced* step. Take what the profiler adds away from both.",
+                "That is the share of the *traced* step. Take what the profiler adds away from"
+                " both.",
             ),
             Mistake(
                 lambda data: launches_traced(data, 0),
                 "What the profiler adds is still in the idleness: take that away first.",
             ),
-            Mistake(lambda data: added(data, 0), "That is what the profiler adds. How much is left without it?"),
-            Mistake(lambda data: added(data, 1), "That is the profiler's share of the traced step. What is left?"),
+            Mistake(
+                lambda data: added(data, 0),
+                "That is what the profiler adds. How much is left without it?",
+            ),
+            Mistake(
+                lambda data: added(data, 1),
+                "That is the profiler's share of the traced step. What is left?",
+            ),
             Mistake(
                 lambda data: 100 * (1 - data["compute_ns"].mean() / _lengths(data)[0]),
                 "That is all time in which it does not compute: copies and `other` are in it.",
@@ -275,14 +355,20 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Three lengths: the traced step, the step without the profiler, and the idleness for launches.",
+            (
+                "Three lengths: the traced step, the step without the profiler, and the idleness"
+                " for launches."
+            ),
             "The profiler adds the difference of the first two. It is in the third.",
-            '`mean = traced[["duration_ns", "launch_bound_ns"]].mean()`; the profiler adds `mean["duration_ns"] - '
-            "unwatched_ns`.",
+            (
+                '`mean = traced[["duration_ns", "launch_bound_ns"]].mean()`; the profiler adds'
+                ' `mean["duration_ns"] - unwatched_ns`.'
+            ),
         ),
         insight=lambda data: (
-            f"The trace alone says {launches_traced(data, 1):.0f} %, and this run would be called launch-bound. "
-            f"Without the profiler it computes for {100 * data['compute_ns'].mean() / _lengths(data)[0]:.0f} %."
+            f"The trace alone says {launches_traced(data, 1):.0f} %, and this run would be called"
+            " launch-bound. Without the profiler it computes for"
+            f" {100 * data['compute_ns'].mean() / _lengths(data)[0]:.0f} %."
         ),
     ),
 )

@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 
 SAMPLES_A_SECOND = 500
 IMAGES, DEFAULT_IMAGES, STEPS = 16, 256, 8
-"""The lesson's setting; the batch of 03.1, small enough that a step has more than its sleep, and that of the case; the
-steps of 03.1, warm-up included."""
+"""The lesson's setting; the batch of 03.1, small enough that a step has more than its sleep, and
+that of the case; the steps of 03.1, warm-up included.
+"""
 
 BACKWARD, COMPLETE, TOOLS_OWN = "run_backward", "__libc_start_main", "__sigaction"
-"""In the name of the C++ function that begins the backward pass; where complete stacks of a main thread begin; the
-frame of the sampler itself."""
+"""In the name of the C++ function that begins the backward pass; where complete stacks of a main
+thread begin; the frame of the sampler itself.
+"""
 
 HALF, SAME_WORK = 0.5, 0.9
-"""In 03.3 the largest gap must shrink to this part of what it was, and the kernels' time may not fall below that."""
+"""In 03.3 the largest gap must shrink to this part of what it was, and the kernels' time may not
+fall below that.
+"""
 
 
 def asleep(steady: SteadyPart) -> int:
@@ -43,20 +47,30 @@ def sleep_per_image_ms(steady: SteadyPart) -> float:
 
 def backward_share(real: Profile) -> float:
     """Sampled time in stacks that contain BACKWARD, in percent of all sampled time."""
-    return 100 * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD)) / _outermost_ns(tidyprof.call_stacks(real))
+    return (
+        100
+        * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD))
+        / _outermost_ns(tidyprof.call_stacks(real))
+    )
 
 
 def backward_share_of_complete(real: Profile) -> float:
     """The same as a share of the stacks that begin where a program begins."""
     everything = tidyprof.call_stacks(real)
-    complete = everything.loc[(everything["depth"] == 0) & (everything["name"] == COMPLETE), "total_ns"].sum()
+    complete = everything.loc[
+        (everything["depth"] == 0) & (everything["name"] == COMPLETE), "total_ns"
+    ].sum()
     return float(100 * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD)) / complete)
 
 
 def backward_share_without_tool(real: Profile) -> float:
     """The same as a share of the time that is left without the tool's own frames."""
     left = tidyprof.call_stacks(real, without=[TOOLS_OWN])
-    return 100 * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD, without=[TOOLS_OWN])) / _outermost_ns(left)
+    return (
+        100
+        * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD, without=[TOOLS_OWN]))
+        / _outermost_ns(left)
+    )
 
 
 def backward_rows(real: Profile) -> float:
@@ -67,7 +81,9 @@ def backward_rows(real: Profile) -> float:
 
 
 def all_rows(real: Profile) -> float:
-    """Totals of all rows below BACKWARD, callers and called alike, as a share of all sampled time."""
+    """Totals of all rows below BACKWARD, callers and called alike, as a share of all sampled
+    time.
+    """
     rows = tidyprof.call_stacks(real, root=BACKWARD)
     return float(100 * rows["total_ns"].sum() / _outermost_ns(tidyprof.call_stacks(real)))
 
@@ -91,19 +107,25 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     """What is wrong with a run that should do the same work with half the gap, None if it does."""
     if isinstance(answer, Profile):
         if not len(tidyprof.steps(answer)):
-            return "This run marks no steps, so that it can't be compared: record it with `--roctx`, as in *Capture*."
+            return (
+                "This run marks no steps, so that it can't be compared: record it with `--roctx`,"
+                " as in *Capture*."
+            )
         answer = steady_part(answer)
     if not isinstance(answer, SteadyPart):
         return f"A run is asked, such as `own_run(fixed)`; this is a {type(answer).__name__}."
     work = kernel_ns_per_step(answer) / kernel_ns_per_step(steady)
     if work < SAME_WORK:
         return (
-            f"The GPU's kernels take only {100 * work:.0f} % of their time before: you gave it less to do. "
-            "Keep model and batch size, and change what the host does."
+            f"The GPU's kernels take only {100 * work:.0f} % of their time before: you gave it less"
+            " to do. Keep model and batch size, and change what the host does."
         )
     before, after = longest_gap_ns(steady), longest_gap_ns(answer)
     if after > HALF * before:
-        return f"The largest gap took {before / 1e6:.1f} ms before and takes {after / 1e6:.1f} ms now: half is asked."
+        return (
+            f"The largest gap took {before / 1e6:.1f} ms before and takes {after / 1e6:.1f} ms now:"
+            " half is asked."
+        )
     return None
 
 
@@ -112,8 +134,14 @@ def _changed(steady: SteadyPart, events: pd.DataFrame) -> SteadyPart:
 
 
 def without_long_gaps(steady: SteadyPart) -> SteadyPart:
-    """The same work with every gap above a quarter of the largest one taken out of the device's timeline."""
-    long = tidyprof.gaps(steady.profile).query("duration_ns > @longest_gap_ns(@steady) / 4").sort_values("start_ns")
+    """The same work with every gap above a quarter of the largest one taken out of the device's
+    timeline.
+    """
+    long = (
+        tidyprof.gaps(steady.profile)
+        .query("duration_ns > @longest_gap_ns(@steady) / 4")
+        .sort_values("start_ns")
+    )
     events = steady.profile.device_events.copy()
     for gap in long[::-1].itertuples():
         events.loc[events["start_ns"] > gap.start_ns, "start_ns"] -= gap.duration_ns
@@ -142,30 +170,45 @@ EXERCISES = (
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps / STEPS,
-                f"The command makes {STEPS} steps, but `unseen` has the steady ones alone: `unseen.steps`.",
+                f"The command makes {STEPS} steps, but `unseen` has the steady ones alone:"
+                " `unseen.steps`.",
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * IMAGES / DEFAULT_IMAGES,
-                f"You divided by {DEFAULT_IMAGES} images a step. What batch does the command of this run ask for?",
+                f"You divided by {DEFAULT_IMAGES} images a step. What batch does the command of"
+                " this run ask for?",
             ),
             Mistake(
                 lambda steady: steady.step_ns / 1e6 / IMAGES,
-                "This is all the time of an image. The program does more than sleep: count the samples in it.",
+                "This is all the time of an image. The program does more than sleep: count the"
+                " samples in it.",
             ),
             Mistake(
                 lambda steady: steady.step_ns / 1e6 / DEFAULT_IMAGES,
-                f"This is a step by {DEFAULT_IMAGES} images. The program does more than sleep, and its batch differs.",
+                f"This is a step by {DEFAULT_IMAGES} images. The program does more than sleep, and"
+                " its batch differs.",
             ),
-            Mistake(asleep, f"This is the number of samples. Each stands for a second divided by {SAMPLES_A_SECOND}."),
+            Mistake(
+                asleep,
+                "This is the number of samples. Each stands for a second divided by"
+                f" {SAMPLES_A_SECOND}.",
+            ),
         ),
         hints=(
             "A sample has many rows, one for each function in its stack: count samples, not rows.",
-            '`rows["name"].str.contains("sleep")` chooses rows; `nunique` of their column `sample` counts the samples.',
-            "1000 times the number of samples, over 500, over the number of images of all steady steps.",
+            (
+                '`rows["name"].str.contains("sleep")` chooses rows; `nunique` of their column'
+                " `sample` counts the samples."
+            ),
+            (
+                "1000 times the number of samples, over 500, over the number of images of all"
+                " steady steps."
+            ),
         ),
         insight=lambda steady: (
-            f"By the square root {asleep(steady):,} samples may be off by {asleep(steady) ** 0.5:.0f}, which is "
-            f"{100 * asleep(steady) ** -0.5:.0f} %: enough for one digit. The fault sleeps 5 ms for each image."
+            f"By the square root {asleep(steady):,} samples may be off by"
+            f" {asleep(steady) ** 0.5:.0f}, which is {100 * asleep(steady) ** -0.5:.0f} %: enough"
+            " for one digit. The fault sleeps 5 ms for each image."
         ),
     ),
     Exercise(
@@ -174,33 +217,41 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 backward_share_of_complete,
-                "You divided by the complete stacks only. The stacks that were cut are part of the program too.",
+                "You divided by the complete stacks only. The stacks that were cut are part of the"
+                " program too.",
             ),
             Mistake(
                 backward_share_without_tool,
-                "Samples that hold nothing but `__sigaction` are sampled time too: divide by the tree with all frames.",
+                "Samples that hold nothing but `__sigaction` are sampled time too: divide by the"
+                " tree with all frames.",
             ),
             Mistake(
                 backward_rows,
-                "These rows contain each other: a sample counts once for each of its frames with such a name.",
+                "These rows contain each other: a sample counts once for each of its frames with"
+                " such a name.",
             ),
             Mistake(
                 all_rows,
-                "You added up all rows of the tree: each holds the time of what it calls too. Take depth 0 alone.",
+                "You added up all rows of the tree: each holds the time of what it calls too. Take"
+                " depth 0 alone.",
             ),
             Mistake(
                 lambda real: 100.0,
-                "`percent` counts what is in the table, and `root` has left out the rest. Divide by the whole tree.",
+                "`percent` counts what is in the table, and `root` has left out the rest. Divide by"
+                " the whole tree.",
             ),
         ),
         hints=(
-            '`tidyprof.call_stacks(real, root="run_backward")` keeps stacks with that function, from there inwards.',
+            (
+                '`tidyprof.call_stacks(real, root="run_backward")` keeps stacks with that function,'
+                " from there inwards."
+            ),
             "Rows of depth 0 are the outermost: their `total_ns` add up to the time of a tree.",
             "Divide the sum of depth 0 of the tree with `root` by that of the tree without.",
         ),
         insight=lambda real: (
-            f"Of the complete stacks alone it would be {backward_share_of_complete(real):.0f} %. What is cut is not "
-            "gone, it only hangs elsewhere in the tree."
+            f"Of the complete stacks alone it would be {backward_share_of_complete(real):.0f} %."
+            " What is cut is not gone, it only hangs elsewhere in the tree."
         ),
     ),
     Exercise(
@@ -212,11 +263,23 @@ EXERCISES = (
             Mistake(lambda steady: "fixed", "A run is asked"),
         ),
         hints=(
-            "`python -m cifar_train --help` lists the options. Which of them change how images get ready?",
-            "The stack ends where one image after the other is fetched, by the process that should feed the GPU.",
-            "Other processes could do that beside the training (`--num-workers`), or a batch at once "
-            "(`--batched-transforms`). Write into another folder, then `own_run` of that folder.",
+            (
+                "`python -m cifar_train --help` lists the options. Which of them change how images"
+                " get ready?"
+            ),
+            (
+                "The stack ends where one image after the other is fetched, by the process that"
+                " should feed the GPU."
+            ),
+            (
+                "Other processes could do that beside the training (`--num-workers`), or a batch at"
+                " once (`--batched-transforms`). Write into another folder, then `own_run` of that"
+                " folder."
+            ),
         ),
-        insight="One gap less. Look at the next largest one before you go on: the step has a new bottleneck.",
+        insight=(
+            "One gap less. Look at the next largest one before you go on: the step has a new"
+            " bottleneck."
+        ),
     ),
 )

@@ -1,7 +1,7 @@
 """Exercises of lesson 04: which kernels, how often, how small?
 
-04.1 takes tables of rocprofv3 as `pandas.read_csv` gives them, 04.2 a `SteadyPart`, 04.3 the name of a program, 04.4
-the steps of a measured run in ms.
+04.1 takes tables of rocprofv3 as `pandas.read_csv` gives them, 04.2 a `SteadyPart`, 04.3 the name
+of a program, 04.4 the steps of a measured run in ms.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def job_with(old: str, new: str) -> str:
 
 
 def loaders_needed(steps_ms: pd.Series, typical_ms: float | None = None) -> float:
-    """How many loaders keep up with the shortest step, if LOADERS of them deliver a batch in each mean step."""
+    """How many loaders keep up with the shortest step, if LOADERS of them deliver a batch in each
+    mean step.
+    """
     return float(LOADERS * (typical_ms or steps_ms.mean()) / steps_ms.min())
 
 
@@ -69,20 +71,27 @@ EXERCISES = (
         answer=Number(copies_in_backward, relative=0),
         mistakes=(
             Mistake(
-                lambda tables: copies_in_backward(tables) * (tables[1]["Function"] == "backward").sum(),
+                lambda tables: (
+                    copies_in_backward(tables) * (tables[1]["Function"] == "backward").sum()
+                ),
                 "These are the copies of all steps. How many steps are there?",
             ),
             Mistake(
                 lambda tables: copies_in_backward(tables, "Start_Timestamp"),
-                "This counts where the copies run. A range is a time of the host: ask when they were launched.",
+                "This counts where the copies run. A range is a time of the host: ask when they"
+                " were launched.",
             ),
             Mistake(
                 lambda tables: len(tables[0]) / (tables[1]["Function"] == "backward").sum(),
-                "These are all copies of a step. Keep those that are launched within a range `backward`.",
+                "These are all copies of a step. Keep those that are launched within a range"
+                " `backward`.",
             ),
         ),
         hints=(
-            "A range `backward` lasts from its `Start_Timestamp` to its `End_Timestamp`, in `marks`.",
+            (
+                "A range `backward` lasts from its `Start_Timestamp` to its `End_Timestamp`, in"
+                " `marks`."
+            ),
             '`copies["launched"].between(start, end).sum()` counts what was launched in one range.',
             "Add up over the ranges `backward`, and divide by how many of them there are.",
         ),
@@ -94,11 +103,14 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: float(steady_table(data)["percent"].iloc[0]),
-                "That is its share of the kernel time. Divide its time by the time of the steps, idle time included.",
+                "That is its share of the kernel time. Divide its time by the time of the steps,"
+                " idle time included.",
             ),
             Mistake(
                 lambda data: share_of_step(data) * data.steps,
-                lambda data: f"The total is of all {data.steps} steady steps, but you divided by one step.",
+                lambda data: (
+                    f"The total is of all {data.steps} steady steps, but you divided by one step."
+                ),
             ),
         ),
         hints=(
@@ -107,8 +119,8 @@ EXERCISES = (
             '`100 * table["total_ns"].iloc[0] / steady.duration_ns`',
         ),
         insight=lambda data: (
-            f"Without it a step would be at most {share_of_step(data):.1f} % shorter, "
-            f"not {steady_table(data)['percent'].iloc[0]:.1f} %, and less where the GPU idles anyway."
+            f"Without it a step would be at most {share_of_step(data):.1f} % shorter, not"
+            f" {steady_table(data)['percent'].iloc[0]:.1f} %, and less where the GPU idles anyway."
         ),
     ),
     Exercise(
@@ -116,28 +128,53 @@ EXERCISES = (
         answer=Property(job_problem, lambda program: JOB),
         mistakes=(
             Mistake(
-                lambda program: job_with("srun rocprofv3", "rocprofv3").replace("-- python", "-- srun python"),
+                lambda program: job_with("srun rocprofv3", "rocprofv3").replace(
+                    "-- python", "-- srun python"
+                ),
                 "The tool stands around srun",
             ),
-            Mistake(lambda program: job_with("rank%rank%_pid%pid%", "gpu"), "All ranks write `ranks/gpu`"),
+            Mistake(
+                lambda program: job_with("rank%rank%_pid%pid%", "gpu"),
+                "All ranks write `ranks/gpu`",
+            ),
             Mistake(
                 lambda program: job_with("'rank%rank%_pid%pid%'", "rank$SLURM_PROCID"),
                 "The script fills the variable in before srun starts",
             ),
-            Mistake(lambda program: job_with("rank%rank%_pid%pid%", "%pid%"), "nobody can tell which rank is which"),
-            Mistake(lambda program: job_with("-- python", "python"), "There is no `--` before the program"),
+            Mistake(
+                lambda program: job_with("rank%rank%_pid%pid%", "%pid%"),
+                "nobody can tell which rank is which",
+            ),
+            Mistake(
+                lambda program: job_with("-- python", "python"),
+                "There is no `--` before the program",
+            ),
             Mistake(lambda program: job_with("srun ", ""), "No `srun` was started"),
             Mistake(lambda program: job_with("--kernel-trace ", ""), "No kernels are recorded"),
             Mistake(lambda program: job_with("--output-format csv ", ""), "Name the format"),
             Mistake(lambda program: job_with("--ntasks-per-node=4 ", ""), "How many ranks?"),
-            Mistake(lambda program: job_with("#!/bin/bash\n", ""), "sbatch refuses a script without it"),
+            Mistake(
+                lambda program: job_with("#!/bin/bash\n", ""), "sbatch refuses a script without it"
+            ),
         ),
         hints=(
-            "Three parts: `#!/bin/bash`, a line `#SBATCH` with nodes, ranks and GPUs of a node, and `srun`.",
-            "`srun` starts the tool for each rank, and the tool the program: `srun rocprofv3 ... -- python train.py`.",
-            "`--output-file 'rank%rank%'` names the files. In `$SLURM_PROCID` the script itself would fill in its own.",
+            (
+                "Three parts: `#!/bin/bash`, a line `#SBATCH` with nodes, ranks and GPUs of a node,"
+                " and `srun`."
+            ),
+            (
+                "`srun` starts the tool for each rank, and the tool the program: `srun rocprofv3"
+                " ... -- python train.py`."
+            ),
+            (
+                "`--output-file 'rank%rank%'` names the files. In `$SLURM_PROCID` the script itself"
+                " would fill in its own."
+            ),
         ),
-        insight=f"The snippet at the end is such a script with what real jobs need besides:\n\n```bash\n{JOB}```",
+        insight=(
+            "The snippet at the end is such a script with what real jobs need"
+            f" besides:\n\n```bash\n{JOB}```"
+        ),
     ),
     Exercise(
         id="04.4",
@@ -149,21 +186,27 @@ EXERCISES = (
             ),
             Mistake(
                 lambda steps: loaders_needed(steps) / LOADERS,
-                f"That is how many times as fast they must be. There are {LOADERS} of them already.",
+                f"That is how many times as fast they must be. There are {LOADERS} of them"
+                " already.",
             ),
             Mistake(
                 lambda steps: float(LOADERS * steps.mean() / steps.median()),
-                "The median step is one that waited, too, or not. Take the shortest as the step that never waits.",
+                "The median step is one that waited, too, or not. Take the shortest as the step"
+                " that never waits.",
             ),
         ),
         hints=(
-            "In the long run the two deliver a batch in each mean step, so one of them takes twice as long.",
+            (
+                "In the long run the two deliver a batch in each mean step, so one of them takes"
+                " twice as long."
+            ),
             "Divide that by the shortest step.",
             "`2 * two.mean() / two.min()`",
         ),
         insight=lambda steps: (
-            f"So {math.ceil(loaders_needed(steps))} at least. In the second run of the same command it is nine, as its "
-            "mean step took twice as long. One run says how many are too few, not how many are enough."
+            f"So {math.ceil(loaders_needed(steps))} at least. In the second run of the same command"
+            " it is nine, as its mean step took twice as long. One run says how many are too few,"
+            " not how many are enough."
         ),
     ),
 )

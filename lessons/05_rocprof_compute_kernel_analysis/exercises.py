@@ -1,7 +1,7 @@
 """Exercises of lesson 05, is this kernel near its ceiling?
 
-Each says what it is put to: a layer, a run of rocprof-compute made here, or counters of a recording as its CSV file has
-them.
+Each says what it is put to: a layer, a run of rocprof-compute made here, or counters of a recording
+as its CSV file has them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def intensity(
     weights_too: bool = True,
     squared: tuple[int, int] = (2, 2),
 ) -> float:
-    """FLOP per byte of a convolution with a padded border; `squared` has the powers of size and filter_width."""
+    """FLOP per byte of a convolution with a padded border; `squared` has the powers of size and
+    filter_width.
+    """
     pixels = layer["images"] * layer["size"] ** squared[0]
     weights = layer["filters"] * layer["channels"] * layer["filter_width"] ** squared[1]
     moved = pixels * (layer["channels"] + layer["filters"]) + weights * weights_too
@@ -33,27 +35,44 @@ def intensity(
 
 
 def share_of_roof(profile: Profile, flat: bool = False, moved: float = 1.0) -> float:
-    """What the longest kernel reaches, in percent of the lower of its two roofs, or of the vector units' peak.
+    """What the longest kernel reaches, in percent of the lower of its two roofs, or of the vector
+    units' peak.
 
     `moved` is the part of the bytes that is counted.
     """
     row, limits = tidyprof.roofline_points(profile).iloc[0], tidyprof.roofline_ceilings(profile)
     known = limits.set_index("name")["value"]
     roofs = [known["vector fp32"], row["flops"] / (moved * row["hbm_bytes"]) * known["HBM"]]
-    return float(100 * row["flops"] / (row["duration_ns"] / 1e9) / (roofs[0] if flat else min(roofs)))
+    return float(
+        100 * row["flops"] / (row["duration_ns"] / 1e9) / (roofs[0] if flat else min(roofs))
+    )
 
 
-def fabric_bytes(counts: pd.DataFrame | pd.Series, reads: bool = True, writes: bool = True) -> pd.Series | float:
+def fabric_bytes(
+    counts: pd.DataFrame | pd.Series, reads: bool = True, writes: bool = True
+) -> pd.Series | float:
     """Bytes through the fabric: reads of 64 bytes, some of 128 or 32, and writes of 32 or 64."""
-    read = 64 * (counts["TCC_EA0_RDREQ_sum"] + counts["TCC_BUBBLE_sum"]) - 32 * counts["TCC_EA0_RDREQ_32B_sum"]
-    return read * reads + (32 * counts["TCC_EA0_WRREQ_sum"] + 32 * counts["TCC_EA0_WRREQ_64B_sum"]) * writes
+    read = (
+        64 * (counts["TCC_EA0_RDREQ_sum"] + counts["TCC_BUBBLE_sum"])
+        - 32 * counts["TCC_EA0_RDREQ_32B_sum"]
+    )
+    return (
+        read * reads
+        + (32 * counts["TCC_EA0_WRREQ_sum"] + 32 * counts["TCC_EA0_WRREQ_64B_sum"]) * writes
+    )
 
 
 def moved_for_needed(
-    raw: pd.DataFrame, kernel: str = "stride", bytes_each: int = 8, reads: bool = True, writes: bool = True
+    raw: pd.DataFrame,
+    kernel: str = "stride",
+    bytes_each: int = 8,
+    reads: bool = True,
+    writes: bool = True,
 ) -> float:
     """Bytes that a kernel moves for each that its work-items have to: one number in, one out."""
-    return float(fabric_bytes(raw, reads, writes)[kernel] / (bytes_each * raw.at[kernel, "Grid_Size"]))
+    return float(
+        fabric_bytes(raw, reads, writes)[kernel] / (bytes_each * raw.at[kernel, "Grid_Size"])
+    )
 
 
 def growth(values: pd.Series) -> float:
@@ -68,14 +87,21 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda layer: intensity(layer, operations=1),
-                "Half of it. Either multiplying and adding count as one, and are two; or a number has four bytes, and "
-                "in half precision it has two.",
+                "Half of it. Either multiplying and adding count as one, and are two; or a number"
+                " has four bytes, and in half precision it has two.",
             ),
-            Mistake(lambda layer: intensity(layer, bytes_each=1), "That is per number, of two bytes each."),
-            Mistake(lambda layer: intensity(layer, weights_too=False), "The weights have to be read too."),
+            Mistake(
+                lambda layer: intensity(layer, bytes_each=1),
+                "That is per number, of two bytes each.",
+            ),
+            Mistake(
+                lambda layer: intensity(layer, weights_too=False),
+                "The weights have to be read too.",
+            ),
             Mistake(
                 lambda layer: intensity(layer, squared=(1, 2)),
-                "One row of each image: `size` is its width and its height, so it has `size**2` numbers a channel.",
+                "One row of each image: `size` is its width and its height, so it has `size**2`"
+                " numbers a channel.",
             ),
             Mistake(
                 lambda layer: intensity(layer, squared=(2, 1)),
@@ -83,19 +109,34 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Count three things: input, `images * channels * size**2`, output with `filters` channels, all weights.",
-            "Operations: two for each output number and each weight of *one* filter. Bytes: two for each number.",
+            (
+                "Count three things: input, `images * channels * size**2`, output with `filters`"
+                " channels, all weights."
+            ),
+            (
+                "Operations: two for each output number and each weight of *one* filter. Bytes: two"
+                " for each number."
+            ),
         ),
-        insight=f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} and {PEAK / BANDWIDTH:.0f}: where does that put it?",
+        insight=(
+            f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} and {PEAK / BANDWIDTH:.0f}: where does"
+            " that put it?"
+        ),
     ),
     Exercise(
         id="05.2",
         answer=Number(share_of_roof, unit="percent"),
         mistakes=(
-            Mistake(lambda profile: share_of_roof(profile, flat=True), "That is of the flat roof. Is it the lower?"),
             Mistake(
-                lambda profile: share_of_roof(profile) / tidyprof.roofline_points(profile)["calls"].iloc[0],
-                "You divided by the calls once more: `duration_ns` is the sum over all of them, like the bytes.",
+                lambda profile: share_of_roof(profile, flat=True),
+                "That is of the flat roof. Is it the lower?",
+            ),
+            Mistake(
+                lambda profile: (
+                    share_of_roof(profile) / tidyprof.roofline_points(profile)["calls"].iloc[0]
+                ),
+                "You divided by the calls once more: `duration_ns` is the sum over all of them,"
+                " like the bytes.",
             ),
             Mistake(
                 lambda profile: share_of_roof(profile, moved=0.5),
@@ -107,8 +148,11 @@ EXERCISES = (
             "FLOP/s are `point.flops / (point.duration_ns / 1e9)`.",
             "Divide them by the `min` of both roofs, and multiply by 100.",
         ),
-        insight="Under the slanted roof this is the same as bytes per second by the bandwidth: the operations cancel. "
-        "The tool has it, too, reads and writes apart: add up rows 2.1.23 and 2.1.24 (`L2-Fabric ... BW`).",
+        insight=(
+            "Under the slanted roof this is the same as bytes per second by the bandwidth: the"
+            " operations cancel. The tool has it, too, reads and writes apart: add up rows 2.1.23"
+            " and 2.1.24 (`L2-Fabric ... BW`)."
+        ),
     ),
     Exercise(
         id="05.3",
@@ -116,16 +160,19 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda raw: growth(fabric_bytes(raw)),
-                "That is by what the coalesced kernel moved, a little more than it has to. Count what *must* be moved: "
-                "four bytes in and four out for each of the `Grid_Size` work-items.",
+                "That is by what the coalesced kernel moved, a little more than it has to. Count"
+                " what *must* be moved: four bytes in and four out for each of the `Grid_Size`"
+                " work-items.",
             ),
             Mistake(
                 lambda raw: moved_for_needed(raw, bytes_each=4),
-                "Each number is read and written: two times four bytes have to be moved for a work-item.",
+                "Each number is read and written: two times four bytes have to be moved for a"
+                " work-item.",
             ),
             Mistake(
                 lambda raw: moved_for_needed(raw, writes=False),
-                "These are the reads, over what has to be read and written. The writes go through the fabric too.",
+                "These are the reads, over what has to be read and written. The writes go through"
+                " the fabric too.",
             ),
             Mistake(
                 lambda raw: moved_for_needed(raw, bytes_each=4, writes=False),
@@ -145,13 +192,19 @@ EXERCISES = (
         ),
         hints=(
             'What must be moved is `8 * raw["Grid_Size"]`: four bytes in, four out.',
-            "Reads: 64 bytes each, 64 more for a `BUBBLE`, 32 less for a `32B`. Writes: 32 bytes, 32 more for a `64B`.",
-            "Write `raw[...]` for `c[...]` in the two lines of `read` and `written`, add, divide, and take `stride`.",
+            (
+                "Reads: 64 bytes each, 64 more for a `BUBBLE`, 32 less for a `32B`. Writes: 32"
+                " bytes, 32 more for a `64B`."
+            ),
+            (
+                "Write `raw[...]` for `c[...]` in the two lines of `read` and `written`, add,"
+                " divide, and take `stride`."
+            ),
         ),
         insight=lambda raw: (
-            f"The coalesced kernel moves {moved_for_needed(raw, kernel='coalesced'):.2f}. Yet the time grew only "
-            f"{growth(raw['End_Timestamp'] - raw['Start_Timestamp']):.1f} times: so small a launch mostly waits for "
-            "answers."
+            f"The coalesced kernel moves {moved_for_needed(raw, kernel='coalesced'):.2f}. Yet the"
+            f" time grew only {growth(raw['End_Timestamp'] - raw['Start_Timestamp']):.1f} times: so"
+            " small a launch mostly waits for answers."
         ),
     ),
 )

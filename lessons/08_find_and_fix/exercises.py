@@ -1,4 +1,6 @@
-"""Exercises of lesson 08, the blind clinic: a measured ladder, a trial without gradients, patients."""
+"""Exercises of lesson 08, the blind clinic: a measured ladder, a trial without gradients,
+patients.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,23 @@ def fault_of(patient: Patient) -> str:
 
 
 def against(fault: str, patient: Patient) -> str:
-    """What speaks against a suspect: its sign, and the figures of the control and of the patient."""
+    """What speaks against a suspect: its sign, and the figures of the control and of the
+    patient.
+    """
     from_to = "From the control to this one" if patient.healthy else "In this one"
     return f"With {fault}, {suspects()[fault]['sign']}. {from_to}: {figures(fault, patient)}."
 
 
 def figures(fault: str, patient: Patient) -> str:
-    """The part that a suspect lengthens and the sign that decides on it, in the control, if there is one, and here."""
+    """The part that a suspect lengthens and the sign that decides on it, in the control, if there
+    is one, and here.
+    """
     one, after = suspects()[fault], patient.signs
     names = (f"{one['lengthens']}_ms", one["decided_by"])
     names = tuple(name for name in names if not math.isnan(after[name]))
-    before = {name: f"{patient.healthy.signs[name]:.4g} → " if patient.healthy else "" for name in names}
+    before = {
+        name: f"{patient.healthy.signs[name]:.4g} → " if patient.healthy else "" for name in names
+    }
     return ", ".join(f"{name.replace('_', ' ')} {before[name]}{after[name]:.4g}" for name in names)
 
 
@@ -57,7 +65,9 @@ def figures(fault: str, patient: Patient) -> str:
 
 
 def gated_part(ladder: pd.DataFrame) -> pd.DataFrame:
-    """The rungs above the first one without a green gate, the plain trainer first; raises ValueError if that is all."""
+    """The rungs above the first one without a green gate, the plain trainer first; raises
+    ValueError if that is all.
+    """
     open_ones = [place for place, green in enumerate(ladder["green"]) if not green]
     kept = ladder.iloc[: open_ones[0]] if open_ones else ladder
     if len(kept) < 2:
@@ -88,7 +98,9 @@ def with_control_of(ward: Mapping[str, Patient], letter: str) -> pd.Series:
 
 
 def _equal(given: Mapping[str, float], other: pd.Series) -> bool:
-    return all(math.isclose(given[name], other[name], rel_tol=0.01, abs_tol=1e-3) for name in other.index)
+    return all(
+        math.isclose(given[name], other[name], rel_tol=0.01, abs_tol=1e-3) for name in other.index
+    )
 
 
 def changes_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
@@ -99,19 +111,35 @@ def changes_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
     except (TypeError, ValueError):
         return f"A number for each part by its name is asked, this is a {type(answer).__name__}."
     if missing := [name for name in right.index if name not in given]:
-        return f"{missing[0]} is missing: the parts are the columns in ns but `start_ns` and `duration_ns`."
+        return (
+            f"{missing[0]} is missing: the parts are the columns in ns but `start_ns` and"
+            " `duration_ns`."
+        )
     for letter, other in ward.items():
         if letter != ASKED and other.healthy and _equal(given, with_control_of(ward, letter)):
-            return f"This is patient {ASKED} minus the control of {letter}, another program. Take `patient.healthy`."
+            return (
+                f"This is patient {ASKED} minus the control of {letter}, another program. Take"
+                " `patient.healthy`."
+            )
         if letter != ASKED and _equal(given, _named(change(ward[ASKED], other))):
-            return f"This is patient {ASKED} minus patient {letter}, another program. Take `patient.healthy`."
+            return (
+                f"This is patient {ASKED} minus patient {letter}, another program. Take"
+                " `patient.healthy`."
+            )
     if _equal(given, _named(change(ward[ASKED], ward[ASKED]) + _parts(ward[ASKED]))):
         return "This is how long the parts take. By how much are they longer than in the control?"
     largest = right.abs().idxmax()
-    for factor, words in ((-1, "This is control minus patient."), (1e6, "This looks like ns; ms are asked.")):
+    for factor, words in (
+        (-1, "This is control minus patient."),
+        (1e6, "This looks like ns; ms are asked."),
+    ):
         if math.isclose(given[largest], factor * right[largest], rel_tol=CHANGE_TOLERANCE):
             return words
-    wrong = [name for name in right.index if not math.isclose(given[name], right[name], rel_tol=0.01, abs_tol=1e-3)]
+    wrong = [
+        name
+        for name in right.index
+        if not math.isclose(given[name], right[name], rel_tol=0.01, abs_tol=1e-3)
+    ]
     return f"{wrong[0]} is not right: {given[wrong[0]]:.4g}." if wrong else None
 
 
@@ -148,9 +176,15 @@ def diagnosis_problem(answer: Any, patient: Patient) -> str | None:
     if not patient.is_ill_with(fault):
         return against(fault, patient)
     if rival not in _rivals(fault):
-        return f"The fault is right, but {rival} would not lengthen the same part: see `lengthens` in the suspects."
+        return (
+            f"The fault is right, but {rival} would not lengthen the same part: see `lengthens` in"
+            " the suspects."
+        )
     if sign not in (suspects()[rival]["decided_by"], suspects()[fault]["decided_by"]):
-        return f"The fault is right, but {sign} doesn't tell it from {rival}: which sign would be different?"
+        return (
+            f"The fault is right, but {sign} doesn't tell it from {rival}: which sign would be"
+            " different?"
+        )
     return None
 
 
@@ -162,7 +196,10 @@ def diagnoses(ward: Mapping[str, Patient]) -> dict[str, dict[str, str]]:
 def diagnoses_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
     """What is wrong with the first wrong diagnosis; None if all are right."""
     if not isinstance(answer, Mapping) or set(answer) != set(LETTERS):
-        return f"A dictionary with {', '.join(f'`{letter}`' for letter in LETTERS)} is asked, each a dictionary."
+        return (
+            f"A dictionary with {', '.join(f'`{letter}`' for letter in LETTERS)} is asked, each a"
+            " dictionary."
+        )
     for letter in LETTERS:
         if problem := diagnosis_problem(answer[letter], ward[letter]):
             return f"Patient {letter}: {problem}"
@@ -186,11 +223,16 @@ def faults(ward: Mapping[str, Patient]) -> dict[str, str]:
 def faults_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
     """Evidence against the first wrong suspect; None if all are right."""
     if not isinstance(answer, Mapping) or set(answer) != set(LETTERS):
-        return f"A dictionary with a suspect for each of {', '.join(f'`{letter}`' for letter in LETTERS)} is asked."
+        return (
+            "A dictionary with a suspect for each of"
+            f" {', '.join(f'`{letter}`' for letter in LETTERS)} is asked."
+        )
     for letter in LETTERS:
         fault = str(answer[letter])
         if fault not in suspects():
-            return f"Patient {letter}: `{fault}` is not among the suspects: {near(fault, suspects())}"
+            return (
+                f"Patient {letter}: `{fault}` is not among the suspects: {near(fault, suspects())}"
+            )
         if not ward[letter].is_ill_with(fault):
             return f"Patient {letter}: {against(fault, ward[letter])}"
     return None
@@ -198,7 +240,9 @@ def faults_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
 
 def evidence_of_all(ward: Mapping[str, Patient]) -> str:
     """What each patient's fault shows."""
-    return " ".join(f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS)
+    return " ".join(
+        f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS
+    )
 
 
 def rival_of(patient: Patient) -> str:
@@ -212,11 +256,17 @@ def rival_of(patient: Patient) -> str:
 def without_gradient(trials: tuple[Trial, Trial]) -> float:
     """Percent of the weights that have a gradient in the first trial and none in the second."""
     sizes = [one.numel() for one in trials[0].gradients]
-    return 100 * sum(size for size, one in zip(sizes, trials[1].gradients, strict=True) if one is None) / sum(sizes)
+    return (
+        100
+        * sum(size for size, one in zip(sizes, trials[1].gradients, strict=True) if one is None)
+        / sum(sizes)
+    )
 
 
 def parameters_without(trials: tuple[Trial, Trial]) -> float:
-    """Percent of the parameters without a gradient in the second trial, each counted once, whatever its size."""
+    """Percent of the parameters without a gradient in the second trial, each counted once, whatever
+    its size.
+    """
     return 100 * sum(one is None for one in trials[1].gradients) / len(trials[1].gradients)
 
 
@@ -232,8 +282,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda ladder: overall(ladder.iloc[:2]),
-                "This is the first change alone. The next one has a green gate, too: count to the last before an open "
-                "one.",
+                "This is the first change alone. The next one has a green gate, too: count to the"
+                " last before an open one.",
             ),
             Mistake(
                 lambda ladder: overall(gated_part(ladder).iloc[-2:]),
@@ -245,17 +295,21 @@ EXERCISES = (
             ),
             Mistake(
                 lambda ladder: overall(gated_part(ladder), "median_ns"),
-                "These are medians of steps, which hide the steps that waited. Take `image_ns`, the mean.",
+                "These are medians of steps, which hide the steps that waited. Take `image_ns`, the"
+                " mean.",
             ),
         ),
         hints=(
-            "Go down the table until the first row whose `green` is False. That one doesn't count any more.",
+            (
+                "Go down the table until the first row whose `green` is False. That one doesn't"
+                " count any more."
+            ),
             "The `image_ns` of the first row over that of the last row that counts.",
         ),
         insight=lambda ladder: (
-            f"{len(gated_part(ladder)) - 1} changes in a row have a green gate. The next rung looks like "
-            f"{overall(ladder.iloc[: len(gated_part(ladder)) + 1]):.0f} times: another training, until somebody has "
-            "looked."
+            f"{len(gated_part(ladder)) - 1} changes in a row have a green gate. The next rung looks"
+            f" like {overall(ladder.iloc[: len(gated_part(ladder)) + 1]):.0f} times: another"
+            " training, until somebody has looked."
         ),
     ),
     Exercise(
@@ -263,18 +317,26 @@ EXERCISES = (
         answer=Number(without_gradient, unit="percent"),
         mistakes=(
             Mistake(
-                parameters_without, "That is the share of the parameters, large and small. Add up their `.numel()`."
+                parameters_without,
+                "That is the share of the parameters, large and small. Add up their `.numel()`.",
             ),
-            Mistake(lambda trials: 100 - without_gradient(trials), "That is the share that still learns."),
+            Mistake(
+                lambda trials: 100 - without_gradient(trials),
+                "That is the share that still learns.",
+            ),
         ),
         hints=(
             "`zip(plainly.gradients, trials['trap'].gradients)` gives both for each parameter.",
-            "Add up `.numel()` of the plain one where the other one is None, and divide by the sum of all.",
+            (
+                "Add up `.numel()` of the plain one where the other one is None, and divide by the"
+                " sum of all."
+            ),
         ),
         insight=lambda trials: (
-            f"These are {sum(one is None for one in trials[1].gradients)} of {len(trials[1].gradients)} parameters, "
-            "all in the last block. In your own script: `[name for name, weights in model.named_parameters() if "
-            "weights.grad is None]` after `loss.backward()`."
+            f"These are {sum(one is None for one in trials[1].gradients)} of"
+            f" {len(trials[1].gradients)} parameters, all in the last block. In your own script:"
+            " `[name for name, weights in model.named_parameters() if weights.grad is None]` after"
+            " `loss.backward()`."
         ),
     ),
     Exercise(
@@ -283,37 +345,67 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda ward: -changes(ward), "This is control minus patient."),
             Mistake(lambda ward: changes(ward) * 1e6, "This looks like ns"),
-            Mistake(lambda ward: with_control_of(ward, "A"), "minus the control of A, another program"),
-            Mistake(lambda ward: _named(change(ward[ASKED], ward["B"])), "minus patient B, another program"),
+            Mistake(
+                lambda ward: with_control_of(ward, "A"), "minus the control of A, another program"
+            ),
+            Mistake(
+                lambda ward: _named(change(ward[ASKED], ward["B"])),
+                "minus patient B, another program",
+            ),
             Mistake(lambda ward: _named(_parts(ward[ASKED])), "This is how long the parts take."),
         ),
         hints=(
             "`tidyprof.step_budget(patient.profile)` is the patient's budget.",
-            'The parts: `[one for one in budget if one.endswith("_ns") and one not in ("start_ns", "duration_ns")]`.',
+            (
+                'The parts: `[one for one in budget if one.endswith("_ns") and one not in'
+                ' ("start_ns", "duration_ns")]`.'
+            ),
             "`table[parts].median()` of each, their difference, over 1e6.",
         ),
         insight=lambda ward: (
-            f"The largest change is {ward[ASKED].changes.abs().idxmax().replace('_', ' ')}. Which suspects do that?"
+            f"The largest change is {ward[ASKED].changes.abs().idxmax().replace('_', ' ')}. Which"
+            " suspects do that?"
         ),
     ),
     Exercise(
         id="08.4",
         answer=Property(diagnoses_problem, diagnoses),
         mistakes=(
-            Mistake(lambda ward: _with(ward, "A", fault="silent-host"), "Patient A: With silent-host, one long gap"),
-            Mistake(lambda ward: _with(ward, "B", fault="tiny-batch"), "Patient B: With tiny-batch, as many kernels"),
+            Mistake(
+                lambda ward: _with(ward, "A", fault="silent-host"),
+                "Patient A: With silent-host, one long gap",
+            ),
+            Mistake(
+                lambda ward: _with(ward, "B", fault="tiny-batch"),
+                "Patient B: With tiny-batch, as many kernels",
+            ),
             Mistake(
                 lambda ward: _with(ward, "C", fault="many-small-kernels"),
                 "Patient C: With many-small-kernels, more element-wise kernels run",
             ),
-            Mistake(lambda ward: _with(ward, "C", fault="only-the-profiler"), "busy percent 97.31 → 33.91"),
-            Mistake(lambda ward: _with(ward, "B", fault="healthy"), "`healthy` is not among the suspects"),
-            Mistake(lambda ward: _with(ward, "C", rival="slow-loader"), "would not lengthen the same part"),
-            Mistake(lambda ward: _with(ward, "C", ruled_out_by="kernels"), "kernels doesn't tell it from"),
+            Mistake(
+                lambda ward: _with(ward, "C", fault="only-the-profiler"),
+                "busy percent 97.31 → 33.91",
+            ),
+            Mistake(
+                lambda ward: _with(ward, "B", fault="healthy"),
+                "`healthy` is not among the suspects",
+            ),
+            Mistake(
+                lambda ward: _with(ward, "C", rival="slow-loader"),
+                "would not lengthen the same part",
+            ),
+            Mistake(
+                lambda ward: _with(ward, "C", ruled_out_by="kernels"),
+                "kernels doesn't tell it from",
+            ),
             Mistake(lambda ward: diagnosis(ward["A"]), "A dictionary with `A`, `B`, `C` is asked"),
         ),
         hints=(
-            "All three lengthen, or seem to lengthen, one part. Its suspects are rivals: go through `decided_by`.",
+            (
+                "All three lengthen, or seem to lengthen, one part. Its suspects are rivals: go"
+                " through `decided_by`."
+            ),
             "A: which count grew by hundreds? C: no count grew at all. What did?",
             "B has no control. But somebody timed it without the profiler: `busy_percent`.",
         ),
@@ -327,13 +419,19 @@ EXERCISES = (
                 lambda ward: faults(ward) | {"C": rival_of(ward["C"])},
                 lambda ward: f"Patient C: {against(rival_of(ward['C']), ward['C'])}",
             ),
-            Mistake(lambda ward: faults(ward) | {"A": "gpu"}, "Patient A: `gpu` is not among the suspects"),
+            Mistake(
+                lambda ward: faults(ward) | {"A": "gpu"},
+                "Patient A: `gpu` is not among the suspects",
+            ),
             Mistake(lambda ward: fault_of(ward["A"]), "A dictionary with a suspect for each of"),
         ),
         hints=(
             "First the part that grew most, from `patient.changes`: which suspects lengthen it?",
             "Between two of them the sign in `decided_by` tells: before and after it.",
-            "Where `launch_bound` grew: copies to the host, element-wise or copy kernels? If none, the mean kernel.",
+            (
+                "Where `launch_bound` grew: copies to the host, element-wise or copy kernels? If"
+                " none, the mean kernel."
+            ),
         ),
         insight=evidence_of_all,
     ),

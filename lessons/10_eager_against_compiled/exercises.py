@@ -1,4 +1,6 @@
-"""Exercises of lesson 10, eager against compiled: on times, on profiles, and on a function of the learner's."""
+"""Exercises of lesson 10, eager against compiled: on times, on profiles, and on a function of the
+learner's.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ STEADY_FROM = 3
 
 
 def first_and_steady(times: pd.DataFrame) -> tuple[float, float, float]:
-    """Milliseconds of the first compiled call, and the medians of steady calls, compiled and eager."""
+    """Milliseconds of the first compiled call, and the medians of steady calls, compiled and
+    eager.
+    """
     compiled = times[times["how"] == "compiled"].sort_values("call")
     steady = times[times["call"] >= STEADY_FROM].groupby("how")["ms"].median()
     return float(compiled["ms"].iloc[0]), float(steady["compiled"]), float(steady["eager"])
@@ -49,8 +53,12 @@ def _with_mean(times: pd.DataFrame) -> float:
 
 
 def shorter_ms(pair: dict[str, Profile], phase: str | None = None) -> float:
-    """By how many ms a mean step, or one of its phases, is shorter in the compiled run than in the eager one."""
-    means = {how: _step_ms(run) if phase is None else _phase_ms(run, phase) for how, run in pair.items()}
+    """By how many ms a mean step, or one of its phases, is shorter in the compiled run than in the
+    eager one.
+    """
+    means = {
+        how: _step_ms(run) if phase is None else _phase_ms(run, phase) for how, run in pair.items()
+    }
     return means["eager"] - means["compiled"]
 
 
@@ -66,7 +74,9 @@ def _phase_ms(run: Profile, phase: str) -> float:
 
 
 def repair_problem(answer: Any, data: tuple[Any, Any]) -> str | None:
-    """What is wrong with a repaired function, None if it is one graph and gives the results of the broken model."""
+    """What is wrong with a repaired function, None if it is one graph and gives the results of the
+    broken model.
+    """
     import torch
 
     careful, batch = data
@@ -74,11 +84,16 @@ def repair_problem(answer: Any, data: tuple[Any, Any]) -> str | None:
         return "A function is asked: `answer = repaired`, without brackets."
     for scale in (1, 1e5):
         if not torch.allclose(answer(scale * batch), careful(scale * batch), rtol=1e-4):
-            return "It gives other results than `careful`" + (" where values are large." if scale > 1 else ".")
+            return "It gives other results than `careful`" + (
+                " where values are large." if scale > 1 else "."
+            )
     torch._dynamo.reset()
     found = torch._dynamo.explain(answer)(batch)
     if found.graph_break_count:
-        return f"There are still {found.graph_count} graphs: {str(found.break_reasons[0].reason).splitlines()[0]}."
+        return (
+            f"There are still {found.graph_count} graphs:"
+            f" {str(found.break_reasons[0].reason).splitlines()[0]}."
+        )
     return None
 
 
@@ -94,17 +109,25 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 _cost_in_eager_calls,
-                "So many eager calls last as long as the first compiled one. But each later call saves only the "
-                "difference of the two.",
+                "So many eager calls last as long as the first compiled one. But each later call"
+                " saves only the difference of the two.",
             ),
             Mistake(
                 _cost_in_compiled_calls,
-                "So many compiled calls last as long as the first one. Divide by what each later call saves.",
+                "So many compiled calls last as long as the first one. Divide by what each later"
+                " call saves.",
             ),
-            Mistake(_with_mean, "The mean holds the first call, which is in another world: take medians from call 3."),
+            Mistake(
+                _with_mean,
+                "The mean holds the first call, which is in another world: take medians from"
+                " call 3.",
+            ),
         ),
         hints=(
-            "The cost is what the first compiled call takes beyond a steady one; each steady call saves a little.",
+            (
+                "The cost is what the first compiled call takes beyond a steady one; each steady"
+                " call saves a little."
+            ),
             'Steady medians: `recorded[recorded["call"] >= 3].groupby("how")["ms"].median()`.',
             '`(first - steady["compiled"]) / (steady["eager"] - steady["compiled"])`',
         ),
@@ -115,7 +138,9 @@ EXERCISES = (
     ),
     Exercise(
         id="10.2",
-        answer=Number(lambda data: 100 * shorter_ms(data, "optimizer") / shorter_ms(data), unit="percent"),
+        answer=Number(
+            lambda data: 100 * shorter_ms(data, "optimizer") / shorter_ms(data), unit="percent"
+        ),
         mistakes=(
             Mistake(
                 lambda data: 100 * shorter_ms(data, "forward") / shorter_ms(data),
@@ -127,12 +152,15 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: 100 * shorter_ms(data, "optimizer") / _step_ms(data["eager"]),
-                "You divided by the eager step. The whole is what the step saved: eager less compiled.",
+                "You divided by the eager step. The whole is what the step saved: eager less"
+                " compiled.",
             ),
             Mistake(
-                lambda data: 100 * shorter_ms(data, "optimizer") / _phase_ms(data["eager"], "optimizer"),
-                "That is by how much the optimizer became shorter, a share of its own time. The whole is what the step "
-                "saved.",
+                lambda data: (
+                    100 * shorter_ms(data, "optimizer") / _phase_ms(data["eager"], "optimizer")
+                ),
+                "That is by how much the optimizer became shorter, a share of its own time. The"
+                " whole is what the step saved.",
             ),
             Mistake(
                 lambda data: 100 * shorter_ms(data, "backward") / shorter_ms(data),
@@ -140,12 +168,16 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: 100 * shorter_ms(data) / _step_ms(data["eager"]),
-                "That is by how much the step became shorter. Which part of that does the optimizer have?",
+                "That is by how much the step became shorter. Which part of that does the optimizer"
+                " have?",
             ),
         ),
         hints=(
             "Two differences: of the whole step, and of its phase `optimizer`.",
-            '`step_ms["eager"] - step_ms["compiled"]` is the first; `phases[how]["optimizer"]` gives the second.',
+            (
+                '`step_ms["eager"] - step_ms["compiled"]` is the first; `phases[how]["optimizer"]`'
+                " gives the second."
+            ),
             '`100 * (phases["eager"]["optimizer"] - phases["compiled"]["optimizer"]) / shorter`',
         ),
         insight="The compiler never saw the optimizer. So the machine changed, not the code.",
@@ -160,10 +192,16 @@ EXERCISES = (
             Mistake(lambda data: data[1], "A function is asked"),
         ),
         hints=(
-            "What breaks the graph is the `if`: it needs a value in Python. Do the same without asking.",
+            (
+                "What breaks the graph is the `if`: it needs a value in Python. Do the same without"
+                " asking."
+            ),
             "`clamp` leaves what lies inside of its limits as it is.",
             "`return Block.forward(careful, x).clamp(-1e3, 1e3) + 1`",
         ),
-        insight="Where both branches differ more, `torch.where(condition, a, b)` computes both and chooses.",
+        insight=(
+            "Where both branches differ more, `torch.where(condition, a, b)` computes both and"
+            " chooses."
+        ),
     ),
 )

@@ -1,4 +1,6 @@
-"""Exercises of lesson 12, how fast can a token be? On a model's shape, and on recordings of servers."""
+"""Exercises of lesson 12, how fast can a token be? On a model's shape, and on recordings of
+servers.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ ITEM_BYTES = 2
 
 
 def weights(model: Mapping[str, int]) -> int:
-    """Weights that a decode step reads: the layers' matrices and the last one, without the first table and norms."""
+    """Weights that a decode step reads: the layers' matrices and the last one, without the first
+    table and norms.
+    """
     attention = model["width"] * model["head_size"] * 2 * (model["heads"] + model["kv_heads"])
-    return model["layers"] * (attention + 3 * model["width"] * model["inner"]) + model["words"] * model["width"]
+    return (
+        model["layers"] * (attention + 3 * model["width"] * model["inner"])
+        + model["words"] * model["width"]
+    )
 
 
 def token_bytes(model: Mapping[str, int], heads: str = "kv_heads", rows: int = 2) -> int:
@@ -28,7 +35,9 @@ def token_bytes(model: Mapping[str, int], heads: str = "kv_heads", rows: int = 2
 
 
 def most_tokens(asked: Mapping[str, Any], token: int, requests: int | None = None) -> float:
-    """Tokens per second at most, for `token` bytes of cache a token; of one request where `requests` is 1."""
+    """Tokens per second at most, for `token` bytes of cache a token; of one request where
+    `requests` is 1.
+    """
     moved = ITEM_BYTES * weights(asked["model"]) + asked["batch"] * asked["context"] * token
     return (requests or asked["batch"]) * asked["bandwidth"] / moved
 
@@ -50,7 +59,9 @@ def idle_percent(events: pd.DataFrame) -> float:
 
 
 def longest_gap_ns(events: pd.DataFrame) -> int:
-    """The longest time between the end of one event and the start of the next, of events that don't overlap."""
+    """The longest time between the end of one event and the start of the next, of events that don't
+    overlap.
+    """
     events = events.sort_values("start_ns")
     ends = events["start_ns"] + events["duration_ns"]
     return int((events["start_ns"].iloc[1:].to_numpy() - ends.iloc[:-1].to_numpy()).max())
@@ -72,7 +83,9 @@ def call_share(profile: Profile) -> float:
 
 
 def busy_share(profile: Profile) -> float:
-    """Time of the device in whatever it does between the first call and the last, in percent of that time."""
+    """Time of the device in whatever it does between the first call and the last, in percent of
+    that time.
+    """
     starts, events = graph_calls(profile)["start_ns"], profile.device_events
     during = events[events["start_ns"].between(starts.iloc[0], starts.iloc[-1])]
     return float(100 * during["duration_ns"].sum() / (starts.iloc[-1] - starts.iloc[0]))
@@ -86,7 +99,11 @@ def graph_share(profile: Profile) -> float:
 
 def share_of_device(profile: Profile) -> float:
     """Time in graphs in percent of everything that ran on the device."""
-    return float(100 * graph_events(profile)["duration_ns"].sum() / profile.device_events["duration_ns"].sum())
+    return float(
+        100
+        * graph_events(profile)["duration_ns"].sum()
+        / profile.device_events["duration_ns"].sum()
+    )
 
 
 def summed_share(profile: Profile) -> float:
@@ -98,7 +115,11 @@ def summed_share(profile: Profile) -> float:
 EXERCISES = (
     Exercise(
         id="12.1",
-        answer=Number(lambda data: most_tokens(data, token_bytes(data["model"])), unit="tokens/s", relative=0.01),
+        answer=Number(
+            lambda data: most_tokens(data, token_bytes(data["model"])),
+            unit="tokens/s",
+            relative=0.01,
+        ),
         mistakes=(
             Mistake(
                 lambda data: most_tokens(data, token_bytes(data["model"]), requests=1),
@@ -119,18 +140,27 @@ EXERCISES = (
         ),
         hints=(
             "A step gives one token to each request. What does it read?",
-            "The weights once, and for each request the cache of `context` tokens: `cache_bytes` has it for one text.",
+            (
+                "The weights once, and for each request the cache of `context` tokens:"
+                " `cache_bytes` has it for one text."
+            ),
             "`batch * bandwidth / (2 * weights(model) + batch * cache_bytes(model, context))`",
         ),
         insight=lambda data: (
-            f"Weights alone would allow {most_tokens(data, 0):,.0f}. With such texts most of what is read is cache: "
-            f"{data['batch'] * data['context'] * token_bytes(data['model']) / 1e9:.0f} GB beside "
-            f"{ITEM_BYTES * weights(data['model']) / 1e9:.0f} GB of weights."
+            f"Weights alone would allow {most_tokens(data, 0):,.0f}. With such texts most of what"
+            " is read is cache:"
+            f" {data['batch'] * data['context'] * token_bytes(data['model']) / 1e9:.0f} GB beside"
+            f" {ITEM_BYTES * weights(data['model']) / 1e9:.0f} GB of weights."
         ),
     ),
     Exercise(
         id="12.2",
-        answer=Number(lambda data: idle_percent(graph_events(data)), unit="percent", relative=0.005, absolute=0.05),
+        answer=Number(
+            lambda data: idle_percent(graph_events(data)),
+            unit="percent",
+            relative=0.005,
+            absolute=0.05,
+        ),
         mistakes=(
             Mistake(
                 lambda data: 100 - idle_percent(graph_events(data)),
@@ -138,11 +168,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: 100 / (100 / idle_percent(graph_events(data)) - 1),
-                "You divided by the kernels' time. The whole is the time from the first moment to the last.",
+                "You divided by the kernels' time. The whole is the time from the first moment to"
+                " the last.",
             ),
             Mistake(
                 lambda data: 100 * (1 - 1 / (1 - idle_percent(graph_events(data)) / 100)),
-                "A share below nothing: you divided the window by the kernels' time. It is the other way round.",
+                "A share below nothing: you divided the window by the kernels' time. It is the"
+                " other way round.",
             ),
             Mistake(
                 lambda data: idle_percent(data.device_events),
@@ -152,11 +184,15 @@ EXERCISES = (
         hints=(
             "The window is that of the graph's own events: from the first start to the last end.",
             "In one stream nothing overlaps, so durations may be added up.",
-            '`1 - nodes["duration_ns"].sum() / (ends.max() - nodes["start_ns"].min())`, in percent.',
+            (
+                '`1 - nodes["duration_ns"].sum() / (ends.max() - nodes["start_ns"].min())`, in'
+                " percent."
+            ),
         ),
         insight=lambda data: (
-            f"Nearly all of it is one gap of {longest_gap_ns(graph_events(data)) / 1e3:.0f} µs, while `hipGraphLaunch` "
-            "still ran. Between the others there is hardly any time: no host is asked."
+            f"Nearly all of it is one gap of {longest_gap_ns(graph_events(data)) / 1e3:.0f} µs,"
+            " while `hipGraphLaunch` still ran. Between the others there is hardly any time: no"
+            " host is asked."
         ),
     ),
     Exercise(
@@ -165,15 +201,18 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 call_share,
-                "That is the host's time in the call `hipGraphLaunch`. Asked is what the call started on the device.",
+                "That is the host's time in the call `hipGraphLaunch`. Asked is what the call"
+                " started on the device.",
             ),
             Mistake(
                 busy_share,
-                "That is all that the device does in a step: it chooses and copies the token outside of the graph.",
+                "That is all that the device does in a step: it chooses and copies the token"
+                " outside of the graph.",
             ),
             Mistake(
                 share_of_device,
-                "That is the graphs' share of all device time, prefill included. A decode step is the whole here.",
+                "That is the graphs' share of all device time, prefill included. A decode step is"
+                " the whole here.",
             ),
             Mistake(
                 lambda data: 100 - graph_share(data),
@@ -181,17 +220,20 @@ EXERCISES = (
             ),
             Mistake(
                 summed_share,
-                "You added up all graphs, and divided by the time from the first call to the last: that is one step "
-                "less than there are graphs. Take medians.",
+                "You added up all graphs, and divided by the time from the first call to the last:"
+                " that is one step less than there are graphs. Take medians.",
             ),
         ),
         hints=(
             "`graph_calls` has the calls; what each started on the device has its correlation id.",
-            '`served.device_events` with such ids, `.groupby("correlation_id")`, sum; then the median of the sums.',
+            (
+                '`served.device_events` with such ids, `.groupby("correlation_id")`, sum; then the'
+                " median of the sums."
+            ),
         ),
         insight=(
-            "What is outside of the graph counts in each token. The shorter a step, the larger is the host's share "
-            "of it."
+            "What is outside of the graph counts in each token. The shorter a step, the larger is"
+            " the host's share of it."
         ),
     ),
 )

@@ -19,16 +19,23 @@ SAME_LOSS = 1e-3
 
 
 def run_and_trace(about: dict[str, Any]) -> tuple[float, float, str]:
-    """Mean step in ms without the profiler, how many times as long the trace's are, and the part that holds the log."""
+    """Mean step in ms without the profiler, how many times as long the trace's are, and the part
+    that holds the log.
+    """
     windows = [about[name] for name in ("before", "after") if name in about]
-    mean = sum(one["steps"] * one["step_ns"] for one in windows) / sum(one["steps"] for one in windows)
+    mean = sum(one["steps"] * one["step_ns"] for one in windows) / sum(
+        one["steps"] for one in windows
+    )
     return mean / 1e6, about["trace"]["step_ns"] / mean, HOLDS_LOG
 
 
 def screen_problem(answer: Any, about: dict[str, Any]) -> str | None:
     """What is wrong with what was read off the command's screen; None if nothing."""
     if not isinstance(answer, tuple | list) or len(answer) != 3:
-        return "Three are asked: a step in ms, how many times as long it was in the trace, and the name of a part."
+        return (
+            "Three are asked: a step in ms, how many times as long it was in the trace, and the"
+            " name of a part."
+        )
     numbers = [as_number(part) for part in answer[:2]]
     if texts := [part for part in numbers if isinstance(part, str)]:
         return texts[0]
@@ -38,10 +45,15 @@ def screen_problem(answer: Any, about: dict[str, Any]) -> str | None:
     if not _near(ratio, longer):
         if _near(ratio, 1 / longer):
             return "The second number is upside down: the trace's step over the run's."
-        return "The second number is not the trace's step over the run's; both are in the line `steps`."
+        return (
+            "The second number is not the trace's step over the run's; both are in the line"
+            " `steps`."
+        )
     name = str(answer[2]).strip().strip("`").lower()
     return (
-        None if name == part else "The part: `accuracy` calls the model without training. What do hooks take that for?"
+        None
+        if name == part
+        else "The part: `accuracy` calls the model without training. What do hooks take that for?"
     )
 
 
@@ -58,12 +70,17 @@ def _wrong_step(step: float, right: float, about: dict[str, Any]) -> str:
     if any(_near(step, one) for one in windows):
         return "That is one of the two windows. Both count, each by its number of steps."
     if _near(step, sum(windows) / len(windows)):
-        return "That is the mean of the two windows, as if both had as many steps. Weigh each by its number of steps."
+        return (
+            "That is the mean of the two windows, as if both had as many steps. Weigh each by its"
+            " number of steps."
+        )
     return "The first number is not the mean step of `before` and `after` together."
 
 
 def cure_problem(answer: Any, data: Any) -> str | None:
-    """What is wrong with a function that shall give the mean of a table's rows for each line; None if nothing."""
+    """What is wrong with a function that shall give the mean of a table's rows for each line; None
+    if nothing.
+    """
     import torch
 
     if not callable(answer):
@@ -74,14 +91,21 @@ def cure_problem(answer: Any, data: Any) -> str | None:
     wanted = table.weight[lines].sum(dim=1) / lines.shape[1]
     found = answer(table, lines)
     if not isinstance(found, torch.Tensor) or found.shape != wanted.shape:
-        return f"The result should be of shape {tuple(wanted.shape)}: a row for each line, as wide as the table."
+        return (
+            f"The result should be of shape {tuple(wanted.shape)}: a row for each line, as wide as"
+            " the table."
+        )
     if torch.allclose(found, wanted * lines.shape[1], atol=1e-5):
         return "That is the sum over the places; the script divides by their number."
     if not torch.allclose(found, wanted, atol=1e-5):
         return "These are other numbers than those of the loop: which dimension are the places?"
     if not found.requires_grad:
         return "The numbers are right, but no gradient reaches the table: it would never learn."
-    return None if len(calls) <= 1 else f"The numbers are right, but the table is called {len(calls)} times, not once."
+    return (
+        None
+        if len(calls) <= 1
+        else f"The numbers are right, but the table is called {len(calls)} times, not once."
+    )
 
 
 def example_cure(data: Any) -> Callable[[Any, Any], Any]:
@@ -90,7 +114,9 @@ def example_cure(data: Any) -> Callable[[Any, Any], Any]:
 
 
 def proof(runs: pd.DataFrame) -> tuple[float, float]:
-    """The least speed-up that all repeats support, and the largest relative difference of two losses."""
+    """The least speed-up that all repeats support, and the largest relative difference of two
+    losses.
+    """
     seconds = runs.groupby("script")["seconds"]
     losses = runs.groupby("script")["losses"].first()
     pairs = zip(losses["cured"], losses["before"], strict=True)
@@ -101,7 +127,10 @@ def proof(runs: pd.DataFrame) -> tuple[float, float]:
 def proof_problem(answer: Any, runs: pd.DataFrame) -> str | None:
     """What is wrong with the two numbers of the proof; None if nothing."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return "Two numbers are asked: the least speed-up, and the largest relative difference of two losses."
+        return (
+            "Two numbers are asked: the least speed-up, and the largest relative difference of two"
+            " losses."
+        )
     numbers = [as_number(part) for part in answer]
     if texts := [part for part in numbers if isinstance(part, str)]:
         return texts[0]
@@ -110,11 +139,21 @@ def proof_problem(answer: Any, runs: pd.DataFrame) -> str | None:
         seconds = runs.groupby("script")["seconds"]
         median = seconds.median()["before"] / seconds.median()["cured"]
         if abs(faster - median) <= 0.01 * median:
-            return "That is the ratio of the medians. At least: the slowest cured run against the quickest other one."
+            return (
+                "That is the ratio of the medians. At least: the slowest cured run against the"
+                " quickest other one."
+            )
         return "The first number is not the quickest run before over the slowest run after."
     if abs(difference - other) > 0.01 * other + 1e-12:
-        return "The second number is not the largest of all steps' relative differences: |cured - before| / before."
-    return None if other < SAME_LOSS else f"The numbers are right, but losses differ by {other:.1e}: that is no cure."
+        return (
+            "The second number is not the largest of all steps' relative differences: |cured -"
+            " before| / before."
+        )
+    return (
+        None
+        if other < SAME_LOSS
+        else f"The numbers are right, but losses differ by {other:.1e}: that is no cure."
+    )
 
 
 EXERCISES = (
@@ -123,14 +162,25 @@ EXERCISES = (
         measured=True,
         answer=Property(screen_problem, run_and_trace),
         mistakes=(
-            Mistake(lambda about: (about["trace"]["step_ns"] / 1e6, 1.0, HOLDS_LOG), "Nobody waits for that one"),
-            Mistake(lambda about: (run_and_trace(about)[0], 1 / run_and_trace(about)[1], HOLDS_LOG), "upside down"),
-            Mistake(lambda about: (*run_and_trace(about)[:2], "other"), "What do hooks take that for"),
+            Mistake(
+                lambda about: (about["trace"]["step_ns"] / 1e6, 1.0, HOLDS_LOG),
+                "Nobody waits for that one",
+            ),
+            Mistake(
+                lambda about: (run_and_trace(about)[0], 1 / run_and_trace(about)[1], HOLDS_LOG),
+                "upside down",
+            ),
+            Mistake(
+                lambda about: (*run_and_trace(about)[:2], "other"), "What do hooks take that for"
+            ),
         ),
         hints=(
             "The line `steps` has both lengths: the one without the profiler is the run.",
             "`accuracy` calls the model; compare the bars of hooks and block.",
-            '`sum(one["steps"] * one["step_ns"] for one in windows)` over the sum of their steps; 1e6 ns are a ms.',
+            (
+                '`sum(one["steps"] * one["step_ns"] for one in windows)` over the sum of their'
+                " steps; 1e6 ns are a ms."
+            ),
         ),
         insight=lambda about: (
             f"{run_and_trace(about)[0]:.3g} ms is the run. The trace explains; its steps took "
@@ -141,19 +191,33 @@ EXERCISES = (
         id="14.2",
         answer=Property(cure_problem, example_cure),
         mistakes=(
-            Mistake(lambda data: lambda table, lines: table(lines).sum(dim=1), "That is the sum over the places"),
+            Mistake(
+                lambda data: lambda table, lines: table(lines).sum(dim=1),
+                "That is the sum over the places",
+            ),
             Mistake(
                 lambda data: (
-                    lambda table, lines: sum(table(lines[:, i]) for i in range(lines.shape[1])) / lines.shape[1]
+                    lambda table, lines: (
+                        sum(table(lines[:, i]) for i in range(lines.shape[1])) / lines.shape[1]
+                    )
                 ),
                 "times, not once",
             ),
-            Mistake(lambda data: lambda table, lines: table(lines).detach().mean(dim=1), "no gradient reaches"),
+            Mistake(
+                lambda data: lambda table, lines: table(lines).detach().mean(dim=1),
+                "no gradient reaches",
+            ),
         ),
         hints=(
-            "A table takes numbers in any shape: `table(lines)` has one dimension more than `lines`.",
+            (
+                "A table takes numbers in any shape: `table(lines)` has one dimension more than"
+                " `lines`."
+            ),
             "The places are the second dimension of `lines`, so `dim=1`.",
-            "`return table(lines).mean(dim=1)`; `torch.nn.EmbeddingBag` does the same in one operator.",
+            (
+                "`return table(lines).mean(dim=1)`; `torch.nn.EmbeddingBag` does the same in one"
+                " operator."
+            ),
         ),
         insight="One call, one gradient of the table.",
         needs_data=False,
@@ -163,13 +227,20 @@ EXERCISES = (
         measured=True,
         answer=Property(proof_problem, proof),
         mistakes=(
-            Mistake(lambda runs: (1 / proof(runs)[0], proof(runs)[1]), "the quickest run before over"),
-            Mistake(lambda runs: (proof(runs)[0], 1.0), "the largest of all steps' relative differences"),
+            Mistake(
+                lambda runs: (1 / proof(runs)[0], proof(runs)[1]), "the quickest run before over"
+            ),
+            Mistake(
+                lambda runs: (proof(runs)[0], 1.0), "the largest of all steps' relative differences"
+            ),
             Mistake(lambda runs: proof(runs)[0], "Two numbers are asked"),
         ),
         hints=(
             '`runs.groupby("script")["seconds"]` has a `min()` and a `max()` for each script.',
-            "Every run has the list of its losses, the same in each repeat: take the first of each script.",
+            (
+                "Every run has the list of its losses, the same in each repeat: take the first of"
+                " each script."
+            ),
             "`max(abs(one - other) / other for one, other in zip(cured, before))`",
         ),
         insight=lambda runs: (
@@ -179,7 +250,8 @@ EXERCISES = (
                 else "The repeats overlap, so this machine can't tell"
             )
             + (
-                f", and the losses agree to {proof(runs)[1]:.0e}: numbers were added in another order, nothing more."
+                f", and the losses agree to {proof(runs)[1]:.0e}: numbers were added in another"
+                " order, nothing more."
                 if proof(runs)[1]
                 else ", and the losses are the same to the last digit."
             )

@@ -1,4 +1,6 @@
-"""Learns which letters ask for money. A class trains, a loader brings the data, and there is no optimizer."""
+"""Learns which letters ask for money. A class trains, a loader brings the data, and there is no
+optimizer.
+"""
 
 import json
 import random
@@ -45,7 +47,9 @@ class Letters(Dataset):
 class Training:
     def __init__(self, letters, batch=32):
         torch.manual_seed(0)
-        self.model = nn.Sequential(nn.EmbeddingBag(WORDS, 64), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 2))
+        self.model = nn.Sequential(
+            nn.EmbeddingBag(WORDS, 64), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 2)
+        )
         self.weights = [*self.model.parameters()]
         self.loader = DataLoader(Letters(letters), batch, shuffle=True)
 

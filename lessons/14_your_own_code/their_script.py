@@ -52,7 +52,10 @@ def main(steps=40, batch=64):
         optimizer.step()
         losses.append(loss.item())
         if rank == 0:
-            print(f"step {step}: loss {losses[-1]:.6f}, accuracy {accuracy(model, *held_out):.3f}", file=sys.stderr)
+            print(
+                f"step {step}: loss {losses[-1]:.6f}, accuracy {accuracy(model, *held_out):.3f}",
+                file=sys.stderr,
+            )
     return losses
 
 

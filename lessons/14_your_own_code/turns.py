@@ -1,4 +1,6 @@
-"""Runs before.py and cured.py in turns, alone or on all ranks of torchrun, and keeps seconds and losses of each run."""
+"""Runs before.py and cured.py in turns, alone or on all ranks of torchrun, and keeps seconds and
+losses of each run.
+"""
 
 import json
 import os
@@ -23,7 +25,12 @@ with open(f"turns_{ranks}/runs_rank{rank}.jsonl", "w") as kept:
             os.environ["WATCH_DIR"] = f"turns_{ranks}/{counted}{name}/run{turn}"
             begin = time.perf_counter()
             losses = script.main(steps=12)
-            row = {"turn": turn, "script": name, "seconds": time.perf_counter() - begin, "losses": losses}
+            row = {
+                "turn": turn,
+                "script": name,
+                "seconds": time.perf_counter() - begin,
+                "losses": losses,
+            }
             if turn:
                 print(json.dumps(row), file=kept, flush=True)
             if rank == 0:

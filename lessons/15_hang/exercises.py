@@ -1,4 +1,6 @@
-"""Exercises of lesson 15, who is missing: dumps of the flight recorder that gloo wrote, and what the ranks printed."""
+"""Exercises of lesson 15, who is missing: dumps of the flight recorder that gloo wrote, and what
+the ranks printed.
+"""
 
 from __future__ import annotations
 
@@ -86,16 +88,27 @@ def left_out_problem(answer: Any, folder: Path) -> str | None:
     if rank == first_to_complain(folder) != missing:
         return f"Rank {rank} complained first, since it waits. Whose row of calls is shorter?"
     if rank != missing:
-        return f"Rank {rank} is not missing: it made all calls and waits. Whose row of calls is shorter?"
+        return (
+            f"Rank {rank} is not missing: it made all calls and waits. Whose row of calls is"
+            " shorter?"
+        )
     if line == line_of(folder, last(folder), others(folder)):
         return "There they wait. The ranks are on different lines since an earlier call."
     if line == line_of(folder, parted(folder), rank):
-        return f"That is what rank {rank} called instead, in the place of the call that it left out."
-    return None if line == wanted else "Go through the columns from the left: where are the lines not all the same?"
+        return (
+            f"That is what rank {rank} called instead, in the place of the call that it left out."
+        )
+    return (
+        None
+        if line == wanted
+        else "Go through the columns from the left: where are the lines not all the same?"
+    )
 
 
 def odd_one(folder: Path) -> int:
-    """The rank whose last collective has another name than those of most. Raises ValueError if there is none."""
+    """The rank whose last collective has another name than those of most. Raises ValueError if
+    there is none.
+    """
     last = calls_in(folder).drop_duplicates("rank", keep="last")
     counts = last["call"].value_counts()
     if len(counts) < 2:
@@ -108,9 +121,13 @@ def cause_problem(answer: Any, folder: Path) -> str | None:
     if not isinstance(answer, tuple | list) or len(answer) != 2 or answer[1] not in CAUSES:
         return f"A pair is asked: a rank, and one of {', '.join(CAUSES)}."
     if answer[0] == first_to_complain(folder) != odd_one(folder):
-        return f"Rank {answer[0]} complained first. It makes the same calls as most ranks: it waits."
+        return (
+            f"Rank {answer[0]} complained first. It makes the same calls as most ranks: it waits."
+        )
     if answer[0] != odd_one(folder):
-        return f"Rank {answer[0]} makes the same calls as most ranks. Which row of the table differs?"
+        return (
+            f"Rank {answer[0]} makes the same calls as most ranks. Which row of the table differs?"
+        )
     return None if answer[1] == FEWER else AGAINST[answer[1]]
 
 
@@ -130,21 +147,33 @@ EXERCISES = (
         id="15.1",
         answer=Property(left_out_problem, left_out),
         mistakes=(
-            Mistake(lambda folder: (first_to_complain(folder), left_out(folder)[1]), "complained first"),
+            Mistake(
+                lambda folder: (first_to_complain(folder), left_out(folder)[1]), "complained first"
+            ),
             Mistake(lambda folder: (2, left_out(folder)[1]), "made all calls"),
-            Mistake(lambda folder: (behind(folder), line_of(folder, last(folder), others(folder))), "There they wait"),
-            Mistake(lambda folder: (behind(folder), line_of(folder, parted(folder), behind(folder))), "called instead"),
+            Mistake(
+                lambda folder: (behind(folder), line_of(folder, last(folder), others(folder))),
+                "There they wait",
+            ),
+            Mistake(
+                lambda folder: (behind(folder), line_of(folder, parted(folder), behind(folder))),
+                "called instead",
+            ),
             Mistake(lambda folder: (behind(folder), 1), "Go through the columns"),
             Mistake(behind, "A pair is asked"),
         ),
         hints=(
             "The others can't go on without the rank that has fewer calls.",
-            "Go through the columns from the left. Which is the first whose lines are not all the same?",
+            (
+                "Go through the columns from the left. Which is the first whose lines are not all"
+                " the same?"
+            ),
             "In that column: the line that the waiting ranks have.",
         ),
         insight=(
-            "That rank had ended without an error, and long before: its log is the one that nobody opens. The library "
-            "paired the call with its next one, of the same size: wrong sums, and no error."
+            "That rank had ended without an error, and long before: its log is the one that nobody"
+            " opens. The library paired the call with its next one, of the same size: wrong sums,"
+            " and no error."
         ),
     ),
     Exercise(
@@ -156,13 +185,19 @@ EXERCISES = (
                 lambda calls: int(wait_s(calls) - limit_s(calls)) + 1,
                 "That is what was lacking, to be added to the time-out that it had.",
             ),
-            Mistake(lambda calls: int(wait_s(calls)), "Just too short: rank 1 came a little later than that."),
+            Mistake(
+                lambda calls: int(wait_s(calls)),
+                "Just too short: rank 1 came a little later than that.",
+            ),
         ),
         hints=(
             "Take the rows of call 2: the latest `called_ns` less the earliest, in seconds.",
             "Round up: a time-out just below it ends the job.",
         ),
-        insight="Checkpoints, first compilations and validation on one rank are the usual good reasons to be late.",
+        insight=(
+            "Checkpoints, first compilations and validation on one rank are the usual good reasons"
+            " to be late."
+        ),
     ),
     Exercise(
         id="15.3",
@@ -180,8 +215,8 @@ EXERCISES = (
             "That rank left the loop of `all_reduce` one call before the others.",
         ),
         insight=(
-            "A sampler that gives all ranks the same number of batches cures it (`drop_last`, or DDP's `join`), "
-            "not a longer time-out."
+            "A sampler that gives all ranks the same number of batches cures it (`drop_last`, or"
+            " DDP's `join`), not a longer time-out."
         ),
     ),
 )

@@ -1,4 +1,6 @@
-"""Hangs of three ranks on the processor, and a cure: python hangs.py FOLDER SNIPPET NAME..., such as late cured."""
+"""Hangs of three ranks on the processor, and a cure: python hangs.py FOLDER SNIPPET NAME..., such
+as late cured.
+"""
 
 import importlib.util
 import os

@@ -1,11 +1,17 @@
-"""The kernels of lesson 16, compiled without a GPU: python kernels.py SNIPPET FOLDER [CASE...], else all."""
+"""The kernels of lesson 16, compiled without a GPU: python kernels.py SNIPPET FOLDER [CASE...],
+else all.
+"""
 
 import importlib.util
 import os
 import sys
 
-os.environ.setdefault("TRITON_DISABLE_LINE_INFO", "1")  # else half of the assembly says which line it is of
-os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # the default up to Triton 3.9, which warns that it will change
+os.environ.setdefault(
+    "TRITON_DISABLE_LINE_INFO", "1"
+)  # else half of the assembly says which line it is of
+os.environ.setdefault(
+    "TRITON_DEFAULT_FP_FUSION", "1"
+)  # the default up to Triton 3.9, which warns that it will change
 
 try:
     import triton
@@ -34,9 +40,13 @@ def add_norm(x, residual, weight, out, width, block: tl.constexpr):
     column = tl.arange(0, block)
     there = column < width
     place = tl.program_id(0) * width + column
-    value = tl.load(x + place, there, 0.0).to(tl.float32) + tl.load(residual + place, there, 0.0).to(tl.float32)
+    value = tl.load(x + place, there, 0.0).to(tl.float32) + tl.load(
+        residual + place, there, 0.0
+    ).to(tl.float32)
     scale = tl.rsqrt(tl.sum(value * value, 0) / width + 1e-5)
-    tl.store(out + place, (value * scale * tl.load(weight + column, there, 0.0)).to(tl.bfloat16), there)
+    tl.store(
+        out + place, (value * scale * tl.load(weight + column, there, 0.0)).to(tl.bfloat16), there
+    )
 
 
 MATRICES = {**dict.fromkeys("abc", "*bf16"), **dict.fromkeys("mnk", "i32")}
@@ -77,5 +87,7 @@ if __name__ == "__main__":
     spec.loader.exec_module(compiler)
     for name in sys.argv[3:] or CASES:
         target, kernel, signature, constants, options = CASES[name]
-        compiler.compile_for(target, kernel, signature, constants, f"{sys.argv[2]}/{name}", **options)
+        compiler.compile_for(
+            target, kernel, signature, constants, f"{sys.argv[2]}/{name}", **options
+        )
     print(f"Compiled with Triton {triton.__version__}, without a GPU.")

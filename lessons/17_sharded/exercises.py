@@ -38,8 +38,13 @@ EXERCISES = (
         id="17.1",
         answer=Number(lambda facts: 3 * once_mb(facts), unit="MB"),
         mistakes=(
-            Mistake(lambda facts: 2 * once_mb(facts), "That is what DDP sends. FSDP gathers a layer twice. When?"),
-            Mistake(once_mb, "That is one gather of everything. Which other transfers does a step have?"),
+            Mistake(
+                lambda facts: 2 * once_mb(facts),
+                "That is what DDP sends. FSDP gathers a layer twice. When?",
+            ),
+            Mistake(
+                once_mb, "That is one gather of everything. Which other transfers does a step have?"
+            ),
             Mistake(
                 lambda facts: 12 * facts["parameters"] / 1e6,
                 "A rank has its own part already: of each transfer (N-1)/N is sent.",
@@ -49,24 +54,35 @@ EXERCISES = (
             "Count the transfers of a layer: before forward, before backward, and the gradients.",
             "`3 * (ranks - 1) / ranks * 4 * parameters`, in MB.",
         ),
-        insight="Half as much again as DDP: that is what it costs to give the parameters back after the forward pass.",
+        insight=(
+            "Half as much again as DDP: that is what it costs to give the parameters back after the"
+            " forward pass."
+        ),
     ),
     Exercise(
         id="17.2",
         answer=Number(held_mb, unit="MB"),
         mistakes=(
-            Mistake(lambda facts: held_mb(facts, shared=False), "That is DDP: under FSDP each rank keeps 1/N of it."),
-            Mistake(lambda facts: held_mb(facts, copies=2), "Three numbers for each parameter: the gradients, too."),
+            Mistake(
+                lambda facts: held_mb(facts, shared=False),
+                "That is DDP: under FSDP each rank keeps 1/N of it.",
+            ),
+            Mistake(
+                lambda facts: held_mb(facts, copies=2),
+                "Three numbers for each parameter: the gradients, too.",
+            ),
             Mistake(
                 lambda facts: held_mb(facts, copies=4),
-                (
-                    "Four numbers for each parameter? Adam has two states, this optimizer has one. Or is it one "
-                    "gathered layer besides? At the end of the backward pass layers are given back."
-                ),
+                "Four numbers for each parameter? Adam has two states, this optimizer has one. Or"
+                " is it one gathered layer besides? At the end of the backward pass layers are"
+                " given back.",
             ),
         ),
         hints=("Parameter, gradient, momentum: four bytes each.", "Divide by the number of ranks."),
-        insight="With Adam it is 16 bytes a parameter, shared by all ranks. Activations come on top, unshared.",
+        insight=(
+            "With Adam it is 16 bytes a parameter, shared by all ranks. Activations come on top,"
+            " unshared."
+        ),
     ),
     Exercise(
         id="17.3",
@@ -78,15 +94,20 @@ EXERCISES = (
             ),
             Mistake(
                 lambda published: float(published["tool_bus"].iloc[0]),
-                "That is the tool's own column. It takes one rank's part for the whole: work it out from `in_mib` and "
-                "`transfer_us`.",
+                "That is the tool's own column. It takes one rank's part for the whole: work it out"
+                " from `in_mib` and `transfer_us`.",
             ),
             Mistake(
                 lambda published: rate(published) * 1e6 / MIB,
                 "You took a MiB for 10^6 bytes. It has 2**20.",
             ),
-            Mistake(lambda published: rate(published, 1), "That is one part. A rank gets those of seven others."),
-            Mistake(lambda published: rate(published, 8), "One of the eight parts is there already."),
+            Mistake(
+                lambda published: rate(published, 1),
+                "That is one part. A rank gets those of seven others.",
+            ),
+            Mistake(
+                lambda published: rate(published, 8), "One of the eight parts is there already."
+            ),
             Mistake(
                 lambda published: rate(published, 7, 2**30),
                 "You divided by 1024 three times; links are rated in 10^9 bytes a second.",
@@ -94,13 +115,15 @@ EXERCISES = (
         ),
         hints=("Seven parts of `in_mib` MiB in `transfer_us`.", "A MiB is 2**20 bytes."),
         insight=(
-            "The tool's column has a value eight times lower, in GiB: it takes a part for the whole. Gather and "
-            "reduce-scatter are about equally fast."
+            "The tool's column has a value eight times lower, in GiB: it takes a part for the"
+            " whole. Gather and reduce-scatter are about equally fast."
         ),
     ),
     Exercise(
         id="17.4",
-        answer=Number(lambda run: of_total(run, "exposed_communication_ms"), unit="%", relative=0.02),
+        answer=Number(
+            lambda run: of_total(run, "exposed_communication_ms"), unit="%", relative=0.02
+        ),
         mistakes=(
             Mistake(
                 lambda run: of_total(run, "communication_ms"),
@@ -113,8 +136,8 @@ EXERCISES = (
         ),
         hints=("Communication beside computation costs no time of its own.",),
         insight=lambda run: (
-            f"Before anybody buys links: rank 4 comes last in {run['came_last']:.0f} of {run['calls']:.0f} "
-            "collectives. Why is it slower?"
+            f"Before anybody buys links: rank 4 comes last in {run['came_last']:.0f} of"
+            f" {run['calls']:.0f} collectives. Why is it slower?"
         ),
     ),
 )

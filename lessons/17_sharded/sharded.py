@@ -1,4 +1,6 @@
-"""DDP, FSDP2 and HSDP on four processes of a processor: python sharded.py FOLDER before, then train."""
+"""DDP, FSDP2 and HSDP on four processes of a processor: python sharded.py FOLDER before, then
+train.
+"""
 
 import json
 import os
@@ -56,7 +58,9 @@ def meshes_of(ranks):
 
 
 def optimizer_of(model):
-    """Parameters, gradients and one momentum: twelve bytes a parameter. Adam has two states, so sixteen."""
+    """Parameters, gradients and one momentum: twelve bytes a parameter. Adam has two states, so
+    sixteen.
+    """
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=False)
 
 
@@ -73,7 +77,11 @@ def local(tensor):
 def held_bytes(model, optimizer):
     """Parameters, gradients and the optimizer's states of this rank, counted tensor by tensor."""
     states = [value for state in optimizer.state.values() for value in state.values()]
-    tensors = [*model.parameters(), *(p.grad for p in model.parameters() if p.grad is not None), *states]
+    tensors = [
+        *model.parameters(),
+        *(p.grad for p in model.parameters() if p.grad is not None),
+        *states,
+    ]
     return sum(local(tensor).nbytes for tensor in tensors)
 
 
@@ -106,7 +114,9 @@ def train_by(how, meshes, rank, folder):
     optimizer.zero_grad()
     row["held_before_a_step"] = held_bytes(model, optimizer)
     activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True) as profiler:
+    with torch.profiler.profile(
+        activities=activities, record_shapes=True, profile_memory=True
+    ) as profiler:
         step(model, optimizer, batch)
     (folder / how).mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(str(folder / how / f"rank{rank}.json"))
@@ -118,7 +128,12 @@ def before(rank, folder):
         return predict_memory(folder)
     with group(rank, folder):
         layer = sum(parameter.numel() for parameter in Layer().parameters())
-        facts = {"ranks": RANKS, "layers": LAYERS, "layer_parameters": layer, "parameters": LAYERS * layer}
+        facts = {
+            "ranks": RANKS,
+            "layers": LAYERS,
+            "layer_parameters": layer,
+            "parameters": LAYERS * layer,
+        }
         (folder / f"before{rank}.json").write_text(json.dumps({**facts, "ping": ping()}))
         if rank == 0:
             print("exchanges: done", flush=True)
@@ -146,7 +161,9 @@ def group(rank, folder):
 
 
 def predict_memory(folder):
-    """FSDPMemTracker plays a step of rank 0 with tensors that have shapes and no data: no memory, no other ranks."""
+    """FSDPMemTracker plays a step of rank 0 with tensors that have shapes and no data: no memory,
+    no other ranks.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
     from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -173,7 +190,9 @@ def predict_memory(folder):
 
 def play(job, folder, processes):
     """Each rank is a process of its own; where one fails, the others end too."""
-    for old in (file for pattern in ("meeting", *WRITES[job.__name__]) for file in folder.glob(pattern)):
+    for old in (
+        file for pattern in ("meeting", *WRITES[job.__name__]) for file in folder.glob(pattern)
+    ):
         old.unlink()  # what an earlier run left would be taken for this one's
     children = set()
     for rank in range(processes):
@@ -183,7 +202,10 @@ def play(job, folder, processes):
                 job(rank, folder)
                 os._exit(0)
             except BaseException as error:
-                print(f"rank {rank}: {type(error).__name__}: {str(error).partition(chr(10))[0]}", flush=True)
+                print(
+                    f"rank {rank}: {type(error).__name__}: {str(error).partition(chr(10))[0]}",
+                    flush=True,
+                )
                 os._exit(1)
         children.add(child)
     while children:

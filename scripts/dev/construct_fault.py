@@ -2,9 +2,10 @@
 
     python scripts/dev/construct_fault.py
 
-Nothing is measured. Every value follows from the inputs below and from the kernel's instructions. Those are real: LLVM
-22.1 made them for gfx942 (MI300X) from a kernel of this course, `picked[image] = -logits[100 * image + label[image]]`,
-and the words beside each are its machine code. Registers that the kernel does not determine are left out.
+Nothing is measured. Every value follows from the inputs below and from the kernel's instructions.
+Those are real: LLVM 22.1 made them for gfx942 (MI300X) from a kernel of this course, `picked[image]
+= -logits[100 * image + label[image]]`, and the words beside each are its machine code. Registers
+that the kernel does not determine are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "lessons/09_when_it_crashes"
 KERNEL = "pick_logits(float*, float const*, long const*)"
 LANES, CLASSES, FLOAT_BYTES, PAGE_BYTES = 64, 100, 4, 4096
 LOGITS_AT, PICKED_AT, CODE_AT, FUNCTION_AT = 0x7A8A4BE00000, 0x7A8A4BC02000, 0x7A8A3C000000, 0x1900
-"""Where tensors and code object are in GPU memory, and where the kernel begins in its code object."""
+"""Where tensors and code object are in GPU memory, and where the kernel begins in its code
+object.
+"""
 
 INSTRUCTIONS = (
     ("s_load_dwordx2 s[0:1], s[4:5], 0x10", "C0060002 00000010"),
@@ -44,8 +47,9 @@ INSTRUCTIONS = (
 """The kernel's instructions and their machine code, whose words of 32 bits give the length."""
 
 STOPPED_AT = 15
-"""Place of the instruction at which the waves stop: it waits for the guilty load, of which no lane has an answer yet.
-So v2, which that load writes, still holds the lower half of the addresses."""
+"""Place of the instruction at which the waves stop: it waits for the guilty load, of which no lane
+has an answer yet. So v2, which that load writes, still holds the lower half of the addresses.
+"""
 
 
 def misread_labels() -> list[int]:
@@ -55,7 +59,9 @@ def misread_labels() -> list[int]:
 
 def addresses(labels: Sequence[int]) -> list[int]:
     """What each image's lane reads in `logits`."""
-    return [LOGITS_AT + FLOAT_BYTES * (CLASSES * image + label) for image, label in enumerate(labels)]
+    return [
+        LOGITS_AT + FLOAT_BYTES * (CLASSES * image + label) for image, label in enumerate(labels)
+    ]
 
 
 def faulting_page(labels: Sequence[int]) -> int:
@@ -75,8 +81,13 @@ def instruction_addresses() -> list[int]:
 
 def report(labels: Sequence[int]) -> str:
     """The report as the agent would print it."""
-    event = "System event (HSA_AMD_GPU_MEMORY_FAULT_EVENT: page not present or supervisor privilege)"
-    waves = [_wave(wave, addresses(labels)[wave * LANES : (wave + 1) * LANES]) for wave in range(len(labels) // LANES)]
+    event = (
+        "System event (HSA_AMD_GPU_MEMORY_FAULT_EVENT: page not present or supervisor privilege)"
+    )
+    waves = [
+        _wave(wave, addresses(labels)[wave * LANES : (wave + 1) * LANES])
+        for wave in range(len(labels) // LANES)
+    ]
     return "\n".join([f"{event}\nFaulting page: {faulting_page(labels):#x}\n", *waves])
 
 
@@ -84,11 +95,15 @@ def _wave(wave: int, looked_at: list[int]) -> str:
     pc = CODE_AT + instruction_addresses()[STOPPED_AT]
     scalars = {**_halves(0, PICKED_AT), **_halves(2, LOGITS_AT), "s4": 0, "s5": 0, "s8": wave}
     stores = [PICKED_AT + FLOAT_BYTES * image for image in range(wave * LANES, (wave + 1) * LANES)]
-    code = [f"    {CODE_AT + at:#x} <+{at - FUNCTION_AT}>:    {text}" for at, (text, _) in _from_stop()]
+    code = [
+        f"    {CODE_AT + at:#x} <+{at - FUNCTION_AT}>:    {text}" for at, (text, _) in _from_stop()
+    ]
     lines = [
         "-" * 56,
-        f"wave_{wave + 1}: pc={pc:#x} (kernel_code_entry={CODE_AT + FUNCTION_AT:#x} <{KERNEL}>) "
-        "(stopped, reason: MEMORY_VIOLATION)",
+        (
+            f"wave_{wave + 1}: pc={pc:#x} (kernel_code_entry={CODE_AT + FUNCTION_AT:#x} <{KERNEL}>)"
+            " (stopped, reason: MEMORY_VIOLATION)"
+        ),
         "\nscalar registers:",
         "  ".join(f"{name:>4}: {value:08x}" for name, value in scalars.items()),
         "\nvector registers:",
@@ -107,7 +122,9 @@ def _wave(wave: int, looked_at: list[int]) -> str:
 
 
 def _from_stop() -> list[tuple[int, tuple[str, str]]]:
-    """Instructions from the program counter on: without debug information the agent prints no others."""
+    """Instructions from the program counter on: without debug information the agent prints no
+    others.
+    """
     return list(zip(instruction_addresses(), INSTRUCTIONS, strict=True))[STOPPED_AT:]
 
 
@@ -118,7 +135,9 @@ def _halves(first: int, value: int) -> dict[str, int]:
 def _vector_lines(first: int, values: list[int]) -> list[str]:
     lines = []
     for place, shift in enumerate((0, 32)):
-        lanes = " ".join(f"[{lane}] {value >> shift & 0xFFFFFFFF:08x}" for lane, value in enumerate(values))
+        lanes = " ".join(
+            f"[{lane}] {value >> shift & 0xFFFFFFFF:08x}" for lane, value in enumerate(values)
+        )
         lines.append(f"  v{first + place}: {lanes}")
     return lines
 

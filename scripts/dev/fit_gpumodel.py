@@ -1,10 +1,12 @@
-"""Fit gpumodel's kernel durations on public recordings and write src/gpumodel/data/efficiencies.toml.
+"""Fit gpumodel's kernel durations on public recordings and write
+src/gpumodel/data/efficiencies.toml.
 
     PROFLAB_RECORDINGS=FOLDER python scripts/dev/fit_gpumodel.py [--check]
 
-Used for the fit: mean durations by operator and shape in three torch.profiler traces of MI300X (see SOURCES).
-Not used, so that the model can be held against them: AMD's rocprofv3 statistics, throughput, step times and every
-figure marked "held out" in src/gpumodel/data/published.toml. --check prints the fit and writes nothing.
+Used for the fit: mean durations by operator and shape in three torch.profiler traces of MI300X (see
+SOURCES). Not used, so that the model can be held against them: AMD's rocprofv3 statistics,
+throughput, step times and every figure marked "held out" in src/gpumodel/data/published.toml.
+--check prints the fit and writes nothing.
 """
 
 from __future__ import annotations
@@ -84,8 +86,9 @@ FLOOR_RANGES_NS = {
 }
 """Floors allowed for classes whose few, large shapes cannot show one, by prefix.
 
-Sources: shortest launches in AMD's statistics (igemm 8.2 us, batch norm 3.8 us, broadcast of 53 numbers 7.6 us) and
-of the MI350X recording (attention 10 us, products 8 us); element-wise launches elsewhere (2.6 us, this fit).
+Sources: shortest launches in AMD's statistics (igemm 8.2 us, batch norm 3.8 us, broadcast of 53
+numbers 7.6 us) and of the MI350X recording (attention 10 us, products 8 us); element-wise launches
+elsewhere (2.6 us, this fit).
 """
 
 HIGHEST_MEMORY_EFFICIENCY = 0.95
@@ -93,9 +96,15 @@ HIGHEST_MEMORY_EFFICIENCY = 0.95
 
 BY_ANALOGY = {
     "layer_norm": ("elementwise", 4500.0, MI350X),
-    "elementwise_strided": ("elementwise", None, "taken from class elementwise: too few shapes measured"),
+    "elementwise_strided": (
+        "elementwise",
+        None,
+        "taken from class elementwise: too few shapes measured",
+    ),
 }
-"""Classes that no MI300X recording shows with shapes: their likeness, floor in ns, and the reason."""
+"""Classes that no MI300X recording shows with shapes: their likeness, floor in ns, and the
+reason.
+"""
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,9 @@ def events_of(source: str) -> list[dict[str, Any]]:
 
 
 def durations_by_operator(events: Iterable[dict[str, Any]]) -> dict[tuple, list[list[float]]]:
-    """Durations in ns of the kernels of each operator in order, by name, shapes that are not empty, and types."""
+    """Durations in ns of the kernels of each operator in order, by name, shapes that are not empty,
+    and types.
+    """
     operators, kernels = {}, defaultdict(list)
     for event in events:
         arguments = event.get("args", {})
@@ -136,7 +147,11 @@ def durations_by_operator(events: Iterable[dict[str, Any]]) -> dict[tuple, list[
 def _key_of_event(event: dict[str, Any]) -> tuple:
     shapes = event["args"].get("Input Dims", [])
     types = [_torch_type(name) for name in event["args"].get("Input type", [])]
-    pairs = [(tuple(s), t) for s, t in zip(shapes, types, strict=True) if s and t and isinstance(s[0], int)]
+    pairs = [
+        (tuple(s), t)
+        for s, t in zip(shapes, types, strict=True)
+        if s and t and isinstance(s[0], int)
+    ]
     return (event["name"], *pairs)
 
 
@@ -153,7 +168,10 @@ def _torch_type(name: str) -> str:
 def _key_of_operator(operator: Operator) -> tuple:
     if "_foreach_" in operator.name:
         return (operator.name,)  # a trace does not write the shapes of a list
-    return (operator.name, *((t.shape, t.dtype) for t in operator.inputs if t is not None and t.shape))
+    return (
+        operator.name,
+        *((t.shape, t.dtype) for t in operator.inputs if t is not None and t.shape),
+    )
 
 
 def measured_workload() -> Iterator[Measured]:
@@ -184,7 +202,9 @@ def _pair(operator: Operator, rows: list[list[float]], source: str) -> Iterator[
 
 
 def measured_others() -> Iterator[Measured]:
-    """bfloat16 products, attention, compiled kernels and ATen's batch norm from the two other traces."""
+    """bfloat16 products, attention, compiled kernels and ATen's batch norm from the two other
+    traces.
+    """
     for source, pattern in (
         (COMPILED, "aten::mm$|aten::_flash_attention_forward|triton_"),
         (IMAGENET, "aten::native_batch_norm"),
@@ -205,17 +225,24 @@ def _operator_of_key(key: tuple) -> Operator:
         outputs = [last]
     elif "attention" in name:
         # aten::_flash_attention_forward takes [batch, sequence, heads, width].
-        inputs = [TensorInfo((t.shape[0], t.shape[2], t.shape[1], t.shape[3]), t.dtype) for t in inputs[:3]]
+        inputs = [
+            TensorInfo((t.shape[0], t.shape[2], t.shape[1], t.shape[3]), t.dtype)
+            for t in inputs[:3]
+        ]
     return Operator(0, None, name, tuple(inputs), tuple(outputs), phase="forward")
 
 
 def measured_collectives() -> Iterator[Measured]:
-    """Bare transfers: from the start of the last rank to the end of the first, so that no waiting counts."""
+    """Bare transfers: from the start of the last rank to the end of the first, so that no waiting
+    counts.
+    """
     calls = defaultdict(list)
     order: dict[tuple, int] = defaultdict(int)
     events = events_of(FOUR_RANKS)
     operators = {
-        (e["args"]["rank"], e["args"]["External id"]): e for e in events if e.get("name") == "record_param_comms"
+        (e["args"]["rank"], e["args"]["External id"]): e
+        for e in events
+        if e.get("name") == "record_param_comms"
     }
     for event in sorted((e for e in events if e.get("cat") == "kernel"), key=lambda e: e["ts"]):
         key = (event["args"].get("rank"), event["args"].get("External id"))
@@ -230,17 +257,23 @@ def measured_collectives() -> Iterator[Measured]:
             transfers[size].append(min(end for _, end in spans) - max(start for start, _ in spans))
     for size, times in transfers.items():
         tensor = TensorInfo((size,), "float32")
-        launch = launches_of(Operator(0, None, "nccl:all_reduce", (tensor,), (tensor,)), DEVICE, "winograd")[0]
+        launch = launches_of(
+            Operator(0, None, "nccl:all_reduce", (tensor,), (tensor,)), DEVICE, "winograd"
+        )[0]
         yield Measured(launch, fmean(times) * 1000, len(times), FOUR_RANKS)
 
 
 def fit(name: str, points: list[Measured]) -> dict[str, Any]:
-    """Floor and coefficients with the least squared error of the logarithm, each point weighted by its calls."""
+    """Floor and coefficients with the least squared error of the logarithm, each point weighted by
+    its calls.
+    """
     times = np.array([point.duration_ns for point in points])
     weights = np.array([point.calls for point in points], dtype=float)
     drivers = np.array([drivers_ns(point.launch, DEVICE) for point in points]).T
     terms = [_TERM_NAMES.index(term) for term in TERMS.get(name, "memory").split()]
-    allowed = next((limits for prefix, limits in FLOOR_RANGES_NS.items() if prefix in name), (0.0, times.min()))
+    allowed = next(
+        (limits for prefix, limits in FLOOR_RANGES_NS.items() if prefix in name), (0.0, times.min())
+    )
     floors = np.unique(np.linspace(*allowed, 24))
     if not terms:
         return _entry(times.mean(), {}, points)
@@ -272,7 +305,9 @@ def _entry(floor: float, factors: dict[int, float], points: list[Measured]) -> d
         value = factor if _TERM_NAMES[term] == "serial" else 1 / factor
         entry[("compute_efficiency", "memory_efficiency", "step_ns")[term]] = float(f"{value:.4g}")
     modelled = [duration_in(point.launch, DEVICE, CostClass(**entry))[0] for point in points]
-    errors = [abs(time / point.duration_ns - 1) for time, point in zip(modelled, points, strict=True)]
+    errors = [
+        abs(time / point.duration_ns - 1) for time, point in zip(modelled, points, strict=True)
+    ]
     return entry | {
         "measured": len(points),
         "error": round(median(errors), 3),
@@ -283,17 +318,27 @@ def _entry(floor: float, factors: dict[int, float], points: list[Measured]) -> d
 def write(table: dict[str, dict[str, Any]]) -> None:
     """The data file, by class."""
     lines = [
-        "# Floors and efficiencies of gpumodel's kernel classes. Made by scripts/dev/fit_gpumodel.py; do not edit.",
-        "# Durations: gpumodel/kernels/durations.py. measured: mean durations by shape that the fit used.",
+        (
+            "# Floors and efficiencies of gpumodel's kernel classes. Made by"
+            " scripts/dev/fit_gpumodel.py; do not edit."
+        ),
+        (
+            "# Durations: gpumodel/kernels/durations.py. measured: mean durations by shape that the"
+            " fit used."
+        ),
     ]
     for name in sorted(table):
-        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table[name].items())]
+        lines += [
+            "",
+            f"[{name}]",
+            *(f"{key} = {json.dumps(value)}" for key, value in table[name].items()),
+        ]
     TARGET.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
     """Collect, fit, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="print the fit and write nothing")
     options = parser.parse_args()
     classes = defaultdict(list)

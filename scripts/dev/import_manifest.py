@@ -2,8 +2,8 @@
 
     python scripts/dev/import_manifest.py MIRROR/manifest.json
 
-Entries of the course that the mirror does not know (those that ship with it) are kept, and so are its cuts.
-Figures computed from the files stay in the mirror, and so do files without an address.
+Entries of the course that the mirror does not know (those that ship with it) are kept, and so are
+its cuts. Figures computed from the files stay in the mirror, and so do files without an address.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def convert(source: dict[str, Any]) -> dict[str, Any]:
     strays = [file["path"] for file in files if not file["path"].startswith(f"{name}/")]
     if strays:
         raise SystemExit(f"{name}: {strays[0]} lies outside the recording's folder")
-    recorded = [file["path"].removeprefix(f"{name}/") for file in files if file["role"] == "recording"]
+    recorded = [
+        file["path"].removeprefix(f"{name}/") for file in files if file["role"] == "recording"
+    ]
     entry = {field: source[field] for field in Entry.__struct_fields__ if field in source}
     entry["files"] = files
     entry["main"] = MAIN.get(name, recorded[0] if len(recorded) == 1 else None)
@@ -53,7 +55,9 @@ def convert(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge(known: list[dict[str, Any]], mirror: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mirror's entries that have files with an address, then those of the course that it does not know."""
+    """The mirror's entries that have files with an address, then those of the course that it does
+    not know.
+    """
     taken = [convert(entry) for entry in mirror if any(file.get("url") for file in entry["files"])]
     cuts = {entry["name"]: entry.get("cut") for entry in known}
     taken = [entry | {"cut": cuts.get(entry["name"])} for entry in taken]
@@ -63,13 +67,17 @@ def merge(known: list[dict[str, Any]], mirror: list[dict[str, Any]]) -> list[dic
 
 def main() -> int:
     """Write the manifest and say how many recordings it has."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("mirror", type=Path, help="manifest.json of the mirror folder")
-    parser.add_argument("--target", type=Path, default=TARGET, help="manifest to write (default: the course's own)")
+    parser.add_argument(
+        "--target", type=Path, default=TARGET, help="manifest to write (default: the course's own)"
+    )
     arguments = parser.parse_args()
     known = json.loads(arguments.target.read_text()) if arguments.target.is_file() else []
     entries = merge(known, json.loads(arguments.mirror.read_text()))
-    arguments.target.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    arguments.target.write_text(
+        json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     print(f"{arguments.target}: {len(entries)} recordings", file=sys.stderr)
     return 0
 

@@ -1,9 +1,11 @@
-"""Write the modelled recordings that ship with the course into recordings/, and their manifest entries.
+"""Write the modelled recordings that ship with the course into recordings/, and their manifest
+entries.
 
     python scripts/dev/make_recordings.py [--only NAME ...] [--into FOLDER]
 
-Every model healthy in every tool's format, and every pathology as traces and kernel statistics. A file is replaced
-only if its uncompressed content has changed, so that another version of a compressor leaves no difference.
+Every model healthy in every tool's format, and every pathology as traces and kernel statistics. A
+file is replaced only if its uncompressed content has changed, so that another version of a
+compressor leaves no difference.
 """
 
 from __future__ import annotations
@@ -31,11 +33,19 @@ PREFIX = "modelled-"
 COMPRESSED = (".json", ".csv", ".db", ".rpd", ".pftrace", ".proto")
 """Files of these types are shipped compressed; tidyprof reads them as they are."""
 
-WATCHED = {"torch_profile": True, "profile_wait": 3, "profile_warmup": 1, "record_shapes": True, "max_steps": 6}
+WATCHED = {
+    "torch_profile": True,
+    "profile_wait": 3,
+    "profile_warmup": 1,
+    "record_shapes": True,
+    "max_steps": 6,
+}
 """Steps 4 and 5 of six are recorded by torch.profiler, as a user would."""
 
 COUNTED_KERNELS = 12
-"""So many kernels, those with the most time, have counters of one dispatch each; all would be hundreds of megabytes."""
+"""So many kernels, those with the most time, have counters of one dispatch each; all would be
+hundreds of megabytes.
+"""
 
 UNPACKED = "rocprof-compute"
 """A workload folder is known by the names of its files, so these stay as they are."""
@@ -64,7 +74,11 @@ class Recipe:
     def play(self, profiler: str, **switches: Any) -> Run:
         """The run under the eyes of a profiler."""
         stacks = Sampling(by_wall_clock=500) if profiler == "rocprof-sys" else False
-        return simulate(Training(config=self.config(**switches), ranks=self.ranks, profiler=profiler, stacks=stacks))
+        return simulate(
+            Training(
+                config=self.config(**switches), ranks=self.ranks, profiler=profiler, stacks=stacks
+            )
+        )
 
 
 def recipes() -> list[Recipe]:
@@ -72,7 +86,9 @@ def recipes() -> list[Recipe]:
     healthy = [Recipe(f"{PREFIX}{model}", model) for model in MODELS]
     sick = [
         Recipe(f"{PREFIX}{name}", model, name, ranks)
-        for name, (model, ranks) in ((one.name, one.recording) for one in ZOO.values() if one.recording)
+        for name, (model, ranks) in (
+            (one.name, one.recording) for one in ZOO.values() if one.recording
+        )
     ]
     return healthy + sick
 
@@ -80,10 +96,19 @@ def recipes() -> list[Recipe]:
 def write_formats(recipe: Recipe, folder: Path) -> None:
     """All files of an entry, uncompressed, below `folder`."""
     active = 1 if recipe.pathology else 2
-    watched = recipe.play("torch", **WATCHED, profile_active=active, profile_all_ranks=recipe.ranks > 1)
+    watched = recipe.play(
+        "torch", **WATCHED, profile_active=active, profile_all_ranks=recipe.ranks > 1
+    )
     write("kineto", watched, folder / "torch", compress=False)
     counted = recipe.play("rocprofv3", max_steps=2)
-    write("rocprofv3-csv", counted, folder / "rocprofv3", prefix="%rank%", traces=("kernel",), stats=True)
+    write(
+        "rocprofv3-csv",
+        counted,
+        folder / "rocprofv3",
+        prefix="%rank%",
+        traces=("kernel",),
+        stats=True,
+    )
     if recipe.pathology:
         return
     write("rocprofv3-json", counted, folder / "rocprofv3-json", prefix="%rank%")
@@ -92,14 +117,17 @@ def write_formats(recipe: Recipe, folder: Path) -> None:
     write("rpd", recipe.play("rpd", max_steps=2), folder / "rpd")
     sampled = recipe.play("rocprof-sys", max_steps=2)
     write("rocprof-sys", sampled, folder / "rocprof-sys", profile=True, time_output=False)
-    write("rocprof-compute", with_longest(counted), folder, blocks=("2",), output_directory=UNPACKED)
+    write(
+        "rocprof-compute", with_longest(counted), folder, blocks=("2",), output_directory=UNPACKED
+    )
     monitored = recipe.play("none", max_steps=150)
     write("amd-smi", monitored, folder / "amd-smi", flags="putm", interval_s=1)
     write("omnistat", monitored, folder / "omnistat", interval_s=1)
 
 
 def with_longest(run: Run) -> Run:
-    """The run with the last dispatch of each kernel whose counters are shipped, and nothing else on the device.
+    """The run with the last dispatch of each kernel whose counters are shipped, and nothing else on
+    the device.
 
     rocprof-compute's -d could not choose them: it counts each kernel's dispatches for itself.
     """
@@ -174,7 +202,12 @@ def file_entry(path: Path, target: Path) -> dict[str, Any]:
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     role = "mark" if path.name.endswith("modelled.json") else "recording"
-    return {"path": str(path.relative_to(target)), "sha256": digest, "bytes": len(content), "role": role}
+    return {
+        "path": str(path.relative_to(target)),
+        "sha256": digest,
+        "bytes": len(content),
+        "role": role,
+    }
 
 
 def update_manifest(path: Path, entries: list[dict[str, Any]]) -> None:
@@ -183,7 +216,9 @@ def update_manifest(path: Path, entries: list[dict[str, Any]]) -> None:
 
     from proflab.recordings import Entry
 
-    complete = {entry["name"]: msgspec.to_builtins(msgspec.convert(entry, Entry)) for entry in entries}
+    complete = {
+        entry["name"]: msgspec.to_builtins(msgspec.convert(entry, Entry)) for entry in entries
+    }
     known = json.loads(path.read_text(encoding="utf-8"))
     merged = [complete.pop(old["name"], old) for old in known] + list(complete.values())
     path.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -191,16 +226,22 @@ def update_manifest(path: Path, entries: list[dict[str, Any]]) -> None:
 
 def main() -> int:
     """Make all recordings, or those asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="names of entries (default: all)")
-    parser.add_argument("--into", type=Path, default=TARGET, help="folder with manifest.json (default: recordings)")
+    parser.add_argument(
+        "--into", type=Path, default=TARGET, help="folder with manifest.json (default: recordings)"
+    )
     options = parser.parse_args()
     wanted = [recipe for recipe in recipes() if options.only is None or recipe.name in options.only]
     entries = []
     for recipe in wanted:
         entries.append(make(recipe, options.into))
         size = sum(file["bytes"] for file in entries[-1]["files"])
-        print(f"{recipe.name:32} {len(entries[-1]['files']):3} files {size / 1e6:6.2f} MB", file=sys.stderr, flush=True)
+        print(
+            f"{recipe.name:32} {len(entries[-1]['files']):3} files {size / 1e6:6.2f} MB",
+            file=sys.stderr,
+            flush=True,
+        )
     update_manifest(options.into / "manifest.json", entries)
     return 0
 

@@ -2,14 +2,17 @@
 
     PROFLAB_RECORDINGS=... python scripts/dev/measure_host_costs.py
 
-Reads torch-mi300-ddp-4ranks-fused (four ranks of the ResNet workload under torch.profiler, 3 steps each) and
-writes src/gpumodel/play/host_costs.json:
-  self_ns   -- per operator that the model has: mean of its duration without the modelled operators and the
+Reads torch-mi300-ddp-4ranks-fused (four ranks of the ResNet workload under torch.profiler, 3 steps
+each) and writes src/gpumodel/play/host_costs.json:
+  self_ns   -- per operator that the model has: mean of its duration without the modelled operators
+  and the
                launching calls inside; what it calls beside (allocations, queries) is part of it.
-  call_ns   -- per runtime call that launches work: mean duration; for copies that the host waits for,
+  call_ns   -- per runtime call that launches work: mean duration; for copies that the host waits
+  for,
                without the time of the copy itself.
-  delay_ns  -- per runtime call: median from its end to the start on the device, where the device was idle.
-  gap_ns    -- host time between two outermost operators: "module" below DistributedDataParallel.forward,
+  delay_ns  -- per runtime call: median from its end to the start on the device, where the device
+  was idle. gap_ns    -- host time between two outermost operators: "module" below
+  DistributedDataParallel.forward,
                "autograd" in the backward thread, "main" elsewhere.
 All under torch.profiler: its own cost is inside (see gpumodel.play.costs).
 """
@@ -30,7 +33,9 @@ from gpumodel.recording.steps import operators_of_step
 RECORDING = "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz"
 TARGET = Path(__file__).parents[2] / "src" / "gpumodel" / "play" / "host_costs.json"
 LONGEST_GAP = 500.0
-"""Microseconds; longer gaps are pauses (a handover between threads), not the cost of one operator."""
+"""Microseconds; longer gaps are pauses (a handover between threads), not the cost of one
+operator.
+"""
 
 
 class Costs:
@@ -50,7 +55,10 @@ class Costs:
             "delay_ns": {name: median(values) for name, values in self.delays.items()},
             "gap_ns": {name: mean(values) for name, values in self.gaps.items()},
         }
-        rounded = {table: {key: round(1000 * costs[key]) for key in sorted(costs)} for table, costs in tables.items()}
+        rounded = {
+            table: {key: round(1000 * costs[key]) for key in sorted(costs)}
+            for table, costs in tables.items()
+        }
         target.write_text(json.dumps({"source": RECORDING, **rounded}, indent=1) + "\n")
 
 
@@ -62,11 +70,17 @@ def main() -> None:
     costs = Costs()
     for rank in range(4):
         own = [event for event in events if event["args"].get("rank") == rank]
-        work = {e["args"]["correlation"]: e for e in own if e.get("cat") in ("kernel", "gpu_memcpy")}
+        work = {
+            e["args"]["correlation"]: e for e in own if e.get("cat") in ("kernel", "gpu_memcpy")
+        }
         threads: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for event in own:
-            launching = event.get("cat") == "cuda_runtime" and event["args"].get("correlation") in work
-            if launching or (event.get("cat") in ("cpu_op", "user_annotation") and event["name"] in known):
+            launching = (
+                event.get("cat") == "cuda_runtime" and event["args"].get("correlation") in work
+            )
+            if launching or (
+                event.get("cat") in ("cpu_op", "user_annotation") and event["name"] in known
+            ):
                 threads[event["tid"]].append(event)
         for thread in threads.values():
             walk(thread, work, costs)
@@ -88,7 +102,11 @@ def walk(events: list[dict[str, Any]], work: dict[int, dict[str, Any]], costs: C
             inner[stack[-1]] += event["dur"]
             children[stack[-1]] += 1
         elif last_end is not None and 0 <= event["ts"] - last_end < LONGEST_GAP:
-            kind = "autograd" if event["name"].startswith(("autograd::", "torch.distributed.ddp")) else "main"
+            kind = (
+                "autograd"
+                if event["name"].startswith(("autograd::", "torch.distributed.ddp"))
+                else "main"
+            )
             costs.gaps[kind].append(event["ts"] - last_end)
         if not stack:
             last_end = end_of(event)
@@ -110,14 +128,20 @@ def end_of(event: dict[str, Any]) -> float:
 
 
 def waits_for(call: dict[str, Any], work: dict[int, dict[str, Any]]) -> float:
-    """How much of a call lies before the end of the copy that it waits for; 0 for calls that do not wait."""
+    """How much of a call lies before the end of the copy that it waits for; 0 for calls that do not
+    wait.
+    """
     if call["name"] != "hipMemcpyWithStream":
         return 0.0
     return max(min(end_of(work[call["args"]["correlation"]]), end_of(call)) - call["ts"], 0.0)
 
 
-def measure_delays(events: list[dict[str, Any]], work: dict[int, dict[str, Any]], costs: Costs) -> None:
-    """From the end of a launching call to the start of its work, where the device had nothing to do before."""
+def measure_delays(
+    events: list[dict[str, Any]], work: dict[int, dict[str, Any]], costs: Costs
+) -> None:
+    """From the end of a launching call to the start of its work, where the device had nothing to do
+    before.
+    """
     calls = {e["args"]["correlation"]: e for e in events if e["cat"] == "cuda_runtime"}
     busy_until = float("-inf")
     for event in sorted(work.values(), key=lambda event: event["ts"]):

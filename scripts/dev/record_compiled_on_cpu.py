@@ -1,11 +1,12 @@
-"""Record how a compiled model answers batches of changing size, on this machine's processor, into recordings/.
+"""Record how a compiled model answers batches of changing size, on this machine's processor, into
+recordings/.
 
     python scripts/dev/record_compiled_on_cpu.py
 
-A block of a transformer, compiled and asked from the first call on, so that the trace holds the compiler's work too.
-A question to its own result splits its graph, and the last batch of each round is smaller. Beside the trace lie the
-times of such a block, eager and compiled in turn, without a profiler. Times differ from run to run, so this is not
-part of `make recordings`.
+A block of a transformer, compiled and asked from the first call on, so that the trace holds the
+compiler's work too. A question to its own result splits its graph, and the last batch of each round
+is smaller. Beside the trace lie the times of such a block, eager and compiled in turn, without a
+profiler. Times differ from run to run, so this is not part of `make recordings`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ class Block(nn.Module):
 
     def __init__(self, reports: bool, width: int = 128) -> None:
         super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm, self.up, self.down = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            nn.Linear(4 * width, width),
+        )
         self.reports = reports
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -47,7 +52,9 @@ class Block(nn.Module):
 
 
 def times_of(ways: dict[str, Callable[[torch.Tensor], torch.Tensor]]) -> list[str]:
-    """Lines of CSV: milliseconds of each of CALLS calls, the first included, in turn so that noise meets all alike."""
+    """Lines of CSV: milliseconds of each of CALLS calls, the first included, in turn so that noise
+    meets all alike.
+    """
     batch, lines = torch.randn(32, 64, 128), ["how,call,ms"]
     for call in range(CALLS):
         for how, answer in ways.items():
@@ -61,7 +68,9 @@ def times_of(ways: dict[str, Callable[[torch.Tensor], torch.Tensor]]) -> list[st
 def record(folder: Path) -> None:
     """Write the times and the trace."""
     eager = Block(reports=False)
-    (folder / TIMES).write_text("\n".join(times_of({"eager": eager, "compiled": torch.compile(eager)})) + "\n")
+    (folder / TIMES).write_text(
+        "\n".join(times_of({"eager": eager, "compiled": torch.compile(eager)})) + "\n"
+    )
     torch._dynamo.reset()
     served = torch.compile(Block(reports=True))
     with profile(activities=[ProfilerActivity.CPU]) as recorder:
@@ -90,7 +99,10 @@ def main() -> int:
         "kind": "torch-chrome-trace",
         "tool": "torch.profiler (Kineto Chrome trace)",
         "gpu": processor(),
-        "workload": f"a block of a transformer with torch.compile, forward only, {len(BATCHES)} batches of two sizes",
+        "workload": (
+            f"a block of a transformer with torch.compile, forward only, {len(BATCHES)} batches of"
+            " two sizes"
+        ),
         "files": [
             file_entry(folder / TRACE, TARGET) | {"role": "recording"},
             file_entry(folder / TIMES, TARGET) | {"role": "reference"},
@@ -100,9 +112,11 @@ def main() -> int:
         "licence": "MIT",
         "licence_url": "https://opensource.org/license/mit",
         "copyright": "the authors of the course",
-        "notes": "Recorded for this course on one thread of a small virtual machine that others used as well; the "
-        "compiler's own work is in the trace. times.csv was measured without a profiler, with an empty cache of the "
-        "compiler.",
+        "notes": (
+            "Recorded for this course on one thread of a small virtual machine that others used as"
+            " well; the compiler's own work is in the trace. times.csv was measured without a"
+            " profiler, with an empty cache of the compiler."
+        ),
     }
     update_manifest(TARGET / "manifest.json", [entry])
     return 0

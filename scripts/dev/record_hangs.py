@@ -1,7 +1,8 @@
-"""Record the dumps of lesson 15 on this processor: python scripts/dev/record_hangs.py. Takes half a minute.
+"""Record the dumps of lesson 15 on this processor: python scripts/dev/record_hangs.py. Takes half a
+minute.
 
-Paths are cut to what every machine has: the file's name, and torch's own path from `torch/` on. What the ranks printed
-is kept beside the dumps.
+Paths are cut to what every machine has: the file's name, and torch's own path from `torch/` on.
+What the ranks printed is kept beside the dumps.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def main() -> None:
     spec.loader.exec_module(hangs)
 
     def unknown(rank: int) -> None:
-        """The loader of rank 2 has two batches, those of the others have three; at the end all wait for each other."""
+        """The loader of rank 2 has two batches, those of the others have three; at the end all wait
+        for each other.
+        """
         for _ in range(2 if rank == 2 else 3):
             hangs.dist.all_reduce(hangs.torch.ones(8))
         hangs.dist.barrier()
@@ -43,7 +46,9 @@ def main() -> None:
             if file.suffix == ".txt":
                 target.write_text(re.sub(r"\[\d[\d.]*\]:\d+", "[address]", file.read_text()))
             else:
-                target.write_bytes(pickle.dumps(cut_paths(pickle.loads(file.read_bytes())), protocol=2))
+                target.write_bytes(
+                    pickle.dumps(cut_paths(pickle.loads(file.read_bytes())), protocol=2)
+                )
 
 
 def cut_paths(dump: dict) -> dict:
@@ -51,7 +56,11 @@ def cut_paths(dump: dict) -> dict:
     for entry in dump["entries"]:
         for frame in entry["frames"]:
             name = re.sub(r"^.*/(?=torch/)", "/", frame["filename"])
-            frame["filename"] = name if name.startswith("/torch/") else Path(name).name.replace("record_hangs", "train")
+            frame["filename"] = (
+                name
+                if name.startswith("/torch/")
+                else Path(name).name.replace("record_hangs", "train")
+            )
     return dump
 
 

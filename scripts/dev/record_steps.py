@@ -2,8 +2,9 @@
 
     python scripts/dev/record_steps.py
 
-Each takes a second or two of torch's time; shipped, they take none of a learner's. Run it after a change of the
-trainer, of the recorder or of torch; a file is replaced only if its content has changed.
+Each takes a second or two of torch's time; shipped, they take none of a learner's. Run it after a
+change of the trainer, of the recorder or of torch; a file is replaced only if its content has
+changed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ STEPS = (
     "--model vit",
     "--model swinv2",
     "--pathology tiny-batch",
-    *(f"--pathology {one.name}" for one in ZOO.values() if one.operators and one.recording == RESNET),
+    *(
+        f"--pathology {one.name}"
+        for one in ZOO.values()
+        if one.operators and one.recording == RESNET
+    ),
     "--model vit --compile",
     "--model vit --compile --pathology recompile",
     # Batches that lessons compare.
@@ -41,7 +46,9 @@ STEPS = (
     "--fused-optimizer --channels-last --compile --batch-size 1024 --batched-transforms",
     "--batch-size 1024 --batched-transforms",
 )
-"""Options of the trainer: what the lessons play, as shipped and solved, and what ships as modelled recordings."""
+"""Options of the trainer: what the lessons play, as shipped and solved, and what ships as modelled
+recordings.
+"""
 
 
 def configurations() -> dict[str, TrainConfig]:

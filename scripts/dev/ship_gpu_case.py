@@ -1,11 +1,13 @@
-"""Take the case as it ran on a GPU into the course: the times of its steps, and the traces that lessons read.
+"""Take the case as it ran on a GPU into the course: the times of its steps, and the traces that
+lessons read.
 
     python scripts/dev/ship_gpu_case.py FOLDER
 
-FOLDER has a folder for each run, with the trainer's metrics_rank0_of_1.jsonl and, where it was traced,
-trace_rank0_of_1.json.gz; runs without a trace lie below `timed`. It writes lessons/h200_case.csv, a row for each step,
-and recordings/torch-h200-case-NAME with their entries in the manifest. What the run's steps without the profiler took
-goes into the trace's metadata, as the trainer and the block of lesson 14 put it there today.
+FOLDER has a folder for each run, with the trainer's metrics_rank0_of_1.jsonl and, where it was
+traced, trace_rank0_of_1.json.gz; runs without a trace lie below `timed`. It writes
+lessons/h200_case.csv, a row for each step, and recordings/torch-h200-case-NAME with their entries
+in the manifest. What the run's steps without the profiler took goes into the trace's metadata, as
+the trainer and the block of lesson 14 put it there today.
 """
 
 from __future__ import annotations
@@ -33,14 +35,20 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMES, RECORDINGS = ROOT / "lessons/h200_case.csv", ROOT / "recordings"
 METRICS, TRACE = "metrics_rank0_of_1.jsonl", "trace_rank0_of_1.json.gz"
 TRACED = {"plain": 2, "loaders": 3, "large": 3, "compiled": 3}
-"""Run -> how many of its last recorded steps are kept; the loader's operators make a step of `plain` a megabyte."""
+"""Run -> how many of its last recorded steps are kept; the loader's operators make a step of
+`plain` a megabyte.
+"""
 LEVEL = 19
 HEAD = """\
 # The case on one NVIDIA H200 (16 cores of a virtual machine, torch 2.11.0+cu130), 26 November 2026: each step of each
 # run, by events of the GPU. Runs were single ones; `traced` runs were recorded by torch.profiler in some steps.
 """
 COLUMNS = ("run", "traced", "options", "step", "part", "profiled", "images", "duration_ns")
-SWITCHES = {"fused_optimizer": "--fused-optimizer", "compile": "--compile", "channels_last": "--channels-last"}
+SWITCHES = {
+    "fused_optimizer": "--fused-optimizer",
+    "compile": "--compile",
+    "channels_last": "--channels-last",
+}
 SWITCHES |= {"batched_transforms": "--batched-transforms"}
 
 
@@ -71,34 +79,57 @@ def last_steps(text: bytes, count: int) -> bytes:
         if event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
     )
     first = begins[-count]
-    kept = [event for event in whole["traceEvents"] if event["ph"] == "M" or event.get("ts", first) >= first]
+    kept = [
+        event
+        for event in whole["traceEvents"]
+        if event["ph"] == "M" or event.get("ts", first) >= first
+    ]
     return msgspec.json.encode({**whole, "traceEvents": kept})
 
 
 def ship_trace(name: str, folder: Path) -> Entry:
     """Write the cut of one run; its entry in the manifest."""
     run, steps = records_of(folder)
-    alone = [step["duration_ns"] for step in steps if step["part"] == "steady" and not step["profiled"]]
-    members = msgspec.json.decode(trace(last_steps(gzip.decompress((folder / TRACE).read_bytes()), TRACED[name])))
+    alone = [
+        step["duration_ns"] for step in steps if step["part"] == "steady" and not step["profiled"]
+    ]
+    members = msgspec.json.decode(
+        trace(last_steps(gzip.decompress((folder / TRACE).read_bytes()), TRACED[name]))
+    )
     events = members.pop("traceEvents")
-    members[UNTRACED_KEY] = {"steps": len(alone), "step_ns": sum(alone) / len(alone), "parts_ns": {}}
+    members[UNTRACED_KEY] = {
+        "steps": len(alone),
+        "step_ns": sum(alone) / len(alone),
+        "parts_ns": {},
+    }
     content = zstd.compress(msgspec.json.encode({**members, "traceEvents": events}), LEVEL)
     path = f"torch-h200-case-{name}/trace_rank0_of_1.json.zst"
     (RECORDINGS / path).parent.mkdir(exist_ok=True)
     (RECORDINGS / path).write_bytes(content)
-    file = {"path": path, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), "role": "recording"}
+    file = {
+        "path": path,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(content),
+        "role": "recording",
+    }
     entry = {
         "name": f"torch-h200-case-{name}",
         "kind": "torch-chrome-trace",
         "tool": "torch.profiler (Kineto Chrome trace)",
         "gpu": run["device"],
-        "workload": f"the course's case, {options_of(run['config'])}; the last {TRACED[name]} recorded steps",
+        "workload": (
+            f"the course's case, {options_of(run['config'])}; the last {TRACED[name]} recorded"
+            " steps"
+        ),
         "files": [{**file, "url": None}],
         "licence": "MIT",
         "licence_url": "https://opensource.org/license/mit",
         "copyright": "the authors of the course",
-        "notes": "Recorded for this course by its trainer, on one GPU of another vendor. Cut to what tidyprof reads. "
-        "The mean of the steady steps of the same run that were not profiled is in its metadata.",
+        "notes": (
+            "Recorded for this course by its trainer, on one GPU of another vendor. Cut to what"
+            " tidyprof reads. The mean of the steady steps of the same run that were not profiled"
+            " is in its metadata."
+        ),
         "main": "trace_rank0_of_1.json.zst",
         "tool_version": "CUPTI",
         "gpu_arch": None,

@@ -1,11 +1,13 @@
-"""Take programs that were run on a GPU into tests/strangers/gpu: their source, their traces, cut, and their truths.
+"""Take programs that were run on a GPU into tests/strangers/gpu: their source, their traces, cut,
+and their truths.
 
     python scripts/dev/ship_gpu_runs.py FOLDER
 
-FOLDER has truth.json and for each program in it NAME/script.txt and NAME/FORM/trace_rank*.json.gz, where FORM is sick
-or cured. truth.json says for each program its `cause` and `why`, written before it ran, and for each form
-`untraced_ms`, the mean of 20 steps without a profiler, and `device_busy_ms_a_step`, how long its device worked in a
-traced one. What is there already stays, so that folders can follow each other.
+FOLDER has truth.json and for each program in it NAME/script.txt and NAME/FORM/trace_rank*.json.gz,
+where FORM is sick or cured. truth.json says for each program its `cause` and `why`, written before
+it ran, and for each form `untraced_ms`, the mean of 20 steps without a profiler, and
+`device_busy_ms_a_step`, how long its device worked in a traced one. What is there already stays, so
+that folders can follow each other.
 """
 
 from __future__ import annotations

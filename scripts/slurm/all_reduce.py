@@ -1,7 +1,7 @@
 """Can the ranks of this job meet and add a number? `all_reduce.py SECONDS`, started on every rank.
 
-Exit code 0 if they can within that time, 2 with one line if not. A collective that hangs cannot be interrupted,
-so a timer ends the process.
+Exit code 0 if they can within that time, 2 with one line if not. A collective that hangs cannot be
+interrupted, so a timer ends the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ def main(seconds: int) -> int:
     advice = "check NCCL_SOCKET_IFNAME and that all ranks see a GPU, before any profiler is started"
 
     def give_up() -> None:
-        print(f"rank {launch.rank}: no all-reduce within {seconds} s; {advice}", file=sys.stderr, flush=True)
+        print(
+            f"rank {launch.rank}: no all-reduce within {seconds} s; {advice}",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(2)
 
     timer = threading.Timer(seconds, give_up)

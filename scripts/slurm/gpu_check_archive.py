@@ -1,6 +1,7 @@
 """The archive of `make gpu-check` as folders of finished jobs, for collect_recordings.py.
 
-An archive comes from somebody else: only plain files below its own folder are unpacked, and not without end.
+An archive comes from somebody else: only plain files below its own folder are unpacked, and not
+without end.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ DAMAGE = (tarfile.TarError, zlib.error, EOFError, OSError)
 
 @contextmanager
 def job_folders(results: Path) -> Iterator[Path]:
-    """The folder of job folders itself, or those of an archive, which end with the block. Raises UserError."""
+    """The folder of job folders itself, or those of an archive, which end with the block. Raises
+    UserError.
+    """
     if results.is_dir():
         yield results
         return
@@ -36,7 +39,9 @@ def job_folders(results: Path) -> Iterator[Path]:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """All files of the archive below `target`. Raises UserError for what is no sound archive of gpu-check."""
+    """All files of the archive below `target`. Raises UserError for what is no sound archive of
+    gpu-check.
+    """
     try:
         with gzip.open(archive) as packed, tarfile.open(fileobj=packed) as source:
             size = count = 0
@@ -44,7 +49,8 @@ def unpack(archive: Path, target: Path) -> None:
                 size, count = size + entry.size, count + 1
                 if not entry.isfile() or size > LARGEST_BYTES or count > MOST_FILES:
                     raise UserError(
-                        f"{archive}: {entry.name!r} is no file or too large; gpu-check packs nothing like it"
+                        f"{archive}: {entry.name!r} is no file or too large; gpu-check packs"
+                        " nothing like it"
                     )
                 _write(source, entry, target)
             while packed.read(PIECE):  # to the checksum, which stands at the end
@@ -57,21 +63,30 @@ def _write(source: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> Non
     """Without tarfile's filters, which Python has from 3.11.4 on."""
     path = (target / entry.name).resolve()
     if not path.is_relative_to(target.resolve()):
-        raise UserError(f"{entry.name!r} would lie outside of the archive's folder; gpu-check packs nothing like it")
+        raise UserError(
+            f"{entry.name!r} would lie outside of the archive's folder; gpu-check packs nothing"
+            " like it"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with source.extractfile(entry) as content, path.open("wb") as file:
         shutil.copyfileobj(content, file)
 
 
 def arranged(archive: Path, target: Path) -> Path:
-    """The traced trainings, each as a finished job `torch_profiler_NUMBER`. Raises UserError where there is none."""
+    """The traced trainings, each as a finished job `torch_profiler_NUMBER`. Raises UserError where
+    there is none.
+    """
     target.mkdir()
     for result in sorted(archive.glob("*/traces/result.json")):
         try:
             passed = json.loads(result.read_bytes())["state"] == "passed"
         except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{result.relative_to(archive)} cannot be read; have the archive sent again") from error
-        for number, training in enumerate(sorted(path for path in result.parent.iterdir() if path.is_dir())):
+            raise UserError(
+                f"{result.relative_to(archive)} cannot be read; have the archive sent again"
+            ) from error
+        for number, training in enumerate(
+            sorted(path for path in result.parent.iterdir() if path.is_dir())
+        ):
             job = target / f"torch_profiler_{number}"
             shutil.move(training, job / "train")
             (job / "exit_code").write_text(f"{int(not passed)}\n")

@@ -23,28 +23,41 @@ def accuracy(trainer: Trainer) -> str:
             images = images.to(dtype=trainer.input_dtype, memory_format=trainer.memory_format)
             with trainer.autocast():
                 guesses = trainer.raw_model(images).logits.argmax(dim=-1)
-            correct += torch.stack([(guesses == labels).sum(), torch.tensor(len(labels), device=trainer.device)])
+            correct += torch.stack(
+                [(guesses == labels).sum(), torch.tensor(len(labels), device=trainer.device)]
+            )
     trainer.raw_model.train()
     if dist.is_initialized():
         dist.all_reduce(correct)
     right, total = correct.tolist()
-    return f"accuracy on {total} held-out images: {right / total:.1%} after {trainer.planned_steps} steps"
+    return (
+        f"accuracy on {total} held-out images: {right / total:.1%} after {trainer.planned_steps}"
+        " steps"
+    )
 
 
 def check_gradients(trainer: Trainer) -> str:
     """The correctness gate: a speed-up that stops the model from training is none.
 
-    One forward and backward pass without gradient scaling. Returns a line saying that all is well. Raises UserError
-    unless every parameter that asks for a gradient gets a finite one.
+    One forward and backward pass without gradient scaling. Returns a line saying that all is well.
+    Raises UserError unless every parameter that asks for a gradient gets a finite one.
     """
     images, labels = next_batch(trainer, iter(trainer.loaders.train))
     trainer.optimizer.zero_grad(set_to_none=True)
     with trainer.autocast():
         logits = trainer.model(images).logits
     cross_entropy(logits.float(), labels).backward()
-    wanted = {name: weights.grad for name, weights in trainer.raw_model.named_parameters() if weights.requires_grad}
+    wanted = {
+        name: weights.grad
+        for name, weights in trainer.raw_model.named_parameters()
+        if weights.requires_grad
+    }
     missing = [name for name, gradient in wanted.items() if gradient is None]
-    infinite = [name for name, gradient in wanted.items() if gradient is not None and not gradient.isfinite().all()]
+    infinite = [
+        name
+        for name, gradient in wanted.items()
+        if gradient is not None and not gradient.isfinite().all()
+    ]
     trainer.optimizer.zero_grad(set_to_none=True)
     if missing or infinite:
         raise UserError(

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 SIGTERM_EXIT_CODE = 143
 """128 + 15, what a shell reports for a process ended by SIGTERM."""
 
-CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EISDIR, errno.EPERM)
+CANNOT_WRITE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EISDIR,
+    errno.EPERM,
+)
 """Errors of a full, protected or occupied place for results; others are bugs."""
 
 
@@ -57,7 +65,8 @@ def _download(config: TrainConfig) -> int:
 
 
 def _train(config: TrainConfig) -> int:
-    # Read when torch is imported. Its warnings on lost connections have 40 lines of C++ frames, which hide ours.
+    # Read when torch is imported. Its warnings on lost connections have 40 lines of C++ frames,
+    # which hide ours.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from cifar_train.train import run
 

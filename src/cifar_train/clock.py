@@ -66,7 +66,9 @@ class StepClock(Hook):
     @property
     def durations_ns(self) -> list[int]:
         """Duration of every finished step in nanoseconds; call after the run."""
-        return [self._between(begin, end) for begin, end in zip(self._begins, self._ends, strict=False)]
+        return [
+            self._between(begin, end) for begin, end in zip(self._begins, self._ends, strict=False)
+        ]
 
     def window_ns(self) -> int | None:
         """Nanoseconds of all steps after warm-up, or None if there was none."""

@@ -1,4 +1,5 @@
-"""The trainer's one configuration: a frozen dataclass, the command line made from it, and the zoo of pathologies.
+"""The trainer's one configuration: a frozen dataclass, the command line made from it, and the zoo
+of pathologies.
 
 Nothing here imports torch, so that `--help` and every check of the options are
 quick and safe on a login node.
@@ -55,7 +56,12 @@ def no_warmup(config: TrainConfig) -> TrainConfig:
     changes: dict[str, Any] = {"warmup_steps": 0}
     if config.torch_profile:
         active = min(config.profile_active or 3, config.max_steps)
-        changes |= {"profile_wait": 0, "profile_warmup": 0, "profile_active": active, "profile_repeat": 1}
+        changes |= {
+            "profile_wait": 0,
+            "profile_warmup": 0,
+            "profile_active": active,
+            "profile_repeat": 1,
+        }
     return config.replace(**changes)
 
 
@@ -66,13 +72,14 @@ def _no_workers(config: TrainConfig) -> TrainConfig:
 
 @dataclass(frozen=True)
 class Pathology:
-    """A known fault: all that anybody needs to know about it, but the code that changes a model or a trainer.
+    """A known fault: all that anybody needs to know about it, but the code that changes a model or
+    a trainer.
 
-    settings  -- what it changes in the configuration
-    model     -- name of the function in `cifar_train.pathologies` that changes the model
-    trainer   -- name of the function there that changes the finished trainer
-    operators -- whether its step has other operators than a healthy one with its settings
-    recording -- how scripts/dev/make_recordings.py plays it (model, ranks); None where no recording is shipped
+    settings  -- what it changes in the configuration model     -- name of the function in
+    `cifar_train.pathologies` that changes the model trainer   -- name of the function there that
+    changes the finished trainer operators -- whether its step has other operators than a healthy
+    one with its settings recording -- how scripts/dev/make_recordings.py plays it (model, ranks);
+    None where no recording is shipped
     """
 
     name: str
@@ -88,13 +95,17 @@ RESNET = ("resnet", 1)
 ZOO = {
     one.name: one
     for one in (
-        Pathology("slow-loader", _no_workers, trainer="slow_loader", operators=False, recording=RESNET),
+        Pathology(
+            "slow-loader", _no_workers, trainer="slow_loader", operators=False, recording=RESNET
+        ),
         Pathology("sync-every-step", trainer="sync_every_step", recording=RESNET),
         Pathology("tiny-batch", tiny_batch, operators=False, recording=RESNET),
         Pathology("many-small-kernels", model="many_small_kernels", recording=RESNET),
         Pathology("unpinned-copies", trainer="unpinned_copies", recording=RESNET),
         Pathology("wrong-layout", model="wrong_layout", recording=RESNET),
-        Pathology("recompile", model="recompile", trainer="relabel_every_step", recording=("vit", 1)),
+        Pathology(
+            "recompile", model="recompile", trainer="relabel_every_step", recording=("vit", 1)
+        ),
         Pathology("rank-skew", trainer="rank_skew", operators=False, recording=("resnet", 4)),
         Pathology("no-warmup", no_warmup, operators=False, recording=RESNET),
         Pathology("memory-growth", trainer="memory_growth", recording=RESNET),
@@ -128,20 +139,28 @@ MOST_CHOICES_IN_BRACES = 5
 """Values that are listed behind an option, as argparse does; more are listed in its help."""
 
 MOST = 2**31 - 1
-"""Largest number where nothing smaller is asked for: no run has as many steps, and no library takes less."""
+"""Largest number where nothing smaller is asked for: no run has as many steps, and no library takes
+less.
+"""
 
 MOST_SEED = 2**32 - 1
-"""Largest seed that numpy.random.seed takes too; torch takes 64 bits, and a rank or an epoch is still added."""
+"""Largest seed that numpy.random.seed takes too; torch takes 64 bits, and a rank or an epoch is
+still added.
+"""
 
 MOST_WORKERS = 256
-"""Loader processes per rank: each has its own interpreter and torch, and more than a processor's cores gain nothing."""
+"""Loader processes per rank: each has its own interpreter and torch, and more than a processor's
+cores gain nothing.
+"""
 
 MOST_WAIT = 24 * 60 * 60
 """Seconds to wait for other ranks: a day. Threads cannot wait for as long as a number can say."""
 
 
 def option(default: Any, help: str, group: str = "training", **more: Any) -> Any:
-    """A dataclass field that also carries what argparse needs to know; more -- short, choices, minimum and maximum."""
+    """A dataclass field that also carries what argparse needs to know; more -- short, choices,
+    minimum and maximum.
+    """
     return field(default=default, metadata={"help": help, "group": group} | more)
 
 
@@ -152,52 +171,104 @@ class TrainConfig:
     Batch sizes count images per rank; steps count optimizer steps over all epochs.
     """
 
-    model: str = option("resnet", "image classifier to train, from its default configuration", choices=MODELS)
+    model: str = option(
+        "resnet", "image classifier to train, from its default configuration", choices=MODELS
+    )
     precision: str = option("automixed", "arithmetic; automixed is autocast", choices=PRECISIONS)
     batch_size: int = option(256, "images per rank and step", short="-bs", minimum=1)
     max_epochs: int = option(1, "stop after this many passes over the data", minimum=1)
-    max_steps: int = option(20, "stop after this many steps, whichever limit comes first", short="-ms", minimum=1)
-    warmup_steps: int | None = option(None, "first steps reported apart; default 5, fewer in a short run", minimum=0)
-    seed: int = option(55, "seed of weights, data order and transforms", minimum=0, maximum=MOST_SEED)
+    max_steps: int = option(
+        20, "stop after this many steps, whichever limit comes first", short="-ms", minimum=1
+    )
+    warmup_steps: int | None = option(
+        None, "first steps reported apart; default 5, fewer in a short run", minimum=0
+    )
+    seed: int = option(
+        55, "seed of weights, data order and transforms", minimum=0, maximum=MOST_SEED
+    )
     validate: bool = option(False, "measure accuracy on the held-out images at the end")
     check_gradients: bool = option(False, "fail unless every parameter gets a finite gradient")
 
     data: str = option(
-        "auto", "auto takes CIFAR-100 where it is staged, else synthetic images", choices=DATA_SOURCES, group="data"
+        "auto",
+        "auto takes CIFAR-100 where it is staged, else synthetic images",
+        choices=DATA_SOURCES,
+        group="data",
     )
     data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp", group="data")
-    download_only: bool = option(False, "fetch CIFAR-100 into the data path and stop; needs no GPU", group="data")
-    num_workers: int = option(
-        2, "loader processes per rank; 0 loads in the training process", minimum=0, maximum=MOST_WORKERS, group="data"
+    download_only: bool = option(
+        False, "fetch CIFAR-100 into the data path and stop; needs no GPU", group="data"
     )
-    batched_transforms: bool = option(False, "transform whole batches instead of single images", group="data")
+    num_workers: int = option(
+        2,
+        "loader processes per rank; 0 loads in the training process",
+        minimum=0,
+        maximum=MOST_WORKERS,
+        group="data",
+    )
+    batched_transforms: bool = option(
+        False, "transform whole batches instead of single images", group="data"
+    )
 
-    device: str = option("auto", "auto takes a GPU where torch sees one", choices=DEVICES, group="speed")
-    compile: bool = option(False, "torch.compile the model; compilation time is reported apart", group="speed")
-    channels_last: bool = option(False, "keep images and weights in NHWC memory order", group="speed")
-    fused_optimizer: bool = option(False, "one fused kernel for the optimizer's update", group="speed")
+    device: str = option(
+        "auto", "auto takes a GPU where torch sees one", choices=DEVICES, group="speed"
+    )
+    compile: bool = option(
+        False, "torch.compile the model; compilation time is reported apart", group="speed"
+    )
+    channels_last: bool = option(
+        False, "keep images and weights in NHWC memory order", group="speed"
+    )
+    fused_optimizer: bool = option(
+        False, "one fused kernel for the optimizer's update", group="speed"
+    )
 
     torch_profile: bool = option(False, "record a torch.profiler trace", group="profiling")
-    profile_wait: int | None = option(None, "steps before the profiler is switched on", minimum=0, group="profiling")
-    profile_warmup: int | None = option(
-        None, "steps recorded and thrown away: the tracer's own start-up", minimum=0, group="profiling"
+    profile_wait: int | None = option(
+        None, "steps before the profiler is switched on", minimum=0, group="profiling"
     )
-    profile_active: int | None = option(None, "steps recorded and kept", minimum=1, group="profiling")
-    profile_repeat: int | None = option(None, "how often that cycle runs", minimum=1, group="profiling")
-    profile_all_ranks: bool = option(False, "a trace of every rank, not of rank 0 alone", group="profiling")
-    record_shapes: bool = option(False, "store the shapes of every operator's inputs", group="profiling")
+    profile_warmup: int | None = option(
+        None,
+        "steps recorded and thrown away: the tracer's own start-up",
+        minimum=0,
+        group="profiling",
+    )
+    profile_active: int | None = option(
+        None, "steps recorded and kept", minimum=1, group="profiling"
+    )
+    profile_repeat: int | None = option(
+        None, "how often that cycle runs", minimum=1, group="profiling"
+    )
+    profile_all_ranks: bool = option(
+        False, "a trace of every rank, not of rank 0 alone", group="profiling"
+    )
+    record_shapes: bool = option(
+        False, "store the shapes of every operator's inputs", group="profiling"
+    )
     with_stack: bool = option(False, "store Python call stacks", group="profiling")
     profile_memory: bool = option(False, "store every allocation", group="profiling")
-    with_flops: bool = option(False, "store estimated FLOPs of matrix products and convolutions", group="profiling")
-    roctx: bool = option(False, "mark the phases of a step with ROCTX ranges for AMD's tools", group="profiling")
-
-    rendezvous_timeout: int = option(
-        60, "seconds to wait for the other ranks at the start", minimum=1, maximum=MOST_WAIT, group="ranks"
+    with_flops: bool = option(
+        False, "store estimated FLOPs of matrix products and convolutions", group="profiling"
+    )
+    roctx: bool = option(
+        False, "mark the phases of a step with ROCTX ranges for AMD's tools", group="profiling"
     )
 
-    run_dir: Path | None = option(None, "folder for results; default runs/cifar_train/DATE-TIME", group="output")
+    rendezvous_timeout: int = option(
+        60,
+        "seconds to wait for the other ranks at the start",
+        minimum=1,
+        maximum=MOST_WAIT,
+        group="ranks",
+    )
+
+    run_dir: Path | None = option(
+        None, "folder for results; default runs/cifar_train/DATE-TIME", group="output"
+    )
     json: bool = option(False, "print the result as one line of JSON", group="output")
-    pathology: str | None = option(None, "add a known fault, to practise finding it", choices=PATHOLOGIES, group="zoo")
+    pathology: str | None = option(
+        None, "add a known fault, to practise finding it", choices=PATHOLOGIES, group="zoo"
+    )
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
@@ -207,14 +278,30 @@ class TrainConfig:
 
     def _check_combinations(self) -> None:
         if self.pathology == "recompile" and not self.compile:
-            raise UserError("--pathology recompile needs --compile: without a compiler nothing is compiled again")
-        for name in ("profile_all_ranks", "record_shapes", "with_stack", "profile_memory", "with_flops"):
+            raise UserError(
+                "--pathology recompile needs --compile: without a compiler nothing is compiled"
+                " again"
+            )
+        for name in (
+            "profile_all_ranks",
+            "record_shapes",
+            "with_stack",
+            "profile_memory",
+            "with_flops",
+        ):
             if getattr(self, name) and not self.torch_profile:
-                raise UserError(f"{flag(name)} needs --torch-profile: without it nothing is recorded")
+                raise UserError(
+                    f"{flag(name)} needs --torch-profile: without it nothing is recorded"
+                )
 
     def schedule_for(self, steps: int | None = None) -> ProfileSchedule | None:
-        """The profiler's schedule fitted to `steps` (default max_steps), or None without --torch-profile."""
-        parts = {name: getattr(self, f"profile_{name}") for name in ("wait", "warmup", "active", "repeat")}
+        """The profiler's schedule fitted to `steps` (default max_steps), or None without
+        --torch-profile.
+        """
+        parts = {
+            name: getattr(self, f"profile_{name}")
+            for name in ("wait", "warmup", "active", "repeat")
+        }
         asked = {name: value for name, value in parts.items() if value is not None}
         if not self.torch_profile:
             if asked:
@@ -223,7 +310,8 @@ class TrainConfig:
         return ProfileSchedule.fit(self.max_steps if steps is None else steps, asked)
 
     def warmup_for(self, steps: int) -> int:
-        """How many first steps of a run of `steps` are warm-up: library set-up, kernel search, first batches.
+        """How many first steps of a run of `steps` are warm-up: library set-up, kernel search,
+        first batches.
 
         Five, since AMD's published runs settle after step 5; at most a third of a short run.
         """
@@ -236,7 +324,9 @@ class TrainConfig:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; paths become strings."""
         values = dataclasses.asdict(self)
-        return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+        return {
+            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
+        }
 
     def write(self, folder: Path) -> Path:
         """Write the resolved configuration to `folder`/config.json and return its path."""
@@ -247,7 +337,9 @@ class TrainConfig:
 
 
 def precision_label(precision: str, arithmetic: str) -> str:
-    """The precision as a condition of a rate: automixed says what it was, as in `automixed (float16)`."""
+    """The precision as a condition of a rate: automixed says what it was, as in `automixed
+    (float16)`.
+    """
     return f"{precision} ({arithmetic})" if precision == "automixed" else precision
 
 
@@ -265,7 +357,9 @@ def _check_field(item: dataclasses.Field, value: Any) -> None:
     if minimum is None:
         return
     if not isinstance(value, int) or value < minimum:
-        raise UserError(f"{flag(item.name)} must be a whole number of at least {minimum}, not {value!r}")
+        raise UserError(
+            f"{flag(item.name)} must be a whole number of at least {minimum}, not {value!r}"
+        )
     maximum = item.metadata.get("maximum", MOST)
     if value > maximum:
         raise UserError(f"{flag(item.name)} must be at most {maximum}, not {shortened(str(value))}")
@@ -275,7 +369,9 @@ class OneLineParser(argparse.ArgumentParser):
     """argparse with one-line errors instead of a usage dump."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UserError in place of printing the whole usage, with the option that a mistyped one probably was."""
+        """Raise UserError in place of printing the whole usage, with the option that a mistyped one
+        probably was.
+        """
         wrong = re.match(r"unrecognized arguments: (--[\w-]+)", message)
         near = get_close_matches(wrong[1], self._option_string_actions, n=1) if wrong else []
         meant = f"; did you mean {near[0]}?" if near else ""
@@ -317,7 +413,12 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "-V", "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="show the version and exit"
+        "-V",
+        "--version",
+        action=_Version,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="show the version and exit",
     )
     groups: dict[str, argparse._ArgumentGroup] = {}
     for item in dataclasses.fields(TrainConfig):
@@ -344,14 +445,18 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
         *names,
         type=kind,
         choices=choices,
-        metavar="NAME" if is_long else None if choices else {int: "N", _path: "PATH", str: "STR"}[kind],
+        metavar=(
+            "NAME" if is_long else None if choices else {int: "N", _path: "PATH", str: "STR"}[kind]
+        ),
         help=meta["help"] + (f": {', '.join(choices)}" if is_long else "") + default,
         **common,
     )
 
 
 def _path(text: str) -> Path:
-    """argparse's type for folders: an empty word, from a variable that is not set, would be the working folder."""
+    """argparse's type for folders: an empty word, from a variable that is not set, would be the
+    working folder.
+    """
     if not text:
         raise argparse.ArgumentTypeError("a folder's name is missing; the working folder is .")
     return Path(text)
@@ -360,7 +465,8 @@ def _path(text: str) -> Path:
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
     """The configuration that a command line asks for; UserError for anything it can't be.
 
-    A shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/) gets its answer, and all ends.
+    A shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/) gets its
+    answer, and all ends.
     """
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:

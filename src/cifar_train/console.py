@@ -19,7 +19,9 @@ _notes_on_stderr = False
 
 
 def keep_stdout_for_json() -> None:
-    """From now on notes go to standard error as well, so that --json prints nothing but its line."""
+    """From now on notes go to standard error as well, so that --json prints nothing but its
+    line.
+    """
     global _notes_on_stderr
     _notes_on_stderr = True
 
@@ -30,15 +32,21 @@ def say(message: str) -> None:
 
 
 def complain(message: str, head: str = "error") -> None:
-    """One line on what is wrong, on standard error; of a stop, which is no error of the user's, head says who stops."""
+    """One line on what is wrong, on standard error; of a stop, which is no error of the user's,
+    head says who stops.
+    """
     _put(f"{head}: {message}", sys.stderr)
 
 
 def _put(line: str, stream: TextIO | None) -> None:
-    """The line; a terminal gets it broken between words. A stream that was closed at the start is None."""
+    """The line; a terminal gets it broken between words. A stream that was closed at the start is
+    None.
+    """
     if stream is not None and stream.isatty():
         width = shutil.get_terminal_size().columns
-        line = textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        line = textwrap.fill(
+            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
     print(line, file=stream, flush=True)
 
 

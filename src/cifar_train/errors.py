@@ -8,13 +8,17 @@ import re
 class UserError(Exception):
     """A one-line message on what the user can put right; exit code 2.
 
-    What others say in it, such as a server or a file's name, may hold characters that command a terminal: its text
-    shows them as Python writes them.
+    What others say in it, such as a server or a file's name, may hold characters that command a
+    terminal: its text shows them as Python writes them.
     """
 
     def __str__(self) -> str:
         text = super().__str__()
-        return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        return (
+            text
+            if text.isprintable()
+            else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        )
 
 
 class LostRankError(UserError):

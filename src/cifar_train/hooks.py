@@ -61,7 +61,8 @@ class Hook:
 class Hooks(Hook):
     """Several hooks as one, from the outermost to the innermost.
 
-    Every point calls them in order, `step_end` in reverse, so that the first hook encloses the others.
+    Every point calls them in order, `step_end` in reverse, so that the first hook encloses the
+    others.
     """
 
     def __init__(self, hooks: Iterable[Hook]) -> None:

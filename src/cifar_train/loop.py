@@ -43,7 +43,9 @@ class Trainer:
         """Optimizer steps that max_steps, max_epochs and the data allow together."""
         return min(self.config.max_steps, self.config.max_epochs * self.loaders.steps_per_epoch)
 
-    def to_device(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def to_device(
+        self, images: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Start to copy a batch as the loader gives it; the host does not wait."""
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
 
@@ -79,7 +81,9 @@ def train(trainer: Trainer, hook: Hook | None = None) -> int:
 
 
 def next_batch(trainer: Trainer, batches: Iterator) -> tuple[torch.Tensor, torch.Tensor]:
-    """The next (images [N, 3, 32, 32], labels [N]) on the trainer's device, in its layout and type."""
+    """The next (images [N, 3, 32, 32], labels [N]) on the trainer's device, in its layout and
+    type.
+    """
     images, labels = trainer.to_device(*next(batches))
     if trainer.loaders.transform_batch is not None:
         images = trainer.loaders.transform_batch(images)

@@ -25,11 +25,24 @@ BYTES_PER_VALUE = 4
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of the matrix product."""
-    parser = OneLineParser(prog=program("cifar_train.matmul"), description="Multiply two random matrices on a device.")
-    parser.add_argument("--x-shape", type=int, nargs=2, metavar=("N", "M"), default=[5000, 1000], help="shape of X")
-    parser.add_argument("--w-shape", type=int, nargs=2, metavar=("J", "K"), default=[1000, 800], help="shape of W")
-    parser.add_argument("--repeat", type=int, default=1, help="how often to copy and multiply (default: %(default)s)")
-    parser.add_argument("--device", choices=DEVICES, default="auto", help="where to multiply (default: %(default)s)")
+    parser = OneLineParser(
+        prog=program("cifar_train.matmul"), description="Multiply two random matrices on a device."
+    )
+    parser.add_argument(
+        "--x-shape", type=int, nargs=2, metavar=("N", "M"), default=[5000, 1000], help="shape of X"
+    )
+    parser.add_argument(
+        "--w-shape", type=int, nargs=2, metavar=("J", "K"), default=[1000, 800], help="shape of W"
+    )
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        help="how often to copy and multiply (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="where to multiply (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one line of JSON")
     return parser
 
@@ -51,11 +64,14 @@ def check_shapes(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int) ->
     free = psutil.virtual_memory().available
     if needed > free:
         raise UserError(
-            f"the matrices need {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free; use fewer rows"
+            f"the matrices need {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free; use"
+            " fewer rows"
         )
 
 
-def multiply(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int, device_name: str) -> dict[str, Any]:
+def multiply(
+    x_shape: Sequence[int], w_shape: Sequence[int], repeat: int, device_name: str
+) -> dict[str, Any]:
     """Run the product `repeat` times.
 
     Returns nanoseconds per repeat (copies, product and copy back, device synchronised

@@ -1,7 +1,7 @@
 """What the known faults do, each with its symptom, where it shows and what is true.
 
-A learner who diagnoses one can be checked, since the cause is known by construction.
-Every pathology is one function, which `config.ZOO` names; those that only change settings are there.
+A learner who diagnoses one can be checked, since the cause is known by construction. Every
+pathology is one function, which `config.ZOO` names; those that only change settings are there.
 """
 
 from __future__ import annotations
@@ -128,9 +128,17 @@ def wrong_layout(model: nn.Module) -> nn.Module:
     def swap_order(layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         values = inputs[0]
         if values.dim() == 4:
-            swapped = values.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)
+            swapped = (
+                values.permute(0, 2, 3, 1)
+                .clone(memory_format=torch.contiguous_format)
+                .permute(0, 3, 1, 2)
+            )
         else:
-            swapped = values.transpose(-1, -2).clone(memory_format=torch.contiguous_format).transpose(-1, -2)
+            swapped = (
+                values.transpose(-1, -2)
+                .clone(memory_format=torch.contiguous_format)
+                .transpose(-1, -2)
+            )
         return (swapped, *inputs[1:])
 
     for layer in model.modules():

@@ -10,15 +10,17 @@ import torch
 from cifar_train.config import TrainConfig
 
 EMULATED_FACTOR = "7 to 15 times"
-"""How much longer a step takes in emulated bfloat16 than in float32: resnet, batch 8, on two AMD EPYC processors whose
-oneDNN has AVX2 only."""
+"""How much longer a step takes in emulated bfloat16 than in float32: resnet, batch 8, on two AMD
+EPYC processors whose oneDNN has AVX2 only.
+"""
 
 
 def has_bfloat16() -> bool:
-    """Whether this processor, as oneDNN uses it, computes in bfloat16 at least about as fast as in float32.
+    """Whether this processor, as oneDNN uses it, computes in bfloat16 at least about as fast as in
+    float32.
 
-    torch asks oneDNN on x86, which keeps to ONEDNN_MAX_CPU_ISA and says yes from AVX-512 on, and the processor itself
-    on ARM. A build of torch without oneDNN has no fast bfloat16 anywhere.
+    torch asks oneDNN on x86, which keeps to ONEDNN_MAX_CPU_ISA and says yes from AVX-512 on, and
+    the processor itself on ARM. A build of torch without oneDNN has no fast bfloat16 anywhere.
     """
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
@@ -26,8 +28,8 @@ def has_bfloat16() -> bool:
 def arithmetic(precision: str, device: torch.device) -> torch.dtype:
     """The type in which matrix products and convolutions run: float16, bfloat16 or float32.
 
-    automixed is float16 as in AMD's example on a GPU. On a processor it is bfloat16 where that is no slower, and else
-    float32; float16 is far slower there.
+    automixed is float16 as in AMD's example on a GPU. On a processor it is bfloat16 where that is
+    no slower, and else float32; float16 is far slower there.
     """
     if precision != "automixed":
         return getattr(torch, precision)
@@ -39,7 +41,9 @@ def arithmetic(precision: str, device: torch.device) -> torch.dtype:
 def mixed_precision(
     config: TrainConfig, device: torch.device
 ) -> tuple[Callable[[], AbstractContextManager], torch.amp.GradScaler]:
-    """Autocast around the model, and the scaler of its gradients; both do nothing where there is nothing to mix."""
+    """Autocast around the model, and the scaler of its gradients; both do nothing where there is
+    nothing to mix.
+    """
     half = arithmetic(config.precision, device)
     mixed = config.precision == "automixed" and half is not torch.float32
     scaler = torch.amp.GradScaler(device.type, enabled=mixed and half is torch.float16)
@@ -50,11 +54,19 @@ def notes(config: TrainConfig, device: torch.device) -> list[str]:
     """What a user should know of this precision on this device, one line each."""
     if config.precision == "automixed" and device.type == "cpu":
         if has_bfloat16():
-            return ["automixed on a CPU is bfloat16 autocast without gradient scaling: float16 is far slower there"]
+            return [
+                "automixed on a CPU is bfloat16 autocast without gradient scaling: float16 is far"
+                " slower there"
+            ]
         return ["this processor has no 16-bit arithmetic, so automixed runs in float32"]
     if config.precision != "bfloat16":
         return []
-    found = ["bfloat16 keeps weights and optimizer state in bfloat16, without a float32 master copy"]
+    found = [
+        "bfloat16 keeps weights and optimizer state in bfloat16, without a float32 master copy"
+    ]
     if device.type == "cpu" and not has_bfloat16():
-        found.append(f"this processor emulates bfloat16: expect a step to take {EMULATED_FACTOR} as long as in float32")
+        found.append(
+            f"this processor emulates bfloat16: expect a step to take {EMULATED_FACTOR} as long as"
+            " in float32"
+        )
     return found

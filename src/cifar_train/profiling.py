@@ -26,7 +26,12 @@ from cifar_train.whole_files import sigterm_waits, whole_file
 
 MEGABYTE = 10**6
 
-TRACE_BYTES_PER_STEP = {"plain": 2.0, "record_shapes": 3.3, "profile_memory": 4.1, "with_stack": 4.1}
+TRACE_BYTES_PER_STEP = {
+    "plain": 2.0,
+    "record_shapes": 3.3,
+    "profile_memory": 4.1,
+    "with_stack": 4.1,
+}
 """Megabytes of uncompressed trace for one step, measured with ResNet-50, batch 32, on a CPU."""
 
 TRACE_LIMIT_MEGABYTES = 1000
@@ -36,38 +41,46 @@ TRACE_LIMIT_MEGABYTES = 1000
 def expected_trace_megabytes(config: TrainConfig, schedule: ProfileSchedule) -> float:
     """Rough size of one cycle's uncompressed trace; options add up."""
     plain = TRACE_BYTES_PER_STEP["plain"]
-    extra = sum(size - plain for name, size in TRACE_BYTES_PER_STEP.items() if getattr(config, name, False))
+    extra = sum(
+        size - plain for name, size in TRACE_BYTES_PER_STEP.items() if getattr(config, name, False)
+    )
     return schedule.active * (plain + extra)
 
 
 def check_trace_size(config: TrainConfig, schedule: ProfileSchedule, folder: Path) -> None:
-    """Refuse a recording that no viewer would open or that the disk cannot take. Raises UserError."""
+    """Refuse a recording that no viewer would open or that the disk cannot take. Raises
+    UserError.
+    """
     expected = expected_trace_megabytes(config, schedule)
     if expected > TRACE_LIMIT_MEGABYTES:
         raise UserError(
-            f"{schedule.active} recorded steps would give a trace of about {expected:.0f} MB, more than viewers "
-            f"open ({TRACE_LIMIT_MEGABYTES} MB); lower --profile-active, 3 steps tell as much"
+            f"{schedule.active} recorded steps would give a trace of about {expected:.0f} MB, more"
+            f" than viewers open ({TRACE_LIMIT_MEGABYTES} MB); lower --profile-active, 3 steps tell"
+            " as much"
         )
     free = shutil.disk_usage(folder).free / MEGABYTE
     if free < 2 * expected:
         raise UserError(
-            f"{folder} has {free:.0f} MB free, but the trace needs about {2 * expected:.0f} MB while it is "
-            "written; free some space or give another --run-dir"
+            f"{folder} has {free:.0f} MB free, but the trace needs about {2 * expected:.0f} MB"
+            " while it is written; free some space or give another --run-dir"
         )
 
 
 UNTRACED_KEY = "watch_untraced"
-"""Under it a trace states what steps take without the profiler, as snippets/14_instrument_me.py writes it too."""
+"""Under it a trace states what steps take without the profiler, as snippets/14_instrument_me.py
+writes it too.
+"""
 
 
 FEWEST_TIMED = 3
 
 
 class UntracedSteps(Hook):
-    """Times the later half of the first `wait` steps as one, since a profiler lengthens those that it records.
+    """Times the later half of the first `wait` steps as one, since a profiler lengthens those that
+    it records.
 
-    found -- steps, step_ns and parts_ns (`data`), means in ns; None before, and where that is fewer than FEWEST_TIMED:
-    one or two may be odd ones. The device is waited for at both ends alone.
+    found -- steps, step_ns and parts_ns (`data`), means in ns; None before, and where that is fewer
+    than FEWEST_TIMED: one or two may be odd ones. The device is waited for at both ends alone.
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
@@ -95,7 +108,11 @@ class UntracedSteps(Hook):
             synchronize(self._device)
             count = self._last - self._first
             step_ns = (time.perf_counter_ns() - self._begin_ns) / count
-            self.found = {"steps": count, "step_ns": step_ns, "parts_ns": {"data": self._data_ns / count}}
+            self.found = {
+                "steps": count,
+                "step_ns": step_ns,
+                "parts_ns": {"data": self._data_ns / count},
+            }
 
 
 class TorchProfile(Hook):
@@ -105,7 +122,9 @@ class TorchProfile(Hook):
     no GPU work on ROCm.
     """
 
-    def __init__(self, config: TrainConfig, schedule: ProfileSchedule, device_type: str, tag: str) -> None:
+    def __init__(
+        self, config: TrainConfig, schedule: ProfileSchedule, device_type: str, tag: str
+    ) -> None:
         self._tag = tag
         self._device_type = device_type
         self._schedule = schedule
@@ -132,7 +151,9 @@ class TorchProfile(Hook):
         self._untraced.after_data(step)
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Tell the profiler that a step is over; it may now write the trace, once: a half would be lost for good."""
+        """Tell the profiler that a step is over; it may now write the trace, once: a half would be
+        lost for good.
+        """
         self._untraced.step_end(outcome)
         with sigterm_waits():
             if self._untraced.found and self._profiler.current_action.name.startswith("RECORD"):
@@ -145,7 +166,11 @@ class TorchProfile(Hook):
         trace = self.folder / f"trace_{suffix}.json.gz"
         table = self.folder / f"key_averages_{suffix}.txt"
         _write_trace(recorded, trace)
-        by = "self_cpu_time_total" if self._device_type == "cpu" else f"self_{self._device_type}_time_total"
+        by = (
+            "self_cpu_time_total"
+            if self._device_type == "cpu"
+            else f"self_{self._device_type}_time_total"
+        )
         rows = recorded.key_averages().table(sort_by=by, row_limit=100, max_name_column_width=80)
         with whole_file(table) as partial:
             partial.write_text(rows + "\n")
@@ -161,7 +186,10 @@ def _new_profiler(
     return profiler.profile(
         activities=activities,
         schedule=profiler.schedule(
-            wait=schedule.wait, warmup=schedule.warmup, active=schedule.active, repeat=schedule.repeat
+            wait=schedule.wait,
+            warmup=schedule.warmup,
+            active=schedule.active,
+            repeat=schedule.repeat,
         ),
         on_trace_ready=ready,
         record_shapes=config.record_shapes,
@@ -177,7 +205,9 @@ def _write_trace(recorded: profiler.profile, target: Path) -> None:
         plain = packed.with_suffix("")
         recorded.export_chrome_trace(str(plain))
         if not _is_complete(plain):
-            raise UserError(f"{target}: torch wrote an incomplete trace, or none; free some space for it")
+            raise UserError(
+                f"{target}: torch wrote an incomplete trace, or none; free some space for it"
+            )
         # Level 3: a third of the time of the default for files a tenth larger.
         with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as file:
             shutil.copyfileobj(source, file, length=2**20)
@@ -216,5 +246,7 @@ def roctx_ranges() -> Hook:
         torch.cuda.nvtx.range_push("probe")
         torch.cuda.nvtx.range_pop()
     except RuntimeError as error:
-        raise UserError("--roctx: this build of torch has no ROCTX; install torch for ROCm or leave it out") from error
+        raise UserError(
+            "--roctx: this build of torch has no ROCTX; install torch for ROCm or leave it out"
+        ) from error
     return PhaseRanges(torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop)

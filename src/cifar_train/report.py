@@ -111,11 +111,17 @@ def run_record(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def step_records(outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], trainer: Trainer) -> list[StepRecord]:
-    """One record per finished step. Reads the losses back from the device, so call it after the run."""
+def step_records(
+    outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], trainer: Trainer
+) -> list[StepRecord]:
+    """One record per finished step. Reads the losses back from the device, so call it after the
+    run.
+    """
     warmup = trainer.config.warmup_for(trainer.planned_steps)
     schedule = trainer.config.schedule_for(trainer.planned_steps)
-    watched = schedule is not None and (trainer.launch.rank == 0 or trainer.config.profile_all_ranks)
+    watched = schedule is not None and (
+        trainer.launch.rank == 0 or trainer.config.profile_all_ranks
+    )
     return [
         StepRecord(
             step=outcome.step,
@@ -179,10 +185,21 @@ def write_metrics(
     window_ns: int | None,
     stop_reason: str | None,
 ) -> Path:
-    """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl, one JSON object a line."""
+    """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl, one JSON object a
+    line.
+    """
     target = folder / f"metrics_{trainer.launch.tag}.jsonl"
-    last = {"record": "summary", **asdict(summary), "window_ns": window_ns, "stopped_by": stop_reason}
-    lines = [run_record(trainer), *({"record": "step", **asdict(record)} for record in records), last]
+    last = {
+        "record": "summary",
+        **asdict(summary),
+        "window_ns": window_ns,
+        "stopped_by": stop_reason,
+    }
+    lines = [
+        run_record(trainer),
+        *({"record": "step", **asdict(record)} for record in records),
+        last,
+    ]
     with whole_file(target) as partial:
         partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return target
@@ -196,7 +213,9 @@ def add_checks(metrics: Path, findings: Sequence[str]) -> None:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Most memory in use so far: the device's allocator, or this process's resident set on a CPU."""
+    """Most memory in use so far: the device's allocator, or this process's resident set on a
+    CPU.
+    """
     if device.type == "cpu":
         # Linux counts ru_maxrss in KiB, macOS in bytes.
         unit = 1 if sys.platform == "darwin" else 1024
@@ -204,26 +223,38 @@ def peak_memory_bytes(device: torch.device) -> int:
     return getattr(torch, device.type).max_memory_allocated(device)
 
 
-def render(summaries: Sequence[Summary], trainer: Trainer, files: Sequence[Path], stop_reason: str | None) -> str:
+def render(
+    summaries: Sequence[Summary], trainer: Trainer, files: Sequence[Path], stop_reason: str | None
+) -> str:
     """The result as text of at most 80 columns; numbers in ms, images/s and MB."""
     first = summaries[0]
     precision = precision_label(trainer.config.precision, first.arithmetic)
-    lines = [f"{trainer.config.model}, {precision}, batch {trainer.config.batch_size}, {first.device}"]
+    lines = [
+        f"{trainer.config.model}, {precision}, batch {trainer.config.batch_size}, {first.device}"
+    ]
     if stop_reason:
         lines.append(f"stopped early: {stop_reason}")
     warmup = trainer.config.warmup_for(trainer.planned_steps)
-    lines.append(f"steps          {first.steps} ({min(warmup, first.steps)} warm-up, reported apart)")
+    lines.append(
+        f"steps          {first.steps} ({min(warmup, first.steps)} warm-up, reported apart)"
+    )
     if first.compile_ns is not None:
         lines.append(f"compilation    {first.compile_ns / 1e9:.1f} s, before the first step")
     lines.append(f"first step     {first.first_step_ns / 1e6:.1f} ms")
-    which = f"{first.steady_steps} steady steps" if first.steady else "all steps, no steady ones without profiler"
+    which = (
+        f"{first.steady_steps} steady steps"
+        if first.steady
+        else "all steps, no steady ones without profiler"
+    )
     lines.append(
         f"step           {first.median_step_ns / 1e6:.1f} ms median "
         f"(quartiles {first.lower_quartile_ns / 1e6:.1f} to {first.upper_quartile_ns / 1e6:.1f})"
     )
     lines.append(f"               over {which}")
     lines.append(f"images/s       {_rates(summaries)}")
-    lines.append(f"peak memory    at most {max(s.peak_memory_bytes for s in summaries) / 1e6:.0f} MB a rank")
+    lines.append(
+        f"peak memory    at most {max(s.peak_memory_bytes for s in summaries) / 1e6:.0f} MB a rank"
+    )
     if first.mfu is not None:
         lines.append(f"MFU            {first.mfu:.2%} of the dense peak")
     lines.append(f"loss           {first.first_loss:.3f} to {first.last_loss:.3f}")
@@ -236,4 +267,7 @@ def _rates(summaries: Sequence[Summary]) -> str:
     rates = [summary.images_per_second for summary in summaries]
     if len(rates) == 1:
         return f"{rates[0]:.1f}"
-    return f"{sum(rates):.1f} in all; {statistics.median(rates):.1f} a rank ({min(rates):.1f} to {max(rates):.1f})"
+    return (
+        f"{sum(rates):.1f} in all; {statistics.median(rates):.1f} a rank ({min(rates):.1f} to"
+        f" {max(rates):.1f})"
+    )

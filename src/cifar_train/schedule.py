@@ -54,8 +54,8 @@ class ProfileSchedule:
             return schedule
         if asked:
             raise UserError(
-                f"the profiler would never record: {schedule.arithmetic}, but the run has only {steps}; "
-                f"lower --profile-wait, or give --max-steps {schedule.steps_needed}"
+                f"the profiler would never record: {schedule.arithmetic}, but the run has only"
+                f" {steps}; lower --profile-wait, or give --max-steps {schedule.steps_needed}"
             )
         return cls._shrink(steps)
 

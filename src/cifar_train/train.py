@@ -40,7 +40,9 @@ RUNS = Path("runs") / "cifar_train"
 """Folder of the runs that were not told another."""
 
 LARGE_ON_A_PROCESSOR = 64
-"""Images per step from which a processor keeps one waiting: 256 took 40 to 53 s on two cores that others used, too."""
+"""Images per step from which a processor keeps one waiting: 256 took 40 to 53 s on two cores that
+others used, too.
+"""
 
 
 @dataclass
@@ -62,7 +64,9 @@ class StopRequested(BaseException):
 
 
 def run(config: TrainConfig) -> Result:
-    """Train as `config` says and write the results. Raises UserError for all that a user can mend."""
+    """Train as `config` says and write the results. Raises UserError for all that a user can
+    mend.
+    """
     launch = discover()
     config = apply_to_config(config)
     device = pick_device(config.device, launch)
@@ -79,10 +83,15 @@ def run(config: TrainConfig) -> Result:
         if stop_reason:
             group.abandon()
         if not clock.outcomes:
-            raise UserError(f"stopped by {stop_reason} before the first step was over; there is nothing to report")
+            raise UserError(
+                f"stopped by {stop_reason} before the first step was over; there is nothing to"
+                " report"
+            )
         records = report.step_records(clock.outcomes, clock.durations_ns, trainer)
         summary = report.summarise(records, trainer, compile_ns)
-        metrics = report.write_metrics(folder, trainer, records, summary, clock.window_ns(), stop_reason)
+        metrics = report.write_metrics(
+            folder, trainer, records, summary, clock.window_ns(), stop_reason
+        )
         files = [metrics, *(profile.files if profile else [])]
         result = Result(folder, records, [summary], files, trainer.notes, stop_reason)
         if not stop_reason:
@@ -96,8 +105,12 @@ def run(config: TrainConfig) -> Result:
 # Set-up
 
 
-def _prepare_device(config: TrainConfig, launch: Launch, device: torch.device) -> profiling.TorchProfile | None:
-    """Choose the device for this process and create the profiler, which has to come before its first use."""
+def _prepare_device(
+    config: TrainConfig, launch: Launch, device: torch.device
+) -> profiling.TorchProfile | None:
+    """Choose the device for this process and create the profiler, which has to come before its
+    first use.
+    """
     if device.type == "cpu":
         # A GPU build of torch reports the missing GPU as an error when the profiler starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -110,7 +123,9 @@ def _prepare_device(config: TrainConfig, launch: Launch, device: torch.device) -
 
 @contextmanager
 def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Iterator[Path]:
-    """The folder for results, the same on all ranks, which can be written and is no other run's. Raises UserError."""
+    """The folder for results, the same on all ranks, which can be written and is no other run's.
+    Raises UserError.
+    """
     try:
         folder = wanted or Path(group.agree("run_folder", lambda: str(_new_folder(RUNS))))
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,21 +133,27 @@ def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Ite
             probe.write(b"1" * 4096)
     except OSError as error:
         raise UserError(
-            f"{wanted or RUNS} cannot be written ({error.strerror}); give another --run-dir or free some space"
+            f"{wanted or RUNS} cannot be written ({error.strerror}); give another --run-dir or free"
+            " some space"
         ) from error
     with ExitStack() as stack:
-        if launch.rank == 0:  # for all ranks of its run: no two of them write files of the same name
+        if (
+            launch.rank == 0
+        ):  # for all ranks of its run: no two of them write files of the same name
             try:
                 stack.enter_context(locked(folder / LOCK))
             except BlockingIOError as error:
                 raise UserError(
-                    f"{folder} is in use by another run; wait for its end, or give another --run-dir"
+                    f"{folder} is in use by another run; wait for its end, or give another"
+                    " --run-dir"
                 ) from error
         yield folder
 
 
 def _new_folder(parent: Path) -> Path:
-    """Make the default folder of a run, named after this second; runs of the same second get a number as well."""
+    """Make the default folder of a run, named after this second; runs of the same second get a
+    number as well.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     now = time.strftime("%Y%m%d-%H%M%S")
     for name in chain([now], (f"{now}-{number}" for number in count(2))):
@@ -142,19 +163,24 @@ def _new_folder(parent: Path) -> Path:
     return parent / name
 
 
-def set_up(config: TrainConfig, launch: Launch, device: torch.device, grouped: bool = False) -> Trainer:
-    """Build data, model and optimizer for one rank. `grouped` wraps the model for its process group.
+def set_up(
+    config: TrainConfig, launch: Launch, device: torch.device, grouped: bool = False
+) -> Trainer:
+    """Build data, model and optimizer for one rank. `grouped` wraps the model for its process
+    group.
 
     Weights are equal on all ranks; transforms and order differ. Raises UserError.
     """
     if config.model == "resnet" and config.batch_size == 1:
         # PyTorch itself would end in a traceback, in the middle of the first step.
         raise UserError(
-            "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no spread: give at "
-            "least --batch-size 2, or --model vit"
+            "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no"
+            " spread: give at least --batch-size 2, or --model vit"
         )
     torch.manual_seed(config.seed)
-    loaders = build_loaders(config, resolve_data_source(config), launch.rank, launch.world_size, device.type)
+    loaders = build_loaders(
+        config, resolve_data_source(config), launch.rank, launch.world_size, device.type
+    )
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     model = pathologies.apply_to_model(config.pathology, build_model(config.model).train())
@@ -167,7 +193,9 @@ def set_up(config: TrainConfig, launch: Launch, device: torch.device, grouped: b
         loaders=loaders,
         raw_model=model,
         model=_wrap(model, config, device, grouped),
-        optimizer=torch.optim.Adam(model.parameters(), fused=True if config.fused_optimizer else None),
+        optimizer=torch.optim.Adam(
+            model.parameters(), fused=True if config.fused_optimizer else None
+        ),
         scaler=scaler,
         autocast=autocast,
         input_dtype=dtype,
@@ -191,7 +219,9 @@ def _wrap(model: nn.Module, config: TrainConfig, device: torch.device, grouped: 
 
 
 def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: Path) -> None:
-    """Fit the profiler's schedule to the data, and say once what differs from what was asked for."""
+    """Fit the profiler's schedule to the data, and say once what differs from what was asked
+    for.
+    """
     config, planned = trainer.config, trainer.planned_steps
     if trainer.launch.rank == 0:
         config.write(folder)
@@ -201,7 +231,9 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
         profiling.check_trace_size(config, schedule, folder)
         profile.folder = folder
         if schedule.shrunk:
-            trainer.notes.append(f"the profiler's default schedule was cut to this run: {schedule.arithmetic}")
+            trainer.notes.append(
+                f"the profiler's default schedule was cut to this run: {schedule.arithmetic}"
+            )
     if planned < config.max_steps:
         trainer.notes.append(
             f"the data ends after {planned} steps ({config.max_epochs} epoch of "
@@ -209,8 +241,8 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
         )
     if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:
         trainer.notes.append(
-            f"a step of {config.batch_size} images can take a minute on a processor, the first one longer; "
-            "--batch-size 8 takes seconds"
+            f"a step of {config.batch_size} images can take a minute on a processor, the first one"
+            " longer; --batch-size 8 takes seconds"
         )
     if trainer.launch.rank == 0:
         for note in trainer.notes:
@@ -247,8 +279,12 @@ def _compile(trainer: Trainer) -> int:
 # Loop
 
 
-def _hooks(trainer: Trainer, profile: profiling.TorchProfile | None, clock: StepClock) -> list[Hook]:
-    """From the outermost to the innermost: what a later hook does lies inside the earlier ones' step."""
+def _hooks(
+    trainer: Trainer, profile: profiling.TorchProfile | None, clock: StepClock
+) -> list[Hook]:
+    """From the outermost to the innermost: what a later hook does lies inside the earlier ones'
+    step.
+    """
     hooks: list[Hook] = [Progress(trainer.planned_steps)] if trainer.launch.rank == 0 else []
     hooks += [clock] if profile is None else [profile, clock, profiling.record_function_ranges()]
     if trainer.config.roctx:
@@ -277,7 +313,10 @@ def _stop(number: int, frame: Any) -> None:
 
 def _gather(summary: report.Summary, group: ProcessGroup) -> list[report.Summary]:
     """All ranks' summaries on rank 0, its own alone on the others."""
-    return [report.Summary(**json.loads(text)) for text in group.gather("summary", json.dumps(asdict(summary)))]
+    return [
+        report.Summary(**json.loads(text))
+        for text in group.gather("summary", json.dumps(asdict(summary)))
+    ]
 
 
 def _check(trainer: Trainer, metrics: Path) -> list[str]:

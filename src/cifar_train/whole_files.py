@@ -1,4 +1,5 @@
-"""Files that are whole or not there, whatever ends the process that writes them, and folders with one user.
+"""Files that are whole or not there, whatever ends the process that writes them, and folders with
+one user.
 
 Nothing here imports torch.
 """
@@ -21,15 +22,20 @@ UNFINISHED = ".unfinished-"
 
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-"""What lockf says on file systems that keep no locks, such as Lustre mounted without them (man 2 fcntl)."""
+"""What lockf says on file systems that keep no locks, such as Lustre mounted without them (man 2
+fcntl).
+"""
 
 _held: set[str] = set()
-"""Locks of this process. To ask the system for one of them again would be granted, and would lose it."""
+"""Locks of this process. To ask the system for one of them again would be granted, and would lose
+it.
+"""
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """A path to write to, with the target's own name; it takes the target's place when the block ends without error.
+    """A path to write to, with the target's own name; it takes the target's place when the block
+    ends without error.
 
     Raises OSError where the target cannot be written.
     """
@@ -45,7 +51,9 @@ def whole_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
-    """A new folder in `parent`, gone at the end; first it removes those whose processes were killed."""
+    """A new folder in `parent`, gone at the end; first it removes those whose processes were
+    killed.
+    """
     _clear(parent)
     scratch = parent / f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
     with locked(scratch.with_name(f"{scratch.name}.lock"), wait=True):
@@ -70,8 +78,8 @@ def _clear(parent: Path) -> None:
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock of a file that is gone at the end; the death of the process releases it.
 
-    Raises BlockingIOError where another process holds it, unless told to wait. A file system without locks lets
-    everybody in.
+    Raises BlockingIOError where another process holds it, unless told to wait. A file system
+    without locks lets everybody in.
     """
     name = _name(path)
     _held.add(name)
@@ -115,7 +123,9 @@ def _name(path: Path) -> str:
 
 @contextmanager
 def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """Call `handler` with a SIGTERM that comes within the block; outside the main thread signals stay as they are."""
+    """Call `handler` with a SIGTERM that comes within the block; outside the main thread signals
+    stay as they are.
+    """
     try:
         previous = signal.signal(signal.SIGTERM, handler)
     except ValueError:
@@ -129,7 +139,9 @@ def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
 
 @contextmanager
 def sigterm_waits() -> Iterator[None]:
-    """Let a SIGTERM act at the end of the block, so that nothing cuts short what is written there."""
+    """Let a SIGTERM act at the end of the block, so that nothing cuts short what is written
+    there.
+    """
     arrived: list[int] = []
     try:
         with on_sigterm(lambda number, frame: arrived.append(number)):

@@ -14,20 +14,38 @@ from gpumodel.workload import SOLUTIONS, Training
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Three commands; `write` hands every option that it doesn't know to the trainer's own parser."""
-    parser = OneLineParser(prog=program("gpumodel"), description="A model of AMD GPUs. Nothing it prints was measured.")
+    """Three commands; `write` hands every option that it doesn't know to the trainer's own
+    parser.
+    """
+    parser = OneLineParser(
+        prog=program("gpumodel"), description="A model of AMD GPUs. Nothing it prints was measured."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("validate", help="compare the model with published measurements")
-    check.add_argument("--write", action="store_true", help="write the clause on the error that figures show")
-    check.add_argument("--page", type=Path, help="renew the table in this page, such as docs/gpumodel.md")
+    check.add_argument(
+        "--write", action="store_true", help="write the clause on the error that figures show"
+    )
+    check.add_argument(
+        "--page", type=Path, help="renew the table in this page, such as docs/gpumodel.md"
+    )
     commands.add_parser("devices", help="list the devices and their peaks")
-    write = commands.add_parser("write", help="play a training run and write it", allow_abbrev=False)
+    write = commands.add_parser(
+        "write", help="play a training run and write it", allow_abbrev=False
+    )
     write.add_argument("format", help="kineto, rocprofv3-csv, rocpd, rpd, perfetto, ...")
     write.add_argument("folder", type=Path, help="where to write; made if missing")
-    write.add_argument("--ranks", type=int, default=1, help="processes with one device each (default: %(default)s)")
-    write.add_argument("--model-device", default="MI300X", help="device to model (default: %(default)s)")
-    write.add_argument("--solutions", choices=SOLUTIONS, default=SOLUTIONS[0], help="MIOpen's kernels")
-    write.add_argument("--profiler", default="none", help="tool whose overhead is added (default: %(default)s)")
+    write.add_argument(
+        "--ranks", type=int, default=1, help="processes with one device each (default: %(default)s)"
+    )
+    write.add_argument(
+        "--model-device", default="MI300X", help="device to model (default: %(default)s)"
+    )
+    write.add_argument(
+        "--solutions", choices=SOLUTIONS, default=SOLUTIONS[0], help="MIOpen's kernels"
+    )
+    write.add_argument(
+        "--profiler", default="none", help="tool whose overhead is added (default: %(default)s)"
+    )
     return parser
 
 
@@ -36,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options, rest = build_parser().parse_known_args(arguments)
         if rest and options.command != "write":
-            raise UserError(f"unknown options {' '.join(rest)}; see python -m gpumodel {options.command} --help")
+            raise UserError(
+                f"unknown options {' '.join(rest)}; see python -m gpumodel {options.command} --help"
+            )
         if options.command == "validate":
             return _validate(options)
         return _devices() if options.command == "devices" else _write(options, rest)
@@ -75,11 +95,24 @@ def _devices() -> int:
     from gpumodel.devices import device, names
 
     shown = Table(title="Devices (one process's view; dense peaks)", title_justify="left")
-    for column in ("name", "gfx", "CUs", "MHz", "memory GB", "TB/s", "float32", "float16", "float8"):
+    for column in (
+        "name",
+        "gfx",
+        "CUs",
+        "MHz",
+        "memory GB",
+        "TB/s",
+        "float32",
+        "float16",
+        "float8",
+    ):
         shown.add_column(column, justify="left" if column in ("name", "gfx") else "right")
     for name in names():
         entry = device(name)
-        peaks = [entry.peak_flops.get(key) for key in ("vector float32", "matrix float16", "matrix float8")]
+        peaks = [
+            entry.peak_flops.get(key)
+            for key in ("vector float32", "matrix float16", "matrix float8")
+        ]
         shown.add_row(
             name,
             entry.gfx or "-",
@@ -111,5 +144,7 @@ def _write(options: argparse.Namespace, rest: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         print(*writers.write(options.format, run, folder), sep="\n")
     except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror}); give another folder") from error
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror}); give another folder"
+        ) from error
     return 0

@@ -1,4 +1,5 @@
-"""Which workload a command line means: the trainer or the matrix product, alone or behind a launcher.
+"""Which workload a command line means: the trainer or the matrix product, alone or behind a
+launcher.
 
 Nothing here imports torch or pandas, so that a wrong command is refused at once.
 """
@@ -25,7 +26,9 @@ _PYTHON_VALUES = {"-X", "-W"}
 
 @dataclass(frozen=True)
 class _Syntax:
-    """A launcher's options: `values` take one value (`pairs` two), `flags` none; names without their hyphens."""
+    """A launcher's options: `values` take one value (`pairs` two), `flags` none; names without
+    their hyphens.
+    """
 
     values: frozenset[str]
     flags: frozenset[str]
@@ -39,32 +42,36 @@ def _words(text: str) -> frozenset[str]:
 LAUNCHERS = {
     "torchrun": _Syntax(
         _words(
-            "nproc-per-node nnodes node-rank master-addr master-port rdzv-backend rdzv-endpoint rdzv-id rdzv-conf "
-            "max-restarts monitor-interval start-method role log-dir redirects r tee t local-ranks-filter local-addr "
-            "numa-binding"
+            "nproc-per-node nnodes node-rank master-addr master-port rdzv-backend rdzv-endpoint"
+            " rdzv-id rdzv-conf max-restarts monitor-interval start-method role log-dir redirects r"
+            " tee t local-ranks-filter local-addr numa-binding"
         ),
         _words("standalone m module"),
     ),
     "mpirun": _Syntax(
         _words(
-            "n np c N npernode ppn map-by bind-to rank-by x H host hostfile machinefile wdir wd prefix output-filename"
+            "n np c N npernode ppn map-by bind-to rank-by x H host hostfile machinefile wdir wd"
+            " prefix output-filename"
         ),
         _words("oversubscribe allow-run-as-root tag-output report-bindings q quiet v verbose"),
         _words("mca gmca"),
     ),
     "srun": _Syntax(
         _words(
-            "n ntasks N nodes c cpus-per-task G gpus gpus-per-node gpus-per-task ntasks-per-node ntasks-per-gpu t time "
-            "p partition A account J job-name w nodelist x exclude o output e error i input gres mem mem-per-cpu "
-            "cpu-bind gpu-bind mpi export D chdir q qos jobid m distribution C constraint reservation cpus-per-gpu"
+            "n ntasks N nodes c cpus-per-task G gpus gpus-per-node gpus-per-task ntasks-per-node"
+            " ntasks-per-gpu t time p partition A account J job-name w nodelist x exclude o output"
+            " e error i input gres mem mem-per-cpu cpu-bind gpu-bind mpi export D chdir q qos jobid"
+            " m distribution C constraint reservation cpus-per-gpu"
         ),
         _words(
-            "exclusive overlap exact l label u unbuffered v verbose Q quiet K kill-on-bad-exit O overcommit "
-            "s oversubscribe"
+            "exclusive overlap exact l label u unbuffered v verbose Q quiet K kill-on-bad-exit O"
+            " overcommit s oversubscribe"
         ),
     ),
 }
-"""Options by the manuals of torchrun (docs.pytorch.org/docs/stable/elastic/run.html), mpirun of Open MPI and srun."""
+"""Options by the manuals of torchrun (docs.pytorch.org/docs/stable/elastic/run.html), mpirun of
+Open MPI and srun.
+"""
 
 _SAME_LAUNCHER = {"mpiexec": "mpirun"}
 
@@ -73,11 +80,10 @@ _SAME_LAUNCHER = {"mpiexec": "mpirun"}
 class Command:
     """What a command line asks for.
 
-    workload -- what is to be played, over all ranks.
-    rank     -- the rank that this process has under a launcher, None where it starts all of them itself.
-    launcher -- torchrun, mpirun or srun where the command names one, else None.
-    program  -- the workload's own command line, without the launcher's.
-    nodes    -- how many nodes the launcher spreads the ranks over; the model has one.
+    workload -- what is to be played, over all ranks. rank     -- the rank that this process has
+    under a launcher, None where it starts all of them itself. launcher -- torchrun, mpirun or srun
+    where the command names one, else None. program  -- the workload's own command line, without the
+    launcher's. nodes    -- how many nodes the launcher spreads the ranks over; the model has one.
     """
 
     workload: Workload
@@ -98,25 +104,33 @@ class Command:
         size = self.workload.ranks if isinstance(self.workload, Training) else 1
         names = {
             "torchrun": ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
-            "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+            "mpirun": (
+                "OMPI_COMM_WORLD_RANK",
+                "OMPI_COMM_WORLD_LOCAL_RANK",
+                "OMPI_COMM_WORLD_SIZE",
+            ),
             "srun": ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
         }.get(self.launcher or "", ())
         return dict(environment) | dict(zip(names, (str(rank), str(rank), str(size)), strict=False))
 
 
-def workload_of(command: Sequence[str], environment: Mapping[str, str], **knobs: object) -> Workload:
+def workload_of(
+    command: Sequence[str], environment: Mapping[str, str], **knobs: object
+) -> Workload:
     """The workload that `command` starts in `environment`; see `read_command`."""
     return read_command(command, environment, **knobs).workload
 
 
-def read_command(command: Sequence[str], environment: Mapping[str, str], **knobs: object) -> Command:
+def read_command(
+    command: Sequence[str], environment: Mapping[str, str], **knobs: object
+) -> Command:
     """Understand `command`: the course's workload as it is, or behind torchrun, mpirun or srun.
 
     knobs -- device, solutions, profiler, stacks and seed of gpumodel.workload.
 
-    Ranks come from the launcher in the command; without one, from the variables that a launcher around this
-    process has set, by the trainer's own rules. Raises UserError for any other command, with the trainer's own
-    message for options that the trainer refuses.
+    Ranks come from the launcher in the command; without one, from the variables that a launcher
+    around this process has set, by the trainer's own rules. Raises UserError for any other command,
+    with the trainer's own message for options that the trainer refuses.
     """
     words = list(command)
     if not words:
@@ -141,23 +155,32 @@ def _workload(program: Sequence[str], ranks: int, knobs: Mapping[str, object]) -
     module, arguments = _program(program)
     if ranks > MAXIMUM_RANKS:
         raise UserError(
-            f"{ranks} ranks: one node of {MAXIMUM_RANKS} devices is modelled; start {MAXIMUM_RANKS} at most"
+            f"{ranks} ranks: one node of {MAXIMUM_RANKS} devices is modelled; start {MAXIMUM_RANKS}"
+            " at most"
         )
     if module == "cifar_train.matmul":
         return _matrix_product(arguments, ranks, knobs)
     config = trainer.parse(arguments)
     if config.download_only:
-        raise UserError("--download-only trains nothing, so there is nothing to record; run it without the tool")
+        raise UserError(
+            "--download-only trains nothing, so there is nothing to record; run it without the tool"
+        )
     _refuse_other_devices(config.device)
     return Training(config=config, ranks=ranks, **knobs)
 
 
-def _matrix_product(arguments: Sequence[str], ranks: int, knobs: Mapping[str, object]) -> MatrixProduct:
+def _matrix_product(
+    arguments: Sequence[str], ranks: int, knobs: Mapping[str, object]
+) -> MatrixProduct:
     if ranks > 1:
-        raise UserError(f"cifar_train.matmul is one process, but {ranks} were to be started; leave the launcher out")
+        raise UserError(
+            f"cifar_train.matmul is one process, but {ranks} were to be started; leave the"
+            " launcher out"
+        )
     options = matmul.build_parser().parse_args(arguments)
     (rows, inner), columns = options.x_shape, options.w_shape[1]
-    # No matrix is made here: one row is enough to check that the shapes fit, whatever memory this machine has.
+    # No matrix is made here: one row is enough to check that the shapes fit, whatever memory this
+    # machine has.
     matmul.check_shapes([min(rows, 1), inner], options.w_shape, options.repeat)
     _refuse_other_devices(options.device)
     known = {name: value for name, value in knobs.items() if name in ("device", "profiler", "seed")}
@@ -166,7 +189,9 @@ def _matrix_product(arguments: Sequence[str], ranks: int, knobs: Mapping[str, ob
 
 def _refuse_other_devices(name: str) -> None:
     if name not in ("auto", "cuda"):
-        raise UserError(f"--device {name}: nothing would run on the modelled GPU; leave --device out")
+        raise UserError(
+            f"--device {name}: nothing would run on the modelled GPU; leave --device out"
+        )
 
 
 def _program(words: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -210,7 +235,9 @@ def _split(launcher: str, words: Sequence[str]) -> tuple[dict[str, str], list[st
         elif launcher == "srun" and not word.startswith("--") and name[:1] in syntax.values:
             options[name[0]] = word[2:]
         else:
-            raise UserError(f"{launcher} {word}: an option that this stand-in does not know; leave it out")
+            raise UserError(
+                f"{launcher} {word}: an option that this stand-in does not know; leave it out"
+            )
     return options, rest
 
 
@@ -228,7 +255,9 @@ def _torchrun_counts(options: Mapping[str, str], environment: Mapping[str, str])
 def _mpirun_counts(options: Mapping[str, str], environment: Mapping[str, str]) -> tuple[int, int]:
     count = next((options[name] for name in ("n", "np", "c") if name in options), None)
     if count is None:
-        raise UserError("mpirun starts one process per core where -n is missing; say how many: mpirun -n 4 ...")
+        raise UserError(
+            "mpirun starts one process per core where -n is missing; say how many: mpirun -n 4 ..."
+        )
     return _number("mpirun -n", count), 1
 
 

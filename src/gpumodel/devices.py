@@ -1,4 +1,6 @@
-"""Devices as data, one TOML file each in gpumodel/data/devices, and the clause on the model's error for figures."""
+"""Devices as data, one TOML file each in gpumodel/data/devices, and the clause on the model's error
+for figures.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,15 @@ from cifar_train.errors import UserError
 class Device:
     """What one process sees of a GPU (of an MI250X: one of its two dies).
 
-    name                 -- short name, e.g. "MI300X"; marketing_name -- as the tools print it.
-    gfx                  -- architecture, e.g. "gfx942"; "" for other vendors.
-    compute_units, simds_per_compute_unit, wavefront_size, shader_engines, chiplets -- counts.
-    clock_mhz, memory_clock_mhz -- peaks; clock_share -- share of its peak at which the device runs, see `at_clock`.
-    memory_bytes, memory_bandwidth -- bytes, bytes per second.
-    l1_bytes, l2_bytes_per_chiplet, lds_bytes -- bytes; l2_channels -- count over the device.
-    peak_flops           -- FLOP/s by "vector float32", "matrix float16", ...
-    power_watt           -- board limit; idle_watt.
-    source               -- where the figures come from.
-    sysinfo              -- fields of rocprof-compute's sysinfo.csv that do not follow from the others.
+    name                 -- short name, e.g. "MI300X"; marketing_name -- as the tools print it. gfx
+    -- architecture, e.g. "gfx942"; "" for other vendors. compute_units, simds_per_compute_unit,
+    wavefront_size, shader_engines, chiplets -- counts. clock_mhz, memory_clock_mhz -- peaks;
+    clock_share -- share of its peak at which the device runs, see `at_clock`. memory_bytes,
+    memory_bandwidth -- bytes, bytes per second. l1_bytes, l2_bytes_per_chiplet, lds_bytes -- bytes;
+    l2_channels -- count over the device. peak_flops           -- FLOP/s by "vector float32",
+    "matrix float16", ... power_watt           -- board limit; idle_watt. source               --
+    where the figures come from. sysinfo              -- fields of rocprof-compute's sysinfo.csv
+    that do not follow from the others.
 
     A device without `gfx` has peaks to compare with; its kernels are not modelled.
     """
@@ -57,12 +58,18 @@ class Device:
 
 def names() -> list[str]:
     """The devices there are."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in _folder().iterdir()
+        if entry.name.endswith(".toml")
+    )
 
 
 @cache
 def device(name: str) -> Device:
-    """The device of that name, in any case of letters. Raises UserError for one that is not modelled."""
+    """The device of that name, in any case of letters. Raises UserError for one that is not
+    modelled.
+    """
     for known in names():
         if known.lower() == name.lower():
             return Device(**tomllib.loads((_folder() / f"{known}.toml").read_text()))
@@ -79,7 +86,9 @@ def at_clock(name: str, share: float) -> Device:
         raise UserError(f"a clock is a share of the peak, above 0 and up to 1, not {share!r}")
     whole = device(name)
     peaks = {unit: share * flops for unit, flops in whole.peak_flops.items()}
-    return replace(whole, clock_mhz=round(share * whole.clock_mhz), clock_share=share, peak_flops=peaks)
+    return replace(
+        whole, clock_mhz=round(share * whole.clock_mhz), clock_share=share, peak_flops=peaks
+    )
 
 
 def _folder() -> Any:

@@ -53,19 +53,19 @@ DEVICE_WORK: dict[str, str] = {
 """One row per kernel, copy, fill or collective, sorted by start_ns.
 
 dispatch_id      -- 1, 2, ... in the order of launch, over all kinds; unique in a rank.
-correlation_id   -- of the runtime call that launched it; unique in a rank.
-kind             -- kernel, copy, fill or collective (a collective is an RCCL kernel).
-name             -- as the library writes it, demangled, in full.
-stream           -- HIP stream: 0 for compute, others for RCCL; queue -- HSA queue number from 1.
-step             -- training step, <NA> outside of steps. phase -- data, forward, loss, backward, optimizer or "".
-operator_id      -- row of OPERATORS that launched it, <NA> if none.
-grid_*           -- in work-items (not in workgroups); 0 for copies and fills without a kernel.
-flops            -- floating-point operations; bytes_* -- traffic to memory (HBM), in bytes.
-data_type        -- float16, bfloat16, float32, int64, ...; of the arithmetic.
-copy_bytes       -- bytes of a copy or fill, else <NA>; copy_direction -- HostToDevice, DeviceToHost,
+correlation_id   -- of the runtime call that launched it; unique in a rank. kind             --
+kernel, copy, fill or collective (a collective is an RCCL kernel). name             -- as the
+library writes it, demangled, in full. stream           -- HIP stream: 0 for compute, others for
+RCCL; queue -- HSA queue number from 1. step             -- training step, <NA> outside of steps.
+phase -- data, forward, loss, backward, optimizer or "". operator_id      -- row of OPERATORS that
+launched it, <NA> if none. grid_*           -- in work-items (not in workgroups); 0 for copies and
+fills without a kernel. flops            -- floating-point operations; bytes_* -- traffic to memory
+(HBM), in bytes. data_type        -- float16, bfloat16, float32, int64, ...; of the arithmetic.
+copy_bytes       -- bytes of a copy or fill, else <NA>; copy_direction -- HostToDevice,
+DeviceToHost,
                     DeviceToDevice, or "" for anything but a copy.
-collective       -- allreduce, broadcast, ... or "".
-bound_by         -- what its time comes from: compute, memory, floor (too small for either) or waiting
+collective       -- allreduce, broadcast, ... or "". bound_by         -- what its time comes from:
+compute, memory, floor (too small for either) or waiting
                     (a collective that waits for other ranks).
 """
 
@@ -79,7 +79,8 @@ CALLS: dict[str, str] = {
 }
 """One row per HIP runtime call (hipLaunchKernel, hipMemcpyWithStream, ...), sorted by start_ns.
 
-correlation_id is unique in a rank; a call without device work (hipStreamSynchronize) has one of its own.
+correlation_id is unique in a rank; a call without device work (hipStreamSynchronize) has one of its
+own.
 """
 
 OPERATORS: dict[str, str] = {
@@ -97,11 +98,13 @@ OPERATORS: dict[str, str] = {
     "sequence_number": "Int64",
     "flops": "float64",
 }
-"""One row per operator (aten::addmm, autograd::engine::evaluate_function: ..., Optimizer.step#Adam.step),
-sorted by start_ns, parents before children. Children lie within their parent on the same thread.
+"""One row per operator (aten::addmm, autograd::engine::evaluate_function: ...,
+Optimizer.step#Adam.step), sorted by start_ns, parents before children. Children lie within their
+parent on the same thread.
 
-input_shapes    -- tuple of tuples of int; input_types -- tuple of str as Kineto writes them ("c10::Half").
-sequence_number -- links a forward operator with its backward one; <NA> where autograd has none.
+input_shapes    -- tuple of tuples of int; input_types -- tuple of str as Kineto writes them
+("c10::Half"). sequence_number -- links a forward operator with its backward one; <NA> where
+autograd has none.
 """
 
 ANNOTATIONS: dict[str, str] = {
@@ -111,7 +114,9 @@ ANNOTATIONS: dict[str, str] = {
     "duration_ns": "int64",
     "step": "Int64",
 }
-"""One row per named range of the trainer: ProfilerStep#N, data, forward, loss, backward, optimizer."""
+"""One row per named range of the trainer: ProfilerStep#N, data, forward, loss, backward,
+optimizer.
+"""
 
 COUNTERS: dict[str, str] = {
     "time_ns": "int64",
@@ -121,8 +126,8 @@ COUNTERS: dict[str, str] = {
 }
 """One row per sample and quantity of the rank's device, sorted by time_ns.
 
-Names and units: gfx_activity (percent), memory_activity (percent), power (watt), gfx_clock (megahertz),
-memory_clock (megahertz), temperature (degree Celsius), memory_used (byte).
+Names and units: gfx_activity (percent), memory_activity (percent), power (watt), gfx_clock
+(megahertz), memory_clock (megahertz), temperature (degree Celsius), memory_used (byte).
 """
 
 SAMPLES: dict[str, str] = {
@@ -151,9 +156,9 @@ def empty(table: str) -> pd.DataFrame:
 class RankRun:
     """One process and its device: the tables of TABLES, each with exactly these columns and types.
 
-    process_id  -- made up, unique on the node. main_thread_id equals it; autograd_thread_id is another.
-    device      -- index of the device on the node; agent -- ROCm's agent number (the CPUs come first).
-    images_per_second -- what the trainer prints, one number a step, or empty.
+    process_id  -- made up, unique on the node. main_thread_id equals it; autograd_thread_id is
+    another. device      -- index of the device on the node; agent -- ROCm's agent number (the CPUs
+    come first). images_per_second -- what the trainer prints, one number a step, or empty.
     """
 
     rank: int

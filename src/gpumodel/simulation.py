@@ -24,7 +24,14 @@ from gpumodel.play.product import operators_of_product, operators_of_sharded_ste
 from gpumodel.play.waits import Loader, Times
 from gpumodel.recording.steps import operators_of_step
 from gpumodel.run import Run
-from gpumodel.workload import MAXIMUM_RANKS, SOLUTIONS, MatrixProduct, ShardedStep, Training, Workload
+from gpumodel.workload import (
+    MAXIMUM_RANKS,
+    SOLUTIONS,
+    MatrixProduct,
+    ShardedStep,
+    Training,
+    Workload,
+)
 
 START_NS = 1_550_151_853_000_000
 WALL_CLOCK_OFFSET_NS = 1_767_189_312_123_456_789
@@ -32,7 +39,9 @@ HOSTNAME = "gpu-node-01"
 """Made up: the node has been up for 18 days, and the run is early in 2026."""
 
 IMPORT_NS = 6_000_000_000
-"""From the start of a process to its first step or copy: importing torch and building the model, measured on a CPU."""
+"""From the start of a process to its first step or copy: importing torch and building the model,
+measured on a CPU.
+"""
 
 ARRIVAL_NS = 5_000_000
 """Ranks begin their first step up to this much apart: in the 4-rank trace 1 to 4 ms."""
@@ -41,7 +50,9 @@ TRAINING_IMAGES = 40_000
 """80 percent of CIFAR-100's 50,000 (cifar_train.data.loaders.SHARES)."""
 
 RECOMPILE_LIMIT = 8
-"""Compilations of one function before the compiler gives up (torch._dynamo.config.recompile_limit)."""
+"""Compilations of one function before the compiler gives up
+(torch._dynamo.config.recompile_limit).
+"""
 
 RECOMPILE_NS = 5_000_000_000
 """One compilation of the model: an assumption, some seconds for models of this size."""
@@ -57,30 +68,40 @@ def simulate(workload: Workload, counter_interval_ns: int = COUNTER_INTERVAL_NS)
 
     counter_interval_ns -- between two samples of the device's counters.
 
-    Raises UserError for a workload that cannot be played: unknown device, tool or solutions, too many ranks.
+    Raises UserError for a workload that cannot be played: unknown device, tool or solutions, too
+    many ranks.
     """
     _check(workload)
     if isinstance(workload, MatrixProduct | ShardedStep):
         return _simulate_program(workload, devices.device(workload.device), counter_interval_ns)
-    return _simulate_training(workload, devices.at_clock(workload.device, workload.clock), counter_interval_ns)
+    return _simulate_training(
+        workload, devices.at_clock(workload.device, workload.clock), counter_interval_ns
+    )
 
 
 def _check(workload: Workload) -> None:
     if workload.profiler not in costs.PROFILERS:
-        raise UserError(f"tool {workload.profiler!r} is not modelled; there are {', '.join(costs.PROFILERS)}")
+        raise UserError(
+            f"tool {workload.profiler!r} is not modelled; there are {', '.join(costs.PROFILERS)}"
+        )
     if isinstance(workload, MatrixProduct):
         smallest = min(workload.rows, workload.inner, workload.columns, workload.repeat)
         if smallest < 1:
-            raise UserError(f"a matrix product needs sizes and a repeat of at least 1, not {smallest}")
+            raise UserError(
+                f"a matrix product needs sizes and a repeat of at least 1, not {smallest}"
+            )
         return
     if isinstance(workload, Training) and workload.solutions not in SOLUTIONS:
-        raise UserError(f"solutions must be one of {', '.join(SOLUTIONS)}, not {workload.solutions!r}")
+        raise UserError(
+            f"solutions must be one of {', '.join(SOLUTIONS)}, not {workload.solutions!r}"
+        )
     if not 1 <= workload.ranks <= MAXIMUM_RANKS:
         raise UserError(f"{workload.ranks} ranks are not one node; give 1 to {MAXIMUM_RANKS}")
 
 
 def step_rates(workload: Training) -> tuple[float, ...]:
-    """Images per second of each step of rank 0, as `simulate` has them: without its tables, in a twentieth of the time.
+    """Images per second of each step of rank 0, as `simulate` has them: without its tables, in a
+    twentieth of the time.
 
     Raises UserError as `simulate` does.
     """
@@ -108,7 +129,9 @@ def _play(workload: Training, config: TrainConfig) -> tuple[Engine, list[PlayedS
 def _simulate_training(workload: Training, device: Device, interval_ns: int) -> Run:
     config = apply_to_config(workload.config)
     engine, steps = _play(workload, config)
-    waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
+    waits = [step.synchronised for step in steps if step.synchronised is not None] + [
+        engine.finish()
+    ]
     end = int(engine.clock.host.max()) + ARRIVAL_NS
     ranks = [rank_run(rank, steps, waits, True) for rank in range(workload.ranks)]
     run = _run(workload, device, ranks, steps, end)
@@ -135,15 +158,22 @@ def _plans(config: TrainConfig, workload: Training) -> list[StepPlan]:
         for step, images in enumerate(_batches(config, workload.ranks))
     ]
     knobs = (workload.device, workload.clock, workload.solutions, workload.ranks)
-    plans = {one: with_longer_kernels(_plan(one, *knobs), workload.longer) for one in dict.fromkeys(configs)}
+    plans = {
+        one: with_longer_kernels(_plan(one, *knobs), workload.longer)
+        for one in dict.fromkeys(configs)
+    }
     return [plans[one] for one in configs]
 
 
 @lru_cache(maxsize=16)
 def _plan(config: TrainConfig, device: str, clock: float, solutions: str, ranks: int) -> StepPlan:
-    """Kept, since the same run with another seed has the same plan, which takes as long as to play some steps."""
+    """Kept, since the same run with another seed has the same plan, which takes as long as to play
+    some steps.
+    """
     whole = devices.at_clock(device, clock)
-    return build(operators_of_step(config), whole, solutions, ranks, config.batch_size, config.num_workers)
+    return build(
+        operators_of_step(config), whole, solutions, ranks, config.batch_size, config.num_workers
+    )
 
 
 def _batches(config: TrainConfig, ranks: int) -> list[int]:
@@ -151,19 +181,25 @@ def _batches(config: TrainConfig, ranks: int) -> list[int]:
     share = math.ceil(TRAINING_IMAGES / ranks)
     if config.batch_size > share:
         raise UserError(
-            f"--batch-size {config.batch_size} is more than the {share:,} training images that each of {ranks} ranks "
-            f"gets; give at most --batch-size {share}"
+            f"--batch-size {config.batch_size} is more than the {share:,} training images that each"
+            f" of {ranks} ranks gets; give at most --batch-size {share}"
         )
     epoch = [config.batch_size] * (share // config.batch_size)
     if share % config.batch_size:
         epoch.append(share % config.batch_size)
-    return (epoch * min(config.max_epochs, math.ceil(config.max_steps / len(epoch))))[: config.max_steps]
+    return (epoch * min(config.max_epochs, math.ceil(config.max_steps / len(epoch))))[
+        : config.max_steps
+    ]
 
 
 def _watching(config: TrainConfig, profiler: str, step: int) -> Watching:
     """torch.profiler watches only the steps of its schedule, the other tools all of them."""
     schedule = config.schedule_for()
-    if profiler == "torch" and schedule is not None and schedule.phase(step) not in ("warmup", "active"):
+    if (
+        profiler == "torch"
+        and schedule is not None
+        and schedule.phase(step) not in ("warmup", "active")
+    ):
         return costs.PROFILERS["none"]
     return costs.PROFILERS[profiler]
 
@@ -178,7 +214,9 @@ def _late_ns(config: TrainConfig, ranks: int, step: int) -> Times:
     return late
 
 
-def _simulate_program(workload: MatrixProduct | ShardedStep, device: Device, interval_ns: int) -> Run:
+def _simulate_program(
+    workload: MatrixProduct | ShardedStep, device: Device, interval_ns: int
+) -> Run:
     sharded = isinstance(workload, ShardedStep)
     operators = operators_of_sharded_step(workload) if sharded else operators_of_product(workload)
     ranks = workload.ranks if sharded else 1
@@ -187,7 +225,8 @@ def _simulate_program(workload: MatrixProduct | ShardedStep, device: Device, int
         watching=lambda step: costs.PROFILERS[workload.profiler],
         loader_ns=lambda rank, images, now: 0,
         late_ns=lambda step: np.zeros(ranks, dtype=np.int64),
-        # The program synchronises before and after each step; between two, one call stands for both.
+        # The program synchronises before and after each step; between two, one call stands for
+        # both.
         synchronise_before=frozenset(range(workload.repeat)),
         setup=False,
     )
@@ -197,20 +236,34 @@ def _simulate_program(workload: MatrixProduct | ShardedStep, device: Device, int
         begin += random.integers(0, ARRIVAL_NS, ranks)
     engine = Engine(ranks, random, conditions, _clock(begin))
     steps = engine.play([plan] * workload.repeat)
-    waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
+    waits = [step.synchronised for step in steps if step.synchronised is not None] + [
+        engine.finish()
+    ]
     end = int(engine.clock.host.max()) + ARRIVAL_NS
-    run = _run(workload, device, [rank_run(rank, steps, waits, False) for rank in range(ranks)], steps, end)
+    run = _run(
+        workload, device, [rank_run(rank, steps, waits, False) for rank in range(ranks)], steps, end
+    )
     if sharded:
         held = BYTES_OF_A_PARAMETER * workload.parameters / ranks
     else:
-        held = sum(nbytes(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs))
-    memory = counters.Memory(counters.IDLE_MEMORY_BYTES, counters.IDLE_MEMORY_BYTES + held, 0.0, 0.0)
+        held = sum(
+            nbytes(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs)
+        )
+    memory = counters.Memory(
+        counters.IDLE_MEMORY_BYTES, counters.IDLE_MEMORY_BYTES + held, 0.0, 0.0
+    )
     for own in run.ranks:
         own.counters = counters.sample(own, device, memory, START_NS, end, interval_ns)
     return run
 
 
-def _run(workload: Workload, device: Device, ranks: Sequence[Any], steps: Sequence[PlayedStep], end_ns: int) -> Run:
+def _run(
+    workload: Workload,
+    device: Device,
+    ranks: Sequence[Any],
+    steps: Sequence[PlayedStep],
+    end_ns: int,
+) -> Run:
     return Run(
         workload=workload,
         ranks=tuple(ranks),
@@ -228,8 +281,22 @@ def _run(workload: Workload, device: Device, ranks: Sequence[Any], steps: Sequen
 def _command(workload: Workload) -> tuple[str, ...]:
     """The workload as a command line, with the options that differ from their defaults."""
     if isinstance(workload, MatrixProduct):
-        shapes = ("--x-shape", workload.rows, workload.inner, "--w-shape", workload.inner, workload.columns)
-        return ("python", "-m", "cifar_train.matmul", *map(str, shapes), "--repeat", str(workload.repeat))
+        shapes = (
+            "--x-shape",
+            workload.rows,
+            workload.inner,
+            "--w-shape",
+            workload.inner,
+            workload.columns,
+        )
+        return (
+            "python",
+            "-m",
+            "cifar_train.matmul",
+            *map(str, shapes),
+            "--repeat",
+            str(workload.repeat),
+        )
     if isinstance(workload, ShardedStep):
         return ("torchrun", "--standalone", "--nproc-per-node", str(workload.ranks), "train.py")
     words: list[str] = []

@@ -9,7 +9,9 @@ from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 
 def profile_of(run: Run) -> Profile:
-    """Device work, runtime calls and annotations of all ranks in tidyprof's terms, with launch_ns and collective."""
+    """Device work, runtime calls and annotations of all ranks in tidyprof's terms, with launch_ns
+    and collective.
+    """
     parts = [
         part
         for own in run.ranks
@@ -21,7 +23,9 @@ def profile_of(run: Run) -> Profile:
     ]
     events = pd.concat([part.astype(_PLAIN) for part in parts], ignore_index=True)
     events = events.sort_values("start_ns", kind="stable", ignore_index=True).astype(EVENT_DTYPES)
-    return Profile(events, meta={"origin": Origin("modelled", run.error), "world_size": len(run.ranks)})
+    return Profile(
+        events, meta={"origin": Origin("modelled", run.error), "world_size": len(run.ranks)}
+    )
 
 
 _PLAIN = {
@@ -48,7 +52,9 @@ def _device_events(own: RankRun) -> pd.DataFrame:
 
 
 def _host_events(own: RankRun, events: pd.DataFrame, kind: str) -> pd.DataFrame:
-    missing = dict.fromkeys(("device", "stream", "correlation_id", "launch_ns", "collective"), pd.NA)
+    missing = dict.fromkeys(
+        ("device", "stream", "correlation_id", "launch_ns", "collective"), pd.NA
+    )
     return events[["name", "start_ns", "duration_ns"]].assign(
         rank=own.rank,
         process=own.process_id,

@@ -1,7 +1,9 @@
-"""The model against published measurements: what it was fitted on, what it was not, and where it fails.
+"""The model against published measurements: what it was fitted on, what it was not, and where it
+fails.
 
-`rows()` compares everything, `clause()` says what of it figures carry in their corner (see gpumodel.devices).
-Quantities are what the model says where something was published: kernels of a step, and figures of played runs.
+`rows()` compares everything, `clause()` says what of it figures carry in their corner (see
+gpumodel.devices). Quantities are what the model says where something was published: kernels of a
+step, and figures of played runs.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ def published() -> dict[str, Any]:
 
 
 def rows() -> list[Row]:
-    """All comparisons: kernels of the single process, categories of the 4-rank trace, single figures."""
+    """All comparisons: kernels of the single process, categories of the 4-rank trace, single
+    figures.
+    """
     return [*kernel_rows(), *category_rows(), *figure_rows()]
 
 
@@ -98,12 +102,40 @@ def kernel_rows() -> list[Row]:
         found += totals.index.str.contains(kernel["pattern"], regex=False).any()
         label, average = kernel["label"], float(mine["duration_ns"].mean())
         calls.append(
-            Row(label, kernel["calls"] / STEPS, len(mine), "/step", CALLS_BAR, kernel["calls_origin"], "rocprofv3")
+            Row(
+                label,
+                kernel["calls"] / STEPS,
+                len(mine),
+                "/step",
+                CALLS_BAR,
+                kernel["calls_origin"],
+                "rocprofv3",
+            )
         )
-        averages.append(Row(label, kernel["average_ns"] / 1e3, average / 1e3, "us", None, "held out", "rocprofv3"))
+        averages.append(
+            Row(
+                label,
+                kernel["average_ns"] / 1e3,
+                average / 1e3,
+                "us",
+                None,
+                "held out",
+                "rocprofv3",
+            )
+        )
         errors.append(abs(averages[-1].error or 0.0))
-    top = Row(f"top 9 in our top {TOP}", 9.0, float(found), "", 1 - WANTED_IN_TOP / 9 + 1e-9, "held out")
-    spread = Row("median error of averages", 1.0, 1.0 + median(errors), "x", AVERAGES_BAR, "held out", "rocprofv3")
+    top = Row(
+        f"top 9 in our top {TOP}", 9.0, float(found), "", 1 - WANTED_IN_TOP / 9 + 1e-9, "held out"
+    )
+    spread = Row(
+        "median error of averages",
+        1.0,
+        1.0 + median(errors),
+        "x",
+        AVERAGES_BAR,
+        "held out",
+        "rocprofv3",
+    )
     return [*calls, *averages, top, spread]
 
 
@@ -195,21 +227,26 @@ def write_page(compared: Iterable[Row], page: Path) -> None:
     """Replace the table in a page, between the two comments that mark its place."""
     head, rest = page.read_text(encoding="utf-8").split(TABLE_BEGINS)
     _, tail = rest.split(TABLE_ENDS)
-    page.write_text(f"{head}{TABLE_BEGINS}\n{markdown(compared)}\n{TABLE_ENDS}{tail}", encoding="utf-8")
+    page.write_text(
+        f"{head}{TABLE_BEGINS}\n{markdown(compared)}\n{TABLE_ENDS}{tail}", encoding="utf-8"
+    )
 
 
 def clause() -> str:
-    """What to say about the model's error in one clause, computed anew from figures that were held out.
+    """What to say about the model's error in one clause, computed anew from figures that were held
+    out.
 
     It stands below every modelled figure, so it is short: what it means is in docs/gpumodel.md.
     """
     compared = (*kernel_rows(), *figure_rows(only=("single_kernel_ms", "four_collective_ms")))
     errors = {row.quantity: row.error or 0.0 for row in compared}
-    worst = max((row for row in compared if row.unit == "us"), key=lambda row: abs(row.error or 0.0))
+    worst = max(
+        (row for row in compared if row.unit == "us"), key=lambda row: abs(row.error or 0.0)
+    )
     return (
-        f"error: kernel time {_percent(errors['kernel time, 21 steps'])}, one kernel "
-        f"±{abs(100 * errors['median error of averages']):.0f} % (worst {_percent(worst.error or 0.0)}), "
-        f"collectives {_percent(errors['4 ranks: collectives'])}"
+        f"error: kernel time {_percent(errors['kernel time, 21 steps'])}, one kernel"
+        f" ±{abs(100 * errors['median error of averages']):.0f} % (worst"
+        f" {_percent(worst.error or 0.0)}), collectives {_percent(errors['4 ranks: collectives'])}"
     )
 
 
@@ -237,7 +274,12 @@ def step_kernels(solutions: str, model: str = "resnet") -> pd.DataFrame:
     operators = operators_of_step(TrainConfig(model=model))
     parents = {operator.parent for operator in operators}
     rows = [
-        (operator.name, launch.name, duration_ns(launch, target)[0], launch.flops if launch.matrix_cores else 0.0)
+        (
+            operator.name,
+            launch.name,
+            duration_ns(launch, target)[0],
+            launch.flops if launch.matrix_cores else 0.0,
+        )
         for operator in operators
         if operator.index not in parents
         for launch in launches_of(operator, target, solutions)
@@ -263,7 +305,10 @@ def _single_kernel_ms() -> float:
 
 
 def _winograd_ratio() -> float:
-    return float(step_kernels("winograd")["duration_ns"].sum() / step_kernels("implicit-gemm")["duration_ns"].sum())
+    return float(
+        step_kernels("winograd")["duration_ns"].sum()
+        / step_kernels("implicit-gemm")["duration_ns"].sum()
+    )
 
 
 def _gflop_per_step() -> float:
@@ -301,13 +346,17 @@ def _four(measure: Callable[[RankRun], float]) -> Callable[[], float]:
 
 def _step_spans(rank: RankRun) -> pd.DataFrame:
     """Start and end of each step's range on the host, by step."""
-    steps = rank.annotations[rank.annotations["name"].str.startswith("ProfilerStep#")].set_index("step")
+    steps = rank.annotations[rank.annotations["name"].str.startswith("ProfilerStep#")].set_index(
+        "step"
+    )
     if steps.empty:
         groups = rank.annotations.dropna(subset=["step"]).assign(
             end=lambda rows: rows["start_ns"] + rows["duration_ns"]
         )
         return groups.groupby("step").agg(start=("start_ns", "min"), end=("end", "max"))
-    return pd.DataFrame({"start": steps["start_ns"], "end": steps["start_ns"] + steps["duration_ns"]})
+    return pd.DataFrame(
+        {"start": steps["start_ns"], "end": steps["start_ns"] + steps["duration_ns"]}
+    )
 
 
 def _window(rank: RankRun) -> tuple[int, int]:
@@ -353,10 +402,15 @@ def _sharded() -> Run:
 
 
 def _transfer_ms(collective: str, outer: bool) -> Callable[[], float]:
-    """Mean over these collectives of the shortest duration on any rank, of the layers or of the outer unit."""
+    """Mean over these collectives of the shortest duration on any rank, of the layers or of the
+    outer unit.
+    """
 
     def shortest_ms() -> float:
-        tables = [rank.device_work[rank.device_work["collective"] == collective] for rank in _sharded().ranks]
+        tables = [
+            rank.device_work[rank.device_work["collective"] == collective]
+            for rank in _sharded().ranks
+        ]
         shortest = np.min([table["duration_ns"] for table in tables], axis=0)
         moved = tables[0]["bytes_read"].to_numpy()
         return float(shortest[(moved == moved.max()) == outer].mean()) / 1e6

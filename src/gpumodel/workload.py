@@ -1,4 +1,5 @@
-"""What is to be played: a training run, a matrix product or a sharded step, on a named device, with the model's knobs.
+"""What is to be played: a training run, a matrix product or a sharded step, on a named device, with
+the model's knobs.
 
 Nothing here imports torch or pandas.
 """
@@ -14,13 +15,15 @@ MAXIMUM_RANKS = 8
 """Devices of the one node that is modelled."""
 
 SOLUTIONS = ("implicit-gemm", "winograd")
-"""Which convolution kernels MIOpen's search found. AMD's published runs of one workload differ in it:
-implicit-gemm is the kernel statistics with rocprofv3, winograd the 4-rank torch.profiler trace."""
+"""Which convolution kernels MIOpen's search found. AMD's published runs of one workload differ in
+it: implicit-gemm is the kernel statistics with rocprofv3, winograd the 4-rank torch.profiler trace.
+"""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How many call stacks a sampling profiler takes of each thread, by either clock or both; 0 for none.
+    """How many call stacks a sampling profiler takes of each thread, by either clock or both; 0 for
+    none.
 
     by_wall_clock -- a second, whether the thread works or sleeps.
     by_cpu_time   -- a second of CPU time that the thread uses: none while it sleeps.
@@ -34,12 +37,12 @@ class Sampling:
 class Training:
     """A run of the trainer.
 
-    config    -- the trainer's own configuration: model, batch per rank, precision, steps, pathology, ...
-    ranks     -- processes, one device each, all on one node of up to 8 devices.
-    device    -- name of a file in gpumodel/data/devices, e.g. "MI300X".
-    solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
-    longer    -- (part of a name, factor) pairs: what if these kernels, or transfers, took that many times as long?
-    clock     -- share of the device's peak clock, as heat or a power limit leaves it: arithmetic and chains of
+    config    -- the trainer's own configuration: model, batch per rank, precision, steps,
+    pathology, ... ranks     -- processes, one device each, all on one node of up to 8 devices.
+    device    -- name of a file in gpumodel/data/devices, e.g. "MI300X". solutions -- one of
+    SOLUTIONS; matters for convolutions in float16 and bfloat16. longer    -- (part of a name,
+    factor) pairs: what if these kernels, or transfers, took that many times as long? clock     --
+    share of the device's peak clock, as heat or a power limit leaves it: arithmetic and chains of
                  steps take longer by its inverse, memory as long as before.
     profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
                  overhead per host call is added to the host's timeline.
@@ -59,13 +62,17 @@ class Training:
 
     @property
     def altered(self) -> str:
-        """`longer` and `clock` as text, empty where neither is set: recordings of all other runs keep their names."""
+        """`longer` and `clock` as text, empty where neither is set: recordings of all other runs
+        keep their names.
+        """
         return f"{self.longer} {self.clock}" if self.longer or self.clock != 1 else ""
 
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """`python -m cifar_train.matmul`: X [rows, inner] times W [inner, columns] in float32, `repeat` times."""
+    """`python -m cifar_train.matmul`: X [rows, inner] times W [inner, columns] in float32, `repeat`
+    times.
+    """
 
     rows: int = 5000
     inner: int = 1000
@@ -78,16 +85,19 @@ class MatrixProduct:
 
 @dataclass(frozen=True)
 class ShardedStep:
-    """Training steps of a Llama under `fully_shard`: each layer a unit, the embedding and the head one together.
+    """Training steps of a Llama under `fully_shard`: each layer a unit, the embedding and the head
+    one together.
 
-    Forward and backward pass in bfloat16, gradients reduced in float32; no optimizer, no elementwise kernels but the
-    copies of FSDP itself. The defaults are Llama 3 70B as in the run that AMD published (data/published.toml).
+    Forward and backward pass in bfloat16, gradients reduced in float32; no optimizer, no
+    elementwise kernels but the copies of FSDP itself. The defaults are Llama 3 70B as in the run
+    that AMD published (data/published.toml).
 
-    layers, width, hidden, key_value, vocabulary -- of the model; key_value is the columns of keys, or of values.
-    tokens, sequence -- of one rank's batch, and of one text in it. heads -- of the attention.
-    recompute -- whether the backward pass computes each layer's forward pass again, but for its last product.
-    reshard   -- whether a layer gives its parameters back after its forward pass; the last one never does.
-    prefetch  -- whether the backward pass asks for the next layer's parameters before it computes a layer.
+    layers, width, hidden, key_value, vocabulary -- of the model; key_value is the columns of keys,
+    or of values. tokens, sequence -- of one rank's batch, and of one text in it. heads -- of the
+    attention. recompute -- whether the backward pass computes each layer's forward pass again, but
+    for its last product. reshard   -- whether a layer gives its parameters back after its forward
+    pass; the last one never does. prefetch  -- whether the backward pass asks for the next layer's
+    parameters before it computes a layer.
     """
 
     layers: int = 80
@@ -111,7 +121,12 @@ class ShardedStep:
     def weights(self) -> tuple[tuple[int, int], ...]:
         """[inputs, outputs] of a layer's matrices: query, key and value; out; gate; up; down."""
         projections = ((self.width, self.width + 2 * self.key_value), (self.width, self.width))
-        return (*projections, (self.width, self.hidden), (self.width, self.hidden), (self.hidden, self.width))
+        return (
+            *projections,
+            (self.width, self.hidden),
+            (self.width, self.hidden),
+            (self.hidden, self.width),
+        )
 
     @property
     def layer_parameters(self) -> int:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 1 for something to mend, or 2 after one line about what the user can put right."""
+    """Run one command. Returns 0, 1 for something to mend, or 2 after one line about what the user
+    can put right.
+    """
     parser = build_parser()
     complete(parser)
     options = parser.parse_args(arguments)
@@ -48,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     parser = Parser(prog=program("proflab"), description="The bench of the course.")
-    parser.add_argument("-V", "--version", action=Version, nargs=0, help="show the version and exit")
+    parser.add_argument(
+        "-V", "--version", action=Version, nargs=0, help="show the version and exit"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     doctor = _add(commands, "doctor", doctor_cli.HELP)
@@ -57,10 +61,16 @@ def build_parser() -> argparse.ArgumentParser:
 
     progress = _add(commands, "progress", "show which exercises are passed")
     progress.add_argument(
-        "--runs", nargs="+", type=Path, metavar="PATH", help="progress file, its folder, or a folder of collected ones "
+        "--runs",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="progress file, its folder, or a folder of collected ones "
         "(default: runs, or notebooks/runs); of several files one table of the room",
-    )  # fmt: skip
-    progress.add_argument("--page", type=Path, metavar="FILE", help="write it as one page, to print or to show")
+    )
+    progress.add_argument(
+        "--page", type=Path, metavar="FILE", help="write it as one page, to print or to show"
+    )
     progress.set_defaults(run=_progress)
 
     sheet = _add(commands, "case", "show what the lessons found of the case, a line each")
@@ -76,9 +86,13 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
     fetch.set_defaults(run=_fetch)
 
-    rehearsal = _add(commands, "rehearse", "run the lessons as shipped, the day before, and print one table")
+    rehearsal = _add(
+        commands, "rehearse", "run the lessons as shipped, the day before, and print one table"
+    )
     rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
-    rehearsal.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what they write, a folder for each lesson")
+    rehearsal.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep what they write, a folder for each lesson"
+    )
     rehearsal.set_defaults(run=_rehearse)
     return parser
 
@@ -98,9 +112,13 @@ def _recordings(options: argparse.Namespace) -> int:
         found = places(entry)
         where = next((place.source for place in found if place.problem is None), "not here")
         notes += [f"{place.source}: {place.problem}" for place in found if place.problem]
-        rows.append((entry.name, entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence, where))
+        rows.append(
+            (entry.name, entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence, where)
+        )
     if any(row[-1] == CUT for row in rows):
-        notes.append(f"{CUT}: what the lessons ask, shipped; `proflab fetch NAME` gets the whole file")
+        notes.append(
+            f"{CUT}: what the lessons ask, shipped; `proflab fetch NAME` gets the whole file"
+        )
     columns = ("recording", "kind", "GPU", "size", "licence", "found in")
     print(Table("Recordings", columns, rows, "\n".join(notes)))
     return 0
@@ -109,7 +127,11 @@ def _recordings(options: argparse.Namespace) -> int:
 def _fetch(options: argparse.Namespace) -> int:
     from proflab.recordings import RecordingUnavailable, fetch, find_entry, load_manifest
 
-    entries = list(load_manifest().values()) if options.all else [find_entry(name) for name in options.names]
+    entries = (
+        list(load_manifest().values())
+        if options.all
+        else [find_entry(name) for name in options.names]
+    )
     failed = 0
     for entry in entries:
         try:
@@ -154,7 +176,9 @@ def _give(table: Table, file: Path | None) -> int:
         with whole_file(file) as target:
             target.write_text(page(table), encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{file}: can't be written ({error.strerror}); name a file in a folder of yours") from None
+        raise UserError(
+            f"{file}: can't be written ({error.strerror}); name a file in a folder of yours"
+        ) from None
     return 0
 
 

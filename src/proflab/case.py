@@ -1,6 +1,8 @@
-"""The case of lessons 00 to 08: one training, from "it is slow" to a proven cure, and the sheet of what was found.
+"""The case of lessons 00 to 08: one training, from "it is slow" to a proven cure, and the sheet of
+what was found.
 
-Each lesson adds a line to `runs/case.jsonl`. Where a lesson was not done here, its shipped line stands in for it.
+Each lesson adds a line to `runs/case.jsonl`. Where a lesson was not done here, its shipped line
+stands in for it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ IN_VIEW = 2
 
 @dataclass(frozen=True)
 class Stage:
-    """The case from `lesson` on: the trainer's options, and what was changed since the stage before."""
+    """The case from `lesson` on: the trainer's options, and what was changed since the stage
+    before.
+    """
 
     lesson: str
     options: str
@@ -53,7 +57,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Changed:
-    """A change as the ledger judged it: medians in ns per step or image, the speed-up and the verdict as text."""
+    """A change as the ledger judged it: medians in ns per step or image, the speed-up and the
+    verdict as text.
+    """
 
     change: str
     per: str
@@ -86,7 +92,9 @@ class Changed:
 
 @dataclass(frozen=True)
 class Line:
-    """What one lesson found. `next` is the lesson that the evidence asks for, "" where the case is closed."""
+    """What one lesson found. `next` is the lesson that the evidence asks for, "" where the case is
+    closed.
+    """
 
     lesson: str
     evidence: str
@@ -110,7 +118,9 @@ def options(lesson: str) -> str:
 
 
 def command(lesson: str) -> str:
-    """The command line of the case at the beginning of `lesson`, which `%%bash` knows as `$CASE`."""
+    """The command line of the case at the beginning of `lesson`, which `%%bash` knows as
+    `$CASE`.
+    """
     return f"{stages()[0]} {options(lesson)}"
 
 
@@ -126,40 +136,53 @@ def conclude(
 ) -> Line:
     """Add a lesson's line to the case sheet, and show the sheet up to it.
 
-    evidence -- a sentence with its numbers; origin -- where these come from: a text, an Origin, or what has one.
-    because  -- why the lesson `next` is needed ("" closes the case). changes -- what was tried, from the ledger.
+    evidence -- a sentence with its numbers; origin -- where these come from: a text, an Origin, or
+    what has one. because  -- why the lesson `next` is needed ("" closes the case). changes -- what
+    was tried, from the ledger.
 
-    Raises CourseError for a line without evidence or origin, and for a lesson that is not in the course.
+    Raises CourseError for a line without evidence or origin, and for a lesson that is not in the
+    course.
     """
     if next and next not in lessons():
         raise CourseError(f"there is no lesson {next!r} to go on with")
     if not (evidence.strip() and stated(origin)):
         raise CourseError("a line of the case needs evidence, and the origin of its numbers")
-    line = Line(lesson, evidence, stated(origin), rules_out, because, next, tuple(map(_changed, changes)))
+    line = Line(
+        lesson, evidence, stated(origin), rules_out, because, next, tuple(map(_changed, changes))
+    )
     journal.append(FILE, asdict(line))
     show(table(lesson))
     return line
 
 
 def lines(until: str = LAST) -> list[tuple[Line, bool]]:
-    """The last line of each lesson up to `until`, in order, and whether it was found here (else it is shipped)."""
+    """The last line of each lesson up to `until`, in order, and whether it was found here (else it
+    is shipped).
+    """
     here = {line.lesson: line for line in _read(journal.runs_folder() / FILE)}
     known = {line.lesson: line for line in shipped()} | here
     return [(known[number], number in here) for number in sorted(known) if number <= until]
 
 
 def shipped() -> list[Line]:
-    """The lines that come with the course: what the lessons find without a GPU, live measurements left out."""
+    """The lines that come with the course: what the lessons find without a GPU, live measurements
+    left out.
+    """
     return _read(lessons_folder() / SHIPPED)
 
 
 def table(until: str = LAST) -> Table:
-    """The case sheet up to and including a lesson. Below it stands each origin, with a letter if there are several."""
+    """The case sheet up to and including a lesson. Below it stands each origin, with a letter if
+    there are several.
+    """
     found = lines(until)
     stating: list[Line | Changed] = [one for line, _ in found for one in (line, *line.changes)]
     origins = list(dict.fromkeys(one.origin for one in stating))
     several = len(origins) > 1
-    marks = {origin: f" [{chr(ord('a') + place)}]" if several else "" for place, origin in enumerate(origins)}
+    marks = {
+        origin: f" [{chr(ord('a') + place)}]" if several else ""
+        for place, origin in enumerate(origins)
+    }
     rows = [
         (
             line.lesson if here else f"{line.lesson} (shipped)",
@@ -188,10 +211,12 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def measured() -> pd.DataFrame:
-    """The case as it ran on a real GPU, a row for each step of each run, with their origin in `attrs`.
+    """The case as it ran on a real GPU, a row for each step of each run, with their origin in
+    `attrs`.
 
-    run, options -- which one: the trainer's options; traced -- whether torch.profiler recorded some of its steps, and
-    profiled -- this one; step, part (`warmup`, `steady`), images; duration_ns -- by events of the GPU.
+    run, options -- which one: the trainer's options; traced -- whether torch.profiler recorded some
+    of its steps, and profiled -- this one; step, part (`warmup`, `steady`), images; duration_ns --
+    by events of the GPU.
     """
     import pandas as pd
 
@@ -215,25 +240,44 @@ def _read(path: Path) -> list[Line]:
     for entry in journal.read(path):
         try:
             found.append(msgspec.convert(entry, Line))
-        except msgspec.ValidationError:  # a line of an earlier version of the course, or changed by hand
+        except (
+            msgspec.ValidationError
+        ):  # a line of an earlier version of the course, or changed by hand
             continue
     return found
 
 
 def _evidence(line: Line, marks: Mapping[str, str]) -> str:
-    """What a lesson found and what was changed; below and apart from it what nobody but a model has tried."""
+    """What a lesson found and what was changed; below and apart from it what nobody but a model has
+    tried.
+    """
     from proflab.ledger.entries import MODEL_ONLY
 
     def told(modelled: bool) -> list[str]:
         chosen = [one for one in line.changes if one.modelled is modelled]
         return [f"{one}{marks[one.origin] * (one.origin != line.origin)}" for one in chosen]
 
-    rows = [f"{line.evidence}{marks[line.origin]}", *(f"Changed: {text}" for text in told(modelled=False))]
+    rows = [
+        f"{line.evidence}{marks[line.origin]}",
+        *(f"Changed: {text}" for text in told(modelled=False)),
+    ]
     if played := told(modelled=True):
         rows.append(f"{MODEL_ONLY}: {'; '.join(played)}")
     return "\n".join(rows)
 
 
 def _changed(one: Experiment) -> Changed:
-    speed, gate = one.speed_up, "green" if one.gate.green else "not green" if one.gate.parts else "not looked at"
-    return Changed(one.change, one.per, speed.before_ns, speed.after_ns, one.interval, one.verdict, gate, one.origin)
+    speed, gate = (
+        one.speed_up,
+        "green" if one.gate.green else "not green" if one.gate.parts else "not looked at",
+    )
+    return Changed(
+        one.change,
+        one.per,
+        speed.before_ns,
+        speed.after_ns,
+        one.interval,
+        one.verdict,
+        gate,
+        one.origin,
+    )

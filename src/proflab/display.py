@@ -23,13 +23,15 @@ The heading says the same in words, so that nothing depends on telling colours a
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
 _PAGE = (
-    "@media screen{:root{color-scheme:light dark}}"
-    "body{font:1rem/1.4 sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
+    "@media screen{:root{color-scheme:light dark}}body{font:1rem/1.4"
+    " sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
 )
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
-"""What stands over a part that is folded away. The classic notebook's style sheet would take the triangle away."""
+"""What stands over a part that is folded away. The classic notebook's style sheet would take the
+triangle away.
+"""
 
 _UNLIMITED = 100_000
 """Columns of a terminal: more than any table has."""
@@ -62,15 +64,19 @@ class Notice:
             parts.append(f" &ndash; {inline_html(self.text)}")
         if self.code:
             parts.append(f'<pre style="{_CELL}">{html_text(self.code)}</pre>')
-        return f'<div style="{_BOX};border-left:0.4em solid {ACCENTS[self.tone]}">{"".join(parts)}</div>'
+        return (
+            f'<div style="{_BOX};border-left:0.4em solid'
+            f' {ACCENTS[self.tone]}">{"".join(parts)}</div>'
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows of text under column names, with a caption; the columns named in `flush_right` hold numbers.
+    """Rows of text under column names, with a caption; the columns named in `flush_right` hold
+    numbers.
 
-    widths  -- for sentences: the share of each column in percent; in a terminal each row is a paragraph.
-    earlier -- so many of the first rows are folded away in a notebook.
+    widths  -- for sentences: the share of each column in percent; in a terminal each row is a
+    paragraph. earlier -- so many of the first rows are folded away in a notebook.
     """
 
     caption: str
@@ -90,7 +96,9 @@ class Table:
         if self.widths:
             width = min(terminal_width(), _READABLE)
             notes = [textwrap.fill(line, width) for line in self.note.splitlines()]
-            return printable_lines("\n".join([self.caption, *self._below_each_other(width), *notes]))
+            return printable_lines(
+                "\n".join([self.caption, *self._below_each_other(width), *notes])
+            )
         table = RichTable(box=None, pad_edge=False)
         for place, column in enumerate(self.columns):
             side = "right" if column in self.flush_right else "left"
@@ -99,22 +107,34 @@ class Table:
             table.add_row(*(Text(printable_lines(value)) for value in row))
         target, width = io.StringIO(), terminal_width()
         console = Console(file=target, width=width, force_jupyter=False, color_system=None)
-        least = Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).minimum
+        least = Measurement.get(
+            console, console.options.update(max_width=_UNLIMITED), table
+        ).minimum
         if least > width:
             lines = list(self._below_each_other(width))
         else:
             console.print(table)
             lines = [line.rstrip() for line in target.getvalue().splitlines()]
-        return printable_lines("\n".join([self.caption, *lines, *([self.note] if self.note else [])]))
+        return printable_lines(
+            "\n".join([self.caption, *lines, *([self.note] if self.note else [])])
+        )
 
     __repr__ = __str__
 
     def _below_each_other(self, width: int) -> Iterator[str]:
-        """The rows where columns would break words: the first cell, and below it the others, long ones line by line."""
-        wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        """The rows where columns would break words: the first cell, and below it the others, long
+        ones line by line.
+        """
+        wrap = textwrap.TextWrapper(
+            width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
         are_short = all(len(text) < width - 4 for row in self.rows for text in row)
         for first, *others in self.rows:
-            named = [f"{name}: {text}" for name, text in zip(self.columns[1:], others, strict=True) if text]
+            named = [
+                f"{name}: {text}"
+                for name, text in zip(self.columns[1:], others, strict=True)
+                if text
+            ]
             yield first
             for text in [", ".join(others)] if are_short else named:
                 yield from map(wrap.fill, printable_lines(text).replace("\n", "\n  ").split("\n"))
@@ -123,31 +143,46 @@ class Table:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]
         table = "<table>"
         if self.widths:
-            looks = [f"{look};width:{share}%" for look, share in zip(looks, self.widths, strict=True)]
+            looks = [
+                f"{look};width:{share}%" for look, share in zip(looks, self.widths, strict=True)
+            ]
             table = '<table style="width:100%;table-layout:fixed">'
         named = zip(self.columns, looks, strict=True)
-        head = "".join(f'<th scope="col" style="{look}">{html_text(name)}</th>' for name, look in named)
+        head = "".join(
+            f'<th scope="col" style="{look}">{html_text(name)}</th>' for name, look in named
+        )
         rows = [f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows]
         if self.earlier:
-            inner = f"{SUMMARY}earlier {html_text(self.columns[0])}s</summary>{table}{''.join(rows[: self.earlier])}"
-            folded = f'<td colspan="{len(looks)}" style="{_CELL};padding:0"><details>{inner}</table></details></td>'
+            inner = (
+                f"{SUMMARY}earlier"
+                f" {html_text(self.columns[0])}s</summary>{table}{''.join(rows[: self.earlier])}"
+            )
+            folded = (
+                f'<td colspan="{len(looks)}"'
+                f' style="{_CELL};padding:0"><details>{inner}</table></details></td>'
+            )
             rows[: self.earlier] = [f"<tr>{folded}</tr>"]
         note = f'<div style="font-size:smaller">{inline_html(self.note)}</div>' if self.note else ""
         return (
-            f'<div style="{_BOX}">{table}<caption style="text-align:left;color:inherit;font-weight:bold">'
+            f'<div style="{_BOX}">{table}<caption'
+            ' style="text-align:left;color:inherit;font-weight:bold">'
             f"{inline_html(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
             f"{note}</div>"
         )
 
 
 def page(table: Table) -> str:
-    """A table as one page of HTML that needs nothing else, light or dark as the reader has it, and white on paper.
+    """A table as one page of HTML that needs nothing else, light or dark as the reader has it, and
+    white on paper.
 
     Nothing on it is folded away, since it may be printed.
     """
     title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
     head = f'<head><meta charset="utf-8">{title}<style>{_PAGE}</style></head>'
-    return f'<!doctype html>\n<html lang="en">{head}<body>{replace(table, earlier=0)._repr_html_()}</body></html>\n'
+    return (
+        "<!doctype html>\n<html"
+        f' lang="en">{head}<body>{replace(table, earlier=0)._repr_html_()}</body></html>\n'
+    )
 
 
 def show(item: Notice | Table) -> None:
@@ -174,7 +209,9 @@ def inline_html(text: str) -> str:
 
 
 def number(value: object) -> str:
-    """A value as text: whole numbers as they are (524,288), others with four digits or more (1.04, 1.0004)."""
+    """A value as text: whole numbers as they are (524,288), others with four digits or more (1.04,
+    1.0004).
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return str(value)
     if abs(value) >= 1e12:
@@ -200,7 +237,9 @@ def size(count: int) -> str:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """What `word` was probably meant to be, as a phrase to append to a message; else all of `known`."""
+    """What `word` was probably meant to be, as a phrase to append to a message; else all of
+    `known`.
+    """
     import difflib
 
     known = sorted(known)

@@ -1,4 +1,5 @@
-"""Slurm jobs from a notebook: submit one, go on with a recording, look at the live result when the job is done.
+"""Slurm jobs from a notebook: submit one, go on with a recording, look at the live result when the
+job is done.
 
 The jobs are the scripts in scripts/slurm; docs/slurm.md says how a site sets them up.
 """
@@ -23,8 +24,15 @@ ANSWER_S = 60
 
 POLL_S = 2.0
 
-QUEUED = {"PENDING": "waiting", "CONFIGURING": "waiting", "SUSPENDED": "waiting", "REQUEUED": "waiting"}
-"""squeue's states of a job that does not run (man squeue, JOB STATE CODES); others in the queue count as running."""
+QUEUED = {
+    "PENDING": "waiting",
+    "CONFIGURING": "waiting",
+    "SUSPENDED": "waiting",
+    "REQUEUED": "waiting",
+}
+"""squeue's states of a job that does not run (man squeue, JOB STATE CODES); others in the queue
+count as running.
+"""
 
 FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
 """What a reader takes file by file, below a job's folder."""
@@ -35,7 +43,9 @@ FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl"
 
 @dataclass(frozen=True, repr=False)
 class Job:
-    """A submitted job. `number` and `folder` are None where there is no Slurm; then `recording` is all there is."""
+    """A submitted job. `number` and `folder` are None where there is no Slurm; then `recording` is
+    all there is.
+    """
 
     script: str
     number: int | None
@@ -44,7 +54,9 @@ class Job:
 
     @property
     def state(self) -> str:
-        """`no Slurm`, `waiting`, `running`, `done`, `failed: why`, or `unknown` where Slurm has forgotten it."""
+        """`no Slurm`, `waiting`, `running`, `done`, `failed: why`, or `unknown` where Slurm has
+        forgotten it.
+        """
         if self.number is None:
             return "no Slurm"
         queued = _ask("squeue", "--noheader", f"--job={self.number}", "--format=%T")
@@ -59,14 +71,17 @@ class Job:
         return path.read_text(errors="replace") if path is not None and path.is_file() else ""
 
     def wait(self, seconds: float = 600) -> Job:
-        """Wait until the job is over, for so many seconds at most. Look at `state` for how it ended."""
+        """Wait until the job is over, for so many seconds at most. Look at `state` for how it
+        ended.
+        """
         deadline = time.monotonic() + seconds
         while self.state in ("waiting", "running") and time.monotonic() < deadline:
             time.sleep(POLL_S)
         return self
 
     def result(self) -> list[Path]:
-        """What to hand to `tidyprof.read`: the job's own files once it is done, until then those of the recording.
+        """What to hand to `tidyprof.read`: the job's own files once it is done, until then those of
+        the recording.
 
         Shows a line that says which. Raises CourseError where there is neither.
         """
@@ -74,12 +89,22 @@ class Job:
         if state == "done":
             found = readable_paths(_last_start(self.folder))
             if found:
-                show(Notice(f"Job {self.number} is done", f"what follows is its own result, from `{self.folder}`"))
+                show(
+                    Notice(
+                        f"Job {self.number} is done",
+                        f"what follows is its own result, from `{self.folder}`",
+                    )
+                )
                 return found
             state = "done, but without files that a reader knows"
-        reason = "there is no Slurm here" if self.number is None else f"job {self.number} is {state}"
+        reason = (
+            "there is no Slurm here" if self.number is None else f"job {self.number} is {state}"
+        )
         if self.recording is None:
-            raise CourseError(f"{self.script}: {reason}, and no recording was named; look at `job.state` and `job.log`")
+            raise CourseError(
+                f"{self.script}: {reason}, and no recording was named; look at `job.state` and"
+                " `job.log`"
+            )
         path = self.recording.path if isinstance(self.recording, Recording) else self.recording
         show(Notice("A recording", f"{reason}; what follows is from `{path.name}`", tone="open"))
         return [path]
@@ -99,10 +124,19 @@ class Job:
 
     def _accounted(self) -> str:
         """What Slurm's accounting says, or its controller where there is no accounting."""
-        answer = _ask("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={self.number}", "--format=State")
+        answer = _ask(
+            "sacct",
+            "--noheader",
+            "--parsable2",
+            "--allocations",
+            f"--jobs={self.number}",
+            "--format=State",
+        )
         found = re.match(r"[A-Z_]+", answer)
         if found is None:
-            found = re.search(r"(?<=JobState=)[A-Z_]+", _ask("scontrol", "show", "job", str(self.number)))
+            found = re.search(
+                r"(?<=JobState=)[A-Z_]+", _ask("scontrol", "show", "job", str(self.number))
+            )
         if found is None:
             return "unknown"
         return "done" if found[0] == "COMPLETED" else f"failed: {self._last_words() or found[0]}"
@@ -122,9 +156,10 @@ def job(
 ) -> Job:
     """Submit a script of scripts/slurm, such as "rocprofv3_kernels", and return at once.
 
-    arguments -- for the script; options -- more options for sbatch; recording -- what to show until the job is done,
-    from `proflab.try_recording` or a path. Without Slurm nothing is submitted, and a line says so. Raises CourseError
-    for an unknown script, and with Slurm's own reason where it refuses.
+    arguments -- for the script; options -- more options for sbatch; recording -- what to show until
+    the job is done, from `proflab.try_recording` or a path. Without Slurm nothing is submitted, and
+    a line says so. Raises CourseError for an unknown script, and with Slurm's own reason where it
+    refuses.
     """
     folder = scripts_folder()
     known = sorted(path.stem for path in folder.glob("*.sh") if "#SBATCH" in path.read_text())
@@ -132,52 +167,77 @@ def job(
         raise CourseError(f"there is no job script {script!r}: {near(script, known)}")
     if shutil.which("sbatch") is None:
         text = (
-            f"`{script}` cannot be submitted here; on a cluster this cell would do it. The lesson goes on without it."
+            f"`{script}` cannot be submitted here; on a cluster this cell would do it. The lesson"
+            " goes on without it."
         )
         show(Notice("No Slurm here", text, tone="open"))
         return Job(script, None, None, recording)
     number = _submit(folder, script, [f"--ntasks={ranks}", f"--nodes={nodes}", *options], arguments)
     submitted = Job(script, number, _folder_of(script, number), recording)
-    show(Notice("Submitted", f"job {number}, `{script}`, ranks: {ranks}; go on, and ask `job.state` later"))
+    show(
+        Notice(
+            "Submitted",
+            f"job {number}, `{script}`, ranks: {ranks}; go on, and ask `job.state` later",
+        )
+    )
     return submitted
 
 
 def scripts_folder() -> Path:
-    """The folder of job scripts: of COURSE_DIR, else of this checkout. Raises CourseError where there is none."""
+    """The folder of job scripts: of COURSE_DIR, else of this checkout. Raises CourseError where
+    there is none.
+    """
     course = Path(os.environ.get("COURSE_DIR") or Path(__file__).parents[2])
     folder = course / "scripts" / "slurm"
     if not (folder / "submit.sh").is_file():
-        raise CourseError(f"{folder}: the job scripts are not here; set COURSE_DIR to a clone of the course")
+        raise CourseError(
+            f"{folder}: the job scripts are not here; set COURSE_DIR to a clone of the course"
+        )
     return folder
 
 
 def _submit(folder: Path, script: str, options: Sequence[str], arguments: Sequence[str]) -> int:
     command = [str(folder / "submit.sh"), script, *options, "--", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ANSWER_S, check=False
+        )
     except subprocess.TimeoutExpired:
         raise CourseError(
             f"sbatch gave no answer within {ANSWER_S} s; see `squeue --me` before you try again"
         ) from None
     answer = done.stdout.strip()
     if done.returncode or not answer.isdecimal():
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [answer or "no reason given"]
-        raise CourseError(f"{script} was not submitted: {said[0]}; the site's values are in scripts/slurm/site.env")
+        said = [line for line in done.stderr.splitlines() if line.strip()] or [
+            answer or "no reason given"
+        ]
+        raise CourseError(
+            f"{script} was not submitted: {said[0]}; the site's values are in"
+            " scripts/slurm/site.env"
+        )
     return int(answer)
 
 
 def _folder_of(script: str, number: int) -> Path:
-    """The folder of results, which has the name of the log: only the site's values tell where that is."""
-    found = re.search(r"StdOut=(.+)\.out$", _ask("scontrol", "show", "job", str(number)), re.MULTILINE)
+    """The folder of results, which has the name of the log: only the site's values tell where that
+    is.
+    """
+    found = re.search(
+        r"StdOut=(.+)\.out$", _ask("scontrol", "show", "job", str(number)), re.MULTILINE
+    )
     if found is None:
-        raise CourseError(f"job {number} was submitted, but Slurm does not know it any more; see `squeue --me`")
+        raise CourseError(
+            f"job {number} was submitted, but Slurm does not know it any more; see `squeue --me`"
+        )
     return Path(found[1].replace("%x", script).replace("%j", str(number)))
 
 
 def _ask(*command: str) -> str:
     """What a Slurm command prints; "" where it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ANSWER_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -12,7 +12,9 @@ from typing import Any
 
 
 def runs_folder() -> Path:
-    """Folder for everything a learner produces: PROFLAB_RUNS, else `runs` where the notebook or shell stands."""
+    """Folder for everything a learner produces: PROFLAB_RUNS, else `runs` where the notebook or
+    shell stands.
+    """
     return Path(os.environ.get("PROFLAB_RUNS", "runs"))
 
 
@@ -22,20 +24,26 @@ def append(name: str, record: dict[str, Any]) -> None:
     A disk that can't be written costs the note, not the lesson: it is reported on stderr.
     """
     path = runs_folder() / name
-    line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}, ensure_ascii=False)
+    line = json.dumps(
+        {"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}, ensure_ascii=False
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            # One call, which no other writer's can come between, behind the end of a line that a crash has cut.
-            # A lone surrogate, which UTF-8 has not, becomes JSON's own escape for it.
+            # One call, which no other writer's can come between, behind the end of a line that a
+            # crash has cut. A lone surrogate, which UTF-8 has not, becomes JSON's own escape for
+            # it.
             content = b"\n" * _is_cut(file) + line.encode("utf-8", "backslashreplace") + b"\n"
             if os.write(file, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(file)
     except OSError as error:
-        print(f"{path}: could not be written ({error.strerror}); this step is not remembered", file=sys.stderr)
+        print(
+            f"{path}: could not be written ({error.strerror}); this step is not remembered",
+            file=sys.stderr,
+        )
 
 
 def _is_cut(file: int) -> bool:
@@ -54,7 +62,9 @@ def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
     records, damaged = [], 0
     # Only "\n" ends a line: for splitlines() U+2028 and others do, too, which a text may hold.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        for line in filter(str.strip, lines):  # who writes while another does may leave an empty one
+        for line in filter(
+            str.strip, lines
+        ):  # who writes while another does may leave an empty one
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):

@@ -1,8 +1,9 @@
-"""Ends what a notebook has started once its kernel is gone: stopped, restarted, killed, or out of memory.
+"""Ends what a notebook has started once its kernel is gone: stopped, restarted, killed, or out of
+memory.
 
-The commands of a cell are processes of their own. A kernel that is killed can't end them any more: they would train
-on, and slow down whatever is measured next. So all that a kernel starts inherits a mark, and a small process outlives
-the kernel: `python -m proflab.kernel_guard PID MARK`.
+The commands of a cell are processes of their own. A kernel that is killed can't end them any more:
+they would train on, and slow down whatever is measured next. So all that a kernel starts inherits a
+mark, and a small process outlives the kernel: `python -m proflab.kernel_guard PID MARK`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ GRACE_S = 3.0
 """From SIGTERM, on which the trainer still writes its results, to SIGKILL."""
 
 JOB = "SLURM_JOB_ID"
-"""A job that a cell submits inherits the mark too, and shall outlive the notebook: it has another number."""
+"""A job that a cell submits inherits the mark too, and shall outlive the notebook: it has another
+number.
+"""
 
 
 def guard_this_process() -> None:
@@ -34,7 +37,11 @@ def guard_this_process() -> None:
     mark = f"{os.getpid()}-{time.time_ns()}"
     without = {name: value for name, value in os.environ.items() if name != VARIABLE}
     # A session of its own: an interrupt or a signal to the kernel's group is not for the guard.
-    nowhere = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    nowhere = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }
     command = [sys.executable, "-m", "proflab.kernel_guard", str(os.getpid()), mark]
     subprocess.Popen(command, env=without, start_new_session=True, **nowhere)
     os.environ[VARIABLE] = mark
@@ -70,7 +77,8 @@ def _await_end(pid: int) -> None:
 
 
 def _left_behind(mark: str, session: int | None) -> Iterator[psutil.Process]:
-    """Processes with the mark in the environment that they began with, or in the session of the kernel.
+    """Processes with the mark in the environment that they began with, or in the session of the
+    kernel.
 
     A kernel's forked copies have no mark, since it was set after the kernel began.
     """
@@ -79,7 +87,9 @@ def _left_behind(mark: str, session: int | None) -> Iterator[psutil.Process]:
             environment = process.environ()
         except (psutil.Error, OSError):  # ended just now, or another user's
             continue
-        own = environment.get(VARIABLE) == mark or (session is not None and _session_of(process.pid) == session)
+        own = environment.get(VARIABLE) == mark or (
+            session is not None and _session_of(process.pid) == session
+        )
         if own and environment.get(JOB) == os.environ.get(JOB):
             yield process
 

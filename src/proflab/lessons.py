@@ -1,6 +1,8 @@
-"""The lessons: the folder of each, the question it answers, the time it takes and the tools it drives.
+"""The lessons: the folder of each, the question it answers, the time it takes and the tools it
+drives.
 
-The picture of the method shows them: each lesson of the core asks a narrower question, since the one before can't tell.
+The picture of the method shows them: each lesson of the core asks a narrower question, since the
+one before can't tell.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
 class Lesson:
     """One lesson, from its lesson.toml.
 
-    words   -- tools and topics as people search for them, for README's table
-    minutes -- the time in a room, by the rule of tools.notebooks.minutes; waiting -- the part spent on commands
-    tools   -- commands that it would use on a GPU node
-    view, blind -- of a lesson of the core: what it looks with, and what that can't tell; "" of an elective
+    words   -- tools and topics as people search for them, for README's table minutes -- the time in
+    a room, by the rule of tools.notebooks.minutes; waiting -- the part spent on commands tools   --
+    commands that it would use on a GPU node view, blind -- of a lesson of the core: what it looks
+    with, and what that can't tell; "" of an elective
     """
 
     folder: Path
@@ -63,7 +65,9 @@ def lessons_folder() -> Path:
 
 
 def lessons(folder: Path | None = None) -> Mapping[str, Lesson]:
-    """All lessons of a folder (the course's) by number, in order; raises CourseError for one that can't be used."""
+    """All lessons of a folder (the course's) by number, in order; raises CourseError for one that
+    can't be used.
+    """
     folders = sorted(path.parent for path in (folder or lessons_folder()).glob("*/lesson.py"))
     return {found.number: found for found in map(_read, folders)}
 
@@ -79,14 +83,21 @@ def lesson(number: str) -> Lesson:
 def _read(folder: Path) -> Lesson:
     path = folder / "lesson.toml"
     if not re.fullmatch(r"\d\d_[a-z0-9_]+", folder.name):
-        raise CourseError(f"{folder}: a lesson's folder is named NN_name, with two digits and small letters; rename it")
+        raise CourseError(
+            f"{folder}: a lesson's folder is named NN_name, with two digits and small letters;"
+            " rename it"
+        )
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
         fixed = (fields.pop("question"), fields.pop("words"), int(fields.pop("minutes")))
         tools, waiting = tuple(fields.pop("tools", ())), int(fields.pop("waiting", 0))
-        return Lesson(folder, *fixed, tools, waiting, fields.pop("view", ""), fields.pop("blind", ""))
+        return Lesson(
+            folder, *fixed, tools, waiting, fields.pop("view", ""), fields.pop("blind", "")
+        )
     except (OSError, KeyError, ValueError) as error:
-        raise CourseError(f"{path}: {error}; it needs `question`, `words`, `minutes` and `tools`") from None
+        raise CourseError(
+            f"{path}: {error}; it needs `question`, `words`, `minutes` and `tools`"
+        ) from None
 
 
 ROW_INCHES, BOX = 0.58, 0.76
@@ -107,7 +118,9 @@ HERE, OTHER = "#D7E8F4", "#FFFFFF"
 
 
 def method(here: str = "") -> TidyFigure:
-    """The lessons of the core from the first question to the last, with the lesson `here` marked."""
+    """The lessons of the core from the first question to the last, with the lesson `here`
+    marked.
+    """
     from matplotlib.patches import FancyBboxPatch
 
     from tidyprof.plots import style
@@ -115,26 +128,43 @@ def method(here: str = "") -> TidyFigure:
 
     core = [lesson for lesson in lessons().values() if lesson.core]
     with settings():
-        figure, (axes,) = new_figure("the plan of this course", ROW_INCHES * len(core) + 0.7, title=TITLE)
+        figure, (axes,) = new_figure(
+            "the plan of this course", ROW_INCHES * len(core) + 0.7, title=TITLE
+        )
         axes.set(xlim=(0, 100), ylim=(len(core) + 0.6, -0.7))
         axes.axis("off")
-        for x, heading in zip(COLUMNS, ("question", "you look with", "and can't tell"), strict=False):
+        for x, heading in zip(
+            COLUMNS, ("question", "you look with", "and can't tell"), strict=False
+        ):
             axes.text(x, -0.35, heading, weight="bold", va="center")
         for row, lesson in enumerate(core):
-            look = {"boxstyle": "round,pad=0,rounding_size=0.12", "mutation_aspect": 0.1, "ec": style.BLUE}
+            look = {
+                "boxstyle": "round,pad=0,rounding_size=0.12",
+                "mutation_aspect": 0.1,
+                "ec": style.BLUE,
+            }
             ground = HERE if lesson.number == here else OTHER
-            axes.add_patch(FancyBboxPatch((0.5, row), 99, BOX, fc=ground, lw=2 if ground == HERE else 1, **look))
+            axes.add_patch(
+                FancyBboxPatch(
+                    (0.5, row), 99, BOX, fc=ground, lw=2 if ground == HERE else 1, **look
+                )
+            )
             texts = (f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind)
             for (begin, end), text in zip(pairwise(COLUMNS), texts, strict=True):
                 wide = int((end - begin) / 100 * 72 * style.WIDTH_INCHES / CHARACTER_POINTS)
-                lines = textwrap.fill(text, wide, subsequent_indent="      " * (begin == COLUMNS[0]))
+                lines = textwrap.fill(
+                    text, wide, subsequent_indent="      " * (begin == COLUMNS[0])
+                )
                 axes.text(begin, row + BOX / 2, lines, va="center", color=style.text_on(ground))
             arrow = {"arrowstyle": "->", "color": style.BLUE, "lw": 1.5}
-            axes.annotate("", (COLUMNS[0] + 2, row + 1), (COLUMNS[0] + 2, row + BOX), arrowprops=arrow)
+            axes.annotate(
+                "", (COLUMNS[0] + 2, row + 1), (COLUMNS[0] + 2, row + BOX), arrowprops=arrow
+            )
         axes.text(COLUMNS[0], len(core) + 0.3, AGAIN, va="center")
     figure.alternative_text = (
-        f"A list of {len(core)} questions, from {core[0].question!r} to {core[-1].question!r}; each comes from what "
-        f"the view above it can't tell. {f'Marked is lesson {here}.' if here else 'No lesson is marked.'}"
+        f"A list of {len(core)} questions, from {core[0].question!r} to {core[-1].question!r}; each"
+        " comes from what the view above it can't tell."
+        f" {f'Marked is lesson {here}.' if here else 'No lesson is marked.'}"
     )
     return figure
 
@@ -142,6 +172,10 @@ def method(here: str = "") -> TidyFigure:
 def place(here: str) -> str:
     """One line: where a lesson of the core stands, and what the lesson before it could not tell."""
     core = [lesson for lesson in lessons().values() if lesson.core]
-    way = " > ".join(f"**{one.number} {one.view}**" if one.number == here else one.number for one in core)
-    asked = [f" Lesson {one.number} could not tell {one.blind}." for one in core if one.number < here]
+    way = " > ".join(
+        f"**{one.number} {one.view}**" if one.number == here else one.number for one in core
+    )
+    asked = [
+        f" Lesson {one.number} could not tell {one.blind}." for one in core if one.number < here
+    ]
     return f"Path of the case: {way}.{''.join(asked[-1:])}"

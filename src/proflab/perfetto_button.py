@@ -1,8 +1,9 @@
 """A button in the notebook that opens a trace in Perfetto, and our own timeline below it.
 
 The trace travels inside the output of the cell and is handed to Perfetto's page in the browser
-(https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). So it needs no second port, no
-request to the Jupyter server and no upload, and works the same through JupyterHub and ssh tunnels.
+(https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). So it needs no second port,
+no request to the Jupyter server and no upload, and works the same through JupyterHub and ssh
+tunnels.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 VIEWER = "https://ui.perfetto.dev"
-"""Perfetto's own page. PROFLAB_PERFETTO_URL names another place, such as a copy inside a closed network."""
+"""Perfetto's own page. PROFLAB_PERFETTO_URL names another place, such as a copy inside a closed
+network.
+"""
 
 VERSIONS = {"v45.0": "v45.0-c4577456a", "v46.0": "v46.0-35b3d9845"}
 """Older versions of the page whose full names are published.
 
-v45.0: https://github.com/google/perfetto/issues/882. v46.0: https://github.com/ROCm/omnitrace/pull/391,
-to which AMD refers for traces of omnitrace and rocprof-sys that later versions reject.
+v45.0: https://github.com/google/perfetto/issues/882. v46.0:
+https://github.com/ROCm/omnitrace/pull/391, to which AMD refers for traces of omnitrace and
+rocprof-sys that later versions reject.
 """
 
 PATIENCE_S = 20.0
@@ -42,19 +46,24 @@ PATIENCE_S = 20.0
 
 _VERSION = re.compile(r"v\d+(\.\d+)*-[0-9a-f]{6,40}")
 _ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
-_BUTTON = "padding:0.3em 0.8em;margin-right:0.5em"  # colours are the browser's, which greys what is disabled
+_BUTTON = (  # colours are the browser's, which greys what is disabled
+    "padding:0.3em 0.8em;margin-right:0.5em"
+)
 _BELOW = "The timeline below shows the same trace. "
 _SAVE = "You can press Save, and open the file with Perfetto in any other browser."
-_NO_SCRIPT = "The buttons stay grey until their script runs: run this cell again, in a notebook that you trust."
+_NO_SCRIPT = (
+    "The buttons stay grey until their script runs: run this cell again, in a notebook that you"
+    " trust."
+)
 
 
 @dataclass(frozen=True, repr=False)
 class PerfettoButton:
     """The button: HTML with its own script in a notebook, one sentence elsewhere.
 
-    page -- address of the viewer; patience_s -- seconds until its silence is reported; has_timeline -- whether
-    our own picture stands below.
-    Names come from files and may hold anything: all text is escaped, none of it becomes part of the script.
+    page -- address of the viewer; patience_s -- seconds until its silence is reported; has_timeline
+    -- whether our own picture stands below. Names come from files and may hold anything: all text
+    is escaped, none of it becomes part of the script.
     """
 
     trace: Trace
@@ -65,7 +74,10 @@ class PerfettoButton:
     has_timeline: bool = True
 
     def __str__(self) -> str:
-        return f"[button, in a notebook] {printable(self.title)} ({self._what()}): opens it in {self.page}"
+        return (
+            f"[button, in a notebook] {printable(self.title)} ({self._what()}): opens it in"
+            f" {self.page}"
+        )
 
     __repr__ = __str__
 
@@ -79,12 +91,17 @@ class PerfettoButton:
             "patienceSeconds": self.patience_s,
             "elsewhere": f"{_BELOW if self.has_timeline else ''}{_SAVE}",
         }
-        script = resources.files("proflab").joinpath("assets/perfetto/button.js").read_text(encoding="utf-8")
+        script = (
+            resources.files("proflab")
+            .joinpath("assets/perfetto/button.js")
+            .read_text(encoding="utf-8")
+        )
         return (
             f'<div id="{identity}" data-config="{html.escape(json.dumps(config))}" '
             f'data-trace="{base64.b64encode(self.trace.content).decode("ascii")}">'
             f"{self._notice()._repr_html_()}"
-            f'<div style="{_ROW}">{_button("open", "Open in Perfetto")}{_button("save", "Save the trace")}'
+            f'<div style="{_ROW}">{_button("open", "Open in Perfetto")}'
+            f"{_button('save', 'Save the trace')}"
             f'<span role="status">{_NO_SCRIPT}</span></div></div>'
             f'<script>{script.rstrip()}("{identity}");</script>'
         )
@@ -95,11 +112,14 @@ class PerfettoButton:
 
     def _notice(self) -> Notice:
         text = (
-            f"{self._what()}. The button opens {self.page} in a new tab and hands the trace over inside your "
-            "browser; nothing is uploaded."
+            f"{self._what()}. The button opens {self.page} in a new tab and hands the trace over"
+            " inside your browser; nothing is uploaded."
         )
         if self.trace.protobuf:
-            text += " If Perfetto reports `Unknown field type`, pass `version='v46.0'`, an older viewer."
+            text += (
+                " If Perfetto reports `Unknown field type`, pass `version='v46.0'`, an older"
+                " viewer."
+            )
         return Notice(printable(self.title), text)
 
 
@@ -111,17 +131,19 @@ def perfetto(
     keep_api_open: bool = False,
     step: int | None = None,
 ) -> None:
-    """Show a button that opens a trace in Perfetto, and below it the timeline of `tidyprof.plots` with its words.
+    """Show a button that opens a trace in Perfetto, and below it the timeline of `tidyprof.plots`
+    with its words.
 
-    trace_or_profile -- anything that `tidyprof.read` reads, or what it returned. Chrome traces and Perfetto's
-    own files are handed over as they are, the rest as a Chrome trace written by tidyprof.
-    version          -- a key of VERSIONS, or the full name of a version such as v46.0-35b3d9845; None: the newest.
-    title            -- what Perfetto shows for the trace.
-    keep_api_open    -- let Perfetto accept another trace later; a second press then uses the same tab.
-    step             -- only this step, from the beginning to the end of the host's range.
+    trace_or_profile -- anything that `tidyprof.read` reads, or what it returned. Chrome traces and
+    Perfetto's own files are handed over as they are, the rest as a Chrome trace written by
+    tidyprof. version          -- a key of VERSIONS, or the full name of a version such as
+    v46.0-35b3d9845; None: the newest. title            -- what Perfetto shows for the trace.
+    keep_api_open    -- let Perfetto accept another trace later; a second press then uses the same
+    tab. step             -- only this step, from the beginning to the end of the host's range.
 
     A trace above LIMIT_BYTES is not put into the notebook; the ways around are shown instead.
-    Raises CourseError for an unknown version or step, and for what can't be read or has nothing to show.
+    Raises CourseError for an unknown version or step, and for what can't be read or has nothing to
+    show.
     """
     from tidyprof.errors import ProfileReadError
 
@@ -139,18 +161,24 @@ def perfetto(
 
 
 def viewer_page(version: str | None = None) -> str:
-    """Address of the viewer's page in this version. Raises CourseError for a name that can be no version."""
+    """Address of the viewer's page in this version. Raises CourseError for a name that can be no
+    version.
+    """
     base = os.environ.get("PROFLAB_PERFETTO_URL", VIEWER).rstrip("/")
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CourseError(f"PROFLAB_PERFETTO_URL is {base!r}, which is no web address: write https://... or unset it")
+        raise CourseError(
+            f"PROFLAB_PERFETTO_URL is {base!r}, which is no web address: write https://... or"
+            " unset it"
+        )
     if version is None:
         return f"{base}/"
     full = VERSIONS.get(version, version)
     if not _VERSION.fullmatch(full):
         raise CourseError(
-            f"{version!r} is no version of Perfetto's page: {near(version, VERSIONS)}; another needs its full name, "
-            "as the page shows it at its lower left. The channels canary and autopush are chosen on the page itself"
+            f"{version!r} is no version of Perfetto's page: {near(version, VERSIONS)}; another"
+            " needs its full name, as the page shows it at its lower left. The channels canary and"
+            " autopush are chosen on the page itself"
         )
     return f"{base}/{full}/"
 
@@ -160,10 +188,10 @@ def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:
     from tidyprof import steps
 
     text = (
-        f"{printable(trace.name)} has more than {size(LIMIT_BYTES)} even when compressed, too much to keep in a "
-        f"notebook. Open {page} and drop the file on it; a profile without a file is written with "
-        "`tidyprof.write_chrome_trace`. If that is too slow, start `trace_processor server http FILE` first "
-        "(https://perfetto.dev/docs/visualization/large-traces)."
+        f"{printable(trace.name)} has more than {size(LIMIT_BYTES)} even when compressed, too much"
+        f" to keep in a notebook. Open {page} and drop the file on it; a profile without a file is"
+        " written with `tidyprof.write_chrome_trace`. If that is too slow, start `trace_processor"
+        " server http FILE` first (https://perfetto.dev/docs/visualization/large-traces)."
     )
     found = [] if profile is None else steps(profile)["step"].tolist()
     if len(found) < 2:
@@ -178,9 +206,19 @@ def _show_timeline(profile: Profile | None, title: str, step: int | None) -> Non
     from tidyprof.plots import timeline
 
     if profile is None:
-        show(Notice("No timeline here", "tidyprof does not know the tool that wrote this; Perfetto can show it."))
+        show(
+            Notice(
+                "No timeline here",
+                "tidyprof does not know the tool that wrote this; Perfetto can show it.",
+            )
+        )
     elif not _drawable(profile):
-        show(Notice("No timeline here", "there are samples of counters only; Perfetto draws them as curves."))
+        show(
+            Notice(
+                "No timeline here",
+                "there are samples of counters only; Perfetto draws them as curves.",
+            )
+        )
     else:
         show_figure(timeline(profile, step=step, title=printable(title)))
 
@@ -190,4 +228,6 @@ def _drawable(profile: Profile | None) -> bool:
 
 
 def _button(action: str, label: str) -> str:
-    return f'<button type="button" data-action="{action}" style="{_BUTTON}" disabled>{label}</button>'
+    return (
+        f'<button type="button" data-action="{action}" style="{_BUTTON}" disabled>{label}</button>'
+    )

@@ -1,4 +1,6 @@
-"""What Perfetto is handed: a file as it was found, or a Chrome trace written from a profile, small enough to embed."""
+"""What Perfetto is handed: a file as it was found, or a Chrome trace written from a profile, small
+enough to embed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 LIMIT_BYTES = 8_000_000
-"""Largest compressed trace that goes into a cell's output; the notebook grows by a third more than that."""
+"""Largest compressed trace that goes into a cell's output; the notebook grows by a third more than
+that.
+"""
 
 _CHROME_EVENT = re.compile(rb'"ph"\s*:\s*"')
 
@@ -25,10 +29,10 @@ _CHROME_EVENT = re.compile(rb'"ph"\s*:\s*"')
 class Trace:
     """What Perfetto is to open.
 
-    name     -- file name, for titles and for saving.
-    content  -- the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds LIMIT_BYTES.
-    protobuf -- whether it is in Perfetto's own format; else it is a Chrome trace.
-    made_by  -- "" for a file as it was found, else how it was made from another format.
+    name     -- file name, for titles and for saving. content  -- the file, compressed with gzip
+    (which Perfetto unpacks), or None if it exceeds LIMIT_BYTES. protobuf -- whether it is in
+    Perfetto's own format; else it is a Chrome trace. made_by  -- "" for a file as it was found,
+    else how it was made from another format.
     """
 
     name: str
@@ -37,17 +41,22 @@ class Trace:
     made_by: str = ""
 
 
-def prepare(source: str | PathLike[str] | Profile, step: int | None = None) -> tuple[Trace, Profile | None]:
-    """The trace to hand over, and the profile to draw: None for a Chrome trace that only Perfetto understands.
+def prepare(
+    source: str | PathLike[str] | Profile, step: int | None = None
+) -> tuple[Trace, Profile | None]:
+    """The trace to hand over, and the profile to draw: None for a Chrome trace that only Perfetto
+    understands.
 
-    Chrome traces and Perfetto's own files stay as they are; the rest, and a single step, becomes a Chrome trace.
-    Raises CourseError for an unknown step and for a profile without events, ProfileReadError for a file that
-    can't be read.
+    Chrome traces and Perfetto's own files stay as they are; the rest, and a single step, becomes a
+    Chrome trace. Raises CourseError for an unknown step and for a profile without events,
+    ProfileReadError for a file that can't be read.
     """
     import tidyprof
 
     if isinstance(source, tidyprof.Profile):
-        return _converted(source, step, f"{source.origin.kind}-{source.meta.get('tool', 'profile')}")
+        return _converted(
+            source, step, f"{source.origin.kind}-{source.meta.get('tool', 'profile')}"
+        )
     path = Path(source)
     if path.is_dir():
         return _converted(tidyprof.read(path), step, path.name)
@@ -56,12 +65,15 @@ def prepare(source: str | PathLike[str] | Profile, step: int | None = None) -> t
         return _as_found(path), None
     profile = tidyprof.read(path)
     if kind == "other" or step is not None:
-        return _converted(profile, step, path.name.removesuffix(".gz").rpartition(".")[0] or path.name)
+        return _converted(
+            profile, step, path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+        )
     return _as_found(path, protobuf=kind == "protobuf"), profile
 
 
 def step_of(profile: Profile, step: int) -> Profile:
-    """The part of a profile between the beginning and the end of the host's range of one step, on all ranks.
+    """The part of a profile between the beginning and the end of the host's range of one step, on
+    all ranks.
 
     What reaches into that time belongs to it. Raises CourseError if there is no such step.
     """
@@ -76,11 +88,15 @@ def step_of(profile: Profile, step: int) -> Profile:
     begin, end = own["start_ns"].min(), (own["start_ns"] + own["duration_ns"]).max()
     events, counters = profile.events, profile.counters
     inside = (events["start_ns"] < end) & (events["start_ns"] + events["duration_ns"] > begin)
-    return Profile(events[inside], counters[counters["time_ns"].between(begin, end)], dict(profile.meta))
+    return Profile(
+        events[inside], counters[counters["time_ns"].between(begin, end)], dict(profile.meta)
+    )
 
 
 def _native_kind(path: Path) -> str:
-    """What a file is to Perfetto: `chrome` or `protobuf`; `foreign` for a Chrome trace of no known tool; `other`."""
+    """What a file is to Perfetto: `chrome` or `protobuf`; `foreign` for a Chrome trace of no known
+    tool; `other`.
+    """
     from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
     from tidyprof.readers.registry import FORMATS
 
@@ -93,7 +109,9 @@ def _native_kind(path: Path) -> str:
 
 
 def _packed(path: Path) -> bytes | None:
-    """The file compressed with gzip, unchanged if it already is; None if that is more than LIMIT_BYTES."""
+    """The file compressed with gzip, unchanged if it already is; None if that is more than
+    LIMIT_BYTES.
+    """
     from isal import igzip
 
     from tidyprof.io.byte_stream import ByteStream
@@ -130,7 +148,10 @@ def _converted(profile: Profile, step: int | None, stem: str) -> tuple[Trace, Pr
 
     shown = profile if step is None else step_of(profile, step)
     if not len(shown.events) and not len(shown.counters):
-        raise CourseError(f"{stem}: it holds no events, so there is no timeline to open; look at its tables instead")
+        raise CourseError(
+            f"{stem}: it holds no events, so there is no timeline to open; look at its tables"
+            " instead"
+        )
     made_by = f"written by tidyprof from what {shown.meta.get('tool', 'a profiler')} recorded"
     with TemporaryDirectory(prefix="proflab-perfetto-") as folder:
         path = Path(folder, "trace.json.gz")

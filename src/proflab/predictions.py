@@ -1,4 +1,6 @@
-"""Guess before you measure: predictions are kept in runs/predictions.jsonl and shown beside the result."""
+"""Guess before you measure: predictions are kept in runs/predictions.jsonl and shown beside the
+result.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,17 @@ from proflab.sources import stated
 FILE = "predictions.jsonl"
 
 ABOUT_RIGHT = 1.15
-"""Up to this factor a guess is right: it is worth two digits, and a result often differs by as much in another run."""
+"""Up to this factor a guess is right: it is worth two digits, and a result often differs by as much
+in another run.
+"""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A prediction that stands, beside the first result that was shown for it.
 
-    late -- the prediction was made after the result had been shown; origin -- where the result comes from, "" if
-    it did not say.
+    late -- the prediction was made after the result had been shown; origin -- where the result
+    comes from, "" if it did not say.
     """
 
     id: str
@@ -44,7 +48,9 @@ class Comparison:
     def ratio(self) -> float | None:
         """Predicted / found; None for words, and unless both are positive numbers."""
         values = (self.predicted, self.found)
-        if any(isinstance(value, str) or not math.isfinite(value) or value <= 0 for value in values):
+        if any(
+            isinstance(value, str) or not math.isfinite(value) or value <= 0 for value in values
+        ):
             return None
         return self.predicted / self.found
 
@@ -52,11 +58,16 @@ class Comparison:
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
     """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
 
-    Until the result is revealed it may be changed; afterwards the last one made before stands. `...` stores nothing,
-    nor does what may mean something else: words where a `unit` asks for a number, a fraction where it is "%".
+    Until the result is revealed it may be changed; afterwards the last one made before stands.
+    `...` stores nothing, nor does what may mean something else: words where a `unit` asks for a
+    number, a fraction where it is "%".
     """
     if value is ...:
-        show(Notice("Not predicted yet", f"Replace the `...` with your guess of {what or id}.", "open"))
+        show(
+            Notice(
+                "Not predicted yet", f"Replace the `...` with your guess of {what or id}.", "open"
+            )
+        )
         return
     plain = _as_number(value, unit)
     if doubt := _doubt(value, plain, unit):
@@ -64,11 +75,26 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
         return
     standing, revealed = _history(id)
     if revealed and standing is not None:
-        show(Notice("Kept", f"the result has been shown; your prediction stays {_with_unit(standing)}.", "info"))
+        show(
+            Notice(
+                "Kept",
+                f"the result has been shown; your prediction stays {_with_unit(standing)}.",
+                "info",
+            )
+        )
         return
-    record = {"id": id, "event": "predict", "value": plain, "unit": unit, "what": what, "late": revealed}
+    record = {
+        "id": id,
+        "event": "predict",
+        "value": plain,
+        "unit": unit,
+        "what": what,
+        "late": revealed,
+    }
     journal.append(FILE, record)
-    show(Notice("Noted", f"you expect {_with_unit(record)}{f' for {what}' if what else ''}.", "info"))
+    show(
+        Notice("Noted", f"you expect {_with_unit(record)}{f' for {what}' if what else ''}.", "info")
+    )
 
 
 def _as_number(value: object, unit: str) -> float | str:
@@ -82,31 +108,48 @@ def _as_number(value: object, unit: str) -> float | str:
 
 
 def _doubt(value: object, plain: float | str, unit: str) -> str:
-    """What to ask of a guess that can't be meant, or may mean something else; "" if there is nothing to ask."""
+    """What to ask of a guess that can't be meant, or may mean something else; "" if there is
+    nothing to ask.
+    """
     if unit and (isinstance(plain, str) or not math.isfinite(plain)):
         return f"`{value}` can't be compared with the result: guess a number, in {unit}."
     if unit == "%" and 0 < plain < 1 and not isinstance(value, str):
-        return f'For {number(100 * plain)} % write {number(100 * plain)}. If you mean less than 1 %: "{value} %".'
+        return (
+            f"For {number(100 * plain)} % write {number(100 * plain)}. If you mean less than 1 %:"
+            f' "{value} %".'
+        )
     return ""
 
 
 def reveal(id: str, value: float | str, origin: object = None) -> None:
-    """Show the result, in the prediction's unit, beside what was predicted as `id`; say so if nothing was.
+    """Show the result, in the prediction's unit, beside what was predicted as `id`; say so if
+    nothing was.
 
-    origin -- where the result comes from: anything that `proflab.source` takes, or its text. Raises CourseError if
-    that has lost its origin.
+    origin -- where the result comes from: anything that `proflab.source` takes, or its text. Raises
+    CourseError if that has lost its origin.
     """
     prediction, _ = _history(id)
     plain = float(value) if isinstance(value, numbers.Real) else str(value)
     journal.append(FILE, {"id": id, "event": "reveal", "value": plain, "origin": stated(origin)})
     if prediction is None:
-        show(Notice("Not predicted", f"the result is {number(plain)}. Next time, guess first.", "open"))
+        show(
+            Notice(
+                "Not predicted", f"the result is {number(plain)}. Next time, guess first.", "open"
+            )
+        )
         return
     unit = prediction["unit"]
-    rows = [("predicted", _with_unit(prediction)), ("result", _with_unit({"value": plain, "unit": unit}))]
+    rows = [
+        ("predicted", _with_unit(prediction)),
+        ("result", _with_unit({"value": plain, "unit": unit})),
+    ]
     rows.append(("verdict", verdict(prediction["value"], plain)))
     note = "This prediction was made after the result had been shown." if prediction["late"] else ""
-    show(Table(f"{id}: {prediction['what'] or 'prediction and result'}", ("which", "value"), rows, note))
+    show(
+        Table(
+            f"{id}: {prediction['what'] or 'prediction and result'}", ("which", "value"), rows, note
+        )
+    )
 
 
 def verdict(predicted: float | str, result: float | str) -> str:
@@ -128,7 +171,9 @@ def verdict(predicted: float | str, result: float | str) -> str:
 
 
 def compared() -> list[Comparison]:
-    """Every prediction whose result has been shown, in the order of the results; a damaged line is left out."""
+    """Every prediction whose result has been shown, in the order of the results; a damaged line is
+    left out.
+    """
     standing: dict[str, dict[str, Any]] = {}
     found: dict[str, Comparison] = {}
     for record in _records():
@@ -141,10 +186,19 @@ def compared() -> list[Comparison]:
 
 
 def show_guesses() -> None:
-    """Every prediction in numbers that was made in time, beside its result: the farthest off first."""
+    """Every prediction in numbers that was made in time, beside its result: the farthest off
+    first.
+    """
     off = {one: max(one.ratio, 1 / one.ratio) for one in compared() if one.ratio and not one.late}
     rows = [
-        (one.id, one.what, number(one.predicted), number(one.found), one.unit, number(float(off[one])))
+        (
+            one.id,
+            one.what,
+            number(one.predicted),
+            number(one.found),
+            one.unit,
+            number(float(off[one])),
+        )
         for one in sorted(off, key=off.__getitem__, reverse=True)
     ]
     if rows:
@@ -180,13 +234,21 @@ def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _records() -> Iterator[dict[str, Any]]:
-    """What the file says, with a text for each of these names that is missing; a damaged line is left out."""
+    """What the file says, with a text for each of these names that is missing; a damaged line is
+    left out.
+    """
     for record in journal.read(journal.runs_folder() / FILE):
         id, event, value = record.get("id"), record.get("event"), record.get("value")
         is_plain = isinstance(value, float | int | str) and not isinstance(value, bool)
         if isinstance(id, str) and event in ("predict", "reveal") and is_plain:
             texts = {name: str(record.get(name, "")) for name in ("unit", "what", "origin")}
-            yield {"id": id, "event": event, "value": value, "late": bool(record.get("late")), **texts}
+            yield {
+                "id": id,
+                "event": event,
+                "value": value,
+                "late": bool(record.get("late")),
+                **texts,
+            }
 
 
 def _with_unit(record: dict[str, Any]) -> str:

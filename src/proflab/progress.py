@@ -1,4 +1,6 @@
-"""What a learner has done so far, from the local progress file, and what a room has, from those of all."""
+"""What a learner has done so far, from the local progress file, and what a room has, from those of
+all.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from proflab.recall import first_answers
 
 
 def progress_file(folder: Path | None = None) -> Path:
-    """The progress file of `folder`; by default of the runs folder here, else of the notebooks' one."""
+    """The progress file of `folder`; by default of the runs folder here, else of the notebooks'
+    one.
+    """
     if folder is not None:
         return folder / PROGRESS_FILE
     here = journal.runs_folder() / PROGRESS_FILE
@@ -26,22 +30,30 @@ def progress_file(folder: Path | None = None) -> Path:
 
 
 def progress_files(paths: Iterable[Path]) -> list[Path]:
-    """The files of several learners: files, folders with a progress file, folders of files that were collected.
+    """The files of several learners: files, folders with a progress file, folders of files that
+    were collected.
 
     Raises CourseError for a path without any.
     """
     found: dict[Path, None] = {}
     for path in paths:
         own = progress_file(path)
-        files = [path] if path.is_file() else [own] if own.is_file() else sorted(path.glob("*.jsonl"))
+        files = (
+            [path] if path.is_file() else [own] if own.is_file() else sorted(path.glob("*.jsonl"))
+        )
         if not files:
-            raise CourseError(f"{path}: there is no progress yet; work on a lesson, or say where with --runs FOLDER")
+            raise CourseError(
+                f"{path}: there is no progress yet; work on a lesson, or say where with --runs"
+                " FOLDER"
+            )
         found |= dict.fromkeys(file.resolve() for file in files)
     return list(found)
 
 
 def progress_table(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]) -> Table:
-    """One row per exercise: its best outcome, its checks, the help used. Below: questions about earlier lessons."""
+    """One row per exercise: its best outcome, its checks, the help used. Below: questions about
+    earlier lessons.
+    """
     records = list(records)
     by_id = _by_exercise(records, exercises)
     rows = []
@@ -54,11 +66,15 @@ def progress_table(records: Iterable[dict[str, Any]], exercises: Iterable[Exerci
 
 
 ROOM_COLUMNS = ("exercise", "passed", "wrong", "not attempted", "median checks", "hint", "solution")
-"""How many have this best outcome; checks of those who checked; how many asked for a hint, for the solution."""
+"""How many have this best outcome; checks of those who checked; how many asked for a hint, for the
+solution.
+"""
 
 
 def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
-    """One row per exercise over the progress files of several learners; what is damaged is left out, and said."""
+    """One row per exercise over the progress files of several learners; what is damaged is left
+    out, and said.
+    """
     exercises, learners, answers, notes = list(exercises), [], [], []
     for file in files:
         try:
@@ -80,13 +96,17 @@ def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
 
 
 def _recalled(answers: Iterable[dict[str, tuple[str, bool]]]) -> Iterator[str]:
-    """How many first answers to questions about earlier lessons were right, and the wrong ones given most often."""
+    """How many first answers to questions about earlier lessons were right, and the wrong ones
+    given most often.
+    """
     given = Counter((id, *answer) for one in answers for id, answer in one.items())
     if not given:
         return
     right = sum(times for (_, _, is_right), times in given.items() if is_right)
     yield f"Questions about earlier lessons: {right} of {given.total()} first answers right."
-    wrong = sorted((-times, id, answer) for (id, answer, is_right), times in given.items() if not is_right)
+    wrong = sorted(
+        (-times, id, answer) for (id, answer, is_right), times in given.items() if not is_right
+    )
     for minus, id, answer in wrong[:WRONG_SHOWN]:
         yield f"Wrong at first in {id}, {-minus} time{'s' if minus < -1 else ''}: {answer}"
 
@@ -95,12 +115,16 @@ def _room_row(id: str, tried: list[Tried]) -> tuple[str, ...]:
     outcomes = Counter(one.outcome for one in tried)
     checks = [one.checks for one in tried if one.checks]
     middle = number(median(checks)) if checks else ""
-    counts = [str(outcomes[kind.value]) for kind in (Outcome.PASSED, Outcome.WRONG, Outcome.NOT_ATTEMPTED)]
+    counts = [
+        str(outcomes[kind.value]) for kind in (Outcome.PASSED, Outcome.WRONG, Outcome.NOT_ATTEMPTED)
+    ]
     helped = [str(sum(event in one.helped for one in tried)) for event in HELP]
     return id, *counts, middle, *helped
 
 
-def _by_exercise(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]) -> dict[str, list[dict[str, Any]]]:
+def _by_exercise(
+    records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]
+) -> dict[str, list[dict[str, Any]]]:
     by_id: dict[str, list[dict[str, Any]]] = {exercise.id: [] for exercise in exercises}
     for record in records:
         if isinstance(record.get("exercise"), str):
@@ -109,13 +133,17 @@ def _by_exercise(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise
 
 
 WRONG_SHOWN = 5
-"""So many wrong answers to questions about earlier lessons are shown, those first that were given most often."""
+"""So many wrong answers to questions about earlier lessons are shown, those first that were given
+most often.
+"""
 
 HELP = ("hint", "solution")
 
 
 class Tried(NamedTuple):
-    """What one learner did with one exercise: best outcome, number of checks, and which of HELP was used."""
+    """What one learner did with one exercise: best outcome, number of checks, and which of HELP was
+    used.
+    """
 
     outcome: str
     checks: int
@@ -124,9 +152,15 @@ class Tried(NamedTuple):
 
 def _tried(records: list[dict[str, Any]]) -> Tried:
     outcomes = [record.get("outcome") for record in records if record.get("event") == "check"]
-    best = next((kind.value for kind in (Outcome.PASSED, Outcome.WRONG) if kind.value in outcomes), None)
+    best = next(
+        (kind.value for kind in (Outcome.PASSED, Outcome.WRONG) if kind.value in outcomes), None
+    )
     events = [record.get("event") for record in records]
-    return Tried(best or Outcome.NOT_ATTEMPTED.value, len(outcomes), [event for event in HELP if event in events])
+    return Tried(
+        best or Outcome.NOT_ATTEMPTED.value,
+        len(outcomes),
+        [event for event in HELP if event in events],
+    )
 
 
 def _order(id: str) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
-"""Questions at the start of a lesson about what earlier ones taught: each answer has a reply of its own, a click away.
+"""Questions at the start of a lesson about what earlier ones taught: each answer has a reply of its
+own, a click away.
 
 The file `questions.toml` beside a lesson holds them:
 
@@ -65,12 +66,16 @@ class Answer:
     @property
     def notice(self) -> Notice:
         """The reply as it is shown."""
-        return Notice("Right" if self.right else "Not so", self.reply, "passed" if self.right else "wrong")
+        return Notice(
+            "Right" if self.right else "Not so", self.reply, "passed" if self.right else "wrong"
+        )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One question with its answers in the order in which they are shown; `of` is the lesson that taught it."""
+    """One question with its answers in the order in which they are shown; `of` is the lesson that
+    taught it.
+    """
 
     id: str
     of: str
@@ -80,47 +85,65 @@ class Asked:
     @property
     def words(self) -> int:
         """Words to read before one can choose."""
-        return sum(len(text.split()) for text in (self.text, *(answer.text for answer in self.answers)))
+        return sum(
+            len(text.split()) for text in (self.text, *(answer.text for answer in self.answers))
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class Recall:
-    """The questions of a lesson: buttons in a notebook, answers to unfold on a page, lines in a terminal."""
+    """The questions of a lesson: buttons in a notebook, answers to unfold on a page, lines in a
+    terminal.
+    """
 
     questions: Sequence[Asked]
 
     def __str__(self) -> str:
         asked = enumerate(self.questions, 1)
-        return "\n".join([HEADING, *(line for number, one in asked for line in _lines(number, one))])
+        return "\n".join(
+            [HEADING, *(line for number, one in asked for line in _lines(number, one))]
+        )
 
     __repr__ = __str__
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": str(self), "text/html": self.page()}
-        with contextlib.suppress(ImportError):  # an environment older than these questions: the page does as well
+        with contextlib.suppress(
+            ImportError
+        ):  # an environment older than these questions: the page does as well
             bundle[WIDGET] = buttons(self.questions)._repr_mimebundle_()[WIDGET]
         return bundle
 
     def page(self) -> str:
         """HTML without a script: each answer unfolds into its reply."""
-        asked = "".join(f"<p>{_text(number, one)}</p>{_unfolding(one)}" for number, one in enumerate(self.questions, 1))
+        asked = "".join(
+            f"<p>{_text(number, one)}</p>{_unfolding(one)}"
+            for number, one in enumerate(self.questions, 1)
+        )
         return f'<div style="{_BOX}"><p><strong>{HEADING}</strong></p>{asked}</div>'
 
 
 def ask(lesson: Lesson) -> None:
-    """Show the lesson's questions. Raises CourseError for a file of questions that can't be used."""
+    """Show the lesson's questions. Raises CourseError for a file of questions that can't be
+    used.
+    """
     show(Recall(questions(lesson)))
 
 
 def questions(lesson: Lesson) -> tuple[Asked, ...]:
-    """The questions of a lesson in order, none where it asks nothing; raises CourseError for what can't be used."""
+    """The questions of a lesson in order, none where it asks nothing; raises CourseError for what
+    can't be used.
+    """
     path = lesson.folder / FILE
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))["question"] if path.is_file() else []
+        found = (
+            tomllib.loads(path.read_text(encoding="utf-8"))["question"] if path.is_file() else []
+        )
         asked = tuple(map(_read, found))
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise CourseError(
-            f"{path}: {error}; each question needs `id`, `of`, `text`, `right` and `wrong`, see proflab.recall"
+            f"{path}: {error}; each question needs `id`, `of`, `text`, `right` and `wrong`, see"
+            " proflab.recall"
         ) from None
     for problem in _problems(lesson.number, asked):
         raise CourseError(f"{path}: {problem}")
@@ -164,7 +187,10 @@ def _problems_of(lesson: str, one: Asked) -> Iterator[str]:
             yield f"two of it have the same {name}"
         for text in texts:
             if not 0 < len(text.split()) <= MOST_WORDS[name]:
-                yield f"this {name} has {len(text.split())} words, of at most {MOST_WORDS[name]}: {text!r}"
+                yield (
+                    f"this {name} has {len(text.split())} words, of at most {MOST_WORDS[name]}:"
+                    f" {text!r}"
+                )
 
 
 def _text(number: int, one: Asked) -> str:
@@ -184,7 +210,9 @@ def _unfolding(one: Asked) -> str:
 
 def _lines(number: int, one: Asked) -> Iterator[str]:
     yield _asked(number, one)
-    yield from (f"   {letter}) {answer.text}" for letter, answer in zip("abcd", one.answers, strict=False))
+    yield from (
+        f"   {letter}) {answer.text}" for letter, answer in zip("abcd", one.answers, strict=False)
+    )
     for letter, answer in zip("abcd", one.answers, strict=False):
         yield f"   To {letter}: {answer.notice}"
 
@@ -196,7 +224,11 @@ def buttons(asked: Sequence[Asked]) -> Widget:
     parts: list[Widget] = [HTML(f"{_LOOKS}<strong>{html_text(HEADING)}</strong>")]
     for number, one in enumerate(asked, 1):
         said = HTML(layout=Layout(margin="0"))
-        parts += [HTML(f'<div style="{_ASKED}">{_text(number, one)}</div>'), *_choices(number, one, said), said]
+        parts += [
+            HTML(f'<div style="{_ASKED}">{_text(number, one)}</div>'),
+            *_choices(number, one, said),
+            said,
+        ]
     return VBox(parts, layout=Layout(max_width="60em", padding="0.2em 0.9em"))
 
 
@@ -222,9 +254,13 @@ def _chosen(one: Asked, answer: Answer, said: Widget, button: Button) -> None:
 
 
 def first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
-    """What one learner answered first: id of the question -> the answer, and whether it was right."""
+    """What one learner answered first: id of the question -> the answer, and whether it was
+    right.
+    """
     found: dict[str, tuple[str, bool]] = {}
     for record in records:
         if record.get("event") == "recall" and isinstance(record.get("question"), str):
-            found.setdefault(record["question"], (str(record.get("answer")), record.get("right") is True))
+            found.setdefault(
+                record["question"], (str(record.get("answer")), record.get("right") is True)
+            )
     return found

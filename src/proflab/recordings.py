@@ -54,8 +54,8 @@ class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not a fault
 class Recording:
     """A recording whose files are here and verified.
 
-    `root` is the folder above the recording's own; `source` is shipped, cache, mirror or cut. Of a cut, `entry.files`
-    are the cut's.
+    `root` is the folder above the recording's own; `source` is shipped, cache, mirror or cut. Of a
+    cut, `entry.files` are the cut's.
     """
 
     entry: Entry
@@ -69,24 +69,37 @@ class Recording:
 
     @property
     def path(self) -> Path:
-        """What to give to a reader: the main file, or the folder where the folder is the recording."""
+        """What to give to a reader: the main file, or the folder where the folder is the
+        recording.
+        """
         if self.entry.main is not None:
             return self.root / self.name / self.entry.main
-        parents = [str((self.root / file.path).parent) for file in self.entry.files if file.role == "recording"]
+        parents = [
+            str((self.root / file.path).parent)
+            for file in self.entry.files
+            if file.role == "recording"
+        ]
         return Path(os.path.commonpath(parents))
 
     @property
     def files(self) -> dict[str, Path]:
         """Every file by its path below the recording's folder."""
-        return {file.path.removeprefix(f"{self.name}/"): self.root / file.path for file in self.entry.files}
+        return {
+            file.path.removeprefix(f"{self.name}/"): self.root / file.path
+            for file in self.entry.files
+        }
 
     @cached_property
     def origin(self) -> Origin:
-        """`recorded` with GPU, ROCm release (where stated) and publishing repository, or `modelled` with the error."""
+        """`recorded` with GPU, ROCm release (where stated) and publishing repository, or `modelled`
+        with the error.
+        """
         from tidyprof.tables.contract import Origin
 
         if self.entry.origin == "modelled":
-            return Origin("modelled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}")
+            return Origin(
+                "modelled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}"
+            )
         cut = "shortened for the lessons" if self.source == CUT else None
         parts = (self.entry.short_gpu, self.entry.short_rocm, self.entry.source_repo, cut)
         return Origin("recorded", ", ".join(part for part in parts if part))
@@ -101,7 +114,9 @@ class Recording:
 
 @dataclass(frozen=True)
 class Place:
-    """What was found of one recording in one place: `problem` is None if it is complete, "" if nothing is there."""
+    """What was found of one recording in one place: `problem` is None if it is complete, "" if
+    nothing is there.
+    """
 
     source: str
     root: Path
@@ -109,9 +124,11 @@ class Place:
 
 
 def recording(name: str) -> Recording:
-    """A verified local copy of the recording `name`, or else the course's cut of it. Nothing is downloaded.
+    """A verified local copy of the recording `name`, or else the course's cut of it. Nothing is
+    downloaded.
 
-    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where neither is here.
+    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where
+    neither is here.
     """
     entry = find_entry(name)
     found = _find(entry, places(entry))
@@ -121,9 +138,11 @@ def recording(name: str) -> Recording:
 
 
 def fetch(name: str) -> Recording:
-    """A verified local copy of all that was published of `name`, downloaded into the cache if it is nowhere else.
+    """A verified local copy of all that was published of `name`, downloaded into the cache if it is
+    nowhere else.
 
-    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where it can't be had.
+    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where it
+    can't be had.
     """
     entry = find_entry(name)
     found = _find(entry, [place for place in places(entry) if place.source != CUT])
@@ -134,7 +153,9 @@ def fetch(name: str) -> Recording:
 
 
 def try_recording(name: str) -> Recording | None:
-    """Like `recording`, but where it can't be had the reason is shown and None returned, so that a lesson goes on."""
+    """Like `recording`, but where it can't be had the reason is shown and None returned, so that a
+    lesson goes on.
+    """
     try:
         return recording(name)
     except RecordingUnavailable as error:
@@ -143,7 +164,8 @@ def try_recording(name: str) -> Recording | None:
 
 
 def places(entry: Entry) -> list[Place]:
-    """What each place holds of a recording, in the order of the search. Every file's checksum is compared.
+    """What each place holds of a recording, in the order of the search. Every file's checksum is
+    compared.
 
     The last one is the course's cut, where there is one; `fetch` never takes it for the recording.
     """
@@ -158,7 +180,9 @@ def places(entry: Entry) -> list[Place]:
 
 
 def cache_folder() -> Path:
-    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder, or else one below TMPDIR."""
+    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder, or else one
+    below TMPDIR.
+    """
     if folder := os.environ.get("PROFLAB_CACHE"):
         # A cell that changes its folder must still find what lies there, the stand-ins among it.
         return Path(folder).absolute()
@@ -173,7 +197,9 @@ def cache_folder() -> Path:
 
 
 def _temporary_cache() -> Path:
-    """A folder below TMPDIR that nobody else can change, for programs are found in it. Raises CourseError."""
+    """A folder below TMPDIR that nobody else can change, for programs are found in it. Raises
+    CourseError.
+    """
     folder = Path(tempfile.gettempdir()) / f"{CACHE_NAME}-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -182,23 +208,34 @@ def _temporary_cache() -> Path:
         raise _no_cache(f"{folder} cannot be made ({error.strerror})") from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise _no_cache(f"{folder} can be changed by others")
-    warnings.warn(f"HOME cannot be written; downloads are kept in {folder}, or in PROFLAB_CACHE", stacklevel=3)
+    warnings.warn(
+        f"HOME cannot be written; downloads are kept in {folder}, or in PROFLAB_CACHE", stacklevel=3
+    )
     return folder
 
 
 def _no_cache(reason: str) -> CourseError:
-    return CourseError(f"HOME cannot be written, and {reason}; set PROFLAB_CACHE to a folder of yours")
+    return CourseError(
+        f"HOME cannot be written, and {reason}; set PROFLAB_CACHE to a folder of yours"
+    )
 
 
 def download(entry: Entry) -> None:
-    """Fetch a recording into the cache, with a progress bar, and verify it; raises RecordingUnavailable."""
+    """Fetch a recording into the cache, with a progress bar, and verify it; raises
+    RecordingUnavailable.
+    """
     if os.environ.get("PROFLAB_OFFLINE") == "1" or not entry.has_address:
         raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
     try:
         _fetch_files(entry)
-    except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's checksum error is a ValueError
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # requests' errors are OSErrors; pooch's checksum error is a ValueError
         reason = str(error).splitlines()[0][:200]
-        raise _unavailable(entry, f"the download failed ({type(error).__name__}: {reason})") from error
+        raise _unavailable(
+            entry, f"the download failed ({type(error).__name__}: {reason})"
+        ) from error
 
 
 def _fetch_files(entry: Entry) -> None:
@@ -212,13 +249,22 @@ def _fetch_files(entry: Entry) -> None:
     shown = sys.stderr if sys.stderr.isatty() else sys.stdout
     with (
         scratch_folder(cache) as scratch,
-        tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name, file=shown, leave=False) as bar,
+        tqdm(
+            total=entry.total_bytes,
+            unit="B",
+            unit_scale=True,
+            desc=entry.name,
+            file=shown,
+            leave=False,
+        ) as bar,
     ):
         for file in entry.files:
             target = cache / file.path
             if not target.is_file() or _sha256(target) != file.sha256:
                 download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
-                pooch.retrieve(file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download)
+                pooch.retrieve(
+                    file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download
+                )
                 target.parent.mkdir(parents=True, exist_ok=True)
                 (scratch / target.name).replace(target)
             bar.update(file.bytes)
@@ -227,9 +273,13 @@ def _fetch_files(entry: Entry) -> None:
 def _find(entry: Entry, searched: list[Place]) -> Recording | None:
     for place in searched:
         if place.problem is None:
-            return Recording(entry.of_cut() if place.source == CUT else entry, place.root, place.source)
+            return Recording(
+                entry.of_cut() if place.source == CUT else entry, place.root, place.source
+            )
         if place.problem:
-            warnings.warn(f"{place.root}: recording {entry.name} is not used: {place.problem}", stacklevel=3)
+            warnings.warn(
+                f"{place.root}: recording {entry.name} is not used: {place.problem}", stacklevel=3
+            )
     return None
 
 
@@ -261,17 +311,23 @@ def _sha256(path: Path) -> str:
 
 
 def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
-    step = f"set PROFLAB_RECORDINGS to a folder that holds it, or run `python -m proflab fetch {entry.name}` on a "
+    step = (
+        "set PROFLAB_RECORDINGS to a folder that holds it, or run `python -m proflab fetch"
+        f" {entry.name}` on a "
+    )
     step += "machine with network"
     if not entry.has_address:
         reason, step = "it ships with the course and has no address", "reinstall the course"
     return RecordingUnavailable(
-        f"recording {entry.name} ({size(entry.total_bytes)}) is not here: {reason}. Next step: {step}"
+        f"recording {entry.name} ({size(entry.total_bytes)}) is not here: {reason}. Next step:"
+        f" {step}"
     )
 
 
 class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of a recording. `path` starts with the recording's name; a shipped file needs no `url`."""
+    """One file of a recording. `path` starts with the recording's name; a shipped file needs no
+    `url`.
+    """
 
     path: str
     sha256: str
@@ -281,7 +337,8 @@ class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the course ships of somebody's recording, by `tools/cuts`: the figures that the lessons ask.
+    """What the course ships of somebody's recording, by `tools/cuts`: the figures that the lessons
+    ask.
 
     Its files have the paths of those that they are cut of. `keeps` says in words what is left.
     """
@@ -298,9 +355,9 @@ class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One recording. What its files don't state is None; `notes` say what is odd about it.
 
-    `main` is the file to read (below the recording's folder), None where the whole folder is one recording.
-    `cut` is None where the course ships no cut of it.
-    `origin` is modelled for files of gpumodel, whose known `error` is stated then.
+    `main` is the file to read (below the recording's folder), None where the whole folder is one
+    recording. `cut` is None where the course ships no cut of it. `origin` is modelled for files of
+    gpumodel, whose known `error` is stated then.
     """
 
     name: str
@@ -335,7 +392,9 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return all(file.url is not None for file in self.files)
 
     def of_cut(self) -> Entry:
-        """The entry of the cut, with its files for those that were published. Raises ValueError where there is none."""
+        """The entry of the cut, with its files for those that were published. Raises ValueError
+        where there is none.
+        """
         if self.cut is None:
             raise ValueError(f"{self.name} has no cut")
         return msgspec.structs.replace(self, files=self.cut.files, cut=None)

@@ -1,4 +1,6 @@
-"""Run the learners' notebooks the day before, with what is installed here, and say in one table what happened."""
+"""Run the learners' notebooks the day before, with what is installed here, and say in one table
+what happened.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """How one lesson went. `problem` is empty, or the last line of what the first failing cell said."""
+    """How one lesson went. `problem` is empty, or the last line of what the first failing cell
+    said.
+    """
 
     lesson: Lesson
     seconds: float
@@ -32,12 +36,15 @@ class Rehearsed:
 
 
 def chosen(numbers: Sequence[str]) -> list[Lesson]:
-    """The lessons of these two-digit numbers, all of them without any; raises CourseError for an unknown one."""
+    """The lessons of these two-digit numbers, all of them without any; raises CourseError for an
+    unknown one.
+    """
     return [lesson(number) for number in numbers] or list(lessons().values())
 
 
 def rehearse(which: Sequence[Lesson], keep: Path | None = None) -> Iterator[Rehearsed]:
-    """Run each lesson as a learner gets it, in a folder of its own below `keep`, or in one that is thrown away.
+    """Run each lesson as a learner gets it, in a folder of its own below `keep`, or in one that is
+    thrown away.
 
     Raises CourseError where the notebooks or the program that runs them are not here.
     """
@@ -46,16 +53,23 @@ def rehearse(which: Sequence[Lesson], keep: Path | None = None) -> Iterator[Rehe
         from nbclient import NotebookClient
         from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     except ModuleNotFoundError as error:
-        raise CourseError(f"{error.name} is not installed, which runs notebooks: run `make setup`") from None
+        raise CourseError(
+            f"{error.name} is not installed, which runs notebooks: run `make setup`"
+        ) from None
     for one in which:
         path = lessons_folder().parent / "notebooks" / f"{one.folder.name}.ipynb"
         if not path.is_file():
-            raise CourseError(f"{path}: no such notebook; rehearse in a clone of the course, after `make notebooks`")
+            raise CourseError(
+                f"{path}: no such notebook; rehearse in a clone of the course, after `make"
+                " notebooks`"
+            )
         begin, problem = time.monotonic(), ""
         # A learner's progress and cached results of this folder are not touched.
         with _folder(keep and keep / one.folder.name) as folder:
             resources = {"metadata": {"path": folder}}
-            client = NotebookClient(nbformat.read(path, 4), timeout=CELL_TIMEOUT_S, resources=resources)
+            client = NotebookClient(
+                nbformat.read(path, 4), timeout=CELL_TIMEOUT_S, resources=resources
+            )
             try:
                 client.execute()
             except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
@@ -79,10 +93,22 @@ def rehearsal_table(done: Sequence[Rehearsed]) -> Table:
     rows = []
     for one in done:
         tools = [f"{tool}: {kinds.get(tool) or _kind(tool)}" for tool in one.lesson.tools]
-        rows.append((one.lesson.number, one.problem or "fine", f"{one.seconds:.0f}", ", ".join(tools)))
+        rows.append(
+            (one.lesson.number, one.problem or "fine", f"{one.seconds:.0f}", ", ".join(tools))
+        )
     failed = sum(bool(one.problem) for one in done)
-    note = f"{failed} of {len(done)} lessons failed." if failed else "Every lesson runs here as it is shipped."
-    return Table("Rehearsal", ("lesson", "result", "seconds", "tools here"), rows, note, flush_right=("seconds",))
+    note = (
+        f"{failed} of {len(done)} lessons failed."
+        if failed
+        else "Every lesson runs here as it is shipped."
+    )
+    return Table(
+        "Rehearsal",
+        ("lesson", "result", "seconds", "tools here"),
+        rows,
+        note,
+        flush_right=("seconds",),
+    )
 
 
 def _kind(tool: str) -> str:

@@ -1,6 +1,8 @@
-"""What each ROCm release has: versions of the tools, options that came and went, defaults that changed.
+"""What each ROCm release has: versions of the tools, options that came and went, defaults that
+changed.
 
-All of it stands in releases.toml, with sources. Releases are compared as numbers: 7.2 is older than 7.14.
+All of it stands in releases.toml, with sources. Releases are compared as numbers: 7.2 is older than
+7.14.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ VARIABLE = "PROFLAB_ROCM"
 class Release:
     """One release: its number, the month, and the version of each tool ("" where none is stated).
 
-    A preview comes before a release; one that is not confirmed is in use, but its release notes were not seen.
+    A preview comes before a release; one that is not confirmed is in use, but its release notes
+    were not seen.
     """
 
     rocm: str
@@ -38,7 +41,8 @@ class Release:
 class Change:
     """What a tool has `since` one release and `until` another has it no more ("" for always).
 
-    `default` maps the first release of each behaviour to it; `always` is what works on every release.
+    `default` maps the first release of each behaviour to it; `always` is what works on every
+    release.
     """
 
     tool: str
@@ -64,7 +68,8 @@ class Change:
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """Where a torch for one release comes from: uv's own list of indexes, or `index` with this pair of versions.
+    """Where a torch for one release comes from: uv's own list of indexes, or `index` with this pair
+    of versions.
 
     With `per_gpu` its kernels come in a package for each architecture, which an extra asks for.
     """
@@ -125,22 +130,27 @@ def shown() -> tuple[str, ...]:
 def filled(text: str) -> str:
     """The text with what its placeholders stand for.
 
-    `{newest rocm}` is the last release of the table, `{released rocm}` the last one that is no preview, and
-    `{newest rocprof-compute}` the version of a tool in it. Raises CourseError for a name that the table lacks.
+    `{newest rocm}` is the last release of the table, `{released rocm}` the last one that is no
+    preview, and `{newest rocprof-compute}` the version of a tool in it. Raises CourseError for a
+    name that the table lacks.
     """
 
     def value(found: re.Match[str]) -> str:
         one = releases()[-1] if found[1] == "newest" else newest()
         stated = {"rocm": one.rocm, **one.versions}.get(found[2])
         if not stated:
-            raise CourseError(f"{found[0]}: the table of releases states no {found[2]!r} for ROCm {one.rocm}")
+            raise CourseError(
+                f"{found[0]}: the table of releases states no {found[2]!r} for ROCm {one.rocm}"
+            )
         return stated
 
     return re.sub(r"\{(newest|released) ([\w-]+)\}", value, text)
 
 
 def release(rocm: str) -> Release:
-    """The release of this number (a patch level is left out); raises CourseError for one that is not known."""
+    """The release of this number (a patch level is left out); raises CourseError for one that is
+    not known.
+    """
     known = {found.rocm: found for found in releases()}
     wanted = ".".join(map(str, number(rocm)))
     if wanted not in known:
@@ -149,10 +159,11 @@ def release(rocm: str) -> Release:
 
 
 def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Release:
-    """The release to follow: the one in PROFLAB_ROCM, else the one `found` on this machine, else the newest.
+    """The release to follow: the one in PROFLAB_ROCM, else the one `found` on this machine, else
+    the newest.
 
-    A release on this machine that is not in the table counts as the last one before it. Raises CourseError for a value
-    of PROFLAB_ROCM that is not known.
+    A release on this machine that is not in the table counts as the last one before it. Raises
+    CourseError for a value of PROFLAB_ROCM that is not known.
     """
     if environ.get(VARIABLE):
         return release(environ[VARIABLE])
@@ -161,20 +172,30 @@ def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Releas
 
 
 def installed(environ: Mapping[str, str] = os.environ) -> str:
-    """The release of the ROCm on this machine, from its own version file; "" where there is none."""
+    """The release of the ROCm on this machine, from its own version file; "" where there is
+    none.
+    """
     try:
-        return (Path(environ.get("ROCM_PATH") or "/opt/rocm") / ".info" / "version").read_text().strip()
+        return (
+            (Path(environ.get("ROCM_PATH") or "/opt/rocm") / ".info" / "version")
+            .read_text()
+            .strip()
+        )
     except OSError:
         return ""
 
 
 def change(tool: str, option: str) -> Change | None:
     """What the table says of a tool's option; None where nothing ever changed."""
-    return next((one for one in changes() if one.tool == tool and option in one.option.split(", ")), None)
+    return next(
+        (one for one in changes() if one.tool == tool and option in one.option.split(", ")), None
+    )
 
 
 def has(tool: str, option: str, rocm: str) -> bool:
-    """Whether a tool has an option in a release; an option that is not in the table is in all of them."""
+    """Whether a tool has an option in a release; an option that is not in the table is in all of
+    them.
+    """
     found = change(tool, option)
     return found is None or found.is_in(rocm)
 

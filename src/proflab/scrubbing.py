@@ -1,7 +1,8 @@
 """Takes out of a recording what it says of people and machines: names, paths, tokens, environments.
 
-What is hidden gets letters of the same length in its place, so that binary formats stay what they are; the same word
-gets the same letters in all files. A file that holds what cannot be looked into is refused, by name.
+What is hidden gets letters of the same length in its place, so that binary formats stay what they
+are; the same word gets the same letters in all files. A file that holds what cannot be looked into
+is refused, by name.
 """
 
 from __future__ import annotations
@@ -36,25 +37,37 @@ _EVERYWHERE = {"root", "localhost"}
 
 _SYSTEM = ("opt", "usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys", "run")
 _ROOTS = ("home", "root", "tmp", "scratch")
-"""Folders at the top of a file system that are the same everywhere, and those that are a site's own. More of a site's
-are in its environment; what begins with them is a path whatever stands before, such as a length in a binary file."""
+"""Folders at the top of a file system that are the same everywhere, and those that are a site's
+own. More of a site's are in its environment; what begins with them is a path whatever stands
+before, such as a length in a binary file.
+"""
 
-_ENVIRONMENT = re.compile(r'"env(?:iron(?:ment)?)?(?:_?var(?:iable)?s)?"\s*:\s*(?=[\[{])', re.IGNORECASE)
+_ENVIRONMENT = re.compile(
+    r'"env(?:iron(?:ment)?)?(?:_?var(?:iable)?s)?"\s*:\s*(?=[\[{])', re.IGNORECASE
+)
 _JSON_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 _SMALL_NUMBER = re.compile(r"\d{0,5}")
 """Values of an environment that stay: ranks, by which readers tell processes apart."""
 
 
-_HOSTS = re.compile(r"HOST(?:NAME)?|MASTER_ADDR|(?:SLURMD?|PBS|LSB)_\w*(?:HOST|HOSTS|HOSTNAME|NODELIST|NODENAME)")
+_HOSTS = re.compile(
+    r"HOST(?:NAME)?|MASTER_ADDR|(?:SLURMD?|PBS|LSB)_\w*(?:HOST|HOSTS|HOSTNAME|NODELIST|NODENAME)"
+)
 """Environment variables that name machines."""
 
 _LEAST_LETTERS = 3
-"""Letters of a machine's name whose numbers stand for those of its neighbours: node17 and node18, but not c1 and c2."""
+"""Letters of a machine's name whose numbers stand for those of its neighbours: node17 and node18,
+but not c1 and c2.
+"""
 
 _LEAST_USER = 4
-"""Letters of a user's name that is also looked for inside of other words, and in capitals: `al` is in many."""
+"""Letters of a user's name that is also looked for inside of other words, and in capitals: `al` is
+in many.
+"""
 
-_ALONE, _BESIDE_DIGITS = (rf"(?:(?<![A-Za-z{digits}])|(?<=%[\dA-Fa-f]{{2}}))" for digits in (r"\d", ""))
+_ALONE, _BESIDE_DIGITS = (
+    rf"(?:(?<![A-Za-z{digits}])|(?<=%[\dA-Fa-f]{{2}}))" for digits in (r"\d", "")
+)
 """What stands before a name, also in a URL behind %20."""
 
 _BEFORE_IN_CODE, _BEHIND_IN_CODE = re.compile(r"(?:::|_Z)\w*$"), re.compile(r"\w*::")
@@ -67,15 +80,18 @@ _WINDOWS_PATH = re.compile(
     rf"(?:(?![\s']){_WINDOWS_PART})*"
 )
 _NO_ESCAPE = re.compile(r'\\\\|\\[^"\\/bfnrtu]')
-"""What tells that backslashes separate folders: in JSON two of them do, and one stands only before these letters."""
+"""What tells that backslashes separate folders: in JSON two of them do, and one stands only before
+these letters.
+"""
 
 
 class Scrubber:
-    """Hides what tells of people and machines, as far as it can be recognised in texts and in SQLite's tables.
+    """Hides what tells of people and machines, as far as it can be recognised in texts and in
+    SQLite's tables.
 
-    Names: of hosts and their neighbours, of this user, e-mail, IP and hardware addresses, serial numbers. Secrets:
-    values of variables, options and members whose names say so, tokens, private keys, passwords in URLs. Paths, and all
-    values of environments.
+    Names: of hosts and their neighbours, of this user, e-mail, IP and hardware addresses, serial
+    numbers. Secrets: values of variables, options and members whose names say so, tokens, private
+    keys, passwords in URLs. Paths, and all values of environments.
     """
 
     def __init__(self, hosts: Iterable[str], environment: Mapping[str, str] | None = None) -> None:
@@ -85,21 +101,38 @@ class Scrubber:
             users.add(getpass.getuser())
         users -= _EVERYWHERE
         lists = [value for name, value in environment.items() if _HOSTS.fullmatch(name)]
-        known = {*hosts, socket.gethostname(), *re.findall(r"(?:[\w.-]|\[[\d,-]+\])+", "\n".join(lists))} - _EVERYWHERE
+        known = {
+            *hosts,
+            socket.gethostname(),
+            *re.findall(r"(?:[\w.-]|\[[\d,-]+\])+", "\n".join(lists)),
+        } - _EVERYWHERE
         machines = known | {host.partition(".")[0] for host in known}
         secrets = {value for name, value in environment.items() if SECRET_NAMES.search(name)}
         words = {_neighbours(host) for host in machines if any(map(str.isalpha, host))}
         words |= {(word, rf"(?<!\w){re.escape(word)}(?!\w)") for word in _forms(users)}
         words |= {(word, re.escape(word)) for word in _forms(secrets) if len(word) >= _LEAST_SECRET}
-        long = {(word, rf"{_BESIDE_DIGITS}(?i:{re.escape(word)})(?![A-Za-z])") for word in _forms(users)}
+        long = {
+            (word, rf"{_BESIDE_DIGITS}(?i:{re.escape(word)})(?![A-Za-z])") for word in _forms(users)
+        }
         self._words = [(word.lower(), re.compile(pattern)) for word, pattern in sorted(words)]
         self._users = [
-            (word.lower(), re.compile(pattern)) for word, pattern in sorted(long) if len(word) >= _LEAST_USER
+            (word.lower(), re.compile(pattern))
+            for word, pattern in sorted(long)
+            if len(word) >= _LEAST_USER
         ]
-        roots = {*_ROOTS, *re.findall(r"(?:^|(?<=:))/([\w.-]+)/", "\n".join(environment.values()), re.MULTILINE)}
-        parts, own, systems = r"[\w.+@%~-]+", "|".join(map(re.escape, sorted(roots - {*_SYSTEM}))), "|".join(_SYSTEM)
+        roots = {
+            *_ROOTS,
+            *re.findall(r"(?:^|(?<=:))/([\w.-]+)/", "\n".join(environment.values()), re.MULTILINE),
+        }
+        parts, own, systems = (
+            r"[\w.+@%~-]+",
+            "|".join(map(re.escape, sorted(roots - {*_SYSTEM}))),
+            "|".join(_SYSTEM),
+        )
         # JSON may write \/ for a slash.
-        self._path = re.compile(rf"(?:/(?:{own})|(?<![\w./\\-])\\*/(?!(?:{systems})\\*/){parts})(?:\\*/{parts})+")
+        self._path = re.compile(
+            rf"(?:/(?:{own})|(?<![\w./\\-])\\*/(?!(?:{systems})\\*/){parts})(?:\\*/{parts})+"
+        )
         self._covers: dict[str, str] = {}
 
     def text(self, text: str) -> str:
@@ -119,7 +152,9 @@ class Scrubber:
         return _covered(shown, self._names_in(shown), self._letters)
 
     def content(self, path: Path) -> bytes:
-        """What a file holds, without what is to be hidden; packed where it is. Raises UserError where it cannot be."""
+        """What a file holds, without what is to be hidden; packed where it is. Raises UserError
+        where it cannot be.
+        """
         return self._cleaned(path.read_bytes(), path)
 
     def _cleaned(self, content: bytes, path: Path) -> bytes:
@@ -127,13 +162,16 @@ class Scrubber:
             try:
                 inside = gzip.decompress(content)
             except (OSError, EOFError, zlib.error) as error:
-                raise UserError(f"{path} cannot be unpacked to clear it of names ({error}); leave it out") from error
+                raise UserError(
+                    f"{path} cannot be unpacked to clear it of names ({error}); leave it out"
+                ) from error
             return gzip.compress(self._cleaned(inside, path), mtime=0)
         if content.startswith(SQLITE_MAGIC):
             return self._database(content, path)
         if sealed := sealed_part(content):
             raise UserError(
-                f"{path} is packed in a way that names and paths cannot be found in ({sealed}); leave it out"
+                f"{path} is packed in a way that names and paths cannot be found in ({sealed});"
+                " leave it out"
             )
         return self._bytes(content)
 
@@ -149,16 +187,24 @@ class Scrubber:
                 with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
                     self._update(connection, path)
             except sqlite3.Error as error:
-                raise UserError(f"{path} cannot be cleared of names and paths ({error}); leave it out") from error
+                raise UserError(
+                    f"{path} cannot be cleared of names and paths ({error}); leave it out"
+                ) from error
             return copy.read_bytes()
 
     def _update(self, connection: sqlite3.Connection, path: Path) -> None:
-        for name, definition in connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"):
+        for name, definition in connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+        ):
             if any(self._bytes(text.encode()) != text.encode() for text in (name, definition)):
                 raise UserError(
-                    f"{path} holds names, paths or secrets in the definition of a table or view; leave it out"
+                    f"{path} holds names, paths or secrets in the definition of a table or view;"
+                    " leave it out"
                 )
-        hide = {"environment": self._values, "machine_id": self._letters}  # columns of ROCprofiler-SDK's databases
+        hide = {
+            "environment": self._values,
+            "machine_id": self._letters,
+        }  # columns of ROCprofiler-SDK's databases
 
         packed = {}
 
@@ -176,14 +222,22 @@ class Scrubber:
                 f"WHERE typeof(\"{column}\") IN ('text', 'blob')"
             )
         for column, sealed in packed.items():
-            raise UserError(f"{path} holds values of {column} that nobody can look into ({sealed}); leave it out")
+            raise UserError(
+                f"{path} holds values of {column} that nobody can look into ({sealed}); leave"
+                " it out"
+            )
         connection.execute("VACUUM")  # texts of before stay in the file until then
 
     def _names_in(self, text: str) -> list[Span]:
         """Where names of machines and users, and secrets of this environment, stand."""
         plain = blanked(text)
         places = Places(plain)
-        users = [span for word in self._users for span in places.spans(*word) if not _is_in_code(plain, *span)]
+        users = [
+            span
+            for word in self._users
+            for span in places.spans(*word)
+            if not _is_in_code(plain, *span)
+        ]
         # Also in the text itself: in CORP\bob the escape is none.
         forms = [places] if plain == text else [places, Places(text)]
         return apart(chain(users, *(form.spans(*word) for form in forms for word in self._words)))
@@ -214,7 +268,13 @@ class Scrubber:
         *folders, last = re.split(r"(\\+)", found[0])
         start = 2 if found[0][1] == ":" else 0
         covered = [part if "\\" in part else self._letters(part) for part in folders[start // 2 :]]
-        return "".join([*folders[: start // 2], *covered, last if "." in last.strip(".") else self._letters(last)])
+        return "".join(
+            [
+                *folders[: start // 2],
+                *covered,
+                last if "." in last.strip(".") else self._letters(last),
+            ]
+        )
 
     def _letters(self, word: str) -> str:
         """As many letters as the word has, the same for the same word."""
@@ -241,17 +301,29 @@ def _covered(text: str, spans: Iterable[Span], cover: Callable[[str], str]) -> s
 
 
 def _is_in_code(text: str, start: int, end: int) -> bool:
-    """Whether the word there is a part of a name in C++, `at::native::alice_in_chains`, and so no user."""
-    return bool(_BEFORE_IN_CODE.search(text, max(0, start - _LONG_NAME), start) or _BEHIND_IN_CODE.match(text, end))
+    """Whether the word there is a part of a name in C++, `at::native::alice_in_chains`, and so no
+    user.
+    """
+    return bool(
+        _BEFORE_IN_CODE.search(text, max(0, start - _LONG_NAME), start)
+        or _BEHIND_IN_CODE.match(text, end)
+    )
 
 
 def _forms(words: Iterable[str]) -> set[str]:
     """The words as they stand in bytes and in JSON."""
-    return {form.encode().decode("latin-1") for word in words if word for form in (word, json.dumps(word)[1:-1])}
+    return {
+        form.encode().decode("latin-1")
+        for word in words
+        if word
+        for form in (word, json.dumps(word)[1:-1])
+    }
 
 
 def _neighbours(host: str) -> tuple[str, str]:
-    """How a machine's name begins, and the pattern of it with any number of as many digits: node17, node[01-16]."""
+    """How a machine's name begins, and the pattern of it with any number of as many digits: node17,
+    node[01-16].
+    """
     if sum(map(str.isalpha, host)) < _LEAST_LETTERS:
         return host, rf"{_ALONE}{re.escape(host)}(?![A-Za-z\d])"
     pattern = "".join(map(_piece, re.findall(r"\[[\d,-]+\]|\d+|\D", host)))
@@ -265,5 +337,12 @@ def _piece(piece: str) -> str:
 
 def _columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     """Table and column of all that holds data."""
-    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return [(name, column[1]) for name in names for column in connection.execute(f'PRAGMA table_info("{name}")')]
+    names = [
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    ]
+    return [
+        (name, column[1])
+        for name in names
+        for column in connection.execute(f'PRAGMA table_info("{name}")')
+    ]

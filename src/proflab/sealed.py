@@ -1,4 +1,6 @@
-"""What cannot be looked into: packed, encrypted, or text of two bytes a letter; also in the middle of a file."""
+"""What cannot be looked into: packed, encrypted, or text of two bytes a letter; also in the middle
+of a file.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _AT_THE_START = {
     b"MSCF": "a cabinet",
     b"%PDF": "PDF",
 }
-"""How files begin that are packed, as a whole or in pieces, or whose letters are no single bytes."""
+"""How files begin that are packed, as a whole or in pieces, or whose letters are no single
+bytes.
+"""
 
 _ANYWHERE = {
     b"PK\x03\x04": "zip",
@@ -42,7 +46,10 @@ _ANYWHERE = {
 _UNPACKERS: dict[bytes, tuple[str, Callable[[], zlib._Decompress | lzma.LZMADecompressor]]] = {
     b"\x1f\x8b\x08": ("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
     b"\x5d\x00\x00": ("LZMA", lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=2**28)),
-    **{b"\x78" + level: ("zlib", zlib.decompressobj) for level in (b"\x01", b"\x5e", b"\x9c", b"\xda")},
+    **{
+        b"\x78" + level: ("zlib", zlib.decompressobj)
+        for level in (b"\x01", b"\x5e", b"\x9c", b"\xda")
+    },
 }
 """The same, so short that what follows has to unpack, too."""
 
@@ -53,7 +60,9 @@ _ENOUGH = 4096
 """Bytes that unpack without fault, which no chance makes; or all of a part, with its checksum."""
 
 _BLOCK, _DENSE = 65536, 0.97
-"""Bytes of a piece, and how small it gets at best where it is packed or encrypted: text in base64 comes to 0.76."""
+"""Bytes of a piece, and how small it gets at best where it is packed or encrypted: text in base64
+comes to 0.76.
+"""
 
 
 def sealed_part(content: bytes) -> str:
@@ -70,7 +79,11 @@ def sealed_part(content: bytes) -> str:
     if b"\x00" in content and _WIDE.search(content):
         return "text in UTF-16 or UTF-32"
     blocks = (content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK))
-    is_dense = any(len(zlib.compress(block, 1)) > _DENSE * len(block) for block in blocks if len(block) > _ENOUGH)
+    is_dense = any(
+        len(zlib.compress(block, 1)) > _DENSE * len(block)
+        for block in blocks
+        if len(block) > _ENOUGH
+    )
     return "packed or encrypted" if is_dense else ""
 
 
@@ -81,7 +94,9 @@ def _places(begin: bytes, content: bytes) -> Iterator[int]:
         place = content.find(begin, place + 1)
 
 
-def _unpacks(unpacker: zlib._Decompress | lzma.LZMADecompressor, content: bytes, start: int) -> bool:
+def _unpacks(
+    unpacker: zlib._Decompress | lzma.LZMADecompressor, content: bytes, start: int
+) -> bool:
     """Whether packed bytes begin there."""
     size = 0
     try:

@@ -27,21 +27,27 @@ PACKAGES = ("torch", "torchvision", "transformers")
 """Packages that a training run needs; their versions are read without importing them."""
 
 QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""What keeps torch's profiler silent where there is no GPU: it would report that as an error, each of its starts, and
-memory that is older than it, all on stderr, which a notebook shows in red. Kineto, the profiler's library, reads its
-level at the first start, torch the other one when it is imported (PyTorch's page on torch.distributed). With torch 2.15
-Kineto's level 5 still lets a note at each start and stop through, 6 nothing."""
+"""What keeps torch's profiler silent where there is no GPU: it would report that as an error, each
+of its starts, and memory that is older than it, all on stderr, which a notebook shows in red.
+Kineto, the profiler's library, reads its level at the first start, torch the other one when it is
+imported (PyTorch's page on torch.distributed). With torch 2.15 Kineto's level 5 still lets a note
+at each start and stop through, 6 nothing.
+"""
 
 KFD_DEVICE = Path("/dev/kfd")
 """The kernel driver's device file: without it no ROCm program reaches a GPU."""
 
 KFD_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
-"""One folder per processor, each with a file `properties` (amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c)."""
+"""One folder per processor, each with a file `properties` (amdkfd,
+drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+"""
 
 
 @dataclass(frozen=True)
 class Session:
-    """What `start` found: the lesson's folder for results, its minutes, and the GPU architectures here."""
+    """What `start` found: the lesson's folder for results, its minutes, and the GPU architectures
+    here.
+    """
 
     lesson: Lesson
     folder: Path
@@ -57,7 +63,9 @@ class Session:
         return self.lesson.folder / name
 
     def recall(self) -> None:
-        """Ask what earlier lessons taught: `proflab.recall` says how, questions.toml beside the lesson what."""
+        """Ask what earlier lessons taught: `proflab.recall` says how, questions.toml beside the
+        lesson what.
+        """
         recall.ask(self.lesson)
 
     def sheet(self) -> None:
@@ -67,7 +75,9 @@ class Session:
             show(case.table(before))
 
     def conclude(self, evidence: str, **found: Any) -> None:
-        """Add this lesson's line to the case sheet and show it: `case.conclude` says what belongs in it."""
+        """Add this lesson's line to the case sheet and show it: `case.conclude` says what belongs
+        in it.
+        """
         case.conclude(self.lesson.number, evidence, **found)
 
     @property
@@ -77,19 +87,24 @@ class Session:
 
 
 _SHARED: set[str] = set()
-"""Notebooks of sections of several lessons in which this kernel has begun one, so that their case is chosen."""
+"""Notebooks of sections of several lessons in which this kernel has begun one, so that their case
+is chosen.
+"""
 
 
 def start(number: str, within: str = "") -> Session:
-    """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find the tools.
+    """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash`
+    find the tools.
 
-    This Python comes first in PATH; stand-ins come last, for tools that are missing. What the notebook starts ends
-    with its kernel. Without an AMD GPU the variables of QUIET are set, unless they are set already. The warning of a
-    library that asks for a notebook's progress bar, which the course does not use, is not shown.
+    This Python comes first in PATH; stand-ins come last, for tools that are missing. What the
+    notebook starts ends with its kernel. Without an AMD GPU the variables of QUIET are set, unless
+    they are set already. The warning of a library that asks for a notebook's progress bar, which
+    the course does not use, is not shown.
 
-    The case's command line is $CASE, the folder $FOLDER. In a notebook of sections of several lessons `within` names
-    the folder that they share, and the case stays that of the first: so each cell of it can be run again later.
-    Raises CourseError for an unknown lesson, and where nothing can be written.
+    The case's command line is $CASE, the folder $FOLDER. In a notebook of sections of several
+    lessons `within` names the folder that they share, and the case stays that of the first: so each
+    cell of it can be run again later. Raises CourseError for an unknown lesson, and where nothing
+    can be written.
     """
     begun = lesson(number)
     put_python_first()
@@ -106,8 +121,8 @@ def start(number: str, within: str = "") -> Session:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CourseError(
-            f"{folder.absolute()} cannot be made for results ({error.strerror}); begin in a folder of yours, or set "
-            "PROFLAB_RUNS to one"
+            f"{folder.absolute()} cannot be made for results ({error.strerror}); begin in a folder"
+            " of yours, or set PROFLAB_RUNS to one"
         ) from error
     os.environ["FOLDER"] = str(folder)
     session = Session(begun, folder, gpu_architectures())
@@ -119,9 +134,13 @@ def start(number: str, within: str = "") -> Session:
 
 
 def put_python_first() -> None:
-    """Put the folder of the running Python at the front of PATH, so that commands in `%%bash` use the course's."""
+    """Put the folder of the running Python at the front of PATH, so that commands in `%%bash` use
+    the course's.
+    """
     home = str(Path(sys.executable).parent)
-    others = [part for part in os.environ.get("PATH", "").split(os.pathsep) if part and part != home]
+    others = [
+        part for part in os.environ.get("PATH", "").split(os.pathsep) if part and part != home
+    ]
     os.environ["PATH"] = os.pathsep.join([home, *others])
 
 
@@ -140,7 +159,8 @@ def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) 
 
 
 def tool_version(path: Path) -> str:
-    """The ROCm release that a tool belongs to, from the release's own version file; "" where there is none.
+    """The ROCm release that a tool belongs to, from the release's own version file; "" where there
+    is none.
 
     The tool itself is not run: starting it can take seconds.
     """
@@ -151,10 +171,16 @@ def tool_version(path: Path) -> str:
 def _table(session: Session, stand_ins: Collection[str]) -> Table:
     rows = [("Python", platform.python_version(), "real")]
     rows += [_package_row(name) for name in PACKAGES]
-    rows += [(name, "", "stand-in") if name in stand_ins else _tool_row(name) for name in session.lesson.tools]
+    rows += [
+        (name, "", "stand-in") if name in stand_ins else _tool_row(name)
+        for name in session.lesson.tools
+    ]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
     rows.append(("the case", os.environ["CASE"], "`$CASE`"))
-    caption = f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes} minutes."
+    caption = (
+        f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes}"
+        " minutes."
+    )
     return Table(caption, ("tool", "version", "here"), rows, _origin_note(session))
 
 
@@ -176,11 +202,18 @@ def _gpu_text(gpus: tuple[str, ...]) -> str:
 
 def _origin_note(session: Session) -> str:
     if session.has_gpu:
-        seen = "What you run here is `measured`; what you load is `recorded` elsewhere or `modelled`."
+        seen = (
+            "What you run here is `measured`; what you load is `recorded` elsewhere or `modelled`."
+        )
     else:
-        seen = "No AMD GPU here: GPU results are `recorded` on a named machine or `modelled`, never measured."
+        seen = (
+            "No AMD GPU here: GPU results are `recorded` on a named machine or `modelled`, never"
+            " measured."
+        )
     place = f"Results go to `{session.folder}`, which is `$FOLDER` in commands."
-    return f"{seen} Every figure says which. {place} Trouble? `!python -m proflab doctor` in a cell."
+    return (
+        f"{seen} Every figure says which. {place} Trouble? `!python -m proflab doctor` in a cell."
+    )
 
 
 def _set_plot_style() -> None:

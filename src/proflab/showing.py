@@ -1,4 +1,6 @@
-"""Sentences, tables and figures of a lesson: rounded, in units that people read, with their origin."""
+"""Sentences, tables and figures of a lesson: rounded, in units that people read, with their
+origin.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,15 @@ _MARKED = re.compile(
     | (?<![\w*./-]) \* (?=[^\W_]) ((?:[^*`\n] | `[^`\n]+`)*? [\w`?!]) \* (?![\w*/.-]\w | [\w*/])""",
     re.VERBOSE,
 )
-"""Code, strong, and emphasis, which `2 * 3 * 4`, `*.csv, trace_*.json` and the pointers of a kernel's name are not."""
+"""Code, strong, and emphasis, which `2 * 3 * 4`, `*.csv, trace_*.json` and the pointers of a
+kernel's name are not.
+"""
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Text whose `code`, *emphasis*, **strong** words and blocks of code in fences a notebook sets as such, no more.
+    """Text whose `code`, *emphasis*, **strong** words and blocks of code in fences a notebook sets
+    as such, no more.
 
     Markdown would set links, pictures and HTML, too, which a name in a file may hold.
     """
@@ -86,7 +91,9 @@ class Picture:
 
 
 def say(text: str) -> None:
-    """Show a sentence. In a lesson its numbers are computed: `say(f"The GPU is busy for {share:.0f} %.")`."""
+    """Show a sentence. In a lesson its numbers are computed: `say(f"The GPU is busy for {share:.0f}
+    %.")`.
+    """
     show(Prose(text))
 
 
@@ -96,7 +103,11 @@ def show_figure(figure: TidyFigure) -> None:
 
 
 def show_table(
-    frame: pd.DataFrame, columns: str, caption: str, rows: int | None = None, origin: Origin | str | None = None
+    frame: pd.DataFrame,
+    columns: str,
+    caption: str,
+    rows: int | None = None,
+    origin: Origin | str | None = None,
 ) -> None:
     """Show some columns of a table, its first `rows` rows, and where the numbers come from.
 
@@ -114,7 +125,15 @@ def show_table(
     headings = [heading for heading, _, _ in found]
     flush_right = [heading for heading, _, is_number in found if is_number]
     note = origin if len(shown) == len(frame) else f"{len(shown)} of {len(frame)} rows; {origin}"
-    show(Table(caption, headings, list(zip(*(texts for _, texts, _ in found), strict=True)), note, flush_right))
+    show(
+        Table(
+            caption,
+            headings,
+            list(zip(*(texts for _, texts, _ in found), strict=True)),
+            note,
+            flush_right,
+        )
+    )
 
 
 def _column(frame: pd.DataFrame, name: str) -> tuple[str, list[str], bool]:
@@ -138,7 +157,9 @@ def _values(frame: pd.DataFrame, name: str) -> tuple[pd.Series, str]:
     if ending in TIME_UNITS and f"{stem}_ns" in frame.columns:
         unit, nanoseconds = TIME_UNITS[ending]
         return frame[f"{stem}_ns"] / nanoseconds, unit
-    raise ValueError(f"there is no column {name!r} in the table: {near(name, map(str, frame.columns))}")
+    raise ValueError(
+        f"there is no column {name!r} in the table: {near(name, map(str, frame.columns))}"
+    )
 
 
 def _heading(name: str, unit: str) -> str:
@@ -146,13 +167,19 @@ def _heading(name: str, unit: str) -> str:
         return "share, %"
     if name.isupper():
         return name  # a counter, which is called so
-    words = re.sub(r"_(percent|watt|ns|us|ms|s)$", "", name).replace("_", " ") if unit else name.replace("_", " ")
+    words = (
+        re.sub(r"_(percent|watt|ns|us|ms|s)$", "", name).replace("_", " ")
+        if unit
+        else name.replace("_", " ")
+    )
     return f"{words}, {unit}" if unit else words
 
 
 def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
     """One text per value, empty where the value is missing."""
-    return ["" if missing else text(value) for value, missing in zip(values, values.isna(), strict=True)]
+    return [
+        "" if missing else text(value) for value, missing in zip(values, values.isna(), strict=True)
+    ]
 
 
 def _number_text(values: pd.Series) -> Callable[[Any], str]:
@@ -170,6 +197,12 @@ def _number_text(values: pd.Series) -> Callable[[Any], str]:
 
 
 def _rounded(value: float, decimals: int) -> str:
-    """A number with so many decimals; what would round to nothing but is something becomes `<0.1` or the like."""
+    """A number with so many decimals; what would round to nothing but is something becomes `<0.1`
+    or the like.
+    """
     text = f"{value:,.{decimals}f}"
-    return f"<{10.0**-decimals:.{decimals}f}" if value > 0 and not float(text.replace(",", "")) else text
+    return (
+        f"<{10.0**-decimals:.{decimals}f}"
+        if value > 0 and not float(text.replace(",", ""))
+        else text
+    )

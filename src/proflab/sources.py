@@ -1,4 +1,6 @@
-"""Where numbers come from: `proflab.source(x)` for a profile, a table, a figure, a run or a recording."""
+"""Where numbers come from: `proflab.source(x)` for a profile, a table, a figure, a run or a
+recording.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ from proflab.errors import CourseError
 
 
 def source(item: object) -> str:
-    """The origin of `item` as figures print it: measured, recorded, modelled or compiled, and by what.
+    """The origin of `item` as figures print it: measured, recorded, modelled or compiled, and by
+    what.
 
-    Takes whatever has an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a TrainingRun, a
-    Recording, an experiment of the ledger, an Origin itself. Raises CourseError where it was lost, with what to do.
+    Takes whatever has an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a
+    TrainingRun, a Recording, an experiment of the ledger, an Origin itself. Raises CourseError
+    where it was lost, with what to do.
     """
     from tidyprof.tables.contract import Origin
 
@@ -21,12 +25,15 @@ def source(item: object) -> str:
     text = str(found or "").strip()
     if not text:
         raise CourseError(
-            f"this {type(item).__name__} does not say where its numbers come from: joining, grouping or rebuilding a "
-            'table loses it; take the origin from where the numbers came: table.attrs["origin"] = profile.origin'
+            f"this {type(item).__name__} does not say where its numbers come from: joining,"
+            " grouping or rebuilding a table loses it; take the origin from where the numbers"
+            ' came: table.attrs["origin"] = profile.origin'
         )
     return text
 
 
 def stated(origin: object) -> str:
-    """What a caller gave as `origin`: its text, that of what has one, "" for None. Raises CourseError as `source`."""
+    """What a caller gave as `origin`: its text, that of what has one, "" for None. Raises
+    CourseError as `source`.
+    """
     return "" if origin is None else origin.strip() if isinstance(origin, str) else source(origin)

@@ -1,6 +1,7 @@
 """How secrets, addresses and paths look in texts, each pattern with what it is for.
 
-A letter of an escape (`\\n` in JSON, `\\x1b[32m` of a colour) is no part of the word behind it: ask `blanked` first.
+A letter of an escape (`\\n` in JSON, `\\x1b[32m` of a colour) is no part of the word behind it: ask
+`blanked` first.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ from itertools import chain
 Span = tuple[int, int]
 
 _NEXT_LINE = "\x85"
-"""Stands for an escaped end of a line: a blank to `\\s`, and no control character, which ends a quoted text."""
+"""Stands for an escaped end of a line: a blank to `\\s`, and no control character, which ends a
+quoted text.
+"""
 
 _ESCAPES = re.compile(
-    r"(?:\x1b|(?<!\\)\\+(?:u001[bB]|x1[bB]|033|e))(?:\[[\d;:?]*[A-Za-z]|[()][A-Z\d])"  # colours, raw or escaped
+    # Colours, raw or escaped.
+    r"(?:\x1b|(?<!\\)\\+(?:u001[bB]|x1[bB]|033|e))(?:\[[\d;:?]*[A-Za-z]|[()][A-Z\d])"
     r"|(?<!\\)\\+(?P<line>[nr])|(?<!\\)\\+(?:[abfntv0]|u[\da-fA-F]{4}|x[\da-fA-F]{2}|[0-7]{3})"
 )
 
 
 def blanked(text: str) -> str:
-    """The text with blanks in place of colours and escapes of JSON, Python and C: as long, and words stand alone."""
+    """The text with blanks in place of colours and escapes of JSON, Python and C: as long, and
+    words stand alone.
+    """
     if "\\" not in text and "\x1b" not in text:
         return text
     return _ESCAPES.sub(lambda found: (_NEXT_LINE if found["line"] else " ") * len(found[0]), text)
@@ -34,8 +40,13 @@ TOKENS = {
     **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), r"[\w-]{16,}"),
     **dict.fromkeys(("glpat-", "glrt-", "gldt-", "glcbt-", "glptt-", "gloas-"), r"[\w.-]{16,}"),
     **dict.fromkeys(("npm_", "pypi-", "dckr_pat_", "dckr_oat_"), r"[\w-]{16,}"),
-    **dict.fromkeys(("xoxa-", "xoxb-", "xoxc-", "xoxd-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-"), r"[\w-]{16,}"),
-    **dict.fromkeys(("xapp-", "nvapi-", "GOCSPX-", "hvs.", "hvb.", "dop_v1_", "ATATT"), r"[\w=-]{16,}"),
+    **dict.fromkeys(
+        ("xoxa-", "xoxb-", "xoxc-", "xoxd-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-"),
+        r"[\w-]{16,}",
+    ),
+    **dict.fromkeys(
+        ("xapp-", "nvapi-", "GOCSPX-", "hvs.", "hvb.", "dop_v1_", "ATATT"), r"[\w=-]{16,}"
+    ),
     **dict.fromkeys(("sk-", "gsk_", "r8_"), r"(?<![A-Za-z\d].{3})[\w-]{16,}"),
     **dict.fromkeys(("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"), r"[A-Za-z\d]{16,}"),
     **dict.fromkeys(("AKIA", "ASIA"), r"[A-Z\d]{12,}"),
@@ -51,9 +62,11 @@ TOKENS = {
     "Bearer ": r"(?P<value>[\w.~+/-]{8,}=*)",
     "Basic ": r"(?P<value>(?=[A-Za-z+/]*[\d=]|[A-Za-z]*[a-z][A-Z])[A-Za-z\d+/]{8,}=*)",
 }
-"""How tokens begin, and what follows: of Hugging Face, GitHub, GitLab, package registries, Slack, NVIDIA, Google,
-Vault, DigitalOcean, Atlassian, OpenAI and Anthropic, Groq, Replicate, Stripe, AWS, Shopify, Google again, SendGrid,
-JSON web tokens, Telegram's bots, webhooks of Slack, Discord and Teams, and headers of HTTP, if no word follows."""
+"""How tokens begin, and what follows: of Hugging Face, GitHub, GitLab, package registries, Slack,
+NVIDIA, Google, Vault, DigitalOcean, Atlassian, OpenAI and Anthropic, Groq, Replicate, Stripe, AWS,
+Shopify, Google again, SendGrid, JSON web tokens, Telegram's bots, webhooks of Slack, Discord and
+Teams, and headers of HTTP, if no word follows.
+"""
 
 # Addresses
 
@@ -65,12 +78,17 @@ ADDRESSES = {
     "IPv4; 127 is every machine's own, and a version follows ==": (
         rf"[1-9](?<![A-Za-z\d.].)(?<!==.)(?!(?<=1)27\.)\d(?:(?<=1\d)\d|(?<=2[0-4])\d|(?<=25)[0-5])?(?:\.{_BYTE}){{3}}{_END}"
     ),
-    "IPv4 with a first number below 10, as versions have: with a number of three digits, or a port or a mask behind": (
+    "IPv4 with a first number below 10, as versions have: with a number of three digits, or a "
+    "port or a mask behind": (
         rf"[1-9](?<![A-Za-z\d.=-].)(?=[\d.]*\.[12]\d\d(?!\d)|[\d.]*[:/]\d)(?:\.{_BYTE}){{3}}{_END}"
     ),
-    "IPv4 in the name of a host, as AWS writes it": rf"ip(?<![A-Za-z\d].{{2}})(?:-{_BYTE}){{4}}(?![\d-])",
+    "IPv4 in the name of a host, as AWS writes it": (
+        rf"ip(?<![A-Za-z\d].{{2}})(?:-{_BYTE}){{4}}(?![\d-])"
+    ),
     "Ethernet, InfiniBand": rf"{_HEX}{_ALONE}{_HEX}(?::{_HEX}{{2}}){{5,}}(?![A-Za-z\d:])",
-    "Ethernet as Windows writes it": rf"{_HEX}(?<![A-Za-z\d-].){_HEX}(?:-{_HEX}{{2}}){{5}}(?![A-Za-z\d-])",
+    "Ethernet as Windows writes it": (
+        rf"{_HEX}(?<![A-Za-z\d-].){_HEX}(?:-{_HEX}{{2}}){{5}}(?![A-Za-z\d-])"
+    ),
     "Ethernet as switches write it; without a letter it may be a version": (
         rf"{_HEX}{_ALONE}(?:(?<=[a-fA-F])|(?=[\d.]*[a-fA-F])){_HEX}{{3}}\.{_HEX}{{4}}\.{_HEX}{{4}}(?![A-Za-z\d]|\.\w)"
     ),
@@ -102,7 +120,9 @@ _WORDS = (
 )
 """Parts of a name that make its value secret, wherever they stand in it."""
 
-SECRET_NAMES = re.compile(rf"{_WORDS}|(^|_)(KEY|AUTH)|(^|_)(PASS|PAT)(_|$)|_PWD(_|$)", re.IGNORECASE)
+SECRET_NAMES = re.compile(
+    rf"{_WORDS}|(^|_)(KEY|AUTH)|(^|_)(PASS|PAT)(_|$)|_PWD(_|$)", re.IGNORECASE
+)
 """Environment variables whose values are secret; PWD alone is a folder."""
 
 _SHORT = r"(?<=[A-Z\d])_(?:PWD|PASS|PAT|KEY|AUTH)(?:_[A-Z\d_]{0,60})?"
@@ -140,12 +160,15 @@ NAMED_SEEDS = (
     "machine",
     "uuid",
 )
-"""How a name in `NAMED` begins: finding these first is much quicker than trying those patterns everywhere."""
+"""How a name in `NAMED` begins: finding these first is much quicker than trying those patterns
+everywhere.
+"""
 
 NAMED = {
     "as JSON, TOML and text write it": (
         rf"(?:(?i:{_WORDS})(?:[A-Z\d_]{{0,60}}|(?i:(?:ord|d)?s?(?:[_-](?:access[_-]key|id|key|value))?))"
-        rf"|{_SHORT}|{_OF_A_MACHINE})(?:{_QUOTE})?[ \t]{{0,40}}{_SIGN}[ \t]{{0,40}}(?P<quote>{_QUOTE})?"
+        rf"|{_SHORT}|{_OF_A_MACHINE})(?:{_QUOTE})?[ \t]{{0,40}}{_SIGN}["
+        rf" \t]{{0,40}}(?P<quote>{_QUOTE})?"
         r"(?:(?:Basic|Bearer|Token|Digest) +)?"
         rf"(?P<value>{_QUOTED}|[^\s\"'\\,;&<>(){{}}\[\]\x00-\x1f]+))"
     ),
@@ -162,7 +185,9 @@ NAMED = {
     ),
     "of an element of XML": rf"(?i:{_WORDS})[\w-]{{0,60}}>(?P<value>[^<>\x00-\x1f]+)(?=</)",
 }
-"""A secret or a number of a machine behind its name; where several fit, the one that ends last counts."""
+"""A secret or a number of a machine behind its name; where several fit, the one that ends last
+counts.
+"""
 
 _ON = rf"[^\n;|&{_NEXT_LINE}]{{0,300}}?(?<=[ \"'])"
 _APART = rf"(?:[ =]|{_QUOTE}\s*,\s*{_QUOTE})\s*"
@@ -173,26 +198,53 @@ AROUND = (
         "user and password of a URL": ("://", rf"://(?P<value>(?:(?![/<>]){_REST})+)@"),
         "a private key": (
             "-----begin",
-            r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?P<value>(?:[\w+/=:,.\s]|\\[nr]|-(?!----))+)",
+            (
+                r"-----BEGIN [A-Z ]*PRIVATE KEY(?:"
+                r" BLOCK)?-----(?P<value>(?:[\w+/=:,.\s]|\\[nr]|-(?!----))+)"
+            ),
         ),
         "all cookies of a header": ("cookie:", rf"(?i:cookie): *(?P<value>{_HEADER_REST})"),
-        "all parts of a header": ("authorization:", rf"(?i:authorization): *\w+ +(?P<value>{_HEADER_REST})"),
-        "the user in .netrc": ("login", rf"(?<!\w)login\s+(?P<value>{_REST}+)(?=\s+(?:account\s+\S+\s+)?password\s)"),
+        "all parts of a header": (
+            "authorization:",
+            rf"(?i:authorization): *\w+ +(?P<value>{_HEADER_REST})",
+        ),
+        "the user in .netrc": (
+            "login",
+            rf"(?<!\w)login\s+(?P<value>{_REST}+)(?=\s+(?:account\s+\S+\s+)?password\s)",
+        ),
         "the password in .netrc": (
             "login",
             rf"(?<!\w)login\s+{_REST}+\s+(?:account\s+\S+\s+)?password\s+(?P<value>{_REST}+)",
         ),
-        "the same without a user": ("machine", rf"(?<!\w)machine\s+{_REST}+\s+password\s+(?P<value>{_REST}+)"),
+        "the same without a user": (
+            "machine",
+            rf"(?<!\w)machine\s+{_REST}+\s+password\s+(?P<value>{_REST}+)",
+        ),
         "npm's for a registry": ("_auth", rf"(?<![A-Za-z\d])_auth\s*=\s*(?P<value>{_REST}+)"),
         "user and password of Docker's registries": (
             "auth",
             rf"(?<=[\"'])auth{_QUOTE}\s*:\s*(?P<quote>{_QUOTE})(?P<value>{_QUOTED}|))",
         ),
-        "a signature in a URL of Azure": ("sig=", r"(?<![A-Za-z])(?i:sig)=(?P<value>[^\s&\"'\\;,<>]+)"),
-        "a signature in a URL of AWS or Google": ("signature=", r"(?i:signature)=(?P<value>[^\s&\"'\\;,<>]+)"),
-        "user and password of an option": ("user", rf"(?<=-)user{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})"),
-        "user and password of a short option": ("-u", rf"(?<![\w-])-[uU]{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})"),
-        "the same without a blank, for curl": ("curl", rf"curl\b{_ON}-u(?:{_QUOTE})?(?P<value>{_PAIR})"),
+        "a signature in a URL of Azure": (
+            "sig=",
+            r"(?<![A-Za-z])(?i:sig)=(?P<value>[^\s&\"'\\;,<>]+)",
+        ),
+        "a signature in a URL of AWS or Google": (
+            "signature=",
+            r"(?i:signature)=(?P<value>[^\s&\"'\\;,<>]+)",
+        ),
+        "user and password of an option": (
+            "user",
+            rf"(?<=-)user{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})",
+        ),
+        "user and password of a short option": (
+            "-u",
+            rf"(?<![\w-])-[uU]{_APART}(?:{_QUOTE})?(?P<value>{_PAIR})",
+        ),
+        "the same without a blank, for curl": (
+            "curl",
+            rf"curl\b{_ON}-u(?:{_QUOTE})?(?P<value>{_PAIR})",
+        ),
         "cookies for curl": ("curl", rf"curl\b{_ON}-b{_APART}{_VALUE}"),
         **{
             # Behind a letter only `NodeGUID`: `replica` is none, and times have 16 digits, too.
@@ -215,7 +267,10 @@ AROUND = (
         ),
     }
     | {
-        f"a password for {program}": (program, rf"{program}[\w-]*{_ON}{option}(?:{_APART})?{_VALUE}")
+        f"a password for {program}": (
+            program,
+            rf"{program}[\w-]*{_ON}{option}(?:{_APART})?{_VALUE}",
+        )
         for program, option in {
             "mysql": "-p",
             "mariadb": "-p",
@@ -226,17 +281,24 @@ AROUND = (
         }.items()
     }
     | {
-        f"a password for {program}": (program, rf"{program}\b{_ON}login\b{_ON}-p(?:{_APART})?{_VALUE}")
+        f"a password for {program}": (
+            program,
+            rf"{program}\b{_ON}login\b{_ON}-p(?:{_APART})?{_VALUE}",
+        )
         for program in ("docker", "podman", "helm", "oras", "apptainer", "singularity")
     }
 )
 """What tells other secrets: how it begins, in small letters, and all of it."""
 
-_NO_SECRET = re.compile(r"true|false|null|none|yes|no|on|off|\d{1,5}|[+-]?\d*\.\d*(?:[eE][+-]?\d+)?", re.IGNORECASE)
+_NO_SECRET = re.compile(
+    r"true|false|null|none|yes|no|on|off|\d{1,5}|[+-]?\d*\.\d*(?:[eE][+-]?\d+)?", re.IGNORECASE
+)
 
 
 def secrets_in(text: str) -> list[Span]:
-    """Start and end of each secret and each address in a text, in order; they do not overlap. Ask with `blanked`."""
+    """Start and end of each secret and each address in a text, in order; they do not overlap. Ask
+    with `blanked`.
+    """
     places = Places(text)
     spans = [found.span() for pattern in _ADDRESSES for found in pattern.finditer(text)]
     spans += [
@@ -275,7 +337,11 @@ class Places:
     def spans(self, seed: str, pattern: re.Pattern[str]) -> list[Span]:
         """Where the pattern, which begins with the word, fits: its group `value`, or all of it."""
         group = "value" if "value" in pattern.groupindex else 0
-        return [found.span(group) for place in self.of(seed) if (found := pattern.match(self._text, place))]
+        return [
+            found.span(group)
+            for place in self.of(seed)
+            if (found := pattern.match(self._text, place))
+        ]
 
     def of(self, seed: str) -> Iterator[int]:
         """Each place of the word, which is given in small letters."""
@@ -300,4 +366,6 @@ def _named(text: str, places: Places) -> Iterator[Span]:
 _ADDRESSES = [re.compile(pattern) for pattern in ADDRESSES.values()]
 _NAMED = [re.compile(pattern) for pattern in NAMED.values()]
 _AROUND = [(seed, re.compile(pattern)) for seed, pattern in AROUND.values()]
-_AROUND += [(begin.lower(), re.compile(re.escape(begin) + behind)) for begin, behind in TOKENS.items()]
+_AROUND += [
+    (begin.lower(), re.compile(re.escape(begin) + behind)) for begin, behind in TOKENS.items()
+]

@@ -1,4 +1,6 @@
-"""Read what a training run of `cifar_train` wrote into its folder: a table of steps, a summary, the settings."""
+"""Read what a training run of `cifar_train` wrote into its folder: a table of steps, a summary, the
+settings.
+"""
 
 from __future__ import annotations
 
@@ -132,10 +134,14 @@ def training_run(folder: str | PathLike[str]) -> TrainingRun:
             raise _damaged(path, f"it has {len(found[kind])} records `{kind}`, not one")
     run, summary = found["run"][0], found["summary"][0]
     if len(found["step"]) != summary["steps"]:
-        raise _damaged(path, f"it has {len(found['step'])} steps, but its summary counts {summary['steps']}")
+        raise _damaged(
+            path, f"it has {len(found['step'])} steps, but its summary counts {summary['steps']}"
+        )
     if [step["step"] for step in found["step"]] != list(range(summary["steps"])):
         raise _damaged(path, "its steps are not numbered from 0 in order")
-    return TrainingRun(path.parent, _step_table(found["step"], _origin(run)), summary, run["config"])
+    return TrainingRun(
+        path.parent, _step_table(found["step"], _origin(run)), summary, run["config"]
+    )
 
 
 def _metrics_file(folder: Path) -> Path:
@@ -147,12 +153,15 @@ def _metrics_file(folder: Path) -> Path:
     found = sorted(folder.glob("metrics_rank0_of_*.jsonl"))
     if not found:
         raise CourseError(
-            f"{folder}: there is no metrics_rank0_of_N.jsonl in it; the training failed or is still running: "
-            "read the message below its cell and run it again"
+            f"{folder}: there is no metrics_rank0_of_N.jsonl in it; the training failed or is still"
+            " running: read the message below its cell and run it again"
         )
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise CourseError(f"{folder}: it holds the results of several runs ({names}); give each run its own --run-dir")
+        raise CourseError(
+            f"{folder}: it holds the results of several runs ({names}); give each run its own"
+            " --run-dir"
+        )
     return found[0]
 
 
@@ -171,24 +180,36 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield kind, record
         except (ValueError, TypeError, KeyError, RecursionError, msgspec.ValidationError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise _damaged(path, f"line {number} is no record of the trainer ({reason[:120]})") from None
+            raise _damaged(
+                path, f"line {number} is no record of the trainer ({reason[:120]})"
+            ) from None
 
 
 def _step_table(records: list[dict[str, Any]], origin: Origin) -> pd.DataFrame:
     table = pd.DataFrame(records)
     table["part"] = pd.Categorical(table["part"], categories=PARTS)
     table["images_per_second"] = table["images"] / table["duration_ns"] * 1e9
-    table = table[list(STEP_DTYPES)].astype({name: kind for name, kind in STEP_DTYPES.items() if kind != "category"})
+    table = table[list(STEP_DTYPES)].astype(
+        {name: kind for name, kind in STEP_DTYPES.items() if kind != "category"}
+    )
     table.attrs["origin"] = origin
     return table
 
 
 def _origin(run: dict[str, Any]) -> Origin:
-    """`measured` on this host, `recorded` on another: then the notebook did not see the machine itself."""
+    """`measured` on this host, `recorded` on another: then the notebook did not see the machine
+    itself.
+    """
     here = run["host"] == socket.gethostname()
-    parts = [run["device"], "this machine" if here else run["host"], (run.get("written") or "")[:10]]
+    parts = [
+        run["device"],
+        "this machine" if here else run["host"],
+        (run.get("written") or "")[:10],
+    ]
     return Origin("measured" if here else "recorded", ", ".join(part for part in parts if part))
 
 
 def _damaged(path: Path, finding: str) -> CourseError:
-    return CourseError(f"{path}: {finding}; the file was cut off or changed: run the training again")
+    return CourseError(
+        f"{path}: {finding}; the file was cut off or changed: run the training again"
+    )

@@ -55,7 +55,14 @@ from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 from tidyprof.readers.rpd.reader import read_rpd
 from tidyprof.readers.system.reader import read_system
 from tidyprof.readers.torch.reader import read_torch_trace
-from tidyprof.tables.contract import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, KINDS, Origin, Profile
+from tidyprof.tables.contract import (
+    COUNTER_DTYPES,
+    DEVICE_KINDS,
+    EVENT_DTYPES,
+    KINDS,
+    Origin,
+    Profile,
+)
 from tidyprof.tables.intervals import Intervals
 
 __all__ = [

@@ -8,23 +8,40 @@ from tidyprof.harmless import printable
 
 EMPTY = ("the file is empty", "the run ended before the tool wrote its results", "record again")
 MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
-NO_FILE = ("a pipe, socket or device", "a wrong path, or a command's output was passed instead of a file",
-           "write it to a file, and pass that")  # fmt: skip
-NO_MEMORY = ("more than fits into the memory at hand",
-             "a recording of too many steps, or a file made to exhaust memory",
-             "record fewer steps, or read it where there is more memory")  # fmt: skip
-NOT_PERMITTED = ("reading it is not permitted", "it, its folder or a file in it belongs to another user",
-                 "ask its owner for a copy")  # fmt: skip
-NO_ROWS = ("a header without rows", "the program was killed before the profiler wrote its results",
-           "record again, and let the program end by itself")  # fmt: skip
+NO_FILE = (
+    "a pipe, socket or device",
+    "a wrong path, or a command's output was passed instead of a file",
+    "write it to a file, and pass that",
+)
+NO_MEMORY = (
+    "more than fits into the memory at hand",
+    "a recording of too many steps, or a file made to exhaust memory",
+    "record fewer steps, or read it where there is more memory",
+)
+NOT_PERMITTED = (
+    "reading it is not permitted",
+    "it, its folder or a file in it belongs to another user",
+    "ask its owner for a copy",
+)
+NO_ROWS = (
+    "a header without rows",
+    "the program was killed before the profiler wrote its results",
+    "record again, and let the program end by itself",
+)
 """What was found, likely cause and next step of faults that files of every format have."""
 
-CUT_SHORT = ("the file is half written, or its copy is incomplete",
-             "copy it again, or record again if the program was killed")  # fmt: skip
-DAMAGED = ("the file is cut off or damaged, or another program changed it",
-           "compare its size with the original and copy it again, or record again")  # fmt: skip
-TOO_LARGE = ("a recording of too many steps, or a file made to exhaust memory",
-             "record fewer steps, or pass a larger maximum_bytes if you trust the file")  # fmt: skip
+CUT_SHORT = (
+    "the file is half written, or its copy is incomplete",
+    "copy it again, or record again if the program was killed",
+)
+DAMAGED = (
+    "the file is cut off or damaged, or another program changed it",
+    "compare its size with the original and copy it again, or record again",
+)
+TOO_LARGE = (
+    "a recording of too many steps, or a file made to exhaust memory",
+    "record fewer steps, or pass a larger maximum_bytes if you trust the file",
+)
 """Likely cause and next step of others."""
 
 SAME = "what was read says the same"
@@ -53,7 +70,9 @@ class ProfileReadError(Exception):
 
 
 class SeveralRecordingsError(ProfileReadError):
-    """A folder holds several recordings of one format. Whoever knows all formats can say what else lies there."""
+    """A folder holds several recordings of one format. Whoever knows all formats can say what else
+    lies there.
+    """
 
 
 LONGEST_PART = 500
@@ -64,6 +83,10 @@ LONGEST_LINE = 5 * LONGEST_PART
 
 
 def one_line(path: str | PathLike[str], found: str, cause: str, next_step: str) -> str:
-    """The text of an error for users: file, what was found, likely cause and next step, without full stops."""
-    path, found, cause, next_step = (printable(str(part), LONGEST_PART) for part in (path, found, cause, next_step))
+    """The text of an error for users: file, what was found, likely cause and next step, without
+    full stops.
+    """
+    path, found, cause, next_step = (
+        printable(str(part), LONGEST_PART) for part in (path, found, cause, next_step)
+    )
     return f"{path}: {found}. Likely cause: {cause}. Next step: {next_step}."

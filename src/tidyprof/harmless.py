@@ -1,7 +1,7 @@
 """Texts from files, made harmless for each place where they are shown.
 
-A kernel name is whatever a file says: it may move a terminal's cursor, be HTML, end a block of Markdown, or be a
-formula.
+A kernel name is whatever a file says: it may move a terminal's cursor, be HTML, end a block of
+Markdown, or be a formula.
 """
 
 from __future__ import annotations
@@ -11,20 +11,25 @@ import re
 from collections.abc import Iterable
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-"""How formulas of spreadsheets begin, the last four with Japanese settings; tab and line ends are not printable:
-https://owasp.org/www-community/attacks/CSV_Injection."""
+"""How formulas of spreadsheets begin, the last four with Japanese settings; tab and line ends are
+not printable: https://owasp.org/www-community/attacks/CSV_Injection.
+"""
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """The text in one line, with `�` for what no one can see, such as control characters, of which files may be full.
+    """The text in one line, with `�` for what no one can see, such as control characters, of which
+    files may be full.
 
-    longest -- characters that it may have (None: any number); an ellipsis stands in the middle for what is left out.
+    longest -- characters that it may have (None: any number); an ellipsis stands in the middle for
+    what is left out.
     """
     if longest is not None and len(text) > longest:
         text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
 
 
 def printable_lines(text: str) -> str:
@@ -38,9 +43,11 @@ def html_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """The text in one line of Markdown, also in a cell of a table: as code, unless it is words and numbers alone.
+    """The text in one line of Markdown, also in a cell of a table: as code, unless it is words and
+    numbers alone.
 
-    Only in code there are no links, pictures, mentions and tags. `¦` stands for `|`, which would end a cell.
+    Only in code there are no links, pictures, mentions and tags. `¦` stands for `|`, which would
+    end a cell.
     """
     shown = printable(text).replace("|", "¦")
     if all(word.isalnum() for word in shown.split(" ") if word):
@@ -63,6 +70,8 @@ def _fence(text: str, least: int) -> str:
 
 
 def csv_text(text: str) -> str:
-    """The text for a cell that a spreadsheet may open: in one line, and with `'` before what would be a formula."""
+    """The text for a cell that a spreadsheet may open: in one line, and with `'` before what would
+    be a formula.
+    """
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown

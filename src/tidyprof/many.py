@@ -1,6 +1,8 @@
-"""Many recordings, such as one per rank of a large job: each is read and reduced to a table where it is read.
+"""Many recordings, such as one per rank of a large job: each is read and reduced to a table where
+it is read.
 
-Only the small tables travel and are kept, so the memory of a few files suffices for any number of them.
+Only the small tables travel and are kept, so the memory of a few files suffices for any number of
+them.
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.tables.contract import Profile
 
 MOST_PROCESSES = 4
-"""Processes of the default pool, each of which holds one file; a pool of one's own may have more."""
+"""Processes of the default pool, each of which holds one file; a pool of one's own may have
+more.
+"""
 
 KEPT_BYTES = 2**24
-"""Memory that a process keeps from file to file, half of it at least: more than a rank of a large job needs."""
+"""Memory that a process keeps from file to file, half of it at least: more than a rank of a large
+job needs.
+"""
 
 ENDED = "a process ended while this or another file was read"
 """What is found where no file is to blame."""
@@ -40,12 +46,16 @@ Reduce = Callable[[Profile], pd.DataFrame]
 
 
 class ReadManyError(ProfileReadError):
-    """A file of many could not be read or reduced; the one line names it. It has the parts of a ProfileReadError."""
+    """A file of many could not be read or reduced; the one line names it. It has the parts of a
+    ProfileReadError.
+    """
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of one file: its table, or why there is none. A plain value, so that any executor can carry it."""
+    """What became of one file: its table, or why there is none. A plain value, so that any executor
+    can carry it.
+    """
 
     table: pd.DataFrame | None = None
     error: ReadManyError | None = None
@@ -62,22 +72,25 @@ def read_many(
 ) -> pd.DataFrame:
     """Read each file with `tidyprof.read`, reduce it at once, and put the tables below each other.
 
-    reduce   -- takes a Profile and returns a table, e.g. `tidyprof.kernels` or `tidyprof.overlap`; for arguments
-                use functools.partial. It must be a function of a module, not of a notebook and no lambda,
-                unless the executor's workers are threads.
-    executor -- any executor of concurrent.futures, e.g. mpi4py's MPIPoolExecutor; it stays open. None: up to
+    reduce   -- takes a Profile and returns a table, e.g. `tidyprof.kernels` or `tidyprof.overlap`;
+    for arguments
+                use functools.partial. It must be a function of a module, not of a notebook and no
+                lambda, unless the executor's workers are threads.
+    executor -- any executor of concurrent.futures, e.g. mpi4py's MPIPoolExecutor; it stays open.
+    None: up to
                 MOST_PROCESSES fresh processes. A script that uses
                 these must guard its start with `if __name__ == "__main__":`.
-    jobs     -- how many processes, instead; 1: none but this one.
-    on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the errors in
+    jobs     -- how many processes, instead; 1: none but this one. on_error -- `stop` raises the
+    first error; `continue` goes on with the other files and lists the errors in
                 attrs["errors"], as pairs of file and message.
     options  -- of `tidyprof.read`.
 
-    The result has, in the order of paths, the columns `file` (as given) and `rank` (<NA> where the file does not
-    state one rank, unless the table has its own) before those of the tables. attrs has the origin and errors.
-    Raises ReadManyError (a ProfileReadError) as on_error says, and if no file could be read; what a
-    bug in `reduce` raises comes as it is, with a note that names the file. Raises ValueError for no paths, one path
-    twice, an unknown on_error, a `reduce` that cannot be sent to another process, or tables with different columns.
+    The result has, in the order of paths, the columns `file` (as given) and `rank` (<NA> where the
+    file does not state one rank, unless the table has its own) before those of the tables. attrs
+    has the origin and errors. Raises ReadManyError (a ProfileReadError) as on_error says, and if no
+    file could be read; what a bug in `reduce` raises comes as it is, with a note that names the
+    file. Raises ValueError for no paths, one path twice, an unknown on_error, a `reduce` that
+    cannot be sent to another process, or tables with different columns.
     """
     files = [os.fspath(path) for path in paths]
     if not files or len(set(files)) < len(files):
@@ -85,7 +98,11 @@ def read_many(
     if on_error not in ("stop", "continue"):
         raise ValueError(f"on_error must be stop or continue, not {on_error!r}")
     with _pool(executor, reduce, min(len(files), jobs or processors())) as pool:
-        outcomes = dict(_outcomes(files, pool, partial(_read_and_reduce, reduce=reduce, options=options), on_error))
+        outcomes = dict(
+            _outcomes(
+                files, pool, partial(_read_and_reduce, reduce=reduce, options=options), on_error
+            )
+        )
     errors = {file: outcomes[file].error for file in files if outcomes[file].error}
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
     if not tables:
@@ -118,12 +135,16 @@ class _OwnProcesses(ProcessPoolExecutor):
 
 def processors() -> int:
     """How many processors this process may use, at most MOST_PROCESSES."""
-    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    known = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min(known, MOST_PROCESSES)
 
 
 def _begin() -> None:
-    """A worker's first act: Ctrl-C ends it without a word, and so does the end of the process that started it."""
+    """A worker's first act: Ctrl-C ends it without a word, and so does the end of the process that
+    started it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _hold_interrupts(False)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -135,7 +156,9 @@ def _end_with_parent() -> None:
 
 
 def _hold_interrupts(held: bool) -> None:
-    """Keep Ctrl-C waiting, in processes begun meanwhile too: while Python starts it would end in a traceback."""
+    """Keep Ctrl-C waiting, in processes begun meanwhile too: while Python starts it would end in a
+    traceback.
+    """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, [signal.SIGINT])
 
@@ -145,22 +168,26 @@ def _refuse_unsendable(reduce: Reduce) -> None:
     function = reduce
     while hasattr(function, "func"):
         function = function.func
-    interactive = getattr(function, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+    interactive = getattr(function, "__module__", "") == "__main__" and not hasattr(
+        sys.modules["__main__"], "__file__"
+    )
     try:
         pickle.dumps(reduce)
     except (pickle.PicklingError, AttributeError, TypeError):
         interactive = True
     if interactive:
         raise ValueError(
-            f"{getattr(function, '__name__', function)!r} cannot be sent to other processes: put it into a module and "
-            "import it from there, or pass executor=ThreadPoolExecutor()"
+            f"{getattr(function, '__name__', function)!r} cannot be sent to other processes: put it"
+            " into a module and import it from there, or pass executor=ThreadPoolExecutor()"
         )
 
 
 def _outcomes(
     files: list[str], pool: Executor | None, reduced: Callable[[str], _Outcome], on_error: str
 ) -> Iterator[tuple[str, _Outcome]]:
-    """Each file with what became of it, as they finish. Raises ReadManyError at the first error, if so asked."""
+    """Each file with what became of it, as they finish. Raises ReadManyError at the first error, if
+    so asked.
+    """
     if pool is None:
         yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
         return
@@ -173,7 +200,8 @@ def _outcomes(
         for future in as_completed(futures):
             yield futures[future], _known(futures[future], future.result, on_error)
     except BaseException:
-        # A thread of one's own processes cancels, since it may be telling each file that Ctrl-C ended them.
+        # A thread of one's own processes cancels, since it may be telling each file that Ctrl-C
+        # ended them.
         for future in futures if not isinstance(pool, _OwnProcesses) else ():
             future.cancel()
         raise
@@ -204,7 +232,9 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
 
 
 def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcome:
-    """Runs in the worker. What a user can put right comes back as an outcome, bugs as the exceptions that they are."""
+    """Runs in the worker. What a user can put right comes back as an outcome, bugs as the
+    exceptions that they are.
+    """
     _keep_memory()
     try:
         profile = read(file, **options)
@@ -213,7 +243,11 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcom
         return _Outcome(error=ReadManyError(error.path, error.found, error.cause, error.next_step))
     except ValueError as error:
         cause = "the recording lacks what the analysis needs"
-        return _Outcome(error=ReadManyError(file, str(error), cause, "leave the file out, or ask for another analysis"))
+        return _Outcome(
+            error=ReadManyError(
+                file, str(error), cause, "leave the file out, or ask for another analysis"
+            )
+        )
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"reduce must return a table, not {type(table).__name__}")
     return _Outcome(_with_place(table, file, profile))
@@ -222,8 +256,9 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcom
 def _keep_memory() -> None:
     """Let the process keep what one file needed for the next one.
 
-    glibc gives freed memory back to the system, and asks for it page by page again, unless a block of this size was
-    freed before (mallopt(3), M_MMAP_THRESHOLD). The block itself is never written to, so that it takes no memory.
+    glibc gives freed memory back to the system, and asks for it page by page again, unless a block
+    of this size was freed before (mallopt(3), M_MMAP_THRESHOLD). The block itself is never written
+    to, so that it takes no memory.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
@@ -232,6 +267,8 @@ def _with_place(table: pd.DataFrame, file: str, profile: Profile) -> pd.DataFram
     """The table with the columns file and rank in front."""
     placed = table.copy()
     if "rank" not in table.columns:
-        placed.insert(0, "rank", pd.array([profile.meta.get("rank", pd.NA)] * len(table), dtype="Int32"))
+        placed.insert(
+            0, "rank", pd.array([profile.meta.get("rank", pd.NA)] * len(table), dtype="Int32")
+        )
     placed.insert(0, "file", pd.array([file] * len(table), dtype="string"))
     return placed

@@ -14,7 +14,8 @@ from typing import TextIO
 def tell(text: str) -> None:
     """Lines on standard error, where they can be written: exit codes do not depend on them.
 
-    A terminal gets a single line in as many as it takes; several, such as a traceback, stay as they are.
+    A terminal gets a single line in as many as it takes; several, such as a traceback, stay as they
+    are.
     """
     if sys.stderr is None:
         return
@@ -26,10 +27,14 @@ def tell(text: str) -> None:
 
 
 def _broken(line: str) -> str:
-    """The line broken between words, as wide as the terminal; its likely cause and next step begin lines."""
+    """The line broken between words, as wide as the terminal; its likely cause and next step begin
+    lines.
+    """
     parts = re.sub(r" (?=(Likely cause|Next step): )", "\n  ", line).split("\n")
     width = shutil.get_terminal_size().columns
-    wrap = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    wrap = textwrap.TextWrapper(
+        width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
     return "\n".join(map(wrap.fill, parts))
 
 

@@ -18,10 +18,11 @@ _LOCK = "lock"
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """A path to write to, with the target's own name; it takes the target's place when the block ends without error.
+    """A path to write to, with the target's own name; it takes the target's place when the block
+    ends without error.
 
-    What killed processes left of this target goes first: the lock of its writer tells that it is still in use.
-    Raises OSError where the target cannot be written.
+    What killed processes left of this target goes first: the lock of its writer tells that it is
+    still in use. Raises OSError where the target cannot be written.
     """
     if target.exists() and not target.is_file():
         yield target  # such as /dev/stdout, which must not be replaced

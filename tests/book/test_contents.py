@@ -18,9 +18,16 @@ MARKDOWN = [page for page in [START, *PAGES] if page.endswith(".md")]
 
 def anchors(page: str) -> set[str]:
     """The anchors of a page's headings, as GitHub and MyST make them."""
-    text = re.sub(r"^```.*?^```", "", (REPOSITORY / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```",
+        "",
+        (REPOSITORY / page).read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings
+    }
 
 
 def links(page: str) -> list[str]:
@@ -29,25 +36,38 @@ def links(page: str) -> list[str]:
 
 
 def test_every_lesson_and_every_page_of_docs_is_in_the_book_once():
-    lessons = [f"notebooks/{path.name}.ipynb" for path in sorted((REPOSITORY / "lessons").glob("[0-9]*"))]
-    documents = [str(path.relative_to(REPOSITORY)) for path in sorted((REPOSITORY / "docs").rglob("*.md"))]
+    lessons = [
+        f"notebooks/{path.name}.ipynb" for path in sorted((REPOSITORY / "lessons").glob("[0-9]*"))
+    ]
+    documents = [
+        str(path.relative_to(REPOSITORY)) for path in sorted((REPOSITORY / "docs").rglob("*.md"))
+    ]
     assert sorted(PAGES) == sorted([*lessons, *documents, "CONTRIBUTING.md", "CHANGELOG.md"])
 
 
 def test_the_lessons_come_first_and_in_order():
-    assert [page.removeprefix("notebooks/")[:2] for page in PARTS[0].pages] == [*sorted(all_lessons()), "90"]
+    assert [page.removeprefix("notebooks/")[:2] for page in PARTS[0].pages] == [
+        *sorted(all_lessons()),
+        "90",
+    ]
 
 
 def test_the_first_page_gets_all_pages_without_their_endings():
-    listed = re.findall(r"^(?:(?:docs|notebooks)/.+|CONTRIBUTING|CHANGELOG)$", toctrees(PARTS), re.MULTILINE)
-    assert [f"{page}.ipynb" if page.startswith("notebooks") else f"{page}.md" for page in listed] == PAGES
+    listed = re.findall(
+        r"^(?:(?:docs|notebooks)/.+|CONTRIBUTING|CHANGELOG)$", toctrees(PARTS), re.MULTILINE
+    )
+    assert [
+        f"{page}.ipynb" if page.startswith("notebooks") else f"{page}.md" for page in listed
+    ] == PAGES
 
 
 @pytest.mark.parametrize("page", MARKDOWN)
 def test_links_of_a_page_lead_to_a_file_and_a_heading(page: str):
     for link in links(page):
         parts = urlsplit(link)
-        target = (REPOSITORY / page).parent / unquote(parts.path) if parts.path else REPOSITORY / page
+        target = (
+            (REPOSITORY / page).parent / unquote(parts.path) if parts.path else REPOSITORY / page
+        )
         assert target.is_file(), link
         if parts.fragment:
             found = str(target.resolve().relative_to(REPOSITORY))
@@ -59,6 +79,8 @@ def test_the_plans_of_the_instructor_guide_add_up():
     plans = re.findall(r"^\| [^|]+ \| ([^|]*\[\d\d\][^|]*) \| (\d+) \|$", text, re.MULTILINE)
     assert len(plans) == 6
     for lessons, minutes in plans:
-        assert sum(all_lessons()[number].minutes for number in re.findall(r"\[(\d\d)\]", lessons)) == int(minutes)
+        assert sum(
+            all_lessons()[number].minutes for number in re.findall(r"\[(\d\d)\]", lessons)
+        ) == int(minutes)
     in_all_days = re.findall(r"\[(\d\d)\]", "".join(lessons for lessons, _ in plans[2:]))
     assert sorted(in_all_days) == sorted(all_lessons())

@@ -34,7 +34,10 @@ def test_each_page_of_the_book_is_there_under_a_title_of_its_own(site: Path):
     parts = contents(REPOSITORY)
     wanted = {str(Path(page).with_suffix("")) for part in parts for page in part.pages}
     wanted |= {"index", "lessons", "to-look-up", "for-instructors", "to-carry-it-on", "tidyprof"}
-    pages = {str(path.relative_to(site / "content").with_suffix("")): path for path in site.glob("content/**/*.md")}
+    pages = {
+        str(path.relative_to(site / "content").with_suffix("")): path
+        for path in site.glob("content/**/*.md")
+    }
     assert pages.keys() == wanted
     titles = [fields(path)["title"] for path in pages.values()]
     assert len(set(titles)) == len(titles)
@@ -44,11 +47,19 @@ def test_each_page_of_the_book_is_there_under_a_title_of_its_own(site: Path):
         assert own.get("parent", own["title"]) in titles
     lesson = fields(pages["notebooks/02_torch_profiler_timeline"])
     assert lesson == {"title": "02 Where does a step go?", "parent": "Lessons", "nav_order": 3}
-    assert (site / "content/index.md").read_text().partition("---\n\n")[2].startswith("# Profiling PyTorch")
+    assert (
+        (site / "content/index.md")
+        .read_text()
+        .partition("---\n\n")[2]
+        .startswith("# Profiling PyTorch")
+    )
 
 
 def test_every_link_leads_to_a_page_or_a_file(site: Path):
-    pages = {f"/{path.relative_to(site / 'content').with_suffix('')}" for path in site.glob("content/**/*.md")}
+    pages = {
+        f"/{path.relative_to(site / 'content').with_suffix('')}"
+        for path in site.glob("content/**/*.md")
+    }
     seen = set()
     for page in site.glob("content/**/*.md"):
         for link in re.findall(r"\]\(([^()\s]+)\)", page.read_text(encoding="utf-8")):
@@ -64,9 +75,16 @@ def test_every_link_leads_to_a_page_or_a_file(site: Path):
 
 
 def test_cells_are_code_with_a_fence_that_they_do_not_end(tmp_path: Path):
-    cells = [("markdown", "before"), ("markdown", "# One\n"), ("code", 'print("```")'), ("markdown", "after")]
+    cells = [
+        ("markdown", "before"),
+        ("markdown", "# One\n"),
+        ("code", 'print("```")'),
+        ("markdown", "after"),
+    ]
     notebook = tmp_path / "00_one.ipynb"
-    notebook.write_text(json.dumps({"cells": [{"cell_type": kind, "source": [text]} for kind, text in cells]}))
+    notebook.write_text(
+        json.dumps({"cells": [{"cell_type": kind, "source": [text]} for kind, text in cells]})
+    )
     assert lesson_text(notebook) == '# One\n\n\n````python\nprint("```")\n````\n'
 
 

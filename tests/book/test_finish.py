@@ -11,7 +11,15 @@ import pytest
 from cifar_train.errors import UserError
 from docs.book import pdf
 from docs.book.contents import Part
-from docs.book.finish import PAPER_COLUMNS, SHORT_LINES, breakable, description, finish, finished, sections
+from docs.book.finish import (
+    PAPER_COLUMNS,
+    SHORT_LINES,
+    breakable,
+    description,
+    finish,
+    finished,
+    sections,
+)
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (2000).to_bytes(4) + (500).to_bytes(4)
 """The head of a picture of 2000 by 500 pixels, which is all that is read of it."""
@@ -21,8 +29,14 @@ DATA = f'src="data:image/png;base64,{base64.b64encode(PNG).decode()}"'
 
 def page(article: str, title: str = "A page") -> str:
     """A page like Furo's."""
-    heading = f'<section id="top"><h1>{title}<a class="headerlink" href="#top">#</a></h1>{article}</section>'
-    return f'<html><head></head><body><article role="main" id="furo-main-content">{heading}</article></body></html>'
+    heading = (
+        f'<section id="top"><h1>{title}<a class="headerlink"'
+        f' href="#top">#</a></h1>{article}</section>'
+    )
+    return (
+        '<html><head></head><body><article role="main"'
+        f' id="furo-main-content">{heading}</article></body></html>'
+    )
 
 
 def test_a_picture_within_a_page_becomes_a_file_with_its_shape_and_a_link(tmp_path: Path):
@@ -30,7 +44,10 @@ def test_a_picture_within_a_page_becomes_a_file_with_its_shape_and_a_link(tmp_pa
     (image,) = (tmp_path / "_images").iterdir()
     assert image.read_bytes() == PNG
     assert f'<a class="whole-picture" href="../_images/{image.name}"' in done
-    assert f'<img loading="lazy" alt="A" width="1000" height="250" src="../_images/{image.name}"></a>' in done
+    assert (
+        f'<img loading="lazy" alt="A" width="1000" height="250" src="../_images/{image.name}"></a>'
+        in done
+    )
 
 
 def test_a_light_and_a_dark_picture_share_a_link_and_no_link_gets_another(tmp_path: Path):
@@ -42,32 +59,54 @@ def test_a_light_and_a_dark_picture_share_a_link_and_no_link_gets_another(tmp_pa
 
 def test_a_header_without_a_name_is_a_cell_like_others(tmp_path: Path):
     done = finished(
-        page('<tr><th class="head"><p></p></th><th scope="col" style="a">&nbsp;</th><th>time</th></tr>'), tmp_path, ""
+        page(
+            '<tr><th class="head"><p></p></th><th scope="col"'
+            ' style="a">&nbsp;</th><th>time</th></tr>'
+        ),
+        tmp_path,
+        "",
     )
     assert '<td class="head"><p></p></td><td style="a">&nbsp;</td><th>time</th>' in done
 
 
 def test_a_page_is_described_by_its_first_words_that_are_no_note_and_no_picture():
     assert (
-        description('<p><em>A note.</em></p><p><img src="a"></p><p>A <b>step</b> &amp;\n more.</p>') == "A step & more."
+        description('<p><em>A note.</em></p><p><img src="a"></p><p>A <b>step</b> &amp;\n more.</p>')
+        == "A step & more."
     )
     long = description(f"<p>{'word ' * 60}</p>")
     assert long.endswith("word …")
     assert len(long) < 160
-    assert '<meta name="description" content="It &lt; that.">' in finished(page("<p>It &lt; that.</p>"), Path(), "")
+    assert '<meta name="description" content="It &lt; that.">' in finished(
+        page("<p>It &lt; that.</p>"), Path(), ""
+    )
 
 
-def test_long_names_in_a_table_can_be_broken_after_an_underscore_or_a_slash_and_nothing_else_is_touched(tmp_path: Path):
+def test_long_names_in_a_table_can_be_broken_after_an_underscore_or_a_slash_and_nothing_else_is_touched(
+    tmp_path: Path,
+):
     table = (
-        '<table><td><a href="a_long/long/long_name">a_b</a> <code>ROCPROFSYS_USE_MEMORY</code> __next__</td></table>'
+        '<table><td><a href="a_long/long/long_name">a_b</a> <code>ROCPROFSYS_USE_MEMORY</code>'
+        " __next__</td></table>"
     )
     assert breakable(table) == table.replace("SYS_USE_", "SYS_<wbr>USE_<wbr>")
-    assert breakable("<td>src/tidyprof/io.py &amp; more</td>") == "<td>src/<wbr>tidyprof/<wbr>io.py &amp; more</td>"
-    assert finished(page("<code>ROCPROFSYS_USE_MEMORY</code>" + table), tmp_path, "").count("<wbr>") == 2
+    assert (
+        breakable("<td>src/tidyprof/io.py &amp; more</td>")
+        == "<td>src/<wbr>tidyprof/<wbr>io.py &amp; more</td>"
+    )
+    assert (
+        finished(page("<code>ROCPROFSYS_USE_MEMORY</code>" + table), tmp_path, "").count("<wbr>")
+        == 2
+    )
 
 
-def test_a_remark_after_a_command_is_marked_and_nothing_else_of_a_block_without_colours(tmp_path: Path):
-    block = '<div class="highlight-none notranslate"><div class="highlight"><pre><span></span>{}</pre></div></div>'
+def test_a_remark_after_a_command_is_marked_and_nothing_else_of_a_block_without_colours(
+    tmp_path: Path,
+):
+    block = (
+        '<div class="highlight-none notranslate"><div'
+        ' class="highlight"><pre><span></span>{}</pre></div></div>'
+    )
     page = f'<article role="main" id="x">{block}</article>'
     lines = "make lab    # takes minutes\n# all of it\nnumber #1\n"
     marked = lines.replace("# takes minutes", '<span class="c1 remark"># takes minutes</span>')
@@ -91,8 +130,12 @@ def test_a_remark_behind_a_command_is_told_from_a_line_of_its_own(tmp_path: Path
         ("-" * PAPER_COLUMNS.stop, ' class="short"'),
     ],
 )
-def test_paper_knows_what_is_short_and_what_needs_smaller_type(tmp_path: Path, printed: str, marks: str):
-    output = '<div class="output stream notranslate"><div class="highlight"><pre{}>{}</pre></div></div>'
+def test_paper_knows_what_is_short_and_what_needs_smaller_type(
+    tmp_path: Path, printed: str, marks: str
+):
+    output = (
+        '<div class="output stream notranslate"><div class="highlight"><pre{}>{}</pre></div></div>'
+    )
     page = f'<article role="main" id="x">{output.format("", printed)}</article>'
     assert output.format(marks, printed) in finished(page, tmp_path, "")
 
@@ -102,14 +145,18 @@ def test_the_search_knows_each_section_with_its_title_its_own_text_and_its_code(
     cell = f'<div class="cell docutils"><div><pre>step()</pre></div><div>{table}</div></div>'
     inner = f'<section id="when"><h2>When</h2>{table}{cell}<p>After.</p></section>'
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/a.html").write_text(page(f"<p>Before.</p><pre>a = 1</pre><style>p {{}}</style>{inner}"))
+    (tmp_path / "docs/a.html").write_text(
+        page(f"<p>Before.</p><pre>a = 1</pre><style>p {{}}</style>{inner}")
+    )
     assert sections((tmp_path / "docs/a.html").read_text()) == [
         ("top", "A page", "Before.", "a = 1"),
         ("when", "When", "slow? now 2 ms After.", "step() slow? now 2 ms"),
     ]
     finish(tmp_path)
     texts = (tmp_path / "search_texts.js").read_text()
-    assert texts.startswith('const SEARCH_TEXTS = {"docs/a.html":[["top","A page","Before.","a = 1"],["when"')
+    assert texts.startswith(
+        'const SEARCH_TEXTS = {"docs/a.html":[["top","A page","Before.","a = 1"],["when"'
+    )
 
 
 @pytest.fixture
@@ -117,7 +164,9 @@ def site(tmp_path: Path) -> Path:
     """Three finished pages."""
     pages = {
         "index.html": page('<p>About it.</p><a href="docs/a.html#when">a</a>', title="A course"),
-        "docs/a.html": page('<h2 id="when">When</h2><a href="b.html">b</a><a href="../_downloads/x.csv">x</a>'),
+        "docs/a.html": page(
+            '<h2 id="when">When</h2><a href="b.html">b</a><a href="../_downloads/x.csv">x</a>'
+        ),
         "docs/b.html": page(
             '<p>Next question: where?</p><a href="#top">up</a>'
             '<a href="https://example/">e</a><details><img src="../_images/i.png">'
@@ -144,7 +193,12 @@ def test_the_whole_book_is_one_page_whose_links_stay_in_it(site: Path):
     assert "_downloads" not in whole
     assert 'href="https://example/"' in whole
     assert '<details open><img src="html/_images/i.png">' in whole
-    assert re.findall(r"<(h\d)[^>]*>(?:To look up|A page|When|A course)<", whole)[-4:] == ["h1", "h2", "h3", "h2"]
+    assert re.findall(r"<(h\d)[^>]*>(?:To look up|A page|When|A course)<", whole)[-4:] == [
+        "h1",
+        "h2",
+        "h3",
+        "h2",
+    ]
 
 
 def test_a_print_that_fails_is_told_in_one_line(site: Path, monkeypatch: pytest.MonkeyPatch):
@@ -154,7 +208,9 @@ def test_a_print_that_fails_is_told_in_one_line(site: Path, monkeypatch: pytest.
     browser.write_text("#!/bin/sh\necho it is out of memory >&2\n")
     browser.chmod(0o755)
     monkeypatch.setenv("PATH", str(site.parent))
-    with pytest.raises(UserError, match="chromium printed nothing: it is out of memory; try it by hand on /"):
+    with pytest.raises(
+        UserError, match="chromium printed nothing: it is out of memory; try it by hand on /"
+    ):
         pdf.print_book(site, PARTS)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="install one of chromium"):

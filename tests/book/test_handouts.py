@@ -1,4 +1,6 @@
-"""Slides from a lesson's cells, by one rule and without solutions; the cheat sheet says what the lessons say."""
+"""Slides from a lesson's cells, by one rule and without solutions; the cheat sheet says what the
+lessons say.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,10 @@ def found(tmp_path: Path) -> list[Slide]:
     folders = Folders(tmp_path / "lessons", tmp_path / "notebooks", tmp_path / "combined")
     write_lesson(folders.lessons / "02_tiny", LESSON)
     texts = build(folders)
-    combined, learner = (reads(texts[folder / "02_tiny.ipynb"], 4) for folder in (folders.combined, folders.notebooks))
+    combined, learner = (
+        reads(texts[folder / "02_tiny.ipynb"], 4)
+        for folder in (folders.combined, folders.notebooks)
+    )
     for cell in combined.cells:
         html = next((html for end, html in OUTPUTS.items() if cell.source.endswith(end)), None)
         if html:
@@ -128,24 +133,50 @@ def test_one_rule_decides_what_is_on_a_slide(found: list[Slide]) -> None:
     link = 'with a file and <a href="https://example.org">a site</a>'
     asked = "q = exercise(&quot;02.1&quot;, 1)\nanswer = ...\nq.check(answer)"
     assert [(slide.heading, slide.body.replace("</p>\n", "</p>")) for slide in found] == [
-        ("02 · Where does a step go?", "<p>A note.</p><p>First paragraph.</p><p>Second paragraph.</p>"),
+        (
+            "02 · Where does a step go?",
+            "<p>A note.</p><p>First paragraph.</p><p>Second paragraph.</p>",
+        ),
         ("A section", f"<p>What it is about, {link}.</p><p>And more.</p>{OUTPUTS['table']}"),
         # one figure or table a slide
         ("A section", f"<figure>{OUTPUTS['figure']}</figure><p>Words below the figure.</p>"),
-        ("Predict", "<p>Before you look:</p><ul><li>Predict: how much of <code>a step</code> is idle?</li></ul>"),
+        (
+            "Predict",
+            (
+                "<p>Before you look:</p><ul><li>Predict: how much of <code>a step</code> is"
+                " idle?</li></ul>"
+            ),
+        ),
         # without the sentences that lead on to nothing
         ("Trap: totals contain each other", f"<p>One.</p><p>Two.</p>{OUTPUTS['table']}"),
-        ("Exercise 02.1 (3 minutes)", f"<p>How long does it take?</p><pre><code>{asked}</code></pre>"),
+        (
+            "Exercise 02.1 (3 minutes)",
+            f"<p>How long does it take?</p><pre><code>{asked}</code></pre>",
+        ),
         # too little for a slide of its own
-        ("Decide", f"<p>A thin section.</p><h3>What it cannot see</h3><p>The timeline ends with the step:</p>{lane}"),
+        (
+            "Decide",
+            (
+                "<p>A thin section.</p><h3>What it cannot see</h3><p>The timeline ends with the"
+                f" step:</p>{lane}"
+            ),
+        ),
         ("Next", "<p>The ladder has rungs. Which one is next?</p>"),
     ]
 
 
-def section(*outputs: NotebookNode, text: str = "", source: str = "a long cell\n" * 9) -> list[Slide]:
-    """The slides of a lesson with a title and one section, of this text and a cell with these outputs."""
+def section(
+    *outputs: NotebookNode, text: str = "", source: str = "a long cell\n" * 9
+) -> list[Slide]:
+    """The slides of a lesson with a title and one section, of this text and a cell with these
+    outputs.
+    """
     opening = v4.new_markdown_cell("# 02 · A lesson\n\nIt has a note. It has a question.")
-    cells = [opening, v4.new_markdown_cell(f"## A section\n\n{text}"), v4.new_code_cell(source, outputs=[*outputs])]
+    cells = [
+        opening,
+        v4.new_markdown_cell(f"## A section\n\n{text}"),
+        v4.new_code_cell(source, outputs=[*outputs]),
+    ]
     return slides(v4.new_notebook(cells=cells))
 
 
@@ -160,7 +191,10 @@ def shown(html: str) -> NotebookNode:
         ("Read it. Say why. Then look: here it is:", "<p>Read it. Say why.</p>"),
         # A thin slide at the end goes to the one before it.
         ("Read it. Then look:", "<p>It has a note. It has a question.</p>\n<p>Read it.</p>"),
-        ("Read it. Say why. And so:\n\n```python\n" + "a\n" * (ROWS + 1) + "```", "<p>Read it. Say why.</p>"),
+        (
+            "Read it. Say why. And so:\n\n```python\n" + "a\n" * (ROWS + 1) + "```",
+            "<p>Read it. Say why.</p>",
+        ),
         ("Read it. Say why. And so:\n\n```python\na\n```", "<p>Read it. Say why. And so:</p>"),
     ],
 )
@@ -171,7 +205,10 @@ def test_no_words_lead_on_to_what_is_not_shown(text: str, left: str) -> None:
 
 
 def test_a_slide_has_one_table_and_each_table_few_rows() -> None:
-    head, rows = "<tr><th>name</th></tr>", [f"<tr><td>row {number}</td></tr>" for number in range(ROWS + 3)]
+    head, rows = (
+        "<tr><th>name</th></tr>",
+        [f"<tr><td>row {number}</td></tr>" for number in range(ROWS + 3)],
+    )
     table = f"<table>{head}{''.join(rows)}</table>"
     _, *found = section(shown(table), shown(table), text="Look at both. They are long:")
     assert [slide.body.count("<table>") for slide in found] == [1, 1]
@@ -183,8 +220,12 @@ def test_a_slide_has_one_table_and_each_table_few_rows() -> None:
 
 
 def test_what_a_cell_prints_is_cut_to_the_slide_and_remarks_stay_away() -> None:
-    printed = v4.new_output("stream", name="stdout", text="".join(f"line {number}\n" for number in range(ROWS + 2)))
-    _, slide = section(printed, v4.new_output("stream", name="stderr", text="a remark"), text="It prints:")
+    printed = v4.new_output(
+        "stream", name="stdout", text="".join(f"line {number}\n" for number in range(ROWS + 2))
+    )
+    _, slide = section(
+        printed, v4.new_output("stream", name="stderr", text="a remark"), text="It prints:"
+    )
     assert f"line {ROWS - 1}\n... and 2 more lines in the lesson" in slide.body
     assert "a remark" not in slide.body
     assert "<p>It prints:</p>" in slide.body
@@ -204,7 +245,10 @@ def test_a_printed_table_that_is_too_wide_loses_whole_columns() -> None:
 def test_questions_about_earlier_lessons_have_their_answers_and_no_replies() -> None:
     asked = questions(lessons()["05"])
     output = v4.new_output("display_data", {"text/html": Recall(asked).page()})
-    cells = [v4.new_markdown_cell("# A lesson"), v4.new_code_cell("lesson.recall()", outputs=[output])]
+    cells = [
+        v4.new_markdown_cell("# A lesson"),
+        v4.new_code_cell("lesson.recall()", outputs=[output]),
+    ]
     body = "".join(slide.body for slide in slides(v4.new_notebook(cells=cells)))
     for one in asked:
         assert inline_html(one.text) in body
@@ -226,7 +270,9 @@ def test_no_solution_is_on_a_slide(found: list[Slide]) -> None:
     assert not re.search(r"42|guess = 60|passed", "".join(slide.body for slide in found))
 
 
-def test_a_page_needs_no_network(found: list[Slide], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_needs_no_network(
+    found: list[Slide], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handouts, "TARGET", tmp_path)
     handouts.write_slides("02_tiny", "Where <b>does</b> a step go?", found)
     page = (tmp_path / "02_tiny.html").read_text()

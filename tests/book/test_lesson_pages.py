@@ -1,4 +1,6 @@
-"""A lesson's page: the learner's cells, the outputs of its run, and nothing given away without a click."""
+"""A lesson's page: the learner's cells, the outputs of its run, and nothing given away without a
+click.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def pair(tmp_path: Path) -> tuple[NotebookNode, NotebookNode]:
     folders = Folders(tmp_path / "lessons", tmp_path / "notebooks", tmp_path / "combined")
     write_lesson(folders.lessons / "02_tiny", LESSON)
     texts = build(folders)
-    return tuple(reads(texts[folder / "02_tiny.ipynb"], 4) for folder in (folders.combined, folders.notebooks))
+    return tuple(
+        reads(texts[folder / "02_tiny.ipynb"], 4)
+        for folder in (folders.combined, folders.notebooks)
+    )
 
 
 def code(page: NotebookNode, folded: bool) -> list[str]:
@@ -55,10 +60,18 @@ def code(page: NotebookNode, folded: bool) -> list[str]:
     ]
 
 
-def test_solutions_are_folded_and_the_learners_cells_are_not(pair: tuple[NotebookNode, NotebookNode]):
+def test_solutions_are_folded_and_the_learners_cells_are_not(
+    pair: tuple[NotebookNode, NotebookNode],
+):
     page = lesson_page("02", *pair, note="*A note.*")
-    assert code(page, folded=False) == ["1 + 1", "# 3 minutes: how long?\nanswer = ...\nq.check(answer)"]
-    assert code(page, folded=True) == ["# 3 minutes: how long?\nanswer = 42\nq.check(answer)", "secret = 1"]
+    assert code(page, folded=False) == [
+        "1 + 1",
+        "# 3 minutes: how long?\nanswer = ...\nq.check(answer)",
+    ]
+    assert code(page, folded=True) == [
+        "# 3 minutes: how long?\nanswer = 42\nq.check(answer)",
+        "secret = 1",
+    ]
 
 
 def test_outputs_of_a_solution_stay_with_it(pair: tuple[NotebookNode, NotebookNode]):
@@ -67,13 +80,21 @@ def test_outputs_of_a_solution_stay_with_it(pair: tuple[NotebookNode, NotebookNo
         if cell.cell_type == "code":
             cell.outputs = [v4.new_output("stream", name="stdout", text=f"of {cell.source[-3:]}")]
     page = lesson_page("02", combined, learner, note="*A note.*")
-    shown = [cell for cell in page.cells if cell.get("outputs") and FOLDED not in cell.metadata.get("tags", [])]
+    shown = [
+        cell
+        for cell in page.cells
+        if cell.get("outputs") and FOLDED not in cell.metadata.get("tags", [])
+    ]
     assert [cell.source for cell in shown] == ["1 + 1"]
-    folded = [cell.outputs[0].text for cell in page.cells if FOLDED in cell.metadata.get("tags", [])]
+    folded = [
+        cell.outputs[0].text for cell in page.cells if FOLDED in cell.metadata.get("tags", [])
+    ]
     assert folded == ["of er)", "of = 1"]
 
 
-def test_an_output_that_needs_a_kernel_is_shown_as_its_page(pair: tuple[NotebookNode, NotebookNode]):
+def test_an_output_that_needs_a_kernel_is_shown_as_its_page(
+    pair: tuple[NotebookNode, NotebookNode],
+):
     combined, learner = pair
     data = {WIDGET: {"model_id": "1"}, "text/html": "<details></details>", "text/plain": "a"}
     first = next(cell for cell in combined.cells if cell.cell_type == "code")
@@ -101,7 +122,8 @@ def test_no_page_of_the_course_shows_a_solution():
     texts = build(folders)
     for path in folders.lessons.glob("*/lesson.py"):
         learner, combined = (
-            reads(texts[folder / f"{path.parent.name}.ipynb"], 4) for folder in (folders.notebooks, folders.combined)
+            reads(texts[folder / f"{path.parent.name}.ipynb"], 4)
+            for folder in (folders.notebooks, folders.combined)
         )
         page = lesson_page(path.parent.name[:2], combined, learner, note="*A note.*")
         given = {cell.source for cell in learner.cells}
@@ -113,6 +135,8 @@ def test_what_was_printed_in_pieces_is_put_together():
     pieces = [("stdout", "a l"), ("stderr", "a wa"), ("stdout", "ine\n"), ("stderr", "rning\n")]
     outputs = [v4.new_output("stream", name=name, text=text) for name, text in pieces]
     shown = v4.new_output("display_data", data={"text/plain": "a table"})
-    joined = joined_streams([*outputs, shown, v4.new_output("stream", name="stdout", text="more\n")])
+    joined = joined_streams(
+        [*outputs, shown, v4.new_output("stream", name="stdout", text="more\n")]
+    )
     assert [output.get("text") for output in joined] == ["a line\n", "a warning\n", None, "more\n"]
     assert outputs[0].text == "a l"

@@ -1,4 +1,6 @@
-"""Pages stand where their links expect them, a lesson that was not run is refused, and no page needs the network."""
+"""Pages stand where their links expect them, a lesson that was not run is refused, and no page
+needs the network.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from tests.conftest import REPOSITORY
 
 def test_pages_are_staged_where_their_links_expect_them(tmp_path: Path):
     repository, target = tmp_path / "repository", tmp_path / "pages"
-    for path, text in {"docs/a.md": "[l](../LICENSE) [b](b.md)", "docs/b.md": "# B", "LICENSE": "MIT"}.items():
+    for path, text in {
+        "docs/a.md": "[l](../LICENSE) [b](b.md)",
+        "docs/b.md": "# B",
+        "LICENSE": "MIT",
+    }.items():
         write_if_new(repository / path, text)
     stage_page(repository, "docs/a.md", target, ())
     assert {str(path.relative_to(target)) for path in target.rglob("*.*")} == {"docs/a.md"}
@@ -51,9 +57,18 @@ def test_a_picture_with_a_dark_twin_is_staged_as_both(tmp_path: Path):
         ('<script src="https://cdn.example/x.js"></script>', ["https://cdn.example/x.js"]),
         ('<link rel="stylesheet" href="//fonts.example/a.css">', ["//fonts.example/a.css"]),
         ('<img src="http://example/x.png">', ["http://example/x.png"]),
-        ("<style>@import 'https://example/a.css'; p {color: red}</style>", ["https://example/a.css"]),
+        (
+            "<style>@import 'https://example/a.css'; p {color: red}</style>",
+            ["https://example/a.css"],
+        ),
         ('<div style="background: url(https://example/a.png)"></div>', ["https://example/a.png"]),
-        ('<a href="https://example">a link</a><img src="data:image/png;base64,aa"><script src="_static/x.js">', []),
+        (
+            (
+                '<a href="https://example">a link</a><img src="data:image/png;base64,aa"><script'
+                ' src="_static/x.js">'
+            ),
+            [],
+        ),
     ],
 )
 def test_what_a_page_loads_from_the_network_is_found(page: str, found: list[str]):
@@ -67,7 +82,10 @@ def test_style_sheets_are_searched_too(tmp_path: Path):
 
 
 def test_a_lesson_that_was_not_run_as_it_is_now_is_refused(tmp_path: Path):
-    path, wanted = tmp_path / "00_clock.ipynb", v4.new_notebook(cells=[v4.new_code_cell("1 + 1", id="lesson-1")])
+    path, wanted = (
+        tmp_path / "00_clock.ipynb",
+        v4.new_notebook(cells=[v4.new_code_cell("1 + 1", id="lesson-1")]),
+    )
     with pytest.raises(UserError, match="not run as it is now"):
         executed(path, wanted)
     write(wanted, path)

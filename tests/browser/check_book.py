@@ -1,6 +1,7 @@
 """The book in a browser: nothing that keeps somebody from reading it, no dead link.
 
-There is no book before the lessons were run, so `make test` asks for this file by its name afterwards.
+There is no book before the lessons were run, so `make test` asks for this file by its name
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
 from tests.conftest import LONG, REPOSITORY
 
 SITE = REPOSITORY / "build/book/html"
-PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
+PAGES = sorted(
+    path.relative_to(SITE).as_posix()
+    for path in SITE.rglob("*.html")
+    if "_static" not in path.parts
+)
 LARGEST_MB = 30
 NOT_OURS = {"genindex.html"}
 
@@ -69,6 +74,8 @@ def test_no_link_within_the_book_is_dead():
                 continue
             path = (SITE / page).parent / unquote(parts.path) if parts.path else SITE / page
             known = links.get(os.path.relpath(path, SITE))
-            if not path.is_file() or (known and parts.fragment and unquote(parts.fragment) not in known.names):
+            if not path.is_file() or (
+                known and parts.fragment and unquote(parts.fragment) not in known.names
+            ):
                 dead.append(f"{page}: {target}")
     assert dead == []

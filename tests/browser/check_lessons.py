@@ -1,6 +1,8 @@
-"""The lessons, as they were run, in JupyterLab: no red box on success, nothing too wide, nothing hard to read.
+"""The lessons, as they were run, in JupyterLab: no red box on success, nothing too wide, nothing
+hard to read.
 
-There are no outputs before the lessons were run, so `make test` asks for this file by its name afterwards.
+There are no outputs before the lessons were run, so `make test` asks for this file by its name
+afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ import pytest
 
 from docs.book import handouts
 from proflab.lessons import lessons
-from tests.browser.lab import RED_BOXES, THEMES, choose, console_errors, open_notebook, running_lab, set_size, trust
+from tests.browser.lab import (
+    RED_BOXES,
+    THEMES,
+    choose,
+    console_errors,
+    open_notebook,
+    running_lab,
+    set_size,
+    trust,
+)
 from tests.browser.pages import hard_to_read, slide_faults
 from tests.conftest import LONG, REPOSITORY
 
@@ -44,12 +55,18 @@ def lab(home: Path) -> Iterator[str]:
 
 
 def themes_of(lesson: str) -> list[str]:
-    """In a long run every lesson is looked at in both themes, else in one, the next lesson in the other."""
+    """In a long run every lesson is looked at in both themes, else in one, the next lesson in the
+    other.
+    """
     return [*THEMES] if LONG else [[*THEMES][LESSONS.index(lesson) % 2]]
 
 
-@pytest.mark.parametrize(("lesson", "theme"), [(lesson, theme) for lesson in LESSONS for theme in themes_of(lesson)])
-def test_a_lesson_fits_its_window_and_can_be_read(lesson: str, theme: str, home: Path, lab: str, browser: Any) -> None:
+@pytest.mark.parametrize(
+    ("lesson", "theme"), [(lesson, theme) for lesson in LESSONS for theme in themes_of(lesson)]
+)
+def test_a_lesson_fits_its_window_and_can_be_read(
+    lesson: str, theme: str, home: Path, lab: str, browser: Any
+) -> None:
     path = f"build/combined/{lesson}.ipynb"
     cells = json.loads((REPOSITORY / path).read_text())["cells"]
     assert any(cell.get("outputs") for cell in cells), "the lesson was not run: make lessons"
@@ -60,7 +77,9 @@ def test_a_lesson_fits_its_window_and_can_be_read(lesson: str, theme: str, home:
     assert browser.execute_script(RED_BOXES) == []
     assert browser.execute_script(TOO_WIDE, ALLOWED_TO_SCROLL) == []
     # JupyterLab's own colours for code are not ours to judge.
-    texts, hard = hard_to_read(browser, ".jp-OutputArea-output, .jp-MarkdownOutput", "svg, .jp-RenderedMarkdown pre")
+    texts, hard = hard_to_read(
+        browser, ".jp-OutputArea-output, .jp-MarkdownOutput", "svg, .jp-RenderedMarkdown pre"
+    )
     assert texts > len(cells)
     assert hard == []
     assert console_errors(browser) == []

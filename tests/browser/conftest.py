@@ -33,7 +33,9 @@ ARGUMENTS = (
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep a picture of what the browser showed when a test failed."""
     report = yield
     if report.when == "call" and report.failed and "browser" in item.funcargs:
@@ -47,9 +49,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 class Site:
     """A web server on 127.0.0.1.
 
-    pages    -- path -> (headers, HTML) that it serves; every other path gets the receiver, a fake of Perfetto's page.
-    received -- what the receiver was sent: one dictionary per trace, its bytes under `content`.
-    noticed  -- number of messages of any kind that reached a receiver of this site.
+    pages    -- path -> (headers, HTML) that it serves; every other path gets the receiver, a fake
+    of Perfetto's page. received -- what the receiver was sent: one dictionary per trace, its bytes
+    under `content`. noticed  -- number of messages of any kind that reached a receiver of this
+    site.
     """
 
     address: str = ""
@@ -58,7 +61,9 @@ class Site:
     noticed: int = 0
 
     def serve(self, path: str, page: str, **headers: str) -> str:
-        """Serve a page under a path, with headers whose names have `_` for `-`; returns its address."""
+        """Serve a page under a path, with headers whose names have `_` for `-`; returns its
+        address.
+        """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.pages[path] = (named, page)
         return f"{self.address}{path}"
@@ -75,7 +80,9 @@ def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
             if self.path == "/noticed":
                 site.noticed += 1
             else:
-                site.received.append({**json.loads(unquote(self.headers["X-Fields"])), "content": content})
+                site.received.append(
+                    {**json.loads(unquote(self.headers["X-Fields"])), "content": content}
+                )
             self._answer(204, {}, b"")
 
         def _answer(self, code: int, headers: dict[str, str], page: bytes) -> None:
@@ -123,9 +130,14 @@ def stranger() -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium without a screen, with its pop-up blocker on, which can reach nothing but 127.0.0.1."""
+    """Chromium without a screen, with its pop-up blocker on, which can reach nothing but
+    127.0.0.1.
+    """
     programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    require(all(programs.values()) and find_spec("selenium") is not None, "a browser: chromium, chromedriver, selenium")
+    require(
+        all(programs.values()) and find_spec("selenium") is not None,
+        "a browser: chromium, chromedriver, selenium",
+    )
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

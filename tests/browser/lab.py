@@ -38,16 +38,29 @@ def lab_options(root: Path = REPOSITORY) -> list[str]:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     line = re.search(r"^lab:.*\n\t\$\(BIN\)/jupyter lab (.+)$", makefile, re.MULTILINE)[1]
     return shlex.split(
-        line.replace("$(call quoted,$(CURDIR))", shlex.quote(str(root))).replace("$(ROOT_FLAG)", "--allow-root")
+        line.replace("$(call quoted,$(CURDIR))", shlex.quote(str(root))).replace(
+            "$(ROOT_FLAG)", "--allow-root"
+        )
     )
 
 
 @contextmanager
 def running_lab(home: Path, root: Path = REPOSITORY) -> Iterator[str]:
-    """The address that JupyterLab prints, which opens lesson 00. What it keeps for a user goes into `home`."""
+    """The address that JupyterLab prints, which opens lesson 00. What it keeps for a user goes into
+    `home`.
+    """
     homes = {name: str(home / name) for name in HOMES}
-    command = [sys.executable, "-m", "jupyterlab", *lab_options(root), "--no-browser", "--ServerApp.port_retries=50"]
-    server = subprocess.Popen(command, cwd=root, env=os.environ | homes, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        *lab_options(root),
+        "--no-browser",
+        "--ServerApp.port_retries=50",
+    ]
+    server = subprocess.Popen(
+        command, cwd=root, env=os.environ | homes, stderr=subprocess.PIPE, text=True
+    )
     rest = Thread(target=server.stderr.read)  # or it would wait for a reader when the pipe is full
     try:
         address = next(found[0] for found in map(ADDRESS.search, server.stderr) if found)
@@ -64,18 +77,25 @@ def shipped_settings() -> dict[str, dict[str, Any]]:
     """What `make setup` sets for everybody, by the name of the part of JupyterLab."""
     setup = (REPOSITORY / "scripts/dev/setup").read_text(encoding="utf-8")
     shipped = json.loads(re.search(r"overrides\.json <<'EOF'\n(.*?)EOF\n", setup, re.DOTALL)[1])
-    return {name.removeprefix("@jupyterlab/").replace(":", "/"): values for name, values in shipped.items()}
+    return {
+        name.removeprefix("@jupyterlab/").replace(":", "/"): values
+        for name, values in shipped.items()
+    }
 
 
 def trust(home: Path, notebook: Path) -> None:
-    """Sign a notebook, as JupyterLab does when somebody saves what was run: its outputs keep their style rules."""
+    """Sign a notebook, as JupyterLab does when somebody saves what was run: its outputs keep their
+    style rules.
+    """
     data = home / "JUPYTER_DATA_DIR"
     data.mkdir(exist_ok=True)
     NotebookNotary(data_dir=str(data)).sign(nbformat.read(notebook, 4))
 
 
 def choose(home: Path, theme: str) -> None:
-    """Set the theme, and that cells out of sight are drawn as well, for what is opened from now on."""
+    """Set the theme, and that cells out of sight are drawn as well, for what is opened from now
+    on.
+    """
     settings = {
         "notebook-extension/tracker": {"windowingMode": "none"},
         "apputils-extension/themes": {"theme": THEMES[theme]},
@@ -92,7 +112,9 @@ def write_settings(home: Path, settings: dict[str, dict[str, Any]]) -> None:
 
 
 def open_notebook(browser: Any, address: str, path: str, root: Path = REPOSITORY) -> None:
-    """Show a notebook 1280 pixels wide and wait for all its cells; `path` counts from the folder that is served."""
+    """Show a notebook 1280 pixels wide and wait for all its cells; `path` counts from the folder
+    that is served.
+    """
     set_size(browser, 1280)
     console_errors(browser)  # of other pages
     begin, _, token = address.partition("/lab/tree/notebooks/00_start_here.ipynb")

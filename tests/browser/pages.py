@@ -16,7 +16,9 @@ axe.run(document, {resultTypes: ['violations'], rules}).then(result => done(resu
     .map(found => `${found.impact}: ${found.id}, ${found.nodes.length} times, first `
         + `${found.nodes[0].html.slice(0, 160)} ${found.nodes[0].any[0]?.message ?? ''}`)));
 """
-"""The rule that axe-core 4.12 leaves out unless asked: what is announced has to hold what is read (WCAG 2.5.3)."""
+"""The rule that axe-core 4.12 leaves out unless asked: what is announced has to hold what is read
+(WCAG 2.5.3).
+"""
 
 _CONTRAST = 4.5
 """Least contrast of a text with its ground (WCAG 2.2, criterion 1.4.3)."""
@@ -70,15 +72,21 @@ def show(browser: Any, address: str, scheme: str, width: int) -> None:
 
 
 def barriers(browser: Any, *, contrast: bool = True) -> list[str]:
-    """What axe-core finds on the page that is open, whatever its weight; contrast takes it five seconds a lesson."""
+    """What axe-core finds on the page that is open, whatever its weight; contrast takes it five
+    seconds a lesson.
+    """
     import axe_playwright_python
 
-    browser.execute_script((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    browser.execute_script(
+        (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    )
     return browser.execute_async_script(_FOUND, {"color-contrast": {"enabled": contrast}})
 
 
 def hard_to_read(browser: Any, inside: str, but: str) -> tuple[int, list[str]]:
-    """How many texts the elements of one selector have outside of the other's, and those with too little contrast."""
+    """How many texts the elements of one selector have outside of the other's, and those with too
+    little contrast.
+    """
     return tuple(browser.execute_script(_HARD_TO_READ, inside, but, _CONTRAST))
 
 
@@ -88,5 +96,7 @@ def overhang(browser: Any) -> int:
 
 
 def slide_faults(browser: Any) -> list[str]:
-    """What is wrong with slides that are open: they don't fit the window, or can't be used alone."""
+    """What is wrong with slides that are open: they don't fit the window, or can't be used
+    alone.
+    """
     return browser.execute_script(_SLIDE_FAULTS)

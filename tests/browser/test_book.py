@@ -1,4 +1,6 @@
-"""A book of three pages: read by everybody, searched from a file, copied, and printed, page by page and as a whole."""
+"""A book of three pages: read by everybody, searched from a file, copied, and printed, page by page
+and as a whole.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ from tests.patience import PATIENCE_S
 
 LESSON, GATE, SHORT = "notebooks/00_first.ipynb", "docs/gate.md", "docs/short.md"
 PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT)))
-WORDS = "The queue of a stream holds what the host has launched and the device has not yet begun. " * 12
-TITLE = "00 · A first lesson, whose title is so long that it needs a second line on a sheet of paper"
+WORDS = (
+    "The queue of a stream holds what the host has launched and the device has not yet begun. " * 12
+)
+TITLE = (
+    "00 · A first lesson, whose title is so long that it needs a second line on a sheet of paper"
+)
 LONGEST = f"text = '{'x' * 91}'"
 """As long as a line of code may be: 100 characters."""
 
@@ -43,10 +49,15 @@ return range.toString().length / new Set([...range.getClientRects()].map(box => 
 
 
 def lesson() -> str:
-    """A lesson with a long line, a figure, a solution that is folded, and a cell that is longer than a sheet."""
+    """A lesson with a long line, a figure, a solution that is folded, and a cell that is longer
+    than a sheet.
+    """
     rows = "# A remark\n" + "\n".join(f"row_{number} = {number}" for number in range(90))
     figure = (REPOSITORY / "docs/first_look.png").read_bytes()
-    image = f'<img alt="A timeline." width="1056" src="data:image/png;base64,{base64.b64encode(figure).decode()}">'
+    image = (
+        '<img alt="A timeline." width="1056"'
+        f' src="data:image/png;base64,{base64.b64encode(figure).decode()}">'
+    )
     words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
     shown = v4.new_output("display_data", data={"text/html": image + words})
     printed = v4.new_output("stream", text="what was printed\n")
@@ -76,10 +87,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require(find_spec("sphinx") is not None, "what makes the book: make .venv/.book")
     folder = tmp_path_factory.mktemp("book")
     gate = (
-        "# The gate\n\nWords.\n\n## When\n\n| | time |\n| --- | --- |\n| a step | 2 ms |\n\nThe occupancy of a step.\n"
-        "\n## An exercise on a device\n\n| kernel | where it was seen | since |\n| --- | --- | --- |\n| a | b | c |\n"
+        "# The gate\n\nWords.\n\n## When\n\n| | time |\n| --- | --- |\n| a step | 2 ms |\n\nThe"
+        " occupancy of a step.\n\n## An exercise on a device\n\n| kernel | where it was seen |"
+        " since |\n| --- | --- | --- |\n| a | b | c |\n"
     )
-    first = f"# A course\n\nWhat it is about.\n\n```\nmake book  # {'all of it, ' * 9}\n```\n\n{toctrees(PARTS)}"
+    first = (
+        "# A course\n\nWhat it is about.\n\n```\nmake book  #"
+        f" {'all of it, ' * 9}\n```\n\n{toctrees(PARTS)}"
+    )
     pages = {
         "index.md": first,
         LESSON: lesson(),
@@ -98,7 +113,9 @@ def wait_for(browser: Any, selector: str) -> list[Any]:
     """The elements that a style selector names, once there are any."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.find_elements("css selector", selector))
+    return WebDriverWait(browser, PATIENCE_S).until(
+        lambda _: browser.find_elements("css selector", selector)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +128,15 @@ def paper(site: Path) -> Any:
 
 @pytest.mark.parametrize(
     ("scheme", "width"),
-    [("light", 1280), ("dark", 390), *(pytest.param(*look, marks=pytest.mark.long) for look in LOOKS[1:-1])],
+    [
+        ("light", 1280),
+        ("dark", 390),
+        *(pytest.param(*look, marks=pytest.mark.long) for look in LOOKS[1:-1]),
+    ],
 )
-def test_a_book_has_no_barrier_and_fits_its_window(site: Path, browser: Any, scheme: str, width: int):
+def test_a_book_has_no_barrier_and_fits_its_window(
+    site: Path, browser: Any, scheme: str, width: int
+):
     for page in ("index.html", "notebooks/00_first.html", "docs/gate.html", "search.html"):
         show(browser, f"{site.as_uri()}/{page}", scheme, width)
         assert overhang(browser) <= 0, page
@@ -123,7 +146,8 @@ def test_a_book_has_no_barrier_and_fits_its_window(site: Path, browser: Any, sch
 def test_grey_on_white_is_found_with_axe_and_without_it(tmp_path: Path, browser: Any):
     page = tmp_path / "page.html"
     page.write_text(
-        "<!doctype html><body><p>black</p><p style='color:#999'>grey</p><p style='color:#fff' hidden>no</p>"
+        "<!doctype html><body><p>black</p><p style='color:#999'>grey</p><p style='color:#fff'"
+        " hidden>no</p>"
     )
     show(browser, page.as_uri(), "light", 1280)
     assert any("color-contrast" in barrier for barrier in barriers(browser))
@@ -132,20 +156,27 @@ def test_grey_on_white_is_found_with_axe_and_without_it(tmp_path: Path, browser:
     assert (texts, [found.partition(":")[0] for found in hard]) == (2, ["2.8"])
 
 
-def test_lines_have_a_length_that_eyes_can_follow_and_code_does_not_scroll(site: Path, browser: Any):
+def test_lines_have_a_length_that_eyes_can_follow_and_code_does_not_scroll(
+    site: Path, browser: Any
+):
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
     assert 60 < browser.execute_script(LINE) < 80
     code = "const code = document.querySelector('.cell_input pre');"
     assert browser.execute_script(f"{code} return code.scrollWidth - code.clientWidth") <= 0
-    assert browser.execute_script(f"{code} return parseFloat(getComputedStyle(code).fontSize)") >= 12.5
-    contents = "return document.querySelector('.toc-drawer').getBoundingClientRect().right <= innerWidth"
+    assert (
+        browser.execute_script(f"{code} return parseFloat(getComputedStyle(code).fontSize)") >= 12.5
+    )
+    contents = (
+        "return document.querySelector('.toc-drawer').getBoundingClientRect().right <= innerWidth"
+    )
     assert browser.execute_script(contents)
 
 
 def test_a_figure_loads_when_it_is_needed_and_opens_whole(site: Path, browser: Any):
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
     link, image = browser.execute_script(
-        "const image = document.querySelector('.cell_output img'); return [image.parentElement.href, image.loading]"
+        "const image = document.querySelector('.cell_output img'); return"
+        " [image.parentElement.href, image.loading]"
     )
     assert image == "lazy"
     browser.get(link)
@@ -157,13 +188,16 @@ def test_code_is_copied_at_a_click_and_outputs_are_not_offered(site: Path, brows
     buttons = wait_for(browser, ".copybtn")
     assert len(buttons) == 4
     browser.execute_script(
-        "addEventListener('copy', () => { window.copied = document.activeElement.value ?? `${getSelection()}` }, true)"
+        "addEventListener('copy', () => { window.copied = document.activeElement.value ??"
+        " `${getSelection()}` }, true)"
     )
     buttons[0].click()
     assert browser.execute_script("return window.copied") == LONGEST
 
 
-def test_the_search_from_a_file_shows_what_stands_around_the_words_and_where(site: Path, browser: Any):
+def test_the_search_from_a_file_shows_what_stands_around_the_words_and_where(
+    site: Path, browser: Any
+):
     show(browser, f"{site.as_uri()}/search.html?q=occupancies", "light", 1280)
     item = wait_for(browser, "#search-results li .context")[0]
     assert item.text == "time a step 2 ms The occupancy of a step."
@@ -175,7 +209,10 @@ def test_the_search_from_a_file_shows_what_stands_around_the_words_and_where(sit
 
 def test_the_search_field_shows_that_it_has_the_keyboard(site: Path, browser: Any):
     show(browser, f"{site.as_uri()}/index.html", "light", 1280)
-    look = "const look = getComputedStyle(arguments[0]); return [look.outlineStyle, parseFloat(look.outlineWidth)]"
+    look = (
+        "const look = getComputedStyle(arguments[0]); return [look.outlineStyle,"
+        " parseFloat(look.outlineWidth)]"
+    )
     field = browser.find_element("css selector", ".sidebar-search")
     assert browser.execute_script(look, field)[0] == "none"
     field.send_keys("x")
@@ -189,7 +226,10 @@ def test_a_printed_page_hides_nothing_and_cuts_nothing(site: Path, browser: Any)
 
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "dark", 1280)
     assert "answer = 42" not in browser.execute_script("return document.body.innerText")
-    sheets = [sheet.extract_text() for sheet in PdfReader(io.BytesIO(base64.b64decode(browser.print_page()))).pages]
+    sheets = [
+        sheet.extract_text()
+        for sheet in PdfReader(io.BytesIO(base64.b64decode(browser.print_page()))).pages
+    ]
     text = "\n".join(sheets)
     assert "Skip to content" not in text
     assert "Back to top" not in text
@@ -198,12 +238,15 @@ def test_a_printed_page_hides_nothing_and_cuts_nothing(site: Path, browser: Any)
     assert "behind a click" not in text
     assert "One step." not in text
     assert text.count("x") >= 91
-    # A cell that is longer than a sheet begins below its paragraph, instead of on a sheet of its own.
+    # A cell that is longer than a sheet begins below its paragraph, instead of on a sheet of its
+    # own.
     assert any("A short paragraph" in sheet and "row_0 = 0" in sheet for sheet in sheets)
     assert all(f"row_{number} = {number}" in text for number in range(90))
 
 
-def test_words_of_a_table_stay_whole_on_paper_and_the_table_stays_on_the_sheet(site: Path, browser: Any):
+def test_words_of_a_table_stay_whole_on_paper_and_the_table_stays_on_the_sheet(
+    site: Path, browser: Any
+):
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", SHEET)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     wide, lines, kept = browser.execute_script(
@@ -231,29 +274,45 @@ def test_each_wide_table_scrolls_in_a_box_of_its_own(site: Path, browser: Any):
 
 def test_a_small_screen_cuts_no_command_and_gives_columns_and_icons_room(site: Path, browser: Any):
     show(browser, f"{site.as_uri()}/index.html", "light", 390)
-    code = "const code = document.querySelector('article pre'); return code.scrollWidth - code.clientWidth"
+    code = (
+        "const code = document.querySelector('article pre'); return code.scrollWidth -"
+        " code.clientWidth"
+    )
     assert browser.execute_script(code) <= 0
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
     gap = "const [one, other] = document.querySelector('.header-right').children; "
     gap += "return other.getBoundingClientRect().left - one.getBoundingClientRect().right"
     assert browser.execute_script(gap) >= 8
     show(browser, f"{site.as_uri()}/docs/gate.html", "light", 390)
-    widths = "return [...document.querySelectorAll('table')[1].rows[0].cells].map(cell => cell.offsetWidth)"
+    widths = (
+        "return [...document.querySelectorAll('table')[1].rows[0].cells].map(cell =>"
+        " cell.offsetWidth)"
+    )
     assert min(browser.execute_script(widths)) > 80
 
 
 def test_code_has_an_edge_and_its_comments_are_quieter_than_it(site: Path, browser: Any):
-    style = "const look = getComputedStyle(document.querySelector(arguments[0])); return look[arguments[1]]"
+    style = (
+        "const look = getComputedStyle(document.querySelector(arguments[0])); return"
+        " look[arguments[1]]"
+    )
     show(browser, f"{site.as_uri()}/index.html", "light", 1280)
     assert browser.execute_script(style, "article div.highlight", "borderTopWidth") == "1px"
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "dark", 1280)
-    remark, code = (browser.execute_script(style, name, "color") for name in (".highlight .c1", ".cell_input pre"))
+    remark, code = (
+        browser.execute_script(style, name, "color")
+        for name in (".highlight .c1", ".cell_input pre")
+    )
     assert sum(map(int, re.findall(r"\d+", remark))) < 0.8 * sum(map(int, re.findall(r"\d+", code)))
 
 
-def test_what_is_to_be_typed_keeps_its_quotes_and_a_heading_has_no_line_for_its_mark(site: Path, browser: Any):
+def test_what_is_to_be_typed_keeps_its_quotes_and_a_heading_has_no_line_for_its_mark(
+    site: Path, browser: Any
+):
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
-    assert 'Type {"kind": 1}.' in browser.execute_script("return document.querySelector('article').innerText")
+    assert 'Type {"kind": 1}.' in browser.execute_script(
+        "return document.querySelector('article').innerText"
+    )
     narrow = (
         "const heading = document.querySelector('h2'), range = document.createRange();"
         "heading.style.width = 'max-content'; range.selectNodeContents(heading.firstChild);"
@@ -263,17 +322,24 @@ def test_what_is_to_be_typed_keeps_its_quotes_and_a_heading_has_no_line_for_its_
     assert browser.execute_script(narrow) < 1.7
 
 
-def test_the_search_puts_first_what_holds_more_of_the_words_in_its_headings(site: Path, browser: Any):
+def test_the_search_puts_first_what_holds_more_of_the_words_in_its_headings(
+    site: Path, browser: Any
+):
     show(browser, f"{site.as_uri()}/search.html?q=device+exercise", "light", 1280)
     wait_for(browser, "#search-results li:nth-child(2)")
     first = browser.find_element("css selector", "#search-results li a")
     assert first.text == "The gate"
 
 
-def test_the_whole_book_has_a_cover_contents_with_the_right_sheets_and_an_outline(site: Path, paper: Any):
+def test_the_whole_book_has_a_cover_contents_with_the_right_sheets_and_an_outline(
+    site: Path, paper: Any
+):
     cover, listed = (paper.pages[number].extract_text() for number in (0, 1))
     assert "What it is about." in cover
-    outline = [(place.title, paper.get_destination_page_number(place) + 1) for place in parts_of(paper.outline)]
+    outline = [
+        (place.title, paper.get_destination_page_number(place) + 1)
+        for place in parts_of(paper.outline)
+    ]
     sheets = dict(outline)
     for title in (TITLE, "The gate"):
         assert title in " ".join(paper.pages[sheets[title] - 1].extract_text().split())
@@ -284,11 +350,19 @@ def test_the_whole_book_has_a_cover_contents_with_the_right_sheets_and_an_outlin
 
 def parts_of(outline: list[Any]) -> list[Any]:
     """The entries of an outline, those below others too."""
-    return [place for entry in outline for place in (parts_of(entry) if isinstance(entry, list) else [entry])]
+    return [
+        place
+        for entry in outline
+        for place in (parts_of(entry) if isinstance(entry, list) else [entry])
+    ]
 
 
 def test_links_between_pages_stay_within_the_pdf(paper: Any):
     names = {name.lstrip("/") for name in paper.named_destinations}
     assert {"notebooks-00_first", "docs-gate", "docs-gate--when"} <= names
     links = [link.get_object() for sheet in paper.pages for link in sheet.get("/Annots", [])]
-    assert not [link for link in links if "/URI" in link.get("/A", {}) and "file:" in str(link["/A"]["/URI"])]
+    assert not [
+        link
+        for link in links
+        if "/URI" in link.get("/A", {}) and "file:" in str(link["/A"]["/URI"])
+    ]

@@ -1,4 +1,6 @@
-"""JupyterLab as `make lab` starts it: the address that it prints opens lesson 00, whose links lead on."""
+"""JupyterLab as `make lab` starts it: the address that it prints opens lesson 00, whose links lead
+on.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from tests.browser.lab import (
 from tidyprof import plots
 
 ROOM = 0.7
-"""Share of a name that has to show: the longest name of a lesson is then cut within its last word."""
+"""Share of a name that has to show: the longest name of a lesson is then cut within its last
+word.
+"""
 
 
 @pytest.fixture
@@ -37,18 +41,29 @@ def address(tmp_path: Path) -> Iterator[str]:
         yield printed
 
 
-def test_the_printed_address_opens_lesson_00_and_its_links_lead_on(address: str, browser: Any) -> None:
+def test_the_printed_address_opens_lesson_00_and_its_links_lead_on(
+    address: str, browser: Any
+) -> None:
     browser.get(address)
     title = "return document.querySelector('.jp-Notebook h1')?.innerText"
     assert "can I trust my setup" in wait_for(browser, lambda: browser.execute_script(title))
-    link = "return [...document.querySelectorAll('.jp-Notebook a')].find(a => a.innerText === 'Course')"
-    browser.execute_script("arguments[0].click()", wait_for(browser, lambda: browser.execute_script(link)))
-    opened = "return [...document.querySelectorAll('.lm-TabBar-tabLabel')].map(tab => tab.innerText)"
+    link = (
+        "return [...document.querySelectorAll('.jp-Notebook a')].find(a => a.innerText ==="
+        " 'Course')"
+    )
+    browser.execute_script(
+        "arguments[0].click()", wait_for(browser, lambda: browser.execute_script(link))
+    )
+    opened = (
+        "return [...document.querySelectorAll('.lm-TabBar-tabLabel')].map(tab => tab.innerText)"
+    )
     wait_for(browser, lambda: "README.md" in browser.execute_script(opened))
 
 
 @pytest.mark.long
-def test_the_names_of_lessons_have_room_in_the_file_browser(tmp_path: Path, address: str, browser: Any) -> None:
+def test_the_names_of_lessons_have_room_in_the_file_browser(
+    tmp_path: Path, address: str, browser: Any
+) -> None:
     write_settings(tmp_path, shipped_settings())
     set_size(browser, 1280)
     browser.get(address)
@@ -56,7 +71,9 @@ def test_the_names_of_lessons_have_room_in_the_file_browser(tmp_path: Path, addr
     rooms = """return Object.fromEntries([...document.querySelectorAll('.jp-DirListing-itemText')]
         .map(name => [name.innerText, name.clientWidth / name.scrollWidth]))"""
     known = {f"{lesson.folder.name}.ipynb" for lesson in lessons().values()}
-    found = wait_for(browser, lambda: known <= {*(rooms_now := browser.execute_script(rooms))} and rooms_now)
+    found = wait_for(
+        browser, lambda: known <= {*(rooms_now := browser.execute_script(rooms))} and rooms_now
+    )
     assert [name for name in known if found[name] < ROOM] == []
 
 
@@ -69,12 +86,17 @@ return [...document.querySelectorAll('.jp-OutputArea-output, .jp-OutputArea-outp
 """
 """What has a light ground in an output."""
 
-PICTURES = "return [...document.querySelectorAll('img')].filter(one => one.checkVisibility()).map(one => one.className)"
+PICTURES = (
+    "return [...document.querySelectorAll('img')].filter(one => one.checkVisibility()).map(one =>"
+    " one.className)"
+)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("theme", "trusted"), [("dark", True), ("light", True), ("dark", False)])
-def test_outputs_are_as_dark_as_the_page(theme: str, trusted: bool, tmp_path: Path, browser: Any) -> None:
+def test_outputs_are_as_dark_as_the_page(
+    theme: str, trusted: bool, tmp_path: Path, browser: Any
+) -> None:
     root, home = tmp_path / "root", tmp_path / "home"
     (root / "notebooks").mkdir(parents=True)
     notice, table = (
@@ -86,7 +108,10 @@ def test_outputs_are_as_dark_as_the_page(theme: str, trusted: bool, tmp_path: Pa
     shown = (notice, table, Picture(plots.step_times(steps)))
     outputs = [v4.new_output("display_data", {"text/html": item._repr_html_()}) for item in shown]
     path = root / "notebooks/outputs.ipynb"
-    nbformat.write(v4.new_notebook(cells=[v4.new_code_cell("show()", outputs=outputs, execution_count=1)]), path)
+    nbformat.write(
+        v4.new_notebook(cells=[v4.new_code_cell("show()", outputs=outputs, execution_count=1)]),
+        path,
+    )
     choose(home, theme)
     if trusted:
         trust(home, path)

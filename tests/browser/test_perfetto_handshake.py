@@ -1,4 +1,6 @@
-"""The Perfetto button in a real browser: what the viewer gets, who gets nothing, and what the learner is told."""
+"""The Perfetto button in a real browser: what the viewer gets, who gets nothing, and what the
+learner is told.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ CONTENT = gzip.compress(bytes(range(256)) * 300, mtime=0)
 """Every byte value, so that a slip in the encoding shows."""
 
 HOSTILE = (
-    "</script><script>window.broken=1</script>\"'><img src=x onerror='window.broken=2'>\x00\x1b[31m\u2028\u202e`&amp;"
+    "</script><script>window.broken=1</script>\"'><img src=x"
+    " onerror='window.broken=2'>\x00\x1b[31m\u2028\u202e`&amp;"
 )
 
 
@@ -29,7 +32,9 @@ def button(page: str, **options: Any) -> PerfettoButton:
 
 def show_buttons(browser: Any, notebook: Site, *buttons: PerfettoButton, **headers: str) -> None:
     body = "".join(item._repr_html_() for item in buttons)
-    browser.get(notebook.serve("/notebook", f"<!doctype html><meta charset='utf-8'><body>{body}", **headers))
+    browser.get(
+        notebook.serve("/notebook", f"<!doctype html><meta charset='utf-8'><body>{body}", **headers)
+    )
 
 
 def press(browser: Any, action: str = "open", place: int = 0) -> None:
@@ -48,7 +53,9 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 20) -> Any:
 
 def outcome(browser: Any, place: int = 0) -> str:
     browser.switch_to.window(browser.window_handles[0])
-    return browser.find_elements("css selector", "[data-outcome]")[place].get_attribute("data-outcome")
+    return browser.find_elements("css selector", "[data-outcome]")[place].get_attribute(
+        "data-outcome"
+    )
 
 
 def status(browser: Any) -> str:
@@ -59,18 +66,27 @@ def wait_for_outcome(browser: Any, wanted: str, place: int = 0) -> None:
     until(lambda: outcome(browser, place) == wanted, f"the outcome {wanted!r}")
 
 
-def test_the_viewer_gets_exactly_these_bytes_once(browser: Any, notebook: Site, viewer: Site) -> None:
+def test_the_viewer_gets_exactly_these_bytes_once(
+    browser: Any, notebook: Site, viewer: Site
+) -> None:
     show_buttons(browser, notebook, button(f"{viewer.address}/v46.0-35b3d9845/?late=400"))
     press(browser)
     wait_for_outcome(browser, "sent")
     until(lambda: viewer.received, "the arrival of the trace")
-    expected = {"title": "A trace", "fileName": "trace.json.gz", "keepApiOpen": False, "localOnly": True}
+    expected = {
+        "title": "A trace",
+        "fileName": "trace.json.gz",
+        "keepApiOpen": False,
+        "localOnly": True,
+    }
     assert viewer.received == [{**expected, "content": CONTENT}]
     assert notebook.address in status(browser)
     assert browser.find_element("css selector", "[data-action=open]").is_enabled()
 
 
-def test_a_late_viewer_is_reported_and_still_gets_the_trace(browser: Any, notebook: Site, viewer: Site) -> None:
+def test_a_late_viewer_is_reported_and_still_gets_the_trace(
+    browser: Any, notebook: Site, viewer: Site
+) -> None:
     show_buttons(browser, notebook, button(f"{viewer.address}/?late=2000", patience_s=1))
     press(browser)
     wait_for_outcome(browser, "silent")
@@ -106,14 +122,21 @@ def test_a_viewer_that_leads_to_another_origin_gets_nothing(
     assert (stranger.noticed, stranger.received) == (0, [])
 
 
-def test_an_answer_from_elsewhere_is_no_answer(browser: Any, notebook: Site, viewer: Site, stranger: Site) -> None:
+def test_an_answer_from_elsewhere_is_no_answer(
+    browser: Any, notebook: Site, viewer: Site, stranger: Site
+) -> None:
     show_buttons(browser, notebook, button(f"{viewer.address}/?mute"))
-    shout = stranger.serve("/shout", "<script>setInterval(() => parent.postMessage('PONG', '*'), 20)</script>")
-    browser.execute_script(
-        "document.body.append(Object.assign(document.createElement('iframe'), {src: arguments[0]}))", shout
+    shout = stranger.serve(
+        "/shout", "<script>setInterval(() => parent.postMessage('PONG', '*'), 20)</script>"
     )
     browser.execute_script(
-        "window.heard = 0; addEventListener('message', (event) => window.heard += event.data === 'PONG')"
+        "document.body.append(Object.assign(document.createElement('iframe'), {src:"
+        " arguments[0]}))",
+        shout,
+    )
+    browser.execute_script(
+        "window.heard = 0; addEventListener('message', (event) => window.heard += event.data ==="
+        " 'PONG')"
     )
     press(browser)
     until(lambda: viewer.noticed, "the first PING")
@@ -133,8 +156,12 @@ def test_a_closed_tab_is_reported(browser: Any, notebook: Site, viewer: Site) ->
     wait_for_outcome(browser, "closed")
 
 
-def test_a_server_that_isolates_its_pages_is_reported(browser: Any, notebook: Site, viewer: Site) -> None:
-    show_buttons(browser, notebook, button(f"{viewer.address}/"), Cross_Origin_Opener_Policy="same-origin")
+def test_a_server_that_isolates_its_pages_is_reported(
+    browser: Any, notebook: Site, viewer: Site
+) -> None:
+    show_buttons(
+        browser, notebook, button(f"{viewer.address}/"), Cross_Origin_Opener_Policy="same-origin"
+    )
     press(browser)
     wait_for_outcome(browser, "closed")
     assert "Cross-Origin-Opener-Policy" in status(browser)
@@ -143,18 +170,24 @@ def test_a_server_that_isolates_its_pages_is_reported(browser: Any, notebook: Si
 
 def test_the_pop_up_blocker_is_reported(browser: Any, notebook: Site, viewer: Site) -> None:
     show_buttons(browser, notebook, button(f"{viewer.address}/"))
-    browser.execute_script("document.querySelector('[data-action=open]').click()")  # no gesture of a user
+    browser.execute_script(
+        "document.querySelector('[data-action=open]').click()"
+    )  # no gesture of a user
     wait_for_outcome(browser, "blocked")
     assert "allow pop-ups" in status(browser)
     press(browser)  # a real click is allowed
     wait_for_outcome(browser, "sent")
 
 
-def test_a_frame_without_pop_ups_such_as_vs_code_says_so(browser: Any, notebook: Site, viewer: Site) -> None:
+def test_a_frame_without_pop_ups_such_as_vs_code_says_so(
+    browser: Any, notebook: Site, viewer: Site
+) -> None:
     inner = notebook.serve("/inner", button(f"{viewer.address}/")._repr_html_())
     allowed = "allow-scripts allow-same-origin allow-downloads"
     browser.get(
-        notebook.serve("/notebook", f"<iframe width=900 height=300 sandbox='{allowed}' src='{inner}'></iframe>")
+        notebook.serve(
+            "/notebook", f"<iframe width=900 height=300 sandbox='{allowed}' src='{inner}'></iframe>"
+        )
     )
     browser.switch_to.frame(0)
     browser.find_element("css selector", "[data-action=open]").click()
@@ -184,7 +217,12 @@ def test_a_second_press_uses_the_same_tab_only_if_it_still_listens(
 
 def test_two_buttons_send_their_own_traces(browser: Any, notebook: Site, viewer: Site) -> None:
     page = f"{viewer.address}/"
-    show_buttons(browser, notebook, button(page, content=b"\x1f\x8bfirst"), button(page, content=b"\x1f\x8bsecond"))
+    show_buttons(
+        browser,
+        notebook,
+        button(page, content=b"\x1f\x8bfirst"),
+        button(page, content=b"\x1f\x8bsecond"),
+    )
     press(browser, place=1)
     wait_for_outcome(browser, "sent", place=1)
     until(lambda: viewer.received, "the arrival of the trace")
@@ -204,6 +242,11 @@ def test_names_cannot_break_out_of_the_page(browser: Any, notebook: Site, viewer
 
 
 def test_without_scripts_the_page_says_what_to_do(browser: Any, notebook: Site) -> None:
-    show_buttons(browser, notebook, button("https://ui.perfetto.dev/"), Content_Security_Policy="script-src 'none'")
+    show_buttons(
+        browser,
+        notebook,
+        button("https://ui.perfetto.dev/"),
+        Content_Security_Policy="script-src 'none'",
+    )
     assert "run this cell again" in status(browser)
     assert not browser.find_element("css selector", "[data-action=open]").is_enabled()

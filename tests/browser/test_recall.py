@@ -1,4 +1,6 @@
-"""Questions about earlier lessons in JupyterLab: an answer is a button, its reply comes below, the click is kept."""
+"""Questions about earlier lessons in JupyterLab: an answer is a button, its reply comes below, the
+click is kept.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from tests.browser.test_run_all import ENDED, IDLE, run_all
 from tools.notebooks.clean import METADATA
 
 BUTTONS = "return [...document.querySelectorAll('.proflab-answer')]"
-CUT_OFF = f"{BUTTONS}.filter(one => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight).length"
+CUT_OFF = (
+    f"{BUTTONS}.filter(one => one.scrollWidth > one.clientWidth || one.scrollHeight >"
+    " one.clientHeight).length"
+)
 REPLY = "return document.querySelector('[role=alert]')?.innerText"
 NAME = "notebooks/recall.ipynb"
 
@@ -35,7 +40,9 @@ NAME = "notebooks/recall.ipynb"
 def write_notebook(root: Path, outputs: list[Any]) -> None:
     """A notebook that asks the questions of lesson 05, with these outputs."""
     (root / "notebooks").mkdir(parents=True)
-    cell = v4.new_code_cell("from proflab import lessons, recall\nrecall.ask(lessons.lesson('05'))", outputs=outputs)
+    cell = v4.new_code_cell(
+        "from proflab import lessons, recall\nrecall.ask(lessons.lesson('05'))", outputs=outputs
+    )
     nbformat.write(v4.new_notebook(cells=[cell], metadata=METADATA), root / NAME)
 
 
@@ -83,14 +90,19 @@ def test_a_wrong_answer_gets_its_reply_and_is_in_the_journal(
 
 def test_without_widgets_an_answer_unfolds(tmp_path: Path, browser: Any) -> None:
     bundle = Recall(questions(lessons()["05"]))._repr_mimebundle_()
-    output = v4.new_output("display_data", {kind: text for kind, text in bundle.items() if kind != WIDGET})
+    output = v4.new_output(
+        "display_data", {kind: text for kind, text in bundle.items() if kind != WIDGET}
+    )
     root, home = tmp_path / "root", tmp_path / "home"
     write_notebook(root, [output])
     choose(home, "light")
     trust(home, root / NAME)
     with running_lab(home, root) as address:
         open_notebook(browser, address, NAME, root)
-        find = "return [...document.querySelectorAll('summary')].find(one => one.innerText === arguments[0])"
+        find = (
+            "return [...document.querySelectorAll('summary')].find(one => one.innerText ==="
+            " arguments[0])"
+        )
         _, chosen = wrong_answer()
         summary = wait_for(browser, lambda: browser.execute_script(find, chosen.text))
         browser.execute_script("arguments[0].focus()", summary)

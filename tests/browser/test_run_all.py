@@ -1,4 +1,6 @@
-"""A lesson as it is shipped, run by JupyterLab's own Run All Cells: no error, no red box, nothing on the console."""
+"""A lesson as it is shipped, run by JupyterLab's own Run All Cells: no error, no red box, nothing
+on the console.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.browser.lab import RED_BOXES, choose, console_errors, open_notebook, running_lab, wait_for
+from tests.browser.lab import (
+    RED_BOXES,
+    choose,
+    console_errors,
+    open_notebook,
+    running_lab,
+    wait_for,
+)
 from tests.conftest import REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb"))
@@ -28,8 +37,12 @@ return [...document.querySelectorAll('.lm-MenuBar-itemLabel, .lm-Menu-itemLabel'
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[str]:
-    """The address of a JupyterLab that serves a copy of the notebooks, so that nothing changes in the course."""
-    shutil.copytree(REPOSITORY / "notebooks", tmp_path / "notebooks", ignore=lambda *_: ["runs", "data"])
+    """The address of a JupyterLab that serves a copy of the notebooks, so that nothing changes in
+    the course.
+    """
+    shutil.copytree(
+        REPOSITORY / "notebooks", tmp_path / "notebooks", ignore=lambda *_: ["runs", "data"]
+    )
     choose(tmp_path / "home", "light")
     with running_lab(tmp_path / "home", tmp_path) as address:
         yield address
@@ -37,7 +50,9 @@ def lab(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_all_cells_run_as_they_are_shipped(lesson: str, lab: str, browser: Any, tmp_path: Path) -> None:
+def test_all_cells_run_as_they_are_shipped(
+    lesson: str, lab: str, browser: Any, tmp_path: Path
+) -> None:
     open_notebook(browser, lab, f"notebooks/{lesson}.ipynb", tmp_path)
     wait_for(browser, lambda: browser.execute_script(IDLE))
     run_all(browser)

@@ -1,4 +1,6 @@
-"""Small data sets in CIFAR-100's own files, for tests of the real reader and the real command line."""
+"""Small data sets in CIFAR-100's own files, for tests of the real reader and the real command
+line.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ PIXELS = 3 * 32 * 32
 
 
 class _Python2Pickler(pickle._Pickler):
-    """Writes what Python 2 wrote for the official files: protocol 2, and every string as bytes without an encoding."""
+    """Writes what Python 2 wrote for the official files: protocol 2, and every string as bytes
+    without an encoding.
+    """
 
     dispatch = pickle._Pickler.dispatch.copy()
 
@@ -41,7 +45,9 @@ def python2_pickle(value: Any) -> bytes:
 
 
 def make_split(count: int, seed: int, name: str) -> dict[bytes, Any]:
-    """The dictionary of one split: `count` random images, no two alike, labels from all over 0 to 99."""
+    """The dictionary of one split: `count` random images, no two alike, labels from all over 0 to
+    99.
+    """
     random = np.random.default_rng(seed)
     labels = [(7 * number + seed) % 100 for number in range(count)]
     return {
@@ -53,22 +59,32 @@ def make_split(count: int, seed: int, name: str) -> dict[bytes, Any]:
     }
 
 
-def write_cifar100(data_path: Path, train: int = 50, test: int = 10, seed: int = 0) -> dict[str, str]:
-    """Write a small CIFAR-100 into `data_path` and return the MD5 checksums of its files by name."""
+def write_cifar100(
+    data_path: Path, train: int = 50, test: int = 10, seed: int = 0
+) -> dict[str, str]:
+    """Write a small CIFAR-100 into `data_path` and return the MD5 checksums of its files by
+    name.
+    """
     folder = data_path / "cifar-100-python"
     folder.mkdir(parents=True, exist_ok=True)
     meta = {
         b"fine_label_names": [f"fine {number}".encode() for number in range(100)],
         b"coarse_label_names": [f"coarse {number}".encode() for number in range(20)],
     }
-    contents = {"train": make_split(train, seed, "train"), "test": make_split(test, seed + 1, "test"), "meta": meta}
+    contents = {
+        "train": make_split(train, seed, "train"),
+        "test": make_split(test, seed + 1, "test"),
+        "meta": meta,
+    }
     for name, content in contents.items():
         (folder / name).write_bytes(python2_pickle(content))
     return {name: md5((folder / name).read_bytes()) for name in contents}
 
 
 def write_archive(data_path: Path, target: Path) -> str:
-    """Pack the data set of `data_path` as the official archive is packed; returns the MD5 checksum of `target`."""
+    """Pack the data set of `data_path` as the official archive is packed; returns the MD5 checksum
+    of `target`.
+    """
     with tarfile.open(target, "w:gz") as archive:
         archive.add(data_path / "cifar-100-python", arcname="cifar-100-python")
     return md5(target.read_bytes())

@@ -40,19 +40,28 @@ QUICK = [
 
 def cold(*arguments: str, prefix: tuple[str, ...] = (), **variables: str):
     """Run the command line with small models in an interpreter of its own, as a user starts it."""
-    return started([*prefix, sys.executable, "-m", "tests.cifar_train.tiny_trainer", *arguments], **variables)
+    return started(
+        [*prefix, sys.executable, "-m", "tests.cifar_train.tiny_trainer", *arguments], **variables
+    )
 
 
 def started(command: list[str], **variables: str):
     return subprocess.run(
-        command, cwd=REPOSITORY, env=os.environ | variables, capture_output=True, text=True, timeout=PATIENCE_S
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
 
 
 @pytest.fixture
 def trainer(warm):
     """Run the command line in a process of its own, by default with small models."""
-    return lambda *arguments, module="tests.cifar_train.tiny_trainer": started([warm, "-m", module, *arguments])
+    return lambda *arguments, module="tests.cifar_train.tiny_trainer": started(
+        [warm, "-m", module, *arguments]
+    )
 
 
 def assert_one_line_refusal(done, *words: str) -> None:
@@ -83,7 +92,9 @@ def test_refusals(trainer, arguments, words, tmp_path):
 def test_unwritable_run_folder(trainer, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    assert_one_line_refusal(trainer(*QUICK, "--run-dir", str(blocked / "run")), str(blocked), "--run-dir")
+    assert_one_line_refusal(
+        trainer(*QUICK, "--run-dir", str(blocked / "run")), str(blocked), "--run-dir"
+    )
 
 
 @pytest.mark.long
@@ -97,12 +108,16 @@ def test_full_disk_while_results_are_written(tmp_path):
 
 def test_a_folder_where_a_result_belongs(trainer, tmp_path):
     (tmp_path / "metrics_rank0_of_1.jsonl").mkdir()
-    assert_one_line_refusal(trainer(*QUICK, "--run-dir", str(tmp_path)), "metrics_rank0_of_1.jsonl: Is a directory")
+    assert_one_line_refusal(
+        trainer(*QUICK, "--run-dir", str(tmp_path)), "metrics_rank0_of_1.jsonl: Is a directory"
+    )
 
 
 def test_a_reader_of_the_trainer_opens_as_many_files_as_the_architecture_says(tmp_path):
     most = 22
-    entered = files_entered(tmp_path, "tests.cifar_train.tiny_trainer", "main", *QUICK, "--torch-profile")
+    entered = files_entered(
+        tmp_path, "tests.cifar_train.tiny_trainer", "main", *QUICK, "--torch-profile"
+    )
     assert stated_way("the trainer with `--torch-profile`") == (entered, most)
     assert entered <= most
 
@@ -144,7 +159,9 @@ def test_result_table_fits_80_columns(trainer, tmp_path):
 
 
 def test_synthetic_data_is_announced_once(trainer, tmp_path):
-    done = trainer(*QUICK[2:], "--data-path", str(tmp_path / "none"), "--run-dir", str(tmp_path / "run"))
+    done = trainer(
+        *QUICK[2:], "--data-path", str(tmp_path / "none"), "--run-dir", str(tmp_path / "run")
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("synthetic images") == 1
 
@@ -155,7 +172,9 @@ def test_validation_uses_the_held_out_images(trainer, tmp_path):
 
 
 def test_login_node_download_touches_neither_torch_nor_a_device(tmp_path):
-    """--download-only with a file where the folder should be fails before anything heavy is loaded."""
+    """--download-only with a file where the folder should be fails before anything heavy is
+    loaded.
+    """
     script = (
         "import sys\n"
         "from cifar_train.cli import main\n"
@@ -164,7 +183,9 @@ def test_login_node_download_touches_neither_torch_nor_a_device(tmp_path):
         "sys.exit(code)\n"
     )
     (tmp_path / "file").write_text("")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert_one_line_refusal(done)
 
 
@@ -174,7 +195,17 @@ def test_login_node_download_touches_neither_torch_nor_a_device(tmp_path):
 def test_real_models_train_and_leave_a_readable_trace(trainer, model, tmp_path):
     import tidyprof
 
-    options = ["-bs", "2", "-ms", "5", "--torch-profile", "--model", model, "--run-dir", str(tmp_path)]
+    options = [
+        "-bs",
+        "2",
+        "-ms",
+        "5",
+        "--torch-profile",
+        "--model",
+        model,
+        "--run-dir",
+        str(tmp_path),
+    ]
     done = trainer(*QUICK[:-2], *options, module="cifar_train")
     assert done.returncode == 0, done.stderr
     profile = tidyprof.read(tmp_path / "trace_rank0_of_1.json.gz")
@@ -194,8 +225,11 @@ def test_a_server_that_is_no_rank_is_one_line_without_frames():
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
         threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01}).start()
         rank = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1"}
-        # Torch gives up after half of this; where a busy machine makes it later than all, it still writes.
-        done = cold(*QUICK, "--rendezvous-timeout", "8", MASTER_PORT=str(proxy.server_address[1]), **rank)
+        # Torch gives up after half of this; where a busy machine makes it later than all, it still
+        # writes.
+        done = cold(
+            *QUICK, "--rendezvous-timeout", "8", MASTER_PORT=str(proxy.server_address[1]), **rank
+        )
         proxy.shutdown()
     assert_one_line_refusal(done, "could not meet", f"MASTER_PORT={proxy.server_address[1]}")
     assert len(done.stderr.splitlines()) == 1
@@ -220,7 +254,9 @@ def test_launchers(warm, launcher, tmp_path):
 def test_compile_is_timed_apart_and_keeps_the_losses(tmp_path):
     require(shutil.which("g++") is not None, "a C++ compiler (Debian package g++)")
     eager = cold(*QUICK, "-ms", "4", "--json", "--run-dir", str(tmp_path / "eager"))
-    compiled = cold(*QUICK, "-ms", "4", "--json", "--compile", "--run-dir", str(tmp_path / "compiled"))
+    compiled = cold(
+        *QUICK, "-ms", "4", "--json", "--compile", "--run-dir", str(tmp_path / "compiled")
+    )
     assert compiled.returncode == 0, compiled.stderr
     before, after = (json.loads(done.stdout)["ranks"][0] for done in (eager, compiled))
     assert before["compile_ns"] is None
@@ -237,15 +273,24 @@ def test_compile_that_fails_says_what_it_needs():
 
     few = SimpleNamespace(batch_size=1)
     trainer = SimpleNamespace(
-        raw_model=torch.nn.Identity(), model=compiled, config=few, device=torch.device("cpu"), autocast=nullcontext
+        raw_model=torch.nn.Identity(),
+        model=compiled,
+        config=few,
+        device=torch.device("cpu"),
+        autocast=nullcontext,
     )
     trainer.input_dtype, trainer.memory_format = torch.float32, torch.contiguous_format
-    with pytest.raises(UserError, match=r"no-such-compiler is not here; on a CPU it needs a C\+\+ compiler \(g\+\+\)"):
+    with pytest.raises(
+        UserError,
+        match=r"no-such-compiler is not here; on a CPU it needs a C\+\+ compiler \(g\+\+\)",
+    ):
         train._compile(trainer)
 
 
 @pytest.mark.long
 def test_compile_without_a_compiler_says_so(tmp_path):
     """A PATH without g++ and a CXX that does not exist."""
-    done = cold(*QUICK, "--compile", "--run-dir", str(tmp_path), CXX="no-such-compiler", PATH="/nonexistent")
+    done = cold(
+        *QUICK, "--compile", "--run-dir", str(tmp_path), CXX="no-such-compiler", PATH="/nonexistent"
+    )
     assert_one_line_refusal(done, "--compile", "g++")

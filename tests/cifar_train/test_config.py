@@ -19,7 +19,12 @@ from cifar_train.schedule import ProfileSchedule
 
 def test_seed_command_line_keeps_its_defaults():
     config = parse([])
-    assert (config.batch_size, config.precision, config.max_epochs, config.max_steps) == (256, "automixed", 1, 20)
+    assert (config.batch_size, config.precision, config.max_epochs, config.max_steps) == (
+        256,
+        "automixed",
+        1,
+        20,
+    )
     assert (config.model, config.torch_profile, config.download_only) == ("resnet", False, False)
     assert config.data_path == Path("data")
 
@@ -55,7 +60,10 @@ def test_help_breaks_no_name(monkeypatch):
         (["--pathology", "recompile"], ["--compile"]),
         (["--record-shapes"], ["--record-shapes", "--torch-profile"]),
         (["--profile-active", "2"], ["--profile-active", "--torch-profile"]),
-        (["--torch-profile", "--profile-wait", "30"], ["wait 30 + warmup 1 + active 3", "34", "20"]),
+        (
+            ["--torch-profile", "--profile-wait", "30"],
+            ["wait 30 + warmup 1 + active 3", "34", "20"],
+        ),
         (["--torch-profile", "-ms", "1"], ["warmup 1 + active 1", "only 1"]),
         (["--seed", "1" + 30 * "0"], ["--seed", "at most", "1" + 30 * "0"]),
         (["--rendezvous-timeout", "1" + 30 * "0"], ["--rendezvous-timeout", "at most 86400"]),
@@ -130,7 +138,10 @@ def test_every_pathology_is_described():
     from cifar_train import pathologies
 
     for one in ZOO.values():
-        functions = [one.settings, *(getattr(pathologies, name) for name in (one.model, one.trainer) if name)]
+        functions = [
+            one.settings,
+            *(getattr(pathologies, name) for name in (one.model, one.trainer) if name),
+        ]
         text = " ".join(function.__doc__ for function in functions if function)
         for part in ("Symptom:", "Seen in:", "Truth:"):
             assert part in text, f"{one.name} does not state its {part}"

@@ -36,7 +36,9 @@ def one_thread():
 
 @pytest.fixture
 def staged(tmp_path, monkeypatch) -> Path:
-    """A data path with a small CIFAR-100 of 50 + 10 images, whose checksums count as the official ones."""
+    """A data path with a small CIFAR-100 of 50 + 10 images, whose checksums count as the official
+    ones.
+    """
     for name, checksum in write_cifar100(tmp_path).items():
         monkeypatch.setitem(cifar100.FILE_MD5S, name, checksum)
     return tmp_path
@@ -128,7 +130,10 @@ def test_a_changed_byte_is_found(staged, damaged):
 def test_the_official_checksums_are_those_of_torchvision():
     from torchvision.datasets import CIFAR100
 
-    assert dict(CIFAR100.train_list + CIFAR100.test_list) | {"meta": CIFAR100.meta["md5"]} == cifar100.FILE_MD5S
+    assert (
+        dict(CIFAR100.train_list + CIFAR100.test_list) | {"meta": CIFAR100.meta["md5"]}
+        == cifar100.FILE_MD5S
+    )
     assert CIFAR100.base_folder == cifar100.FOLDER
 
 
@@ -169,10 +174,15 @@ def test_description_says_which_images_these_are(staged):
         return build_loaders(settings(**changes), source, 0, 1, "cpu").description
 
     assert description("cifar100", data_path=staged) == f"CIFAR-100 from {staged}/cifar-100-python"
-    assert description("synthetic") == (
-        "synthetic images (CIFAR-100 is not staged in data; python -m cifar_train --download-only fetches it)"
+    assert (
+        description("synthetic")
+        == "synthetic images (CIFAR-100 is not staged in data; python -m cifar_train"
+        " --download-only fetches it)"
     )
-    assert description("synthetic", data="synthetic") == "synthetic images (asked for with --data synthetic)"
+    assert (
+        description("synthetic", data="synthetic")
+        == "synthetic images (asked for with --data synthetic)"
+    )
     assert "--data-path 'my data'" in description("synthetic", data_path=Path("my data"))
 
 
@@ -181,7 +191,9 @@ def test_description_says_which_images_these_are(staged):
 
 @pytest.mark.parametrize(("ranks", "steps", "last"), [(1, 157, 64), (4, 40, 16), (8, 20, 136)])
 def test_steps_per_epoch_as_published(ranks, steps, last):
-    loaders = build_loaders(settings(batch_size=256, data="synthetic"), "synthetic", ranks - 1, ranks, "cpu")
+    loaders = build_loaders(
+        settings(batch_size=256, data="synthetic"), "synthetic", ranks - 1, ranks, "cpu"
+    )
     assert loaders.steps_per_epoch == steps
     sizes = [len(batch) for batch in loaders.train.batch_sampler]
     assert sizes == [256] * (steps - 1) + [last]
@@ -194,7 +206,9 @@ def positions(data_path: Path, images: torch.Tensor) -> list[int]:
     return [int((stored == image).all(dim=(1, 2, 3)).nonzero()) for image in pixels]
 
 
-def raw_training_positions(data_path: Path, config: TrainConfig, rank: int, ranks: int, epoch: int = 0) -> list[int]:
+def raw_training_positions(
+    data_path: Path, config: TrainConfig, rank: int, ranks: int, epoch: int = 0
+) -> list[int]:
     loaders = build_loaders(config.replace(batched_transforms=True), "cifar100", rank, ranks, "cpu")
     loaders.sampler.set_epoch(epoch)
     return [number for images, _ in loaders.train for number in positions(data_path, images)]
@@ -202,12 +216,16 @@ def raw_training_positions(data_path: Path, config: TrainConfig, rank: int, rank
 
 def test_the_split_is_that_of_the_example_and_independent_of_the_seed(staged):
     fixed = torch.Generator().manual_seed(55)
-    training, held_out = (part.indices for part in random_split(range(50), [0.8, 0.2], generator=fixed))
+    training, held_out = (
+        part.indices for part in random_split(range(50), [0.8, 0.2], generator=fixed)
+    )
     for seed in (55, 56):
         config = settings(staged, seed=seed, validate=True)
         assert sorted(raw_training_positions(staged, config, 0, 1)) == sorted(training)
         validation = build_loaders(config, "cifar100", 0, 1, "cpu").validation
-        assert [number for images, _ in validation for number in positions(staged, images)] == held_out
+        assert [
+            number for images, _ in validation for number in positions(staged, images)
+        ] == held_out
 
 
 def test_ranks_share_the_training_images_without_overlap(staged):
@@ -280,12 +298,17 @@ def all_batches(loaders: Loaders, epochs: int = 1) -> list[torch.Tensor]:
     for epoch in range(epochs):
         loaders.sampler.set_epoch(epoch)
         for images, labels in loaders.train:
-            found += [loaders.transform_batch(images) if loaders.transform_batch else images, labels]
+            found += [
+                loaders.transform_batch(images) if loaders.transform_batch else images,
+                labels,
+            ]
     return found
 
 
 def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
-    return len(first) == len(second) and all(torch.equal(*pair) for pair in zip(first, second, strict=True))
+    return len(first) == len(second) and all(
+        torch.equal(*pair) for pair in zip(first, second, strict=True)
+    )
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -302,7 +325,9 @@ def test_batches_do_not_depend_on_the_number_of_workers(staged, batched):
 
 
 def test_transforms_differ_between_epochs_and_seeds(staged):
-    loaders, other_seed = (build_loaders(settings(staged, seed=seed), "cifar100", 0, 1, "cpu") for seed in (55, 56))
+    loaders, other_seed = (
+        build_loaders(settings(staged, seed=seed), "cifar100", 0, 1, "cpu") for seed in (55, 56)
+    )
     first = loaders.train.dataset.__getitems__([0, 1, 2])
     again = loaders.train.dataset.__getitems__([0, 1, 2])
     other_order = loaders.train.dataset.__getitems__([2, 1, 0])
@@ -326,7 +351,9 @@ def test_the_model_and_the_loader_do_not_share_random_numbers(staged, batched):
 
 @pytest.fixture
 def three_threads():
-    """Several threads in the main process, whatever the machine, so that workers have something to be limited from."""
+    """Several threads in the main process, whatever the machine, so that workers have something to
+    be limited from.
+    """
     torch.set_num_threads(3)
     yield
     torch.set_num_threads(1)
@@ -339,7 +366,9 @@ def thread_count(image: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.usefixtures("three_threads")
 def test_workers_use_one_thread_each(staged, monkeypatch, workers):
-    monkeypatch.setattr("cifar_train.data.loaders.per_image_transform", lambda training: thread_count)
+    monkeypatch.setattr(
+        "cifar_train.data.loaders.per_image_transform", lambda training: thread_count
+    )
     loaders = build_loaders(settings(staged, num_workers=workers), "cifar100", 0, 1, "cpu")
     assert {float(images.max()) for images, _ in loaders.train} == {1.0}
 
@@ -352,12 +381,21 @@ def test_memory_is_pinned_only_for_a_gpu(staged, device_type, pinned):
 
 
 def test_more_ranks_or_images_than_there_are_is_refused(staged):
-    with pytest.raises(UserError, match=r"^41 ranks cannot share 40 training images; start at most 40 ranks$"):
+    with pytest.raises(
+        UserError, match=r"^41 ranks cannot share 40 training images; start at most 40 ranks$"
+    ):
         build_loaders(settings(staged, batch_size=1), "cifar100", 0, 41, "cpu")
-    with pytest.raises(UserError, match=r"^--batch-size 11 .* 10 of 40 .* 4 ranks .* at most --batch-size 10$"):
+    with pytest.raises(
+        UserError, match=r"^--batch-size 11 .* 10 of 40 .* 4 ranks .* at most --batch-size 10$"
+    ):
         build_loaders(settings(staged, batch_size=11), "cifar100", 0, 4, "cpu")
-    assert build_loaders(settings(staged, batch_size=10), "cifar100", 0, 4, "cpu").steps_per_epoch == 1
-    assert build_loaders(settings(staged, batch_size=1), "cifar100", 39, 40, "cpu").steps_per_epoch == 1
+    assert (
+        build_loaders(settings(staged, batch_size=10), "cifar100", 0, 4, "cpu").steps_per_epoch == 1
+    )
+    assert (
+        build_loaders(settings(staged, batch_size=1), "cifar100", 39, 40, "cpu").steps_per_epoch
+        == 1
+    )
 
 
 # Synthetic images
@@ -390,7 +428,9 @@ def test_synthetic_images_do_not_overflow():
 
 
 def losses_of_a_linear_classifier(shuffled: bool) -> list[float]:
-    """Cross-entropy in each of 40 steps on batches of 200, from images made coarser to save time."""
+    """Cross-entropy in each of 40 steps on batches of 200, from images made coarser to save
+    time.
+    """
     config = TrainConfig(batch_size=200, num_workers=0, batched_transforms=True, data="synthetic")
     loaders = build_loaders(config, "synthetic", 0, 1, "cpu")
     torch.manual_seed(0)
@@ -419,7 +459,10 @@ def test_a_classifier_learns_from_synthetic_images():
 
 @pytest.mark.parametrize("module", ["cifar100", "download"])
 def test_importing_does_not_import_torch(module):
-    code = f"import sys, cifar_train.data.{module}; sys.exit('torch' in sys.modules or 'torchvision' in sys.modules)"
+    code = (
+        f"import sys, cifar_train.data.{module}; sys.exit('torch' in sys.modules or 'torchvision'"
+        " in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -428,15 +471,23 @@ def test_importing_does_not_import_torch(module):
 
 @pytest.mark.parametrize(
     ("act", "words"),
-    [(lambda images: os.kill(os.getpid(), signal.SIGKILL), "(is killed by signal|exited unexpectedly)"),
-     (lambda images: os._exit(3), "exited unexpectedly"), (lambda images: Event().wait(), "timed out")],
-)  # fmt: skip
+    [
+        (
+            lambda images: os.kill(os.getpid(), signal.SIGKILL),
+            "(is killed by signal|exited unexpectedly)",
+        ),
+        (lambda images: os._exit(3), "exited unexpectedly"),
+        (lambda images: Event().wait(), "timed out"),
+    ],
+)
 def test_loader_processes_that_are_lost_or_silent_are_one_line(monkeypatch, act, words):
     monkeypatch.setattr(loaders, "LONGEST_WAIT_S", 0.1 if words == "timed out" else 60)
     monkeypatch.setattr(loaders, "_transform_each", lambda transform, images: act(images))
     train = build_loaders(settings(num_workers=1, data="synthetic"), "synthetic", 0, 1, "cpu").train
     with (
-        pytest.raises(UserError, match=rf"^a process that loads images was lost \(.*{words}.*\): ") as error,
+        pytest.raises(
+            UserError, match=rf"^a process that loads images was lost \(.*{words}.*\): "
+        ) as error,
         loaders.lost_loaders_explained(),
     ):
         next(iter(train))
@@ -445,7 +496,9 @@ def test_loader_processes_that_are_lost_or_silent_are_one_line(monkeypatch, act,
 
 def test_a_batch_that_no_file_may_hold_is_told_before_it_is_waited_for(monkeypatch):
     def build(workers: int) -> Loaders:
-        return build_loaders(settings(num_workers=workers, data="synthetic"), "synthetic", 0, 1, "cpu")
+        return build_loaders(
+            settings(num_workers=workers, data="synthetic"), "synthetic", 0, 1, "cpu"
+        )
 
     batch_bytes = 8 * 3 * 32 * 32 * 4
     for limit in (resource.RLIM_INFINITY, batch_bytes):

@@ -38,7 +38,12 @@ MEETING = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
             Launch(5, 8, 1, "Slurm", "node1", 29500),
         ),
         (
-            MEETING | {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+            MEETING
+            | {
+                "OMPI_COMM_WORLD_RANK": "1",
+                "OMPI_COMM_WORLD_SIZE": "2",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            },
             Launch(1, 2, 1, "Open MPI", "node1", 29500),
         ),
         (
@@ -49,11 +54,19 @@ MEETING = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
         (
             MEETING
             | {"SLURM_JOB_ID": "9", "SLURM_PROCID": "0", "SLURM_NPROCS": "4", "SLURM_LOCALID": "0"}
-            | {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2"},
+            | {
+                "OMPI_COMM_WORLD_RANK": "2",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+            },
             Launch(2, 4, 2, "Open MPI", "node1", 29500),
         ),
-        # The batch script of a 4-task job is not a task: alone, it would wait for three others for ever.
-        ({"SLURM_JOB_ID": "9", "SLURM_PROCID": "0", "SLURM_NPROCS": "4", "SLURM_LOCALID": "0"}, Launch()),
+        # The batch script of a 4-task job is not a task: alone, it would wait for three others for
+        # ever.
+        (
+            {"SLURM_JOB_ID": "9", "SLURM_PROCID": "0", "SLURM_NPROCS": "4", "SLURM_LOCALID": "0"},
+            Launch(),
+        ),
         # A step with fewer tasks than its job: the step's number counts.
         (
             MEETING
@@ -75,12 +88,19 @@ def test_launchers(environment, expected):
 
 def test_ranks_of_one_job_agree_on_a_port_and_jobs_differ():
     def port(job: str, rank: int) -> int | None:
-        names = {"SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)}
+        names = {
+            "SLURM_JOB_ID": job,
+            "SLURM_STEP_ID": "0",
+            "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(rank),
+        }
         return discover(names | {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1"}).port
 
     assert port("17", 0) == port("17", 1)
     assert port("17", 0) != port("18", 0)
-    assert all(20000 <= port(str(job), 0) < 32768 for job in range(2000)), "the system gives the ports above away"
+    assert all(20000 <= port(str(job), 0) < 32768 for job in range(2000)), (
+        "the system gives the ports above away"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,14 +112,26 @@ def test_ranks_of_one_job_agree_on_a_port_and_jobs_differ():
         (MEETING | {"RANK": "2", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "RANK=2"),
         (MEETING | {"RANK": "one", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "RANK"),
         ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "MASTER_ADDR"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "node1"}, "MASTER_PORT"),
-        (MEETING | {"MASTER_PORT": "high", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "MASTER_PORT"),
-        (MEETING | {"MASTER_PORT": "70000", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "70000"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "node1"},
+            "MASTER_PORT",
+        ),
+        (
+            MEETING | {"MASTER_PORT": "high", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+            "MASTER_PORT",
+        ),
+        (
+            MEETING | {"MASTER_PORT": "70000", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+            "70000",
+        ),
         ({"SLURM_PROCID": "0"}, "SLURM_NPROCS"),
         ({"SLURM_PROCID": "0", "SLURM_NPROCS": "2"}, "SLURM_LOCALID"),
         ({"OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE"),
         ({"PALS_RANKID": "0"}, "PMI_SIZE"),
-        (MEETING | {"RANK": "0", "WORLD_SIZE": "1" + 30 * "0", "LOCAL_RANK": "0"}, "WORLD_SIZE must be"),
+        (
+            MEETING | {"RANK": "0", "WORLD_SIZE": "1" + 30 * "0", "LOCAL_RANK": "0"},
+            "WORLD_SIZE must be",
+        ),
     ],
 )
 def test_missing_and_wrong_variables_are_named(environment, variable):
@@ -145,7 +177,16 @@ class TwoRanks:
         self.port = free_port()
         self.python = python
         self.folder = folder
-        self.options = ["--data", "synthetic", "--precision", "float32", "-bs", "4", "-ms", str(steps)]
+        self.options = [
+            "--data",
+            "synthetic",
+            "--precision",
+            "float32",
+            "-bs",
+            "4",
+            "-ms",
+            str(steps),
+        ]
         self.options += ["--num-workers", "0", "--device", "cpu", "--run-dir", str(folder / "run")]
         self.options += ["--rendezvous-timeout", str(int(PATIENCE_S)), *extra]
         self.logs: list[Path] = []
@@ -167,10 +208,14 @@ class TwoRanks:
         self.logs.append(self.folder / f"rank{rank}.log")
         with self.logs[-1].open("w") as log:
             command = [self.python, "-m", module, *self.options]
-            self.processes.append(subprocess.Popen(command, env=environment, cwd=REPOSITORY, stdout=log, stderr=log))
+            self.processes.append(
+                subprocess.Popen(command, env=environment, cwd=REPOSITORY, stdout=log, stderr=log)
+            )
 
     def wait_for_steps(self) -> None:
-        """Block until rank 0 says that steps are over, which takes the other rank's part in them."""
+        """Block until rank 0 says that steps are over, which takes the other rank's part in
+        them.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while not re.search(r"step \d+ of", self.logs[0].read_text()):
             assert time.monotonic() < deadline, self.logs[0].read_text()
@@ -252,7 +297,10 @@ def test_ranks_that_were_told_different_world_sizes_all_say_so(two_ranks, told):
     job = two_ranks(told=told)
     assert job.finish() == [2, 2]
     for rank in range(2):
-        found = f"different world sizes: rank 0 of {told[0]} ranks, rank 1 of {told[1]}; start all ranks with one"
+        found = (
+            f"different world sizes: rank 0 of {told[0]} ranks, rank 1 of {told[1]}; start all"
+            " ranks with one"
+        )
         assert found in job.last_line(rank)
 
 
@@ -293,7 +341,12 @@ def run_alone(warm: str, tmp_path: Path) -> Callable[..., tuple[int, list[str]]]
         command += ["--data", "synthetic", "--device", "cpu", "--run-dir", str(tmp_path / "run")]
         environment = os.environ | variables
         done = subprocess.run(
-            command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S
+            command,
+            env=environment,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         return done.returncode, done.stderr.strip().splitlines()
 
@@ -302,7 +355,9 @@ def run_alone(warm: str, tmp_path: Path) -> Callable[..., tuple[int, list[str]]]
 
 def test_a_rank_that_waits_in_vain_says_how_many_came(run_alone):
     port = str(free_port())
-    code, lines = run_alone(RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    code, lines = run_alone(
+        RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port
+    )
     assert code == 2
     assert "1 of 2 ranks came; not there: rank 1" in lines[-1]
     assert port in lines[-1]
@@ -310,14 +365,20 @@ def test_a_rank_that_waits_in_vain_says_how_many_came(run_alone):
 
 def test_a_rank_without_rank_zero_names_the_meeting_point(run_alone):
     port = str(free_port())
-    code, lines = run_alone(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    code, lines = run_alone(
+        RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=port
+    )
     assert (code, len(lines)) == (2, 1)
     assert f"MASTER_PORT={port}" in lines[0]
 
 
 def test_a_wrong_host_name_is_named(run_alone):
     code, lines = run_alone(
-        RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="no-such-host.invalid", MASTER_PORT="29500"
+        RANK="1",
+        WORLD_SIZE="2",
+        LOCAL_RANK="1",
+        MASTER_ADDR="no-such-host.invalid",
+        MASTER_PORT="29500",
     )
     assert (code, len(lines)) == (2, 1)
     assert "MASTER_ADDR=no-such-host.invalid" in lines[0]

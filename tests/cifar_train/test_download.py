@@ -1,4 +1,6 @@
-"""Staging CIFAR-100 from a server on this machine that misbehaves in every way that real ones do."""
+"""Staging CIFAR-100 from a server on this machine that misbehaves in every way that real ones
+do.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +205,9 @@ def test_file_address(fetch, server, original, tmp_path):
 
 def test_an_address_that_is_no_file_is_named_at_once(fetch, pipe, tmp_path):
     for place in (pipe, tmp_path, Path("/dev/zero")):
-        with pytest.raises(UserError, match="is a folder, a pipe or a device; let CIFAR100_URL name") as error:
+        with pytest.raises(
+            UserError, match="is a folder, a pipe or a device; let CIFAR100_URL name"
+        ) as error:
             fetch(url=place.as_uri())
         assert one_line(error).startswith(place.as_uri())
 
@@ -215,12 +219,17 @@ def test_an_archive_that_was_copied_by_hand_needs_no_network(fetch, server, orig
     assert server.requests == 0
 
 
-def test_a_broken_archive_that_was_copied_by_hand_is_replaced(fetch, server, original, tmp_path, capsys):
+def test_a_broken_archive_that_was_copied_by_hand_is_replaced(
+    fetch, server, original, tmp_path, capsys
+):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / ARCHIVE_NAME).write_bytes(original[0][:-100])
     fetch()
     assert server.requests == 1
-    assert f"expected md5 {md5(original[0])}, found {md5(original[0][:-100])}" in capsys.readouterr().out
+    assert (
+        f"expected md5 {md5(original[0])}, found {md5(original[0][:-100])}"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("damage", ["change", "remove"])
@@ -380,7 +389,9 @@ def odd_member(kind: bytes, target: str = "") -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
+)
 def test_a_member_that_is_no_file_is_not_unpacked(fetch, server, tmp_path, kind):
     (tmp_path / "outside").write_text("mine")
     server.content = odd_member(kind, str(tmp_path / "outside"))
@@ -415,9 +426,13 @@ def test_what_a_killed_one_left_goes_with_the_next(fetch, server, original, tmp_
     assert names(tmp_path / "data") == {"cifar-100-python", ARCHIVE_NAME}
 
 
-def fetch_in_a_process(data_path: Path, url: str, archive_md5: str, checksums: dict[str, str], results) -> None:
+def fetch_in_a_process(
+    data_path: Path, url: str, archive_md5: str, checksums: dict[str, str], results
+) -> None:
     try:
-        download_cifar100(data_path, url=url, archive_md5=archive_md5, file_md5s=checksums, timeout=PATIENCE_S)
+        download_cifar100(
+            data_path, url=url, archive_md5=archive_md5, file_md5s=checksums, timeout=PATIENCE_S
+        )
         results.put("staged")
     except BaseException as error:
         results.put(repr(error))
@@ -440,11 +455,13 @@ def test_several_processes_at_once(server, original, tmp_path):
 
 def test_fetching_needs_no_torch(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from cifar_train.data.download import download_cifar100\n"
-        "try: download_cifar100(Path(sys.argv[1]), url='file:///nowhere')\n"
-        "except Exception as error: assert type(error).__name__ == 'UserError', error\n"
-        "else: sys.exit('no error')\n"
-        "sys.exit('torch' in sys.modules or 'torchvision' in sys.modules)"
+        "import sys; from pathlib import Path; from cifar_train.data.download import"
+        " download_cifar100\ntry: download_cifar100(Path(sys.argv[1]),"
+        " url='file:///nowhere')\nexcept Exception as error: assert type(error).__name__ =="
+        " 'UserError', error\nelse: sys.exit('no error')\nsys.exit('torch' in sys.modules or"
+        " 'torchvision' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], check=False, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr

@@ -72,7 +72,9 @@ def test_runs_that_begin_in_the_same_second_take_different_folders(quick, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.strftime", lambda *_: "20260102-030405")
     folders = [run(quick(run_dir=None, max_steps=1)).folder for _ in range(3)]
-    assert [folder.name for folder in folders] == [f"20260102-030405{number}" for number in ("", "-2", "-3")]
+    assert [folder.name for folder in folders] == [
+        f"20260102-030405{number}" for number in ("", "-2", "-3")
+    ]
     assert all((folder / "config.json").is_file() for folder in folders)
 
 
@@ -83,7 +85,9 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("put", "stream", "head"), [(complain, "stderr", "error"), (say, "stdout", "cifar_train")])
+@pytest.mark.parametrize(
+    ("put", "stream", "head"), [(complain, "stderr", "error"), (say, "stdout", "cifar_train")]
+)
 def test_a_line_on_a_terminal_is_broken_between_words(put, stream, head, monkeypatch, capsys):
     message = "--profile-wait 9 needs more than the 5 steps that --max-steps allows"
     put(message)
@@ -127,7 +131,9 @@ def test_null_hook_and_no_hook_give_bit_identical_weights(quick):
 
 def test_profiler_and_ranges_do_not_change_the_losses(quick, tmp_path):
     plain = run(quick(max_steps=5, run_dir=tmp_path / "plain"))
-    watched = run(quick(max_steps=5, torch_profile=True, record_shapes=True, run_dir=tmp_path / "watched"))
+    watched = run(
+        quick(max_steps=5, torch_profile=True, record_shapes=True, run_dir=tmp_path / "watched")
+    )
     assert [r.loss for r in plain.records] == [r.loss for r in watched.records]
 
 
@@ -180,7 +186,18 @@ def test_hooks_enclose_one_another(quick):
 def test_phases_follow_one_another_without_gaps(quick):
     calls: list[str] = []
     train(trainer_for(quick(max_steps=2)), PhaseRanges(calls.append, lambda: calls.append("end")))
-    one_step = ["data", "end", "forward", "end", "loss", "end", "backward", "end", "optimizer", "end"]
+    one_step = [
+        "data",
+        "end",
+        "forward",
+        "end",
+        "loss",
+        "end",
+        "backward",
+        "end",
+        "optimizer",
+        "end",
+    ]
     assert calls == one_step * 2
 
 
@@ -222,7 +239,9 @@ class FakeEvent:
         self.at = self.gpu.time_ms
 
     def elapsed_time(self, end):
-        assert self.gpu.log[-1] == "synchronize", "events may be read only after the device has finished"
+        assert self.gpu.log[-1] == "synchronize", (
+            "events may be read only after the device has finished"
+        )
         return end.at - self.at
 
 
@@ -246,7 +265,9 @@ def test_gpu_clock_waits_only_at_both_ends_of_the_window(quick, monkeypatch):
 def test_cpu_needs_no_synchronisation(monkeypatch):
     import torch
 
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: pytest.fail("a CPU run touched the GPU"))
+    monkeypatch.setattr(
+        torch.cuda, "synchronize", lambda device: pytest.fail("a CPU run touched the GPU")
+    )
     clock.synchronize(torch.device("cpu"))
 
 
@@ -267,6 +288,8 @@ def test_metrics_file_tells_the_whole_run(quick):
 
 
 def test_one_image_is_refused_by_a_model_that_normalises_over_the_batch(quick):
-    with pytest.raises(UserError, match=r"^--batch-size 1 leaves resnet.*--batch-size 2, or --model vit$"):
+    with pytest.raises(
+        UserError, match=r"^--batch-size 1 leaves resnet.*--batch-size 2, or --model vit$"
+    ):
         run(quick(model="resnet", batch_size=1))
     run(quick(model="vit", batch_size=1, max_steps=1))

@@ -32,7 +32,10 @@ def test_command_line(capsys):
     [
         (["--x-shape", "3", "4", "--w-shape", "5", "6"], ["4 columns", "5 rows"]),
         (["--x-shape", "0", "4", "--w-shape", "4", "6"], ["--x-shape", "between 1"]),
-        (["--x-shape", "4", "1" + 400 * "0", "--w-shape", "4", "6"], ["--x-shape", "between 1", "000..."]),
+        (
+            ["--x-shape", "4", "1" + 400 * "0", "--w-shape", "4", "6"],
+            ["--x-shape", "between 1", "000..."],
+        ),
         (["--x-shape", "3"], ["--x-shape"]),
         (["--device", "tpu"], ["--device"]),
     ],

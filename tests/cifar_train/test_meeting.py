@@ -48,7 +48,8 @@ def test_a_rank_number_given_twice_is_told_to_all():
 
 
 @pytest.mark.parametrize(
-    ("world_size", "missing"), [(2, "rank 1"), (4, "ranks 1, 2, 3"), (999, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 990 more")]
+    ("world_size", "missing"),
+    [(2, "rank 1"), (4, "ranks 1, 2, 3"), (999, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 990 more")],
 )
 def test_who_is_missing_is_named(world_size, missing):
     found = verdicts(HashStore(), launch(0, world_size), seconds=0)
@@ -57,7 +58,9 @@ def test_who_is_missing_is_named(world_size, missing):
 
 def test_rank_zero_does_not_wait_on_for_a_rank_that_gave_up():
     store = HashStore()
-    assert verdicts(store, launch(1, 3), seconds=0) == ["rank 0 is there, but still waits for others"]
+    assert verdicts(store, launch(1, 3), seconds=0) == [
+        "rank 0 is there, but still waits for others"
+    ]
     (found,) = verdicts(store, launch(0, 3))
     assert found == "2 of 3 ranks came; not there: rank 2, and rank 1 waits no longer"
 
@@ -96,7 +99,10 @@ def ends(monkeypatch) -> Ends:
 
 def test_all_ranks_hear_which_one_is_silent(ends):
     store = HashStore()
-    watches = [FailureWatch(store, store, rank, 3, patience) for rank, patience in ((0, PATIENCE_S), (1, 0.1))]
+    watches = [
+        FailureWatch(store, store, rank, 3, patience)
+        for rank, patience in ((0, PATIENCE_S), (1, 0.1))
+    ]
     ends.wait(2)
     for watch in watches:
         watch.stop()

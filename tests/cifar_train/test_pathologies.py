@@ -18,7 +18,9 @@ def operators(result) -> Counter:
     """How often each operator and range was called in the recorded steps."""
     with gzip.open(result.folder / "trace_rank0_of_1.json.gz") as source:
         found = json.load(source)["traceEvents"]
-    return Counter(event["name"] for event in found if event.get("cat") in ("cpu_op", "user_annotation"))
+    return Counter(
+        event["name"] for event in found if event.get("cat") in ("cpu_op", "user_annotation")
+    )
 
 
 @pytest.fixture
@@ -27,17 +29,23 @@ def profiled(quick, tmp_path):
 
     def make(name=None, **changes):
         folder = tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}"
-        return run(quick(max_steps=3, torch_profile=True, pathology=name, run_dir=folder, **changes))
+        return run(
+            quick(max_steps=3, torch_profile=True, pathology=name, run_dir=folder, **changes)
+        )
 
     return make
 
 
-@pytest.mark.parametrize("name", ["many-small-kernels", "wrong-layout", "unpinned-copies", "sync-every-step"])
+@pytest.mark.parametrize(
+    "name", ["many-small-kernels", "wrong-layout", "unpinned-copies", "sync-every-step"]
+)
 @pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
 def test_slow_ways_to_the_same_result_keep_the_losses(quick, tmp_path, name, model):
     healthy = run(quick(model=model, run_dir=tmp_path / "healthy"))
     ill = run(quick(model=model, pathology=name, run_dir=tmp_path / "ill"))
-    assert [r.loss for r in ill.records] == pytest.approx([r.loss for r in healthy.records], rel=1e-3)
+    assert [r.loss for r in ill.records] == pytest.approx(
+        [r.loss for r in healthy.records], rel=1e-3
+    )
 
 
 def test_slow_loader_turns_the_step_into_waiting_for_data(quick, tmp_path):
@@ -86,7 +94,9 @@ def test_unpinned_copies_makes_one_copy_an_image(profiled):
 def test_wrong_layout_clones_once_a_layer(profiled):
     import torch
 
-    layers = sum(isinstance(layer, torch.nn.Conv2d | torch.nn.Linear) for layer in build_tiny().modules())
+    layers = sum(
+        isinstance(layer, torch.nn.Conv2d | torch.nn.Linear) for layer in build_tiny().modules()
+    )
     extra = operators(profiled("wrong-layout")) - operators(profiled())
     assert extra["aten::clone"] >= 2 * layers
 
@@ -116,7 +126,9 @@ def test_rank_skew_delays_the_last_rank_alone(quick):
 
     assert any("nobody waits for it" in note for note in run(quick(pathology="rank-skew")).notes)
     for rank, late in ((0, False), (1, True)):
-        trainer = set_up(quick(pathology="rank-skew"), Launch(rank=rank, world_size=2), torch.device("cpu"))
+        trainer = set_up(
+            quick(pathology="rank-skew"), Launch(rank=rank, world_size=2), torch.device("cpu")
+        )
         assert bool(trainer.pathology_hooks) == late
     slept = []
     original, pathologies.time.sleep = pathologies.time.sleep, slept.append

@@ -73,10 +73,27 @@ def test_other_precisions_need_no_explanation(native):
 
 
 def test_a_processor_without_the_instructions_is_found_out(warm, tmp_path):
-    """oneDNN keeps to AVX2 where it is told to, and then has no bfloat16 whatever an x86 processor has."""
-    command = [warm, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "-ms", "2", "-bs", "4", "--json"]
+    """oneDNN keeps to AVX2 where it is told to, and then has no bfloat16 whatever an x86 processor
+    has.
+    """
+    command = [
+        warm,
+        "-m",
+        "tests.cifar_train.tiny_trainer",
+        "--data",
+        "synthetic",
+        "-ms",
+        "2",
+        "-bs",
+        "4",
+        "--json",
+    ]
     command += ["--device", "cpu", "--num-workers", "0", "--run-dir", str(tmp_path)]
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     emulated = platform.machine() == "x86_64" or not precision.has_bfloat16()
-    assert json.loads(done.stdout)["ranks"][0]["arithmetic"] == ("float32" if emulated else "bfloat16")
+    assert json.loads(done.stdout)["ranks"][0]["arithmetic"] == (
+        "float32" if emulated else "bfloat16"
+    )

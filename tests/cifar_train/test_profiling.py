@@ -79,12 +79,16 @@ def test_a_short_run_cuts_its_schedule_and_leaves_a_packed_trace_and_a_sorted_ta
 
 def test_profiled_steps_are_kept_out_of_the_median(quick):
     result = run(quick(max_steps=12, torch_profile=True, profile_wait=6, warmup_steps=2))
-    steady = [record for record in result.records if record.part == "steady" and not record.profiled]
+    steady = [
+        record for record in result.records if record.part == "steady" and not record.profiled
+    ]
     assert result.summaries[0].steady_steps == len(steady) == 12 - 2 - 4
 
 
 def test_repeated_cycles_get_files_of_their_own(quick):
-    result = run(quick(max_steps=6, torch_profile=True, profile_wait=1, profile_active=1, profile_repeat=2))
+    result = run(
+        quick(max_steps=6, torch_profile=True, profile_wait=1, profile_active=1, profile_repeat=2)
+    )
     made = sorted(path.name for path in result.folder.glob("trace_*"))
     assert made == ["trace_rank0_of_1_cycle1.json.gz", "trace_rank0_of_1_cycle2.json.gz"]
 
@@ -95,7 +99,9 @@ def test_schedule_is_refused_when_the_data_ends_first(quick, monkeypatch):
     from cifar_train import train
 
     build = train.build_loaders
-    monkeypatch.setattr(train, "build_loaders", lambda *args: replace(build(*args), steps_per_epoch=10))
+    monkeypatch.setattr(
+        train, "build_loaders", lambda *args: replace(build(*args), steps_per_epoch=10)
+    )
     with pytest.raises(UserError, match=r"wait 9 .* but the run has only 10"):
         run(quick(max_steps=20, torch_profile=True, profile_wait=9))
 
@@ -103,7 +109,10 @@ def test_schedule_is_refused_when_the_data_ends_first(quick, monkeypatch):
 @pytest.mark.parametrize(
     ("option", "present"),
     [
-        ("record_shapes", lambda found: any("Input Dims" in event.get("args", {}) for event in found)),
+        (
+            "record_shapes",
+            lambda found: any("Input Dims" in event.get("args", {}) for event in found),
+        ),
         ("with_stack", lambda found: any(event.get("cat") == "python_function" for event in found)),
         ("profile_memory", lambda found: any(event.get("name") == "[memory]" for event in found)),
     ],
@@ -128,7 +137,9 @@ def test_too_long_a_recording_is_refused_before_it_begins(quick):
 def test_options_make_the_expected_trace_larger():
     schedule = ProfileSchedule(active=3)
     plain = profiling.expected_trace_megabytes(TrainConfig(torch_profile=True), schedule)
-    full = profiling.expected_trace_megabytes(TrainConfig(torch_profile=True, record_shapes=True), schedule)
+    full = profiling.expected_trace_megabytes(
+        TrainConfig(torch_profile=True, record_shapes=True), schedule
+    )
     assert full > plain == 3 * profiling.TRACE_BYTES_PER_STEP["plain"]
 
 
@@ -155,13 +166,41 @@ def test_incomplete_trace_is_not_passed_on(tmp_path):
 
 @pytest.mark.long
 def test_sigterm_inside_a_recording_still_writes_the_trace(warm, tmp_path):
-    command = [warm, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "--torch-profile"]
-    command += ["-ms", "500", "-bs", "64", "--profile-wait", "0", "--profile-active", "400", "--num-workers", "0"]
-    command += ["--precision", "float32", "--device", "cpu", "--run-dir", str(tmp_path / "run"), "--pathology"]
-    # With the slow loader a step lasts at least 0.3 s, and the whole recording two minutes: the signal, which follows
-    # the first news of steps after five seconds, finds it open.
+    command = [
+        warm,
+        "-m",
+        "tests.cifar_train.tiny_trainer",
+        "--data",
+        "synthetic",
+        "--torch-profile",
+    ]
+    command += [
+        "-ms",
+        "500",
+        "-bs",
+        "64",
+        "--profile-wait",
+        "0",
+        "--profile-active",
+        "400",
+        "--num-workers",
+        "0",
+    ]
+    command += [
+        "--precision",
+        "float32",
+        "--device",
+        "cpu",
+        "--run-dir",
+        str(tmp_path / "run"),
+        "--pathology",
+    ]
+    # With the slow loader a step lasts at least 0.3 s, and the whole recording two minutes: the
+    # signal, which follows the first news of steps after five seconds, finds it open.
     command += ["slow-loader"]
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     for line in process.stdout:
         if re.search(r"step \d+ of", line):
             break
@@ -183,7 +222,9 @@ def test_sigterm_while_a_cycle_is_written_loses_none(quick, monkeypatch, cycle):
 
     monkeypatch.setattr(profiling, "_write_trace", cancelled)
     # The second cycle ends with the run, while the hooks are left.
-    result = run(quick(max_steps=4, torch_profile=True, profile_wait=0, profile_active=1, profile_repeat=2))
+    result = run(
+        quick(max_steps=4, torch_profile=True, profile_wait=0, profile_active=1, profile_repeat=2)
+    )
     assert result.stop_reason == "SIGTERM"
     assert len(result.records) == 2 * cycle
     assert [path.name for path in sorted(result.folder.glob("trace_*"))] == [

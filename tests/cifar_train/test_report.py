@@ -52,7 +52,9 @@ def test_no_mfu_where_the_peak_is_unknown(quick):
 
 
 def test_all_ranks_are_added_up():
-    summary = report.Summary(0, 2, "cpu", "float32", 3, 3, True, 1, 1, 1, 1, None, 100.0, 1, None, None, 1.0, 1.0)
+    summary = report.Summary(
+        0, 2, "cpu", "float32", 3, 3, True, 1, 1, 1, 1, None, 100.0, 1, None, None, 1.0, 1.0
+    )
     text = report._rates([summary, replace(summary, rank=1, images_per_second=50.0)])
     assert text == "150.0 in all; 75.0 a rank (50.0 to 100.0)"
 

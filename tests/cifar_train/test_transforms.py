@@ -1,4 +1,6 @@
-"""The batched transforms against torchvision's: equal for given parameters, equal in distribution."""
+"""The batched transforms against torchvision's: equal for given parameters, equal in
+distribution.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ import torch
 from torchvision.transforms.v2 import functional
 
 from cifar_train.data import transforms
-from cifar_train.data.transforms import BatchParameters, BatchTransform, apply_parameters, draw_parameters
+from cifar_train.data.transforms import (
+    BatchParameters,
+    BatchTransform,
+    apply_parameters,
+    draw_parameters,
+)
 
 TOLERANCE = 1e-5
 """Of pixels in 0..1; a step of a stored image is 390 times larger."""
@@ -29,7 +36,11 @@ def random_images(count: int, seed: int = 0) -> torch.Tensor:
 
 def by_torchvision(images: torch.Tensor, parameters: BatchParameters) -> torch.Tensor:
     """Image by image with torchvision's own functions."""
-    adjust = (functional.adjust_brightness, functional.adjust_contrast, functional.adjust_saturation)
+    adjust = (
+        functional.adjust_brightness,
+        functional.adjust_contrast,
+        functional.adjust_saturation,
+    )
     results = []
     for number, stored in enumerate(images):
         image = functional.to_dtype(stored, torch.float32, scale=True)
@@ -54,12 +65,17 @@ def drawn(count: int, seed: int = 1) -> BatchParameters:
 def test_equals_torchvision_for_drawn_parameters():
     images, parameters = random_images(500), drawn(500)
     torch.testing.assert_close(
-        apply_parameters(images, parameters), by_torchvision(images, parameters), rtol=0, atol=TOLERANCE
+        apply_parameters(images, parameters),
+        by_torchvision(images, parameters),
+        rtol=0,
+        atol=TOLERANCE,
     )
 
 
 def test_black_and_white_stay_within_the_range():
-    images = torch.cat([torch.zeros(500, 3, 32, 32), torch.full((500, 3, 32, 32), 255)]).to(torch.uint8)
+    images = torch.cat([torch.zeros(500, 3, 32, 32), torch.full((500, 3, 32, 32), 255)]).to(
+        torch.uint8
+    )
     found = BatchTransform(55, 0)(images)
     assert found.dtype == torch.float32
     assert found.min() == 0
@@ -84,7 +100,9 @@ def test_parameters_lie_where_torchvision_draws_them_and_reach_the_limits():
     assert (area.min(), area.max()) == pytest.approx((0.85, 1), abs=0.04)  # sizes are whole pixels
     ends = parameters.corner + parameters.size
     assert (parameters.corner.min(), ends.max()) == (0, 32)
-    assert (parameters.factors.min(), parameters.factors.max()) == pytest.approx((0.8, 1.2), abs=1e-4)
+    assert (parameters.factors.min(), parameters.factors.max()) == pytest.approx(
+        (0.8, 1.2), abs=1e-4
+    )
     orders, counts = parameters.order.unique(dim=0, return_counts=True)
     assert len(orders) == 6
     # A sixth of 60,000 each, half of them mirrored, within five standard deviations.
@@ -104,10 +122,14 @@ def transformed() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def smooth_images(count: int) -> torch.Tensor:
-    """Images with structure and some saturated pixels: noise alone would hide a shift of the crop."""
+    """Images with structure and some saturated pixels: noise alone would hide a shift of the
+    crop.
+    """
     generator = torch.Generator().manual_seed(9)
     coarse = torch.rand(count, 3, 5, 5, generator=generator) * 1.4 - 0.2
-    return (torch.nn.functional.interpolate(coarse, size=(32, 32), mode="bicubic").clamp(0, 1) * 255).to(torch.uint8)
+    return (
+        torch.nn.functional.interpolate(coarse, size=(32, 32), mode="bicubic").clamp(0, 1) * 255
+    ).to(torch.uint8)
 
 
 def test_pixels_have_the_same_mean_and_variance(transformed):
@@ -140,7 +162,9 @@ def test_parameters_drawn_ahead_are_never_used_twice(monkeypatch):
     monkeypatch.setattr(transforms, "DRAWN_AHEAD", 64)
     transform = BatchTransform(55, 0)
     one_image = random_images(1)
-    found = torch.cat([transform(one_image.expand(size, -1, -1, -1)) for size in (40, 24, 1, 60, 100, 64, 3)])
+    found = torch.cat(
+        [transform(one_image.expand(size, -1, -1, -1)) for size in (40, 24, 1, 60, 100, 64, 3)]
+    )
     assert len(found) == 292
     assert len(torch.unique(found.flatten(1), dim=0)) == 292
 

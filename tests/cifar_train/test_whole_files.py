@@ -30,7 +30,9 @@ with {name}(Path(sys.argv[1])) as place:
 
 @pytest.fixture
 def holding():
-    """Start a process that uses a function of whole_files on a path, and is still at it: holding(name, path)."""
+    """Start a process that uses a function of whole_files on a path, and is still at it:
+    holding(name, path).
+    """
     started = []
 
     def start(name, path):
@@ -93,7 +95,9 @@ def test_what_a_living_process_or_this_one_writes_stays(holding, tmp_path):
     assert len(names(tmp_path)) == 2
 
 
-def test_a_file_system_without_locks_lets_everybody_in_and_clears_nothing(holding, tmp_path, monkeypatch):
+def test_a_file_system_without_locks_lets_everybody_in_and_clears_nothing(
+    holding, tmp_path, monkeypatch
+):
     kill(holding("whole_file", tmp_path / "first.json"))
     left = names(tmp_path)
 
@@ -137,4 +141,11 @@ def test_a_full_disk_leaves_no_half_file(quick, tmp_path, monkeypatch, name):
 def test_what_is_checked_at_the_end_is_added_to_whole_metrics(quick, tmp_path):
     run(quick(run_dir=tmp_path, check_gradients=True))
     lines = (tmp_path / "metrics_rank0_of_1.jsonl").read_text().splitlines()
-    assert [json.loads(line)["record"] for line in lines] == ["run", "step", "step", "step", "summary", "check"]
+    assert [json.loads(line)["record"] for line in lines] == [
+        "run",
+        "step",
+        "step",
+        "step",
+        "summary",
+        "check",
+    ]

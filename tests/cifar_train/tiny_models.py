@@ -14,7 +14,12 @@ def _resnet():
 
 def _vit():
     config = transformers.ViTConfig(
-        image_size=32, num_labels=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+        image_size=32,
+        num_labels=100,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
     )
     return transformers.ViTForImageClassification(config)
 

@@ -26,8 +26,8 @@ STEPS = 3
 RANKS = 2
 
 TEMPLATE_KERNEL = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
-    "(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>,"
+    " std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
 )
 QUOTED_KERNEL = "void relu_kernel<'r', µ>(float const*, \\path, {lambda(float)#1})"
 GEMM_KERNEL = "Cijk_Ailk_Bljk_SB_MT64x64x32_MI16x16x4x1_SN"
@@ -40,7 +40,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "step": pd.NA,
         "phase": "",
         "operator_id": pd.NA,
-        **dict.fromkeys(("grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z"), 0),
+        **dict.fromkeys(
+            ("grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z"), 0
+        ),
         **dict.fromkeys(("vector_registers", "accumulation_registers", "scalar_registers"), 0),
         **dict.fromkeys(("lds_bytes", "scratch_bytes"), 0),
         **dict.fromkeys(("flops", "bytes_read", "bytes_written"), 0.0),
@@ -91,7 +93,9 @@ class RankBuilder:
             step=step,
         )
 
-    def operator(self, name: str, start: int, duration: int, thread: int | None = None, **columns: Any) -> int:
+    def operator(
+        self, name: str, start: int, duration: int, thread: int | None = None, **columns: Any
+    ) -> int:
         """An operator; returns its identifier."""
         identifier = len(self._rows["operators"]) + 1
         self._add(
@@ -105,7 +109,9 @@ class RankBuilder:
         )
         return identifier
 
-    def call(self, name: str, start: int, duration: int, thread: int | None = None, operator: Any = pd.NA) -> int:
+    def call(
+        self, name: str, start: int, duration: int, thread: int | None = None, operator: Any = pd.NA
+    ) -> int:
         """A call of the HIP runtime; returns its correlation identifier."""
         self._correlations += 1
         self._add(
@@ -119,7 +125,9 @@ class RankBuilder:
         )
         return self._correlations
 
-    def work(self, kind: str, name: str, correlation: int, start: int, duration: int, **columns: Any) -> None:
+    def work(
+        self, kind: str, name: str, correlation: int, start: int, duration: int, **columns: Any
+    ) -> None:
         """Work on the device, launched by the call with this correlation identifier."""
         self._add(
             "device_work",
@@ -145,7 +153,10 @@ class RankBuilder:
         tables = {}
         for name, columns in TABLES.items():
             rows = self._rows[name]
-            data = {column: pd.Series([row[column] for row in rows], dtype="object") for column in columns}
+            data = {
+                column: pd.Series([row[column] for row in rows], dtype="object")
+                for column in columns
+            }
             order = "time_ns" if "time_ns" in columns else "start_ns"
             frame = pd.DataFrame(data).astype(columns)
             tables[name] = frame.sort_values(order, kind="stable", ignore_index=True)
@@ -162,9 +173,9 @@ class RankBuilder:
 def small_run(seed: int = 0, **config: Any) -> Run:
     """Two ranks of three steps with every kind of event and odd names.
 
-    Rank 1 does all of rank 0 7 ns later. Each step of 1 ms has, on the device: a copy to it, a matrix
-    product, an elementwise kernel, an all-reduce on stream 1, a copy within the device and a fill;
-    the last step ends with a copy to the host.
+    Rank 1 does all of rank 0 7 ns later. Each step of 1 ms has, on the device: a copy to it, a
+    matrix product, an elementwise kernel, an all-reduce on stream 1, a copy within the device and a
+    fill; the last step ends with a copy to the host.
     """
     settings = {"max_steps": STEPS, "batch_size": 8, "data": "synthetic"} | config
     training = Training(config=TrainConfig(**settings), ranks=RANKS, seed=seed)
@@ -188,7 +199,15 @@ def run_of(training: Training, ranks: tuple[RankRun, ...], duration: int) -> Run
         start_ns=START_NS,
         end_ns=START_NS + duration,
         wall_clock_offset_ns=WALL_CLOCK_OFFSET_NS,
-        command=("python", "-m", "cifar_train", "--max-steps", str(STEPS), "--data-path", str(Path("a b"))),
+        command=(
+            "python",
+            "-m",
+            "cifar_train",
+            "--max-steps",
+            str(STEPS),
+            "--data-path",
+            str(Path("a b")),
+        ),
         error="kernel time within 20 % of published measurements",
     )
 
@@ -214,61 +233,157 @@ def _add_step(rank: RankBuilder, step: int, start: int) -> None:
 def _copy_in(rank: RankBuilder, step: int, start: int) -> None:
     place = {"step": step, "phase": "data"}
     parent = rank.operator("aten::to", start + 5_001, 40_002, **place)
-    shapes = {"input_shapes": ((8, 3, 32, 32), (8, 3, 32, 32), ()), "input_types": ("float", "float", "Scalar")}
+    shapes = {
+        "input_shapes": ((8, 3, 32, 32), (8, 3, 32, 32), ()),
+        "input_types": ("float", "float", "Scalar"),
+    }
     copy = rank.operator("aten::copy_", start + 6_003, 35_004, parent_id=parent, **shapes, **place)
     call = rank.call("hipMemcpyWithStream", start + 10_007, 9_009, operator=copy)
     rank.work(
-        "copy", "Memcpy HtoD (Host -> Device)", call, start + 12_345, 6_789, operator_id=copy, copy_bytes=98_304,
-        copy_direction="HostToDevice", bytes_written=98_304.0, bound_by="memory", **place,
-    )  # fmt: skip
+        "copy",
+        "Memcpy HtoD (Host -> Device)",
+        call,
+        start + 12_345,
+        6_789,
+        operator_id=copy,
+        copy_bytes=98_304,
+        copy_direction="HostToDevice",
+        bytes_written=98_304.0,
+        bound_by="memory",
+        **place,
+    )
 
 
 def _forward(rank: RankBuilder, step: int, start: int) -> None:
     place = {"step": step, "phase": "forward"}
-    shapes = {"input_shapes": ((100,), (8, 512), (512, 100)), "input_types": ("float", "float", "float")}
+    shapes = {
+        "input_shapes": ((100,), (8, 512), (512, 100)),
+        "input_types": ("float", "float", "float"),
+    }
     linear = rank.operator("aten::linear", start + 110_001, 80_003, module="classifier", **place)
     addmm = rank.operator(
-        "aten::addmm", start + 112_005, 70_007, parent_id=linear, module="classifier", sequence_number=10 * step + 1,
-        flops=2.0 * 8 * 512 * 100, **shapes, **place,
-    )  # fmt: skip
+        "aten::addmm",
+        start + 112_005,
+        70_007,
+        parent_id=linear,
+        module="classifier",
+        sequence_number=10 * step + 1,
+        flops=2.0 * 8 * 512 * 100,
+        **shapes,
+        **place,
+    )
     call = rank.call("hipExtModuleLaunchKernel", start + 120_009, 5_011, operator=addmm)
     rank.work(
-        "kernel", GEMM_KERNEL, call, start + 130_501, 20_001, operator_id=addmm, grid_x=512, grid_y=4, grid_z=1,
-        workgroup_x=256, workgroup_y=1, workgroup_z=1, vector_registers=128, accumulation_registers=64,
-        scalar_registers=96, lds_bytes=25_600, flops=819_200.0, matrix_cores=True, bound_by="compute", **place,
-    )  # fmt: skip
-    relu = rank.operator("aten::relu", start + 210_013, 30_015, sequence_number=10 * step + 2, **place)
+        "kernel",
+        GEMM_KERNEL,
+        call,
+        start + 130_501,
+        20_001,
+        operator_id=addmm,
+        grid_x=512,
+        grid_y=4,
+        grid_z=1,
+        workgroup_x=256,
+        workgroup_y=1,
+        workgroup_z=1,
+        vector_registers=128,
+        accumulation_registers=64,
+        scalar_registers=96,
+        lds_bytes=25_600,
+        flops=819_200.0,
+        matrix_cores=True,
+        bound_by="compute",
+        **place,
+    )
+    relu = rank.operator(
+        "aten::relu", start + 210_013, 30_015, sequence_number=10 * step + 2, **place
+    )
     call = rank.call("hipLaunchKernel", start + 215_017, 4_019, operator=relu)
     rank.work(
-        "kernel", QUOTED_KERNEL, call, start + 225_002, 3_003, operator_id=relu, grid_x=1_024, grid_y=1, grid_z=1,
-        workgroup_x=256, workgroup_y=1, workgroup_z=1, vector_registers=8, scalar_registers=32, scratch_bytes=16,
-        bound_by="memory", **place,
-    )  # fmt: skip
+        "kernel",
+        QUOTED_KERNEL,
+        call,
+        start + 225_002,
+        3_003,
+        operator_id=relu,
+        grid_x=1_024,
+        grid_y=1,
+        grid_z=1,
+        workgroup_x=256,
+        workgroup_y=1,
+        workgroup_z=1,
+        vector_registers=8,
+        scalar_registers=32,
+        scratch_bytes=16,
+        bound_by="memory",
+        **place,
+    )
 
 
 def _backward(rank: RankBuilder, step: int, start: int) -> None:
     place = {"step": step, "phase": "backward"}
     thread = rank.autograd_thread_id
     evaluate = rank.operator(
-        "autograd::engine::evaluate_function: AddmmBackward0", start + 330_001, 120_003, thread=thread,
-        sequence_number=10 * step + 1, **place,
-    )  # fmt: skip
-    sums = rank.operator("aten::add_", start + 335_005, 20_007, thread=thread, parent_id=evaluate, **place)
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        start + 330_001,
+        120_003,
+        thread=thread,
+        sequence_number=10 * step + 1,
+        **place,
+    )
+    sums = rank.operator(
+        "aten::add_", start + 335_005, 20_007, thread=thread, parent_id=evaluate, **place
+    )
     call = rank.call("hipLaunchKernel", start + 340_009, 3_011, thread=thread, operator=sums)
     rank.work(
-        "kernel", TEMPLATE_KERNEL, call, start + 350_013, 7_015, operator_id=sums, grid_x=65_536, grid_y=1, grid_z=1,
-        workgroup_x=512, workgroup_y=1, workgroup_z=1, vector_registers=16, scalar_registers=32, **place,
-    )  # fmt: skip
-    reduce = rank.operator(
-        "c10d::allreduce_", start + 470_017, 60_019, thread=thread, input_shapes=((51_300,),), input_types=("float",),
+        "kernel",
+        TEMPLATE_KERNEL,
+        call,
+        start + 350_013,
+        7_015,
+        operator_id=sums,
+        grid_x=65_536,
+        grid_y=1,
+        grid_z=1,
+        workgroup_x=512,
+        workgroup_y=1,
+        workgroup_z=1,
+        vector_registers=16,
+        scalar_registers=32,
         **place,
-    )  # fmt: skip
+    )
+    reduce = rank.operator(
+        "c10d::allreduce_",
+        start + 470_017,
+        60_019,
+        thread=thread,
+        input_shapes=((51_300,),),
+        input_types=("float",),
+        **place,
+    )
     call = rank.call("hipExtLaunchKernel", start + 480_021, 6_023, thread=thread, operator=reduce)
     rank.work(
-        "collective", COLLECTIVE_KERNEL, call, start + 490_025, 110_027, operator_id=reduce, stream=1, queue=2,
-        grid_x=8_192, grid_y=1, grid_z=1, workgroup_x=512, workgroup_y=1, workgroup_z=1, vector_registers=64,
-        lds_bytes=29_696, collective="allreduce", bytes_read=205_200.0, bound_by="waiting", **place,
-    )  # fmt: skip
+        "collective",
+        COLLECTIVE_KERNEL,
+        call,
+        start + 490_025,
+        110_027,
+        operator_id=reduce,
+        stream=1,
+        queue=2,
+        grid_x=8_192,
+        grid_y=1,
+        grid_z=1,
+        workgroup_x=512,
+        workgroup_y=1,
+        workgroup_z=1,
+        vector_registers=64,
+        lds_bytes=29_696,
+        collective="allreduce",
+        bytes_read=205_200.0,
+        bound_by="waiting",
+        **place,
+    )
 
 
 def _update(rank: RankBuilder, step: int, start: int) -> None:
@@ -277,13 +392,29 @@ def _update(rank: RankBuilder, step: int, start: int) -> None:
     clone = rank.operator("aten::copy_", start + 740_005, 20_007, parent_id=adam, **place)
     call = rank.call("hipMemcpyWithStream", start + 745_009, 4_011, operator=clone)
     rank.work(
-        "copy", "Memcpy DtoD (Device -> Device)", call, start + 755_013, 2_015, operator_id=clone, copy_bytes=205_200,
-        copy_direction="DeviceToDevice", **place,
-    )  # fmt: skip
+        "copy",
+        "Memcpy DtoD (Device -> Device)",
+        call,
+        start + 755_013,
+        2_015,
+        operator_id=clone,
+        copy_bytes=205_200,
+        copy_direction="DeviceToDevice",
+        **place,
+    )
     zero = rank.operator("aten::zero_", start + 890_017, 20_019, **place)
     fill = rank.operator("aten::fill_", start + 892_021, 15_023, parent_id=zero, **place)
     call = rank.call("hipMemsetAsync", start + 895_025, 3_027, operator=fill)
-    rank.work("fill", "Memset (Device)", call, start + 905_029, 1_031, operator_id=fill, copy_bytes=512, **place)
+    rank.work(
+        "fill",
+        "Memset (Device)",
+        call,
+        start + 905_029,
+        1_031,
+        operator_id=fill,
+        copy_bytes=512,
+        **place,
+    )
     rank.call("hipStreamSynchronize", start + 930_033, 40_035)
 
 
@@ -293,9 +424,15 @@ def _add_rest(rank: RankBuilder) -> None:
     item = rank.operator("aten::_local_scalar_dense", end + 1_001, 30_003)
     call = rank.call("hipMemcpyWithStream", end + 5_005, 20_007, operator=item)
     rank.work(
-        "copy", "Memcpy DtoH (Device -> Host)", call, end + 8_009, 2_011, operator_id=item, copy_bytes=4,
+        "copy",
+        "Memcpy DtoH (Device -> Host)",
+        call,
+        end + 8_009,
+        2_011,
+        operator_id=item,
+        copy_bytes=4,
         copy_direction="DeviceToHost",
-    )  # fmt: skip
+    )
     for step in range(STEPS):
         time = step * STEP_NS + 500_000
         rank.sample(time, "<module>", "train", "Tensor.backward")
@@ -306,9 +443,13 @@ def _add_rest(rank: RankBuilder) -> None:
 
 
 _NAMES = st.text(
-    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters='"\u2028\u2029\x85'), min_size=1, max_size=20
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters='"\u2028\u2029\x85'),
+    min_size=1,
+    max_size=20,
 ).map(lambda text: f"k{text}")
-"""Kernel names with commas, brackets and any script; rocprofv3 does not escape quotes, so there are none."""
+"""Kernel names with commas, brackets and any script; rocprofv3 does not escape quotes, so there are
+none.
+"""
 
 _GRIDS = st.tuples(*[st.integers(1, 8)] * 3)
 
@@ -320,21 +461,31 @@ def _config(roctx: bool) -> TrainConfig:
 
 @st.composite
 def runs(draw: st.DrawFn, maximum_ranks: int = 2, maximum_work: int = 6) -> Run:
-    """Small Runs with random names, times, sizes, streams and kinds, within the promises of gpumodel.run."""
+    """Small Runs with random names, times, sizes, streams and kinds, within the promises of
+    gpumodel.run.
+    """
     count = draw(st.integers(1, maximum_ranks))
-    training = Training(config=_config(draw(st.booleans())), ranks=count, seed=draw(st.integers(0, 9)))
+    training = Training(
+        config=_config(draw(st.booleans())), ranks=count, seed=draw(st.integers(0, 9))
+    )
     finished = [_random_rank(draw, rank, count, maximum_work) for rank in range(count)]
-    return run_of(training, tuple(rank for rank, _ in finished), max(end for _, end in finished) + 1)
+    return run_of(
+        training, tuple(rank for rank, _ in finished), max(end for _, end in finished) + 1
+    )
 
 
 def _random_rank(draw: st.DrawFn, rank: int, ranks: int, maximum_work: int) -> tuple[RankRun, int]:
-    """A rank, and when it ends. Starts are even in even ranks and odd in odd ones: readers refuse equal files."""
+    """A rank, and when it ends. Starts are even in even ranks and odd in odd ones: readers refuse
+    equal files.
+    """
     builder = RankBuilder(rank, ranks)
     host, device_free = 2 * draw(st.integers(1, 5_000)) + rank % 2, dict.fromkeys(range(3), 0)
     first = host
     for _ in range(draw(st.integers(1, maximum_work))):
         span = 8 * draw(st.integers(5, 10**6))
-        operator = builder.operator("aten::" + draw(st.sampled_from(("mm", "add", "copy_"))), host, span, step=0)
+        operator = builder.operator(
+            "aten::" + draw(st.sampled_from(("mm", "add", "copy_"))), host, span, step=0
+        )
         call = builder.call("hipLaunchKernel", host + span // 4, span // 4 + 1, operator=operator)
         stream = draw(st.integers(0, 2))
         start = max(host + span // 4 + 2 * draw(st.integers(1, 10**6)), device_free[stream])
@@ -350,10 +501,21 @@ def _random_rank(draw: st.DrawFn, rank: int, ranks: int, maximum_work: int) -> t
 
 
 def _random_work(
-    draw: st.DrawFn, rank: RankBuilder, call: int, operator: int, stream: int, start: int, duration: int
+    draw: st.DrawFn,
+    rank: RankBuilder,
+    call: int,
+    operator: int,
+    stream: int,
+    start: int,
+    duration: int,
 ) -> None:
     kind = draw(st.sampled_from(("kernel", "kernel", "copy", "fill", "collective")))
-    columns: dict[str, Any] = {"stream": stream, "queue": stream + 1, "operator_id": operator, "step": 0}
+    columns: dict[str, Any] = {
+        "stream": stream,
+        "queue": stream + 1,
+        "operator_id": operator,
+        "step": 0,
+    }
     if kind in ("copy", "fill"):
         columns["copy_bytes"] = draw(st.integers(1, 2**40))
     if kind == "copy":
@@ -394,4 +556,7 @@ def query(path: Path, statement: str) -> list[tuple]:
 
 def lists(table: pd.DataFrame, *columns: str) -> list[list[Any]]:
     """Columns as lists of plain values, None for <NA>."""
-    return [table[column].astype("object").where(table[column].notna(), None).tolist() for column in columns]
+    return [
+        table[column].astype("object").where(table[column].notna(), None).tolist()
+        for column in columns
+    ]

@@ -1,4 +1,6 @@
-"""Which command lines are the course's workload, over how many ranks, and what is said of others."""
+"""Which command lines are the course's workload, over how many ranks, and what is said of
+others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from cifar_train.errors import UserError
 from gpumodel.command import read_command, workload_of
 from gpumodel.workload import MatrixProduct, Training
 
-SLURM_STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NNODES": "1"}
+SLURM_STEP = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_NNODES": "1",
+}
 
 
 def read(text: str, **environment: str):
@@ -74,17 +81,30 @@ def test_inside_a_launcher_the_variables_give_rank_and_size():
     command = read("python -m cifar_train", **SLURM_STEP, SLURM_PROCID="2", SLURM_LOCALID="2")
     assert (command.rank, command.ranks, command.workload.ranks) == (2, (2,), 4)
     command = read(
-        "python -m cifar_train", RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="localhost", MASTER_PORT="29500"
+        "python -m cifar_train",
+        RANK="1",
+        WORLD_SIZE="2",
+        LOCAL_RANK="1",
+        MASTER_ADDR="localhost",
+        MASTER_PORT="29500",
     )
     assert (command.rank, command.workload.ranks) == (1, 2)
 
 
 def test_the_batch_script_itself_is_no_rank():
-    assert read("python -m cifar_train", SLURM_JOB_ID="7", SLURM_PROCID="0", SLURM_NTASKS="4").rank is None
+    assert (
+        read("python -m cifar_train", SLURM_JOB_ID="7", SLURM_PROCID="0", SLURM_NTASKS="4").rank
+        is None
+    )
 
 
 def test_a_launcher_in_the_command_counts_more_than_the_variables_around_it():
-    command = read("torchrun --nproc-per-node 2 -m cifar_train", **SLURM_STEP, SLURM_PROCID="0", SLURM_LOCALID="0")
+    command = read(
+        "torchrun --nproc-per-node 2 -m cifar_train",
+        **SLURM_STEP,
+        SLURM_PROCID="0",
+        SLURM_LOCALID="0",
+    )
     assert (command.rank, command.workload.ranks) == (None, 2)
 
 
@@ -115,9 +135,13 @@ def test_a_matrix_larger_than_this_machine_can_be_played():
 
 
 def test_the_knobs_reach_the_workload():
-    training = workload_of(["cifar-train"], {}, device="MI300X", solutions="winograd", profiler="rpd", seed=3)
+    training = workload_of(
+        ["cifar-train"], {}, device="MI300X", solutions="winograd", profiler="rpd", seed=3
+    )
     assert (training.solutions, training.profiler, training.seed) == ("winograd", "rpd", 3)
-    product = workload_of(["python", "-m", "cifar_train.matmul"], {}, solutions="winograd", profiler="rpd", seed=3)
+    product = workload_of(
+        ["python", "-m", "cifar_train.matmul"], {}, solutions="winograd", profiler="rpd", seed=3
+    )
     assert (product.profiler, product.seed) == ("rpd", 3)
 
 
@@ -129,17 +153,29 @@ def test_the_knobs_reach_the_workload():
         ("python -m cifar_train.models", "python -m cifar_train ..."),
         ("torchrun --nproc-per-node 2 train.py", "is not the course's workload"),
         ("python -m cifar_train --model alexnet", "invalid choice: 'alexnet'"),
-        ("python -m cifar_train --batch-size 0", "--batch-size must be a whole number of at least 1"),
+        (
+            "python -m cifar_train --batch-size 0",
+            "--batch-size must be a whole number of at least 1",
+        ),
         ("python -m cifar_train --frobnicate", "unrecognized arguments: --frobnicate"),
         ("python -m cifar_train --download-only", "trains nothing"),
         ("python -m cifar_train --device cpu", "nothing would run on the modelled GPU"),
-        ("python -m cifar_train.matmul --x-shape 2 3 --w-shape 4 5", "X has 3 columns but W has 4 rows"),
+        (
+            "python -m cifar_train.matmul --x-shape 2 3 --w-shape 4 5",
+            "X has 3 columns but W has 4 rows",
+        ),
         ("python -m cifar_train.matmul --x-shape 0 3 --w-shape 3 5", "must lie between 1 and"),
         ("mpirun -n 2 python -m cifar_train.matmul", "leave the launcher out"),
         ("srun -n 9 cifar-train", "9 ranks: one node of 8 devices is modelled"),
-        ("torchrun --nproc-per-node gpu -m cifar_train", "must be a whole number of at least 1 here, not 'gpu'"),
+        (
+            "torchrun --nproc-per-node gpu -m cifar_train",
+            "must be a whole number of at least 1 here, not 'gpu'",
+        ),
         ("mpirun cifar-train", "say how many"),
-        ("mpirun --frobnicate cifar-train", "mpirun --frobnicate: an option that this stand-in does not know"),
+        (
+            "mpirun --frobnicate cifar-train",
+            "mpirun --frobnicate: an option that this stand-in does not know",
+        ),
         ("srun -n", "srun -n needs a value"),
     ],
 )
@@ -162,7 +198,12 @@ def test_a_slurm_step_on_two_nodes_needs_the_trainers_meeting_point():
 
 
 @settings(max_examples=50)
-@given(st.lists(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8), min_size=1))
+@given(
+    st.lists(
+        st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8),
+        min_size=1,
+    )
+)
 def test_any_other_command_is_refused_and_never_run(words):
     with pytest.raises(UserError):
         read_command([*words, "--x"], {})

@@ -24,7 +24,8 @@ def test_the_devices_that_the_course_speaks_of_are_there():
 
 @pytest.mark.parametrize("name", AMD)
 def test_matrix_peaks_are_rate_per_unit_times_units_times_clock(name):
-    # Rates per compute unit and clock from AMD's architecture pages, e.g. 2048 * 304 * 2.1 GHz = 1307.4 TFLOP/s.
+    # Rates per compute unit and clock from AMD's architecture pages, e.g. 2048 * 304 * 2.1 GHz =
+    # 1307.4 TFLOP/s.
     rate = {"gfx90a": 1024, "gfx942": 2048, "gfx950": 4096}[device(name).gfx]
     expected = rate * device(name).compute_units * device(name).clock_mhz * 1e6
     assert device(name).peak_flops["matrix float16"] == pytest.approx(expected, rel=1e-3)
@@ -40,12 +41,22 @@ def test_peaks_agree_with_those_that_the_trainer_divides_by(name):
         assert peak_flops(name, precision) == pytest.approx(device(name).peak_flops[key], rel=1e-3)
 
 
-@pytest.mark.parametrize("model", [model for model in MODELS if model.name in names()], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model", [model for model in MODELS if model.name in names()], ids=lambda model: model.name
+)
 def test_peaks_agree_with_those_that_the_analyses_divide_by(model):
     one, rates = device(model.name), ARCHITECTURES[model.architecture].matrix
-    assert (one.compute_units, one.clock_mhz, one.gfx) == (model.compute_units, model.clock_mhz, model.architecture)
+    assert (one.compute_units, one.clock_mhz, one.gfx) == (
+        model.compute_units,
+        model.clock_mhz,
+        model.architecture,
+    )
     assert one.memory_bandwidth == pytest.approx(model.memory_gb_per_second * 1e9, rel=1e-3)
-    for key, name in (("matrix float16", "fp16"), ("matrix bfloat16", "bf16"), ("matrix float32", "fp32")):
+    for key, name in (
+        ("matrix float16", "fp16"),
+        ("matrix bfloat16", "bf16"),
+        ("matrix float32", "fp32"),
+    ):
         expected = rates[name] * model.compute_units * model.clock_mhz * 1e6
         assert one.peak_flops[key] == pytest.approx(expected, rel=1e-3)
 

@@ -31,7 +31,9 @@ launches = st.builds(
 
 def test_arithmetic_takes_flops_over_peak_times_efficiency_and_parallelism():
     # 1307.4e12 FLOP/s * 0.5 * 0.5 = 326.85e12; 326.85e9 FLOPs take 1 ms; the floor adds 1 us.
-    launch = KernelLaunch("k", flops=326.85e9, data_type="float16", matrix_cores=True, parallelism=0.5)
+    launch = KernelLaunch(
+        "k", flops=326.85e9, data_type="float16", matrix_cores=True, parallelism=0.5
+    )
     assert duration_in(launch, MI300X, COSTS) == (pytest.approx(1_001_000), "compute")
 
 
@@ -42,7 +44,10 @@ def test_traffic_takes_bytes_over_bandwidth_times_efficiency():
 
 
 def test_a_chain_of_steps_bounds_like_arithmetic():
-    assert duration_in(KernelLaunch("k", serial_steps=5000), MI300X, COSTS) == (pytest.approx(11_000), "compute")
+    assert duration_in(KernelLaunch("k", serial_steps=5000), MI300X, COSTS) == (
+        pytest.approx(11_000),
+        "compute",
+    )
 
 
 def test_at_half_the_clock_a_chain_of_steps_takes_twice_as_long():
@@ -58,10 +63,14 @@ def test_a_launch_smaller_than_its_floor_is_bound_by_the_floor():
 
 
 def test_operand_bound_kernels_take_twice_as_long_in_float32():
-    half = KernelLaunch("k", flops=1e12, data_type="float16", matrix_cores=True, cost_class="igemm_data_spatial")
+    half = KernelLaunch(
+        "k", flops=1e12, data_type="float16", matrix_cores=True, cost_class="igemm_data_spatial"
+    )
     floor = cost_classes()["igemm_data_spatial"].floor_ns
     full = replace(half, data_type="float32")
-    assert duration_ns(full, MI300X)[0] - floor == pytest.approx(2 * (duration_ns(half, MI300X)[0] - floor))
+    assert duration_ns(full, MI300X)[0] - floor == pytest.approx(
+        2 * (duration_ns(half, MI300X)[0] - floor)
+    )
 
 
 @settings(max_examples=60)
@@ -89,4 +98,6 @@ def test_every_class_states_its_source_and_stays_below_the_peaks():
         assert costs.source, name
         assert 0 <= costs.compute_efficiency < 1, name
         assert 0 <= costs.memory_efficiency < 1, name
-        assert (costs.measured > 0) or "taken from" in costs.source or "MI350X" in costs.source, name
+        assert (costs.measured > 0) or "taken from" in costs.source or "MI350X" in costs.source, (
+            name
+        )

@@ -26,13 +26,17 @@ RECORDED_STEPS = 3
 
 
 def operator(name, *inputs, outputs=None, **scalars) -> Operator:
-    """An operator on tensors given as (shape, dtype); its first input's shape comes out where nothing is said."""
+    """An operator on tensors given as (shape, dtype); its first input's shape comes out where
+    nothing is said.
+    """
     tensors = tuple(TensorInfo(*tensor) for tensor in inputs)
     results = tensors[:1] if outputs is None else tuple(TensorInfo(*tensor) for tensor in outputs)
     return Operator(0, None, name, tensors, results, scalars)
 
 
-def convolution(c, k, size, width, stride=1, n=256, dtype="float16", channels_last=False) -> Operator:
+def convolution(
+    c, k, size, width, stride=1, n=256, dtype="float16", channels_last=False
+) -> Operator:
     """A forward convolution that keeps the map's size, up to the stride."""
     out = -(-size // stride)
     return operator(
@@ -49,7 +53,10 @@ def step_launches(config: TrainConfig, solutions: str = "implicit-gemm") -> list
     operators = operators_of_step(config)
     parents = {each.parent for each in operators}
     return [
-        launch for each in operators if each.index not in parents for launch in launches_of(each, MI300X, solutions)
+        launch
+        for each in operators
+        if each.index not in parents
+        for launch in launches_of(each, MI300X, solutions)
     ]
 
 
@@ -61,19 +68,36 @@ def count(launches, part: str) -> int:
 @pytest.fixture(scope="module")
 def recorded_names(recordings) -> Counter:
     """Kernels and copies of rank 0 in AMD's 4-rank trace, by full name."""
-    events = tidyprof.read_torch_trace(recordings / "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz").events
-    device_work = events[(events["rank"] == 0) & events["kind"].isin(["kernel", "copy", "fill", "collective"])]
+    events = tidyprof.read_torch_trace(
+        recordings / "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz"
+    ).events
+    device_work = events[
+        (events["rank"] == 0) & events["kind"].isin(["kernel", "copy", "fill", "collective"])
+    ]
     return Counter(device_work["name"].astype(str))
 
 
 def test_a_step_launches_the_recorded_kernels_by_full_name_and_number(recorded_names):
-    # AMD's trainer computes its loss in float16 and an accuracy (argmax, eq, mean, a product with 100, a cast, prints);
-    # Tensile's names are not reproduced.
-    differs = ("softmax_warp", "ArgMaxOps", "MeanOps<float", "CompareEq", "Cijk_", "direct_copy", "DtoH", "MulFunctor")
+    # AMD's trainer computes its loss in float16 and an accuracy (argmax, eq, mean, a product with
+    # 100, a cast, prints); Tensile's names are not reproduced.
+    differs = (
+        "softmax_warp",
+        "ArgMaxOps",
+        "MeanOps<float",
+        "CompareEq",
+        "Cijk_",
+        "direct_copy",
+        "DtoH",
+        "MulFunctor",
+    )
     modelled = Counter(launch.name for launch in step_launches(TrainConfig(), "winograd"))
-    names = {name for name in (*modelled, *recorded_names) if not any(part in name for part in differs)}
+    names = {
+        name for name in (*modelled, *recorded_names) if not any(part in name for part in differs)
+    }
     assert len(names) > 50
-    assert {name: modelled[name] * RECORDED_STEPS for name in names} == {name: recorded_names[name] for name in names}
+    assert {name: modelled[name] * RECORDED_STEPS for name in names} == {
+        name: recorded_names[name] for name in names
+    }
 
 
 def test_a_step_launches_as_many_matrix_products_as_recorded(recorded_names):
@@ -109,14 +133,17 @@ def test_implicit_gemm_clears_transposes_runs_and_transposes_back():
         "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt128x128x32",
         "batched_transpose_32x16_half",
     ]
-    # Recorded grids in work-items: 524288 for the input, 131072 for the filter, 262144 for the result.
+    # Recorded grids in work-items: 524288 for the input, 131072 for the filter, 262144 for the
+    # result.
     assert [launches[place].grid[0] for place in (1, 2, 4)] == [524288, 131072, 262144]
 
 
 def test_nhwc_order_needs_no_transposes_and_no_winograd():
     plain = launches_of(convolution(64, 64, 8, 3), MI300X, "winograd")
     ordered = launches_of(convolution(64, 64, 8, 3, channels_last=True), MI300X, "winograd")
-    assert [launch.name for launch in plain] == ["miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_edc_f2x3_stride1"]
+    assert [launch.name for launch in plain] == [
+        "miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_edc_f2x3_stride1"
+    ]
     assert len(ordered) == 2
     assert ordered[1].name.startswith("igemm_fwd_gtcx3_nhwc_fp16")
 
@@ -136,8 +163,14 @@ def test_other_types_take_implicit_gemm_of_their_own(dtype, word):
 
 
 def test_the_backward_pass_computes_what_its_mask_asks_for():
-    shapes = [((256, 64, 16, 16), "float16"), ((256, 3, 32, 32), "float16"), ((64, 3, 7, 7), "float16")]
-    first_layer = operator("aten::convolution_backward", *shapes, stride=(2, 2), output_mask=(False, True, False))
+    shapes = [
+        ((256, 64, 16, 16), "float16"),
+        ((256, 3, 32, 32), "float16"),
+        ((64, 3, 7, 7), "float16"),
+    ]
+    first_layer = operator(
+        "aten::convolution_backward", *shapes, stride=(2, 2), output_mask=(False, True, False)
+    )
     names = [launch.name for launch in launches_of(first_layer, MI300X, "implicit-gemm")]
     # Recorded: float32 sums that are cast, and no gradient of the images.
     assert names[0] == "SubTensorOpWithScalar1d"
@@ -153,19 +186,25 @@ def test_convolution_flops_count_a_multiplication_and_an_addition():
 
 
 def test_older_architectures_have_their_own_kernel_names():
-    names = [launch.name for launch in launches_of(convolution(512, 512, 1, 3), device("MI250X"), "implicit-gemm")]
+    names = [
+        launch.name
+        for launch in launches_of(convolution(512, 512, 1, 3), device("MI250X"), "implicit-gemm")
+    ]
     assert any(name.startswith("igemm_fwd_gtcx2_") for name in names)
     assert "_ISA90a_" in product(512, 512, 512, 1, "float32", "Ailk_Bljk", device("MI250X")).name
 
 
 def test_the_optimizers_tensors_are_packed_as_torch_packs_them():
-    # Three tensors of one chunk, two to a launch; then a tensor of 321 chunks against the limit of 320 blocks.
+    # Three tensors of one chunk, two to a launch; then a tensor of 321 chunks against the limit of
+    # 320 blocks.
     assert packed([10, 20, 30], 2) == [(2, 30), (1, 30)]
     assert packed([321 * 65536], 110) == [(320, 320 * 65536), (1, 65536)]
 
 
 def test_the_optimizers_launches_have_the_recorded_numbers_of_blocks():
-    operators = [each for each in operators_of_step(TrainConfig()) if each.name == "aten::_foreach_addcmul_"]
+    operators = [
+        each for each in operators_of_step(TrainConfig()) if each.name == "aten::_foreach_addcmul_"
+    ]
     launches = launches_of(operators[0], MI300X, "winograd")
     assert [launch.grid[0] // 512 for launch in launches] == [51, 90, 204, 135]
 
@@ -180,20 +219,32 @@ def test_packing_loses_no_value_and_respects_the_limits(sizes, limit):
 
 def test_copies_move_the_bytes_of_their_tensor():
     values = ((64, 64), "float32")
-    (launch,) = launches_of(operator("aten::copy_", values, values, direction="DeviceToDevice"), MI300X, "winograd")
-    assert (launch.kind, launch.copy_bytes, launch.copy_direction) == ("copy", 64 * 64 * 4, "DeviceToDevice")
-    (cast,) = launches_of(operator("aten::copy_", ((64, 64), "float16"), values), MI300X, "winograd")
+    (launch,) = launches_of(
+        operator("aten::copy_", values, values, direction="DeviceToDevice"), MI300X, "winograd"
+    )
+    assert (launch.kind, launch.copy_bytes, launch.copy_direction) == (
+        "copy",
+        64 * 64 * 4,
+        "DeviceToDevice",
+    )
+    (cast,) = launches_of(
+        operator("aten::copy_", ((64, 64), "float16"), values), MI300X, "winograd"
+    )
     assert cast.kind == "kernel"
     assert (cast.bytes_read, cast.bytes_written) == (64 * 64 * 4, 64 * 64 * 2)
 
 
 def test_reading_a_number_back_copies_four_bytes():
-    (launch,) = launches_of(operator("aten::_local_scalar_dense", ((), "float32")), MI300X, "winograd")
+    (launch,) = launches_of(
+        operator("aten::_local_scalar_dense", ((), "float32")), MI300X, "winograd"
+    )
     assert (launch.copy_bytes, launch.runtime_call) == (4, "hipMemcpyWithStream")
 
 
 def test_a_collective_is_a_kernel_of_rccl():
-    (launch,) = launches_of(operator("nccl:all_reduce", ((2431040,), "float32"), collective="allreduce"), MI300X, "")
+    (launch,) = launches_of(
+        operator("nccl:all_reduce", ((2431040,), "float32"), collective="allreduce"), MI300X, ""
+    )
     assert (launch.kind, launch.collective) == ("collective", "allreduce")
     assert launch.bytes_read == 2431040 * 4
     assert launch.grid == (24 * 256, 1, 1)  # recorded: 24 blocks of 256
@@ -216,7 +267,10 @@ def test_a_product_takes_the_largest_tile_that_fills_the_device():
 
 def test_tensors_without_values_and_host_work_launch_nothing():
     assert launches_of(operator("aten::add_", ((0, 4), "float32")), MI300X, "winograd") == ()
-    assert launches_of(operator("aten::view", ((4,), "float32"), host_only=True), MI300X, "winograd") == ()
+    assert (
+        launches_of(operator("aten::view", ((4,), "float32"), host_only=True), MI300X, "winograd")
+        == ()
+    )
 
 
 def test_an_operator_that_nobody_knows_is_refused_by_name():
@@ -261,7 +315,9 @@ def test_every_operator_of_a_step_has_kernels_that_can_be_timed(config):
     st.sampled_from(["float16", "bfloat16", "float32"]),
     st.sampled_from(["implicit-gemm", "winograd"]),
 )
-def test_any_convolution_has_exactly_one_main_kernel_with_its_flops(c, k, size, width, stride, n, dtype, solutions):
+def test_any_convolution_has_exactly_one_main_kernel_with_its_flops(
+    c, k, size, width, stride, n, dtype, solutions
+):
     each = convolution(c, k, size, width, stride, n, dtype)
     (shape,) = shapes_of(each)
     launches = launches_of(each, MI300X, solutions)

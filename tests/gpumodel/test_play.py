@@ -16,7 +16,16 @@ from cifar_train.errors import UserError
 from gpumodel import MatrixProduct, Run, ShardedStep, Training, simulate, step_rates
 from gpumodel.devices import model_error
 from gpumodel.play.costs import PROFILERS
-from gpumodel.play.waits import GATHER, IMAGE_NS, SCATTER, START_NS, Loader, in_order, meet, transfer_factor
+from gpumodel.play.waits import (
+    GATHER,
+    IMAGE_NS,
+    SCATTER,
+    START_NS,
+    Loader,
+    in_order,
+    meet,
+    transfer_factor,
+)
 from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of
@@ -71,13 +80,17 @@ def test_a_stream_never_overlaps_and_is_never_idle_without_reason(ready, duratio
 
 
 def test_nobody_leaves_an_all_reduce_before_the_last_has_entered():
-    end, waited = meet("allreduce", np.array([100, 400, 250]), np.array([50, 60, 40]), np.array([0, 3, 7]))
+    end, waited = meet(
+        "allreduce", np.array([100, 400, 250]), np.array([50, 60, 40]), np.array([0, 3, 7])
+    )
     assert waited.tolist() == [300, 0, 150]
     assert end.tolist() == [460, 463, 467]
 
 
 def test_the_root_of_a_broadcast_waits_for_nobody_and_the_others_for_the_root():
-    end, waited = meet("broadcast", np.array([200, 400, 100]), np.array([10, 10, 10]), np.array([0, 0, 0]))
+    end, waited = meet(
+        "broadcast", np.array([200, 400, 100]), np.array([10, 10, 10]), np.array([0, 0, 0])
+    )
     assert waited.tolist() == [0, 0, 100]
     assert end.tolist() == [210, 410, 210]
 
@@ -85,11 +98,23 @@ def test_the_root_of_a_broadcast_waits_for_nobody_and_the_others_for_the_root():
 def test_eight_ranks_send_seven_quarters_over_seven_links_where_four_send_six_quarters_over_three():
     assert transfer_factor("allreduce", 8) == pytest.approx((1.75 / 7) / (1.5 / 3))
     assert transfer_factor("allreduce", 2) == pytest.approx((1 / 1) / (1.5 / 3))
-    assert transfer_factor(GATHER, 8) == transfer_factor(SCATTER, 8) == pytest.approx((0.875 / 7) / (1.5 / 3))
+    assert (
+        transfer_factor(GATHER, 8)
+        == transfer_factor(SCATTER, 8)
+        == pytest.approx((0.875 / 7) / (1.5 / 3))
+    )
     assert transfer_factor("broadcast", 8) == 1
 
 
-SMALL = {"layers": 4, "width": 1024, "hidden": 4096, "vocabulary": 8192, "tokens": 4096, "sequence": 2048, "heads": 8}
+SMALL = {
+    "layers": 4,
+    "width": 1024,
+    "hidden": 4096,
+    "vocabulary": 8192,
+    "tokens": 4096,
+    "sequence": 2048,
+    "heads": 8,
+}
 
 
 def sharded(**knobs) -> Run:
@@ -156,7 +181,9 @@ def test_every_device_event_starts_after_its_own_call_began(run):
     for own in run.ranks:
         assert own.calls["correlation_id"].is_unique
         assert own.device_work["correlation_id"].is_unique
-        joined = own.device_work.merge(own.calls, on="correlation_id", suffixes=("", "_call"), validate="1:1")
+        joined = own.device_work.merge(
+            own.calls, on="correlation_id", suffixes=("", "_call"), validate="1:1"
+        )
         assert len(joined) == len(own.device_work)
         assert (joined["start_ns"] > joined["start_ns_call"]).all()
         assert (joined["operator_id"] == joined["operator_id_call"]).all()
@@ -235,7 +262,11 @@ def test_the_same_workload_gives_the_same_run_and_another_seed_another(run):
         for name in TABLES:
             pd.testing.assert_frame_equal(getattr(first, name), getattr(second, name))
         assert not first.device_work["start_ns"].equals(third.device_work["start_ns"])
-        assert first.device_work["name"].value_counts().equals(third.device_work["name"].value_counts())
+        assert (
+            first.device_work["name"]
+            .value_counts()
+            .equals(third.device_work["name"].value_counts())
+        )
 
 
 def test_a_steady_step_takes_as_long_as_published_and_its_kernels_half_of_it(single):
@@ -249,7 +280,9 @@ def test_the_printed_rate_is_images_by_the_time_between_a_steps_marks_on_the_str
     own = single.ranks[0]
     assert len(own.images_per_second) == 21
     work = own.device_work.assign(end_ns=ends(own.device_work))
-    begins = own.annotations[own.annotations["name"].str.startswith("ProfilerStep")]["start_ns"].to_numpy()
+    begins = own.annotations[own.annotations["name"].str.startswith("ProfilerStep")][
+        "start_ns"
+    ].to_numpy()
     done = work.groupby("step")["end_ns"].max().to_numpy()
     # Step 7 begins with an idle stream or behind step 6, and is over when its last work is.
     begin = max(begins[7], done[6])
@@ -257,7 +290,9 @@ def test_the_printed_rate_is_images_by_the_time_between_a_steps_marks_on_the_str
 
 
 def test_rates_are_the_same_without_tables():
-    skewed = Training(config=parse(["--max-steps", "3", "--pathology", "rank-skew"]), ranks=2, seed=3)
+    skewed = Training(
+        config=parse(["--max-steps", "3", "--pathology", "rank-skew"]), ranks=2, seed=3
+    )
     assert step_rates(skewed) == simulate(skewed).ranks[0].images_per_second
     with pytest.raises(UserError, match="not one node"):
         step_rates(replace(skewed, ranks=99))
@@ -269,7 +304,9 @@ def test_the_first_step_holds_the_set_up(single):
 
 
 def test_a_watched_step_costs_the_host_more():
-    config = TrainConfig(max_steps=8, torch_profile=True, profile_wait=4, profile_warmup=1, profile_active=2)
+    config = TrainConfig(
+        max_steps=8, torch_profile=True, profile_wait=4, profile_warmup=1, profile_active=2
+    )
     steps = step_ns(simulate(Training(config, profiler="torch")))
     assert min(steps[5:7]) > 1.5 * max(steps[2], steps[3], steps[7])
     assert PROFILERS["torch"].factor > PROFILERS["rocprofv3"].factor
@@ -313,18 +350,26 @@ def test_memory_grows_by_the_largest_gradient_each_step():
 
 
 def test_a_compiler_that_recompiles_stalls_until_it_gives_up():
-    config = TrainConfig(max_steps=RECOMPILE_LIMIT + 2, pathology="recompile", compile=True, batch_size=64)
+    config = TrainConfig(
+        max_steps=RECOMPILE_LIMIT + 2, pathology="recompile", compile=True, batch_size=64
+    )
     run = simulate(Training(config))
     stalled = [duration > 1e9 for duration in step_ns(run)]
     assert stalled == [True] * RECOMPILE_LIMIT + [False] * 2
-    compiled = run.ranks[0].device_work.groupby("step")["name"].apply(lambda own: own.str.startswith("triton").any())
+    compiled = (
+        run.ranks[0]
+        .device_work.groupby("step")["name"]
+        .apply(lambda own: own.str.startswith("triton").any())
+    )
     assert compiled.tolist() == stalled
 
 
 def test_the_last_batch_of_an_epoch_is_short():
     run = simulate(Training(TrainConfig(max_steps=99, max_epochs=1, batch_size=4936), ranks=8))
     # 40,000 images on 8 ranks are 5,000 each.
-    batches = run.ranks[0].operators.query("name == 'aten::miopen_convolution'").groupby("step").first()
+    batches = (
+        run.ranks[0].operators.query("name == 'aten::miopen_convolution'").groupby("step").first()
+    )
     assert [shapes[0][0] for shapes in batches["input_shapes"]] == [4936, 64]
 
 
@@ -340,9 +385,18 @@ def test_counters_show_an_idle_device_before_and_a_busy_one_during_the_run(singl
 def test_stacks_name_the_trainer_the_operator_and_the_wait(run):
     own = run.ranks[0]
     frames = {frame for stack in own.samples["stack"] for frame in stack}
-    assert {"train (loop.py)", "DistributedDataParallel.forward", "hipLaunchKernel", "pthread_cond_wait"} <= frames
+    assert {
+        "train (loop.py)",
+        "DistributedDataParallel.forward",
+        "hipLaunchKernel",
+        "pthread_cond_wait",
+    } <= frames
     assert set(own.samples["thread_id"]) == {own.main_thread_id, own.autograd_thread_id}
-    slow = simulate(replace(with_fault("slow-loader", batch_size=64), stacks=BASE.stacks)).ranks[0].samples
+    slow = (
+        simulate(replace(with_fault("slow-loader", batch_size=64), stacks=BASE.stacks))
+        .ranks[0]
+        .samples
+    )
     assert slow["stack"].apply(lambda stack: "read_slowly (pathologies.py)" in stack).mean() > 0.5
 
 
@@ -351,7 +405,9 @@ def test_by_cpu_time_a_sleeping_thread_gives_no_samples():
 
     def sampled(**rates: float) -> pd.DataFrame:
         table = simulate(replace(slow, stacks=Sampling(**rates))).ranks[0].samples
-        return table.assign(asleep=table["stack"].map(lambda stack: stack[-1] in ("sleep", "pthread_cond_wait")))
+        return table.assign(
+            asleep=table["stack"].map(lambda stack: stack[-1] in ("sleep", "pthread_cond_wait"))
+        )
 
     by_clock, by_cpu_time = sampled(by_wall_clock=500), sampled(by_cpu_time=500)
     assert by_clock["asleep"].mean() > 0.5
@@ -367,7 +423,9 @@ def test_by_cpu_time_a_sleeping_thread_gives_no_samples():
 def test_a_matrix_product_is_two_copies_up_one_kernel_and_one_copy_down():
     run = simulate(MatrixProduct(50_000, 10_000, 800, repeat=2))
     work = run.ranks[0].device_work
-    assert work["copy_direction"].tolist() == ["HostToDevice", "HostToDevice", "", "DeviceToHost"] * 2
+    assert (
+        work["copy_direction"].tolist() == ["HostToDevice", "HostToDevice", "", "DeviceToHost"] * 2
+    )
     # 50,000 x 10,000 float32 at the published 12.9 GB/s.
     assert work["duration_ns"].iloc[0] == pytest.approx(2e9 / 12.9, rel=0.15)
     kernel = work.iloc[2]
@@ -383,7 +441,11 @@ def test_a_run_states_the_models_error(run):
 def test_one_kernel_longer_or_a_lower_clock_change_what_they_say(run):
     before = run.ranks[0].device_work.set_index("dispatch_id")
     name, factor, clock = "MIOpenBatchNormBwdSpatial", 1.5, 0.5
-    after = simulate(replace(BASE, longer=((name, factor),))).ranks[0].device_work.set_index("dispatch_id")
+    after = (
+        simulate(replace(BASE, longer=((name, factor),)))
+        .ranks[0]
+        .device_work.set_index("dispatch_id")
+    )
     ratio = after["duration_ns"] / before["duration_ns"]
     named = before["name"].str.contains(name)
     assert ratio[named].to_numpy() == pytest.approx(factor, rel=1e-3)
@@ -399,7 +461,9 @@ def test_one_kernel_longer_or_a_lower_clock_change_what_they_say(run):
 
 
 def test_the_command_line_names_what_differs_from_the_defaults():
-    run = simulate(Training(TrainConfig(max_steps=2, model="vit", batch_size=8, fused_optimizer=True)))
+    run = simulate(
+        Training(TrainConfig(max_steps=2, model="vit", batch_size=8, fused_optimizer=True))
+    )
     words = ("--model", "vit", "--batch-size", "8", "--max-steps", "2", "--fused-optimizer")
     assert run.command == ("python", "-m", "cifar_train", *words)
 

@@ -16,7 +16,9 @@ from tests.conftest import REPOSITORY, others_later
 
 def _recorder() -> ModuleType:
     """scripts/dev/record_steps.py as a module."""
-    spec = importlib.util.spec_from_file_location("record_steps", REPOSITORY / "scripts/dev/record_steps.py")
+    spec = importlib.util.spec_from_file_location(
+        "record_steps", REPOSITORY / "scripts/dev/record_steps.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -34,7 +36,9 @@ EVERY_RUN = (
 
 
 def test_the_folder_holds_the_listed_steps_and_nothing_else():
-    assert sorted(path.name for path in SHIPPED.iterdir()) == sorted(f"{name}.json.gz" for name in STEPS)
+    assert sorted(path.name for path in SHIPPED.iterdir()) == sorted(
+        f"{name}.json.gz" for name in STEPS
+    )
 
 
 @pytest.mark.parametrize("name", others_later(STEPS, EVERY_RUN))

@@ -24,15 +24,25 @@ def filled(table: str, rows: list[dict]) -> pd.DataFrame:
     """A table of a Run from partial rows; what is not given is 0, "" or <NA>."""
     blank = {"Int64": pd.NA, "object": "", "bool": False}
     columns = TABLES[table]
-    values = [{name: each.get(name, blank.get(dtype, 0)) for name, dtype in columns.items()} for each in rows]
+    values = [
+        {name: each.get(name, blank.get(dtype, 0)) for name, dtype in columns.items()}
+        for each in rows
+    ]
     return pd.DataFrame(values, columns=list(columns)).astype(columns)
 
 
 @pytest.fixture
 def rank() -> RankRun:
-    """Steps 9 to 11 of 10 ms each; in step 9 computation 0-4 ms, a collective 3-7 ms, a copy 7-8 ms."""
+    """Steps 9 to 11 of 10 ms each; in step 9 computation 0-4 ms, a collective 3-7 ms, a copy 7-8
+    ms.
+    """
     steps = [
-        {"name": f"ProfilerStep#{step}", "step": step, "start_ns": place * 10 * MS, "duration_ns": 10 * MS}
+        {
+            "name": f"ProfilerStep#{step}",
+            "step": step,
+            "start_ns": place * 10 * MS,
+            "duration_ns": 10 * MS,
+        }
         for place, step in enumerate((9, 10, 11))
     ]
     work = [
@@ -41,7 +51,9 @@ def rank() -> RankRun:
         {"kind": "copy", "start_ns": 7 * MS, "duration_ns": MS, "step": 9},
         {"kind": "kernel", "start_ns": 29 * MS, "duration_ns": 5 * MS, "step": 11},
     ]
-    return RankRun(0, 1, 2, 0, 2, filled("device_work", work), annotations=filled("annotations", steps))
+    return RankRun(
+        0, 1, 2, 0, 2, filled("device_work", work), annotations=filled("annotations", steps)
+    )
 
 
 def test_an_error_is_relative_and_a_bar_counts_in_both_directions():
@@ -87,7 +99,9 @@ def test_the_clause_says_how_far_off_a_kernel_is_in_the_median_and_at_worst(monk
         ("long", 0.5, "us"),
         ("median error of averages", 0.1, "x"),
     ]
-    rows = [Row(label, 1.0, 1.0 + error, unit, None, "held out") for label, error, unit in published]
+    rows = [
+        Row(label, 1.0, 1.0 + error, unit, None, "held out") for label, error, unit in published
+    ]
     monkeypatch.setattr(validation, "kernel_rows", lambda: rows)
     assert "one kernel ±10 % (worst +100 %), " in validation.clause()
 
@@ -100,7 +114,9 @@ def test_the_table_fits_80_columns_and_marks_what_is_missed():
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in "".join(lines)
-    assert [line.split()[-1] for line in lines if line.strip().startswith("quantity")][-1] == "missed"
+    assert [line.split()[-1] for line in lines if line.strip().startswith("quantity")][
+        -1
+    ] == "missed"
 
 
 def test_the_exit_code_tells_whether_a_bar_was_missed(monkeypatch, capsys):
@@ -119,7 +135,9 @@ def test_devices_are_listed_with_their_peaks(capsys):
     assert "1307.4" in output
 
 
-@pytest.mark.parametrize("arguments", [["validate", "--nonsense"], ["fly"], ["devices", "--batch-size", "4"]])
+@pytest.mark.parametrize(
+    "arguments", [["validate", "--nonsense"], ["fly"], ["devices", "--batch-size", "4"]]
+)
 def test_what_the_command_line_does_not_know_is_refused_in_one_line(arguments, capsys):
     assert cli.main(arguments) == 2
     assert capsys.readouterr().err.startswith("error: ")
@@ -135,4 +153,6 @@ def test_no_bar_is_missed_and_the_page_shows_the_comparison_as_it_is():
     assert [each.quantity for each in compared if each.missed] == []
     page = (REPOSITORY / "docs" / "gpumodel.md").read_text(encoding="utf-8")
     shown = page.partition(validation.TABLE_BEGINS)[2].partition(validation.TABLE_ENDS)[0]
-    assert shown.strip() == validation.markdown(compared), "renew it: gpumodel validate --page docs/gpumodel.md"
+    assert shown.strip() == validation.markdown(compared), (
+        "renew it: gpumodel validate --page docs/gpumodel.md"
+    )

@@ -34,7 +34,11 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def events_of(path: Path, category: str) -> list[dict[str, Any]]:
-    return [event for event in load(path)["traceEvents"] if event.get("cat") == category and event["ph"] == "X"]
+    return [
+        event
+        for event in load(path)["traceEvents"]
+        if event.get("cat") == category and event["ph"] == "X"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +61,9 @@ def test_times_count_from_a_quarter_of_a_year(path: Path) -> None:
     assert trace["baseTimeNanoseconds"] == 224 * 7_889_238 * 10**9
     first = min(event["ts"] for event in events_of(path, "gpu_memcpy"))
     start = START_NS + 12_345 + WALL_CLOCK_OFFSET_NS - trace["baseTimeNanoseconds"]
-    assert f'"ts": {start // 1000}.{start % 1000:03d}'.encode() in gzip.decompress(path.read_bytes())
+    assert f'"ts": {start // 1000}.{start % 1000:03d}'.encode() in gzip.decompress(
+        path.read_bytes()
+    )
     assert first == pytest.approx(start / 1000)
 
 
@@ -89,22 +95,36 @@ def test_shapes_are_written_when_asked_for(path: Path, tmp_path: Path) -> None:
 
 def test_grids_are_what_the_call_received(path: Path) -> None:
     kernels = {event["name"]: event["args"] for event in events_of(path, "kernel")}
-    # 512 x 4 work-items in groups of 256: module launches state work-items, others groups (65,536 / 512 = 128).
+    # 512 x 4 work-items in groups of 256: module launches state work-items, others groups (65,536 /
+    # 512 = 128).
     assert kernels[GEMM_KERNEL]["grid"] == [512, 4, 1]
     elementwise = next(arguments for name, arguments in kernels.items() if "vectorized" in name)
     assert (elementwise["grid"], elementwise["block"]) == ([128, 1, 1], [512, 1, 1])
 
 
 def test_collectives_say_what_they_move(path: Path) -> None:
-    arguments = next(event["args"] for event in events_of(path, "kernel") if event["name"].startswith("nccl"))
+    arguments = next(
+        event["args"] for event in events_of(path, "kernel") if event["name"].startswith("nccl")
+    )
     assert arguments["Collective name"] == "allreduce"
     assert arguments["In msg nelems"] == 51_300
     assert (arguments["dtype"], arguments["Group size"]) == ("Float", 2)
     assert arguments["Process Group Ranks"] == "[0, 1]"
 
 
-def test_what_is_gathered_is_received_whole_and_what_is_scattered_is_sent_whole(tmp_path: Path) -> None:
-    step = ShardedStep(layers=1, width=256, hidden=512, key_value=64, vocabulary=512, tokens=512, sequence=256, heads=2)
+def test_what_is_gathered_is_received_whole_and_what_is_scattered_is_sent_whole(
+    tmp_path: Path,
+) -> None:
+    step = ShardedStep(
+        layers=1,
+        width=256,
+        hidden=512,
+        key_value=64,
+        vocabulary=512,
+        tokens=512,
+        sequence=256,
+        heads=2,
+    )
     writers.write("kineto", simulate(step), tmp_path)
     files = sorted(tmp_path.iterdir())
     moved = {event["args"]["Collective name"]: event["args"] for event in events_of(files[0], "kernel")
@@ -122,7 +142,15 @@ def test_work_launched_in_an_annotation_belongs_to_the_operator_around_it(tmp_pa
     alone = builder.operator("Optimizer.step#Adam.step", 3_000, 500)
     calls = [builder.call("hipExtLaunchKernel", 1_200, 50, operator=inner)]
     calls += [builder.call("hipLaunchKernel", 3_100, 50, operator=alone)]
-    builder.work("collective", COLLECTIVE_KERNEL, calls[0], 1_500, 10, operator_id=inner, collective="allreduce")
+    builder.work(
+        "collective",
+        COLLECTIVE_KERNEL,
+        calls[0],
+        1_500,
+        10,
+        operator_id=inner,
+        collective="allreduce",
+    )
     builder.work("kernel", "update", calls[1], 3_500, 10, operator_id=alone)
     (path,) = writers.write("kineto", run_of(Training(), (builder.finish(),), 5_000), tmp_path)
     (operator,) = events_of(path, "cpu_op")
@@ -154,16 +182,23 @@ def test_backward_passes_are_linked_to_the_forward_operator(path: Path) -> None:
 
 def test_annotations_on_the_device_enclose_the_work_of_their_own(path: Path) -> None:
     bars = [event for event in events_of(path, "gpu_user_annotation") if event["name"] == "forward"]
-    # From the product at 130,501 ns to the end of the next kernel at 228,005 ns, and 1 ns more at both ends.
+    # From the product at 130,501 ns to the end of the next kernel at 228,005 ns, and 1 ns more at
+    # both ends.
     assert [bar["dur"] for bar in bars] == [97.506] * 3
-    assert not [event for event in events_of(path, "gpu_user_annotation") if event["name"] == "backward"]
+    assert not [
+        event for event in events_of(path, "gpu_user_annotation") if event["name"] == "backward"
+    ]
 
 
 def test_only_the_scheduled_steps_are_recorded(tmp_path: Path) -> None:
     # 3 steps fit 1 of warm-up and 2 recorded ones.
     (path,) = writers.write("kineto", small_run(torch_profile=True), tmp_path)
     assert path.name == "trace_rank0_of_2.json.gz"
-    steps = [event["name"] for event in events_of(path, "user_annotation") if event["name"].startswith("Profiler")]
+    steps = [
+        event["name"]
+        for event in events_of(path, "user_annotation")
+        if event["name"].startswith("Profiler")
+    ]
     assert steps == ["ProfilerStep#1", "ProfilerStep#2"]
     assert len(events_of(path, "kernel")) == 2 * 4
 
@@ -177,8 +212,12 @@ def test_all_ranks_are_recorded_when_asked_for(tmp_path: Path) -> None:
 
 def test_every_cycle_gets_a_file(tmp_path: Path) -> None:
     options = {"profile_wait": 0, "profile_warmup": 0, "profile_active": 1, "profile_repeat": 3}
-    files = writers.write("kineto", small_run(torch_profile=True, **options), tmp_path, compress=False)
-    assert [file.name for file in files] == [f"trace_rank0_of_2_cycle{cycle}.json" for cycle in (1, 2, 3)]
+    files = writers.write(
+        "kineto", small_run(torch_profile=True, **options), tmp_path, compress=False
+    )
+    assert [file.name for file in files] == [
+        f"trace_rank0_of_2_cycle{cycle}.json" for cycle in (1, 2, 3)
+    ]
     assert [len(events_of(file, "gpu_memset")) for file in files] == [1, 1, 1]
 
 
@@ -189,7 +228,14 @@ def test_work_launched_before_the_window_has_no_operator_and_no_grid(tmp_path: P
     operator = builder.operator("aten::mm", 1_100, 500)
     early = builder.call("hipLaunchKernel", 1_200, 50, operator=operator)
     finished = builder.call("hipLaunchKernel", 1_300, 50, operator=operator)
-    size = {"grid_x": 64, "grid_y": 1, "grid_z": 1, "workgroup_x": 64, "workgroup_y": 1, "workgroup_z": 1}
+    size = {
+        "grid_x": 64,
+        "grid_y": 1,
+        "grid_z": 1,
+        "workgroup_x": 64,
+        "workgroup_y": 1,
+        "workgroup_z": 1,
+    }
     builder.work("kernel", "before", finished, 1_400, 10, operator_id=operator, **size)
     builder.work("kernel", "late", early, 2_500, 100, operator_id=operator, **size)
     config = TrainConfig(max_steps=2, torch_profile=True, data="synthetic")

@@ -1,4 +1,6 @@
-"""Snapshots of the allocator: torch's own tools read them, and their bytes are those of the trainer's tensors."""
+"""Snapshots of the allocator: torch's own tools read them, and their bytes are those of the
+trainer's tensors.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ STEPS = 3
 
 
 def played(pathology: str | None = None) -> Run:
-    return simulate(Training(config=TrainConfig(max_steps=STEPS, data="synthetic", pathology=pathology)))
+    return simulate(
+        Training(config=TrainConfig(max_steps=STEPS, data="synthetic", pathology=pathology))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +69,14 @@ def test_torch_reads_the_same_from_it(path: Path) -> None:
 def test_its_keys_are_those_that_torch_documents(path: Path) -> None:
     data = pickle.loads(path.read_bytes())
     segment, entry = data["segments"][0], data["device_traces"][0][0]
-    assert {"address", "total_size", "stream", "segment_type", "segment_pool_id", "allocated_size"} <= set(segment)
+    assert {
+        "address",
+        "total_size",
+        "stream",
+        "segment_type",
+        "segment_pool_id",
+        "allocated_size",
+    } <= set(segment)
     assert {"size", "requested_size", "address", "state", "frames"} == set(segment["blocks"][0])
     assert {"action", "addr", "size", "stream", "frames", "pool_id", "time_us"} == set(entry)
 
@@ -78,18 +89,26 @@ def test_after_a_step_parameters_states_and_batch_are_left(healthy: Run, path: P
     batch = 256 * (3 * 32 * 32 * 4 + 8)
     assert by_line == {
         line(what): size
-        for what, size in {"model": sum(parameters), "optimizer": STATES * sum(parameters), "data": batch}.items()
+        for what, size in {
+            "model": sum(parameters),
+            "optimizer": STATES * sum(parameters),
+            "data": batch,
+        }.items()
     }
     requested = profile.counters.query("name == 'requested memory'")["value"]
     assert requested.iloc[-1] == sum(by_line.values())
-    assert requested.max() > requested.iloc[-1] + sum(parameters)  # gradients and activations were there meanwhile
+    assert requested.max() > requested.iloc[-1] + sum(
+        parameters
+    )  # gradients and activations were there meanwhile
 
 
 def test_each_step_leaves_a_gradient_behind_if_memory_grows(tmp_path: Path, healthy: Run) -> None:
     path = writers.write("memory-snapshot", played("memory-growth"), tmp_path)[0]
     blocks = memory_blocks(read_memory_snapshot(path))
     grown = blocks[blocks["source_line"] == line("growth")]
-    assert grown["requested_bytes"].tolist() == STEPS * [max(parameter_bytes(healthy.steps[0].plan.operators))]
+    assert grown["requested_bytes"].tolist() == STEPS * [
+        max(parameter_bytes(healthy.steps[0].plan.operators))
+    ]
 
 
 def line(what: str) -> str:
@@ -110,7 +129,12 @@ def test_a_matrix_product_has_no_steps(tmp_path: Path) -> None:
 
 
 def sizes(snapshot: dict[str, Any], state: str) -> list[int]:
-    return [block["size"] for segment in snapshot["segments"] for block in segment["blocks"] if block["state"] == state]
+    return [
+        block["size"]
+        for segment in snapshot["segments"]
+        for block in segment["blocks"]
+        if block["state"] == state
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +144,11 @@ def sizes(snapshot: dict[str, Any], state: str) -> list[int]:
         (MEBIBYTE, MEBIBYTE, SMALL_SEGMENT),
         (MEBIBYTE + 1, MEBIBYTE + ROUNDING, LARGE_SEGMENT),
         (10 * MEBIBYTE, 10 * MEBIBYTE, 10 * MEBIBYTE),
-        (15 * MEBIBYTE, 15 * MEBIBYTE + MEBIBYTE, 16 * MEBIBYTE),  # less than 1 MiB more is not split off
+        (
+            15 * MEBIBYTE,
+            15 * MEBIBYTE + MEBIBYTE,
+            16 * MEBIBYTE,
+        ),  # less than 1 MiB more is not split off
     ],
 )
 def test_sizes_of_blocks_and_segments(asked: int, block: int, segment: int) -> None:

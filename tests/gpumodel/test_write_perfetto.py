@@ -16,10 +16,16 @@ from tidyprof import read, read_perfetto
 def test_files_ranges_and_facts_of_the_run(tmp_path):
     run = small_run(roctx=True)
     paths = writers.write("perfetto", run, tmp_path)
-    assert [path.name for path in paths] == ["4200_results.pftrace", "4210_results.pftrace", "modelled.json"]
+    assert [path.name for path in paths] == [
+        "4200_results.pftrace",
+        "4210_results.pftrace",
+        "modelled.json",
+    ]
     profile = read(tmp_path / run.hostname)
     ranges = profile.events[profile.events["kind"] == "annotation"]
-    assert sorted(ranges["name"]) == sorted([*run.ranks[0].annotations["name"], *run.ranks[1].annotations["name"]])
+    assert sorted(ranges["name"]) == sorted(
+        [*run.ranks[0].annotations["name"], *run.ranks[1].annotations["name"]]
+    )
     assert profile.meta["tool"] == "rocprofv3"
     assert profile.meta["device_numbering"] == "agent"
     assert profile.meta["realtime_offset_ns"] == WALL_CLOCK_OFFSET_NS
@@ -33,7 +39,12 @@ def test_sizes_and_registers_are_arguments_of_the_kernel(tmp_path):
     gemm = events[events["name"].astype(str).str.startswith("Cijk_")].iloc[0]
     # 512 x 4 x 1 work-items, which this tool states as their product.
     assert (gemm["grid"], gemm["block"]) == ("[2048]", "[256]")
-    assert (gemm["lds_bytes"], gemm["vgprs"], gemm["accum_vgprs"], gemm["sgprs"]) == (25_600, 128, 64, 96)
+    assert (gemm["lds_bytes"], gemm["vgprs"], gemm["accum_vgprs"], gemm["sgprs"]) == (
+        25_600,
+        128,
+        64,
+        96,
+    )
 
 
 def test_ranges_are_there_only_if_the_program_makes_them_and_calls_only_if_asked_for(tmp_path):
@@ -51,7 +62,9 @@ def test_a_call_and_what_it_launched_share_a_flow(tmp_path):
     begins = [packet.track_event for packet in Trace.FromString(path.read_bytes()).packet]
     begins = [event for event in begins if event.type == TrackEvent.TYPE_SLICE_BEGIN]
     flows = Counter(flow for event in begins for flow in event.flow_ids)
-    launching = run.ranks[0].calls["correlation_id"].isin(run.ranks[0].device_work["correlation_id"])
+    launching = (
+        run.ranks[0].calls["correlation_id"].isin(run.ranks[0].device_work["correlation_id"])
+    )
     assert sorted(flows.values()) == [1] * int((~launching).sum()) + [2] * int(launching.sum())
 
 

@@ -21,7 +21,9 @@ from tidyprof import read_rocpd
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rank 0 of the small run, with ranges."""
-    (path,) = writers.write("rocpd", small_run(roctx=True), tmp_path_factory.mktemp("rocpd"), rank=0)
+    (path,) = writers.write(
+        "rocpd", small_run(roctx=True), tmp_path_factory.mktemp("rocpd"), rank=0
+    )
     return path
 
 
@@ -37,11 +39,15 @@ def test_tables_end_in_the_identifier_and_have_views_without_it(database: Path) 
     metadata = dict(query(database, "SELECT tag, value FROM rocpd_metadata"))
     assert metadata["schema_version"] == "3"
     assert metadata["uuid"] == "_" + metadata["guid"].replace("-", "_")
-    names = {name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    names = {
+        name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
     tables = {name.removesuffix(metadata["uuid"]) for name in names - {"sqlite_sequence"}}
     assert all(f"{table}{metadata['uuid']}" in names for table in tables)
     assert len(tables) == 20
-    views = {name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")}
+    views = {
+        name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")
+    }
     assert tables < views
     assert {"kernels", "memory_copies", "regions", "top_kernels", "busy"} < views
 
@@ -49,12 +55,20 @@ def test_tables_end_in_the_identifier_and_have_views_without_it(database: Path) 
 def test_numbers_are_those_of_the_system_and_of_the_tool(database: Path) -> None:
     """As rocprofv3 of ROCm 7 writes them."""
     assert query(database, "SELECT id, pid FROM rocpd_info_process") == [(4200, 4200)]
-    assert {number == thread for number, thread in query(database, "SELECT id, tid FROM rocpd_info_thread")} == {True}
+    assert {
+        number == thread
+        for number, thread in query(database, "SELECT id, tid FROM rocpd_info_thread")
+    } == {True}
     agents = query(database, "SELECT id, absolute_index, type FROM rocpd_info_agent ORDER BY id")
     assert agents[:3] == [(0, 0, "CPU"), (1, 1, "CPU"), (2, 2, "GPU")]
     assert query(database, "SELECT id, name FROM rocpd_info_stream")[0] == (0, "Default Stream")
-    assert query(database, "SELECT id, name FROM rocpd_info_queue")[:2] == [(0, "Default Queue"), (1, "Queue 0")]
-    dispatches = query(database, "SELECT id, dispatch_id, pid, tid, agent_id FROM rocpd_kernel_dispatch")
+    assert query(database, "SELECT id, name FROM rocpd_info_queue")[:2] == [
+        (0, "Default Queue"),
+        (1, "Queue 0"),
+    ]
+    dispatches = query(
+        database, "SELECT id, dispatch_id, pid, tid, agent_id FROM rocpd_kernel_dispatch"
+    )
     assert {row[0] == row[1] for row in dispatches} == {True}
     assert {row[2] for row in dispatches} == {4200}
     assert {row[4] for row in dispatches} == {2}
@@ -62,7 +76,10 @@ def test_numbers_are_those_of_the_system_and_of_the_tool(database: Path) -> None
         assert query(database, f"SELECT DISTINCT stack_id = parent_stack_id FROM {view}") == [(1,)]
     copies = query(database, "SELECT DISTINCT queue_id, queue_name, region_name FROM memory_copies")
     assert copies == [(None, None, None)]
-    stacks = "SELECT count(*), sum(R.id = E.stack_id) FROM rocpd_region R JOIN rocpd_event E ON E.id = R.event_id"
+    stacks = (
+        "SELECT count(*), sum(R.id = E.stack_id) FROM rocpd_region R JOIN rocpd_event E ON E.id ="
+        " R.event_id"
+    )
     ((regions, same),) = query(database, stacks)
     assert regions == same > 0
 
@@ -87,21 +104,32 @@ def test_references_and_structure_are_sound(database: Path) -> None:
 
 
 def test_every_view_can_be_queried(database: Path) -> None:
-    views = [name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")]
+    views = [
+        name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")
+    ]
     empty = {view for view in views if query(database, f'SELECT COUNT(*) FROM "{view}"') == [(0,)]}
     assert {view for view in empty if not view.startswith("rocpd_")} == {
-        "region_args", "samples", "sample_regions", "memory_allocations", "scratch_memory", "events_args",
-        "stream_args", "pmc_info", "pmc_events", "counters_collection",
-    }  # fmt: skip
+        "region_args",
+        "samples",
+        "sample_regions",
+        "memory_allocations",
+        "scratch_memory",
+        "events_args",
+        "stream_args",
+        "pmc_info",
+        "pmc_events",
+        "counters_collection",
+    }
 
 
 def test_the_view_of_kernels_has_the_documented_columns(database: Path) -> None:
     columns = " ".join(row[1] for row in query(database, "PRAGMA table_info(kernels)"))
-    assert columns == (
-        "id guid tid category region name nid pid agent_abs_index agent_log_index agent_type_index agent_type "
-        "code_object_id kernel_id dispatch_id stream_id queue_id queue stream start end duration grid_x grid_y grid_z "
-        "workgroup_x workgroup_y workgroup_z lds_size scratch_size vgpr_count accum_vgpr_count sgpr_count "
-        "static_lds_size static_scratch_size stack_id parent_stack_id corr_id"
+    assert (
+        columns == "id guid tid category region name nid pid agent_abs_index agent_log_index"
+        " agent_type_index agent_type code_object_id kernel_id dispatch_id stream_id queue_id"
+        " queue stream start end duration grid_x grid_y grid_z workgroup_x workgroup_y"
+        " workgroup_z lds_size scratch_size vgpr_count accum_vgpr_count sgpr_count"
+        " static_lds_size static_scratch_size stack_id parent_stack_id corr_id"
     )
     chosen = "pid, tid, agent_abs_index, agent_type_index, name"
     first = query(database, f"SELECT {chosen} FROM kernels ORDER BY start LIMIT 1")
@@ -115,7 +143,8 @@ def test_summaries_are_in_microseconds_and_count_the_runtimes_kernels(database: 
     assert top[COLLECTIVE_KERNEL][3] == pytest.approx(100 * 330_081 / 429_276)
     assert top["__amd_rocclr_copyBuffer"][0] == 3
     busy = {kind: (time, wall) for _, kind, time, wall, _ in query(database, "SELECT * FROM busy")}
-    # Kernels and 3 copies of 6,789 ns on the GPU; from the first copy (12,345) to the end of the last (3,010,020).
+    # Kernels and 3 copies of 6,789 ns on the GPU; from the first copy (12,345) to the end of the
+    # last (3,010,020).
     assert busy["GPU"] == (429_276 + 3 * 6_789, 3_010_020 - 12_345)
 
 

@@ -1,4 +1,6 @@
-"""Workload folders of rocprof-compute: published formulas over the counters lead back to the model."""
+"""Workload folders of rocprof-compute: published formulas over the counters lead back to the
+model.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,41 @@ MI300X = devices.device("MI300X")
 
 def kernel(**columns: object) -> pd.DataFrame:
     """One row of device work: 256 waves of 1 us, unless the arguments say otherwise."""
-    row = dict.fromkeys(DEVICE_WORK, 0) | {"kind": "kernel", "name": "k", "phase": "", "data_type": "float32"}
-    row |= {"grid_x": 16_384, "grid_y": 1, "grid_z": 1, "workgroup_x": 256, "workgroup_y": 1, "workgroup_z": 1}
-    row |= {"duration_ns": 1_000, "matrix_cores": False, "collective": "", "copy_direction": "", "bound_by": "memory"}
+    row = dict.fromkeys(DEVICE_WORK, 0) | {
+        "kind": "kernel",
+        "name": "k",
+        "phase": "",
+        "data_type": "float32",
+    }
+    row |= {
+        "grid_x": 16_384,
+        "grid_y": 1,
+        "grid_z": 1,
+        "workgroup_x": 256,
+        "workgroup_y": 1,
+        "workgroup_z": 1,
+    }
+    row |= {
+        "duration_ns": 1_000,
+        "matrix_cores": False,
+        "collective": "",
+        "copy_direction": "",
+        "bound_by": "memory",
+    }
     return pd.DataFrame([row | columns]).astype(DEVICE_WORK)
 
 
 def one_kernel(**columns: object) -> Run:
     builder = RankBuilder(0, 1)
     call = builder.call("hipLaunchKernel", 10, 100)
-    shape = {"grid_x": 16_384, "grid_y": 1, "grid_z": 1, "workgroup_x": 256, "workgroup_y": 1, "workgroup_z": 1}
+    shape = {
+        "grid_x": 16_384,
+        "grid_y": 1,
+        "grid_z": 1,
+        "workgroup_x": 256,
+        "workgroup_y": 1,
+        "workgroup_z": 1,
+    }
     builder.work("kernel", "k", call, 200, columns.pop("duration", 1_000), **(shape | columns))
     return run_of(small_run().workload, (builder.finish(),), 10**9)
 
@@ -61,11 +88,19 @@ def test_files_are_those_of_the_layout(tmp_path):
     folder = tmp_path / "workloads" / "cifar" / "MI300X_A1"
     written = writers.write("rocprof-compute", run, tmp_path, name="cifar")
     assert {path.name for path in folder.iterdir()} == {
-        "sysinfo.csv", "roofline.csv", "pmc_perf.csv", "perfmon", "log.txt", "profiling_config.yaml", "modelled.json",
-    }  # fmt: skip
+        "sysinfo.csv",
+        "roofline.csv",
+        "pmc_perf.csv",
+        "perfmon",
+        "log.txt",
+        "profiling_config.yaml",
+        "modelled.json",
+    }
     assert all(path.is_file() and path.is_relative_to(folder) for path in written)
     wide = tmp_path / "wide"
-    names = {path.name for path in writers.write("rocprof-compute", run, wide, layout="wide", roof=False)}
+    names = {
+        path.name for path in writers.write("rocprof-compute", run, wide, layout="wide", roof=False)
+    }
     assert {"pmc_dispatch_info.csv", "timestamps.csv", "SQ_LEVEL_WAVES.txt"} <= names
     assert "roofline.csv" not in names
 
@@ -80,7 +115,9 @@ def test_dispatches_come_back_word_by_word(tmp_path, layout):
     events = profile.events
     assert events["dispatch_id"].tolist() == kernels["dispatch_id"].tolist()
     later = set((events["start_ns"].to_numpy() - kernels["start_ns"].to_numpy()).tolist())
-    assert len(later) == 1  # each run of the program has times of its own, and the reader takes one of them
+    assert (
+        len(later) == 1
+    )  # each run of the program has times of its own, and the reader takes one of them
     assert min(later) >= 0
     assert events["duration_ns"].tolist() == kernels["duration_ns"].tolist()
     assert set(events["device"]) == {run.ranks[0].agent}
@@ -99,14 +136,22 @@ def test_both_layouts_hold_the_same_counters(tmp_path):
         writers.write("rocprof-compute", small_run(), tmp_path / layout, layout=layout)
         counters = read(tmp_path / layout / "workloads").counters.astype({"name": str})
         tables.append(
-            counters.sort_values(["dispatch_id", "name"])[["dispatch_id", "name", "value"]].reset_index(drop=True)
+            counters.sort_values(["dispatch_id", "name"])[
+                ["dispatch_id", "name", "value"]
+            ].reset_index(drop=True)
         )
     pd.testing.assert_frame_equal(*tables)
 
 
 def test_a_matrix_product_has_its_rate_its_share_of_the_peak_and_its_waves(tmp_path):
     # 512 x 1000 operations in 1 us are 512 GFLOP/s; the peak of float16 is 1307.4 TFLOP/s.
-    run = one_kernel(flops=512_000.0, data_type="float16", matrix_cores=True, bytes_read=1_280.0, bytes_written=640.0)
+    run = one_kernel(
+        flops=512_000.0,
+        data_type="float16",
+        matrix_cores=True,
+        bytes_read=1_280.0,
+        bytes_written=640.0,
+    )
     values = values_of(run, tmp_path)
     assert values["MFMA FLOPs (F16)"] == 512.0
     assert values[["MFMA FLOPs (BF16)", "MFMA FLOPs (F32)", "VALU FLOPs"]].tolist() == [0, 0, 0]
@@ -123,37 +168,63 @@ def test_vector_arithmetic_is_in_multiply_adds_only_where_it_takes_the_time():
     assert (dense["SQ_INSTS_VALU_FMA_F32"], dense["SQ_INSTS_VALU_ADD_F32"]) == (1_000, 0)
     # 128000 operations are 2000 instructions of 64 lanes.
     plain = counters_of(kernel(flops=128_000.0), MI300X).iloc[0]
-    assert [plain[f"SQ_INSTS_VALU_{kind}_F32"] for kind in ("ADD", "MUL", "FMA")] == [1_000, 1_000, 0]
+    assert [plain[f"SQ_INSTS_VALU_{kind}_F32"] for kind in ("ADD", "MUL", "FMA")] == [
+        1_000,
+        1_000,
+        0,
+    ]
     wide = counters_of(kernel(flops=640.0, data_type="bfloat16"), MI300X).iloc[0]
     assert wide["SQ_INSTS_VALU_ADD_F32"] + wide["SQ_INSTS_VALU_MUL_F32"] == 10
 
 
 def test_instructions_of_a_plain_kernel_are_those_recorded_of_a_copy():
-    """The recording of memcpy_coalesced: 1024 waves, each work-item of which reads and writes 4 bytes."""
-    found = counters_of(kernel(grid_x=65_536, bytes_read=262_144.0, bytes_written=262_144.0), MI300X).iloc[0]
-    recorded = {"SQ_WAVES": 1_024, "SQ_INSTS_SALU": 3_072, "SQ_INSTS_SMEM": 3_072, "SQ_INSTS_VMEM": 2_048,
-                "SQ_INSTS_BRANCH": 1_024, "SQ_INSTS_VALU_INT32": 3_072, "SQ_INSTS_VALU_INT64": 2_048,
-                "SPI_CSN_NUM_THREADGROUPS": 256, "SQ_ITEMS": 65_536, "TCC_BUBBLE_sum": 2_048,
-                "TCC_EA0_WRREQ_sum": 4_096, "TCC_EA0_WRREQ_64B_sum": 4_096}  # fmt: skip
+    """The recording of memcpy_coalesced: 1024 waves, each work-item of which reads and writes 4
+    bytes.
+    """
+    found = counters_of(
+        kernel(grid_x=65_536, bytes_read=262_144.0, bytes_written=262_144.0), MI300X
+    ).iloc[0]
+    recorded = {
+        "SQ_WAVES": 1_024,
+        "SQ_INSTS_SALU": 3_072,
+        "SQ_INSTS_SMEM": 3_072,
+        "SQ_INSTS_VMEM": 2_048,
+        "SQ_INSTS_BRANCH": 1_024,
+        "SQ_INSTS_VALU_INT32": 3_072,
+        "SQ_INSTS_VALU_INT64": 2_048,
+        "SPI_CSN_NUM_THREADGROUPS": 256,
+        "SQ_ITEMS": 65_536,
+        "TCC_BUBBLE_sum": 2_048,
+        "TCC_EA0_WRREQ_sum": 4_096,
+        "TCC_EA0_WRREQ_64B_sum": 4_096,
+    }
     assert {name: found[name] for name in recorded} == recorded
     # The model has one vector instruction a wave less: 6144 there.
     assert found["SQ_INSTS"] == 19_456 - 1_024
 
 
 @given(
-    flops=st.floats(0, 1e15), data_type=st.sampled_from(["float16", "bfloat16", "float32", "float64", "int64"]),
-    matrix=st.booleans(), bound=st.sampled_from(["compute", "memory"]), duration=st.integers(1, 10**9),
-)  # fmt: skip
+    flops=st.floats(0, 1e15),
+    data_type=st.sampled_from(["float16", "bfloat16", "float32", "float64", "int64"]),
+    matrix=st.booleans(),
+    bound=st.sampled_from(["compute", "memory"]),
+    duration=st.integers(1, 10**9),
+)
 @settings(max_examples=40)
-def test_kinds_of_instructions_add_up_and_operations_come_back(flops, data_type, matrix, bound, duration):
-    work = kernel(flops=flops, data_type=data_type, matrix_cores=matrix, bound_by=bound, duration_ns=duration)
+def test_kinds_of_instructions_add_up_and_operations_come_back(
+    flops, data_type, matrix, bound, duration
+):
+    work = kernel(
+        flops=flops, data_type=data_type, matrix_cores=matrix, bound_by=bound, duration_ns=duration
+    )
     found = counters_of(work, MI300X).iloc[0]
     assert (found >= 0).all()
     matrix_flops = 512 * sum(value for name, value in found.items() if "_MOPS_" in name)
     vector_flops = sum(
         (128 if "FMA" in name else 64) * value
         for name, value in found.items()
-        if name.startswith("SQ_INSTS_VALU_") and name.split("_")[3] in ("ADD", "MUL", "FMA", "TRANS")
+        if name.startswith("SQ_INSTS_VALU_")
+        and name.split("_")[3] in ("ADD", "MUL", "FMA", "TRANS")
     )
     if data_type == "int64":
         assert matrix_flops == vector_flops == 0
@@ -165,19 +236,26 @@ def test_kinds_of_instructions_add_up_and_operations_come_back(flops, data_type,
         assert matrix_flops == 0
         assert abs(vector_flops - flops) <= 32 + 1e-9 * flops
     kinds = ("VALU", "VMEM", "SALU", "SMEM", "BRANCH", "SENDMSG")
-    assert found["SQ_INSTS"] == sum(found[f"SQ_INSTS_{kind}"] for kind in kinds) + 3 * found["SQ_WAVES"]
+    assert (
+        found["SQ_INSTS"]
+        == sum(found[f"SQ_INSTS_{kind}"] for kind in kinds) + 3 * found["SQ_WAVES"]
+    )
 
 
 @pytest.mark.parametrize("gfx", list(ARCHITECTURES))
 @given(read_bytes=st.floats(0, 1e12), written=st.floats(0, 1e12))
 @settings(max_examples=15)
 def test_bytes_to_memory_come_back_to_16_bytes(gfx, read_bytes, written):
-    counted = fabric_requests(pd.Series([read_bytes]).to_numpy(), pd.Series([written]).to_numpy(), gfx)
+    counted = fabric_requests(
+        pd.Series([read_bytes]).to_numpy(), pd.Series([written]).to_numpy(), gfx
+    )
     for weights, expected in (
         (fabric_reads(ARCHITECTURES[gfx]), read_bytes),
         (fabric_writes(ARCHITECTURES[gfx]), written),
     ):
-        assert abs(sum(weight * counted[name][0] for name, weight in weights.items()) - expected) <= 16
+        assert (
+            abs(sum(weight * counted[name][0] for name, weight in weights.items()) - expected) <= 16
+        )
 
 
 @pytest.mark.parametrize(
@@ -186,7 +264,8 @@ def test_bytes_to_memory_come_back_to_16_bytes(gfx, read_bytes, written):
         ({"grid_x": 64 * 256}, 64 * 4),
         # More workgroups than fit: 32 waves a compute unit with few registers.
         ({"grid_x": 10**7}, 304 * 32),
-        # 128 registers leave 512 / 128 = 4 waves a SIMD, 16 a compute unit; accumulation registers count too.
+        # 128 registers leave 512 / 128 = 4 waves a SIMD, 16 a compute unit; accumulation registers
+        # count too.
         ({"grid_x": 10**7, "vector_registers": 64, "accumulation_registers": 64}, 304 * 16),
         # 125 registers take as much as 128.
         ({"grid_x": 10**7, "vector_registers": 125}, 304 * 16),
@@ -247,11 +326,18 @@ def test_filters_leave_what_they_name(tmp_path):
     run = small_run()
     for place, kernels in (("k", ["Cijk_", "vectorized"]), ("r", ["^Cij.*_", "vector[a-z]+"])):
         writers.write("rocprof-compute", run, tmp_path / place, kernels=kernels)
-        assert set(read(tmp_path / place / "workloads").events["name"]) == {GEMM_KERNEL, TEMPLATE_KERNEL}
+        assert set(read(tmp_path / place / "workloads").events["name"]) == {
+            GEMM_KERNEL,
+            TEMPLATE_KERNEL,
+        }
     writers.write("rocprof-compute", run, tmp_path / "d", dispatches=[2, 3])
     launches = dispatches_and_copies(run.ranks[0].device_work)[0].sort_values("dispatch_id")
     second = launches[launches.groupby("name").cumcount().isin([1, 2])]
-    assert read(tmp_path / "d" / "workloads").events["dispatch_id"].tolist() == second["dispatch_id"].tolist() != []
+    assert (
+        read(tmp_path / "d" / "workloads").events["dispatch_id"].tolist()
+        == second["dispatch_id"].tolist()
+        != []
+    )
     with pytest.raises(UserError, match=r"-k \*gemm is no regular expression: nothing to repeat"):
         writers.write("rocprof-compute", run, tmp_path / "none", kernels=["*gemm"])
     with pytest.raises(UserError, match="no kernel is left of 18 dispatches by the filters"):
@@ -261,7 +347,11 @@ def test_filters_leave_what_they_name(tmp_path):
 def test_hardware_blocks_leave_the_counters_that_begin_with_their_name(tmp_path):
     writers.write("rocprof-compute", small_run(), tmp_path, blocks=["TCC"])
     names = set(read(tmp_path / "workloads").counters["name"])
-    assert {name.split("_")[0] for name in names} == {"TCC", "GRBM", "SQ"}  # SQ_BUSY_CYCLES is always counted
+    assert {name.split("_")[0] for name in names} == {
+        "TCC",
+        "GRBM",
+        "SQ",
+    }  # SQ_BUSY_CYCLES is always counted
     assert {name for name in names if name.startswith("SQ_")} == {"SQ_BUSY_CYCLES"}
 
 
@@ -302,7 +392,9 @@ def test_only_the_roofline_is_written_if_nothing_else_is_asked_for(tmp_path):
     assert [path.name for path in paths] == ["sysinfo.csv", "roofline.csv", "modelled.json"]
 
 
-def test_runs_of_the_program_count_no_more_than_the_hardware_can_and_are_planned_in_perfmon(tmp_path):
+def test_runs_of_the_program_count_no_more_than_the_hardware_can_and_are_planned_in_perfmon(
+    tmp_path,
+):
     counters = list(counters_of(kernel(), MI300X).columns)
     runs = runs_of(counters)
     assert sorted(name for run in runs.values() for name in run) == sorted(counters)

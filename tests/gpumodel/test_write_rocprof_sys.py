@@ -1,4 +1,6 @@
-"""Output folders of rocprof-sys: the trace, the tables and the descriptions tell the run's own story."""
+"""Output folders of rocprof-sys: the trace, the tables and the descriptions tell the run's own
+story.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from dataclasses import replace
 import pytest
 
 from gpumodel import writers
-from gpumodel.writers.rocprof_sys.tables import LONGEST_LABEL, SAMPLED_TIME, WALL_CLOCK, Node, write_table
+from gpumodel.writers.rocprof_sys.tables import (
+    LONGEST_LABEL,
+    SAMPLED_TIME,
+    WALL_CLOCK,
+    Node,
+    write_table,
+)
 from tests.gpumodel.handmade import START_NS, STEP_NS, STEPS, RankBuilder, run_of, small_run
 from tidyprof import read, read_rocprof_sys
 
@@ -21,7 +29,13 @@ def test_files_are_named_as_the_tool_names_them(tmp_path):
     folder = tmp_path / "rocprofsys-python-output" / "2026-01-18_12.31"
     names = [f"{stem}-4200.{ending}" for stem in ("wall_clock", "sampling_wall_clock", "sampling_percent", "trip_count")
              for ending in ("json", "txt")]  # fmt: skip
-    names = ["perfetto-trace-4200.proto", *names, "metadata-4200.json", "functions-4200.json", "modelled.json"]
+    names = [
+        "perfetto-trace-4200.proto",
+        *names,
+        "metadata-4200.json",
+        "functions-4200.json",
+        "modelled.json",
+    ]
     assert paths == [folder / name for name in names]
     assert all(path.is_file() for path in paths)
 
@@ -32,27 +46,36 @@ def test_ranges_calls_and_facts_of_the_run(tmp_path):
     profile = read(tmp_path / "rocprofsys-python-output")
     table, meta = profile.meta["tables"]["wall_clock"], profile.meta
     for rank in run.ranks:
-        named = profile.events.query(f"source_category == 'rocm_marker_api' and process == {rank.process_id}")
+        named = profile.events.query(
+            f"source_category == 'rocm_marker_api' and process == {rank.process_id}"
+        )
         assert sorted(named["name"]) == sorted(rank.annotations["name"])
-        own = table[table["process"] == rank.process_id].groupby("label")[["count", "total_ns"]].sum()
+        own = (
+            table[table["process"] == rank.process_id].groupby("label")[["count", "total_ns"]].sum()
+        )
         calls = rank.calls.groupby("name")["duration_ns"].agg(["size", "sum"])
         assert own.loc[calls.index].to_numpy().tolist() == calls.to_numpy().tolist()
     assert (meta["tool"], meta["tool_version"], meta["rocm"]) == ("rocprof-sys", "1.5.0", "7.12.0")
     assert meta["launched"] == "01/18/26 12:31"
     dispatches = profile.events["dispatch_id"].dropna().tolist()
     # Of the 7 launches of a step the first is a copy from the host, which is no dispatch.
-    assert sorted(dispatches) == sorted(2 * [7 * step + place for step in range(STEPS) for place in range(2, 8)])
+    assert sorted(dispatches) == sorted(
+        2 * [7 * step + place for step in range(STEPS) for place in range(2, 8)]
+    )
 
 
 def test_frames_of_a_sample_last_from_the_sample_before_it(tmp_path):
     run = small_run()
     writers.write("rocprof-sys", run, tmp_path, rank=0)
     samples = read(tmp_path / "rocprofsys-python-output").events.query("kind == 'sample'")
-    # Samples are taken 0.5 ms after each step begins; the first stands for the time since the program began.
+    # Samples are taken 0.5 ms after each step begins; the first stands for the time since the
+    # program began.
     expected = [(START_NS, 500_000)] + [
         (START_NS + (step + 1) * STEP_NS - 500_000, STEP_NS) for step in range(STEPS - 1)
     ]
-    assert samples.query("depth == 0")[["start_ns", "duration_ns"]].to_numpy().tolist() == [list(e) for e in expected]
+    assert samples.query("depth == 0")[["start_ns", "duration_ns"]].to_numpy().tolist() == [
+        list(e) for e in expected
+    ]
     assert samples["name"].astype(str).tolist() == ["<module>", "train", "Tensor.backward"] * STEPS
     assert samples["sample"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
@@ -157,7 +180,9 @@ def test_telemetry_has_the_tools_names_and_units(tmp_path):
     own = counters[counters["device"] == 1].set_index("name")
     assert own.loc["GPU [1] GFX Busy (S)", "value"].tolist() == [40.0, 41.0, 42.0]
     assert own.loc["GPU [1] Power (S)", "unit"].tolist() == ["W"] * 3
-    assert own.loc["GPU [1] Memory Usage (S)", "value"].tolist() == [(2**30 + step) / 1e6 for step in range(3)]
+    assert own.loc["GPU [1] Memory Usage (S)", "value"].tolist() == [
+        (2**30 + step) / 1e6 for step in range(3)
+    ]
     # This release keeps no track of clocks.
     assert not own.index.astype(str).str.contains("lock").any()
 
@@ -174,9 +199,16 @@ def test_without_trace_only_tables_are_left(tmp_path):
 def test_metadata_lists_the_files_and_that_stacks_were_sampled(tmp_path):
     run = small_run()
     paths = writers.write("rocprof-sys", run, tmp_path, rank=0)
-    metadata = json.loads(next(path for path in paths if path.name.startswith("metadata")).read_text())
+    metadata = json.loads(
+        next(path for path in paths if path.name.startswith("metadata")).read_text()
+    )
     content = metadata["rocprofiler-systems"]["metadata"]
-    listed = {path for entries in content["output"].values() for entry in entries for path in entry["value"]}
+    listed = {
+        path
+        for entries in content["output"].values()
+        for entry in entries
+        for path in entry["value"]
+    }
     assert listed == {str(path) for path in paths if path.suffix in (".txt", ".proto") or "sampling" in path.name
                       or "trip" in path.name}  # fmt: skip
     assert content["settings"]["ROCPROFSYS_USE_SAMPLING"]["value"] is True

@@ -1,4 +1,6 @@
-"""CSV and JSON of rocprofv3: what is written is what is read, in the columns and members of real files."""
+"""CSV and JSON of rocprofv3: what is written is what is read, in the columns and members of real
+files.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def test_rccl_calls_stand_around_their_launches(tmp_path: Path, format_name: str
 
 
 def test_columns_are_those_of_real_files(tmp_path: Path, recordings: Path) -> None:
-    files = {file.name: file for file in writers.write("rocprofv3-csv", small_run(roctx=True), tmp_path, rank=0)}
+    files = {
+        file.name: file
+        for file in writers.write("rocprofv3-csv", small_run(roctx=True), tmp_path, rank=0)
+    }
     for what, real in REAL_HEADERS.items():
         ours = files[f"4200_{what}_trace.csv"].read_text(encoding="utf-8").splitlines()[0]
         assert ours == (recordings / real).read_text(encoding="utf-8").splitlines()[0]
@@ -60,9 +65,14 @@ def test_columns_are_those_of_real_files(tmp_path: Path, recordings: Path) -> No
 
 def test_texts_are_quoted_and_numbers_are_not(tmp_path: Path) -> None:
     files = writers.write("rocprofv3-csv", small_run(), tmp_path, rank=0, traces=["kernel"])
-    lines = next(file for file in files if file.name.endswith("kernel_trace.csv")).read_text().splitlines()
-    assert lines[1] == (
-        f'"KERNEL_DISPATCH","Agent 2",1,0,4200,2,1,"{GEMM_KERNEL}",102,1550151853130501,1550151853150502,'
+    lines = (
+        next(file for file in files if file.name.endswith("kernel_trace.csv"))
+        .read_text()
+        .splitlines()
+    )
+    assert (
+        lines[1] == '"KERNEL_DISPATCH","Agent'
+        f' 2",1,0,4200,2,1,"{GEMM_KERNEL}",102,1550151853130501,1550151853150502,'
         "25600,0,128,64,96,256,1,1,512,4,1"
     )
 
@@ -74,7 +84,12 @@ def test_agents_are_listed_with_the_cpus_first(tmp_path: Path) -> None:
     assert [agent["Agent_Type"] for agent in agents] == ["CPU", "CPU", "GPU", "GPU"]
     gpu = agents[2]
     assert len(gpu) == 53
-    assert (gpu["Node_Id"], gpu["Name"], gpu["Cu_Count"], gpu["Num_Xcc"]) == ("2", "gfx942", "304", "8")
+    assert (gpu["Node_Id"], gpu["Name"], gpu["Cu_Count"], gpu["Num_Xcc"]) == (
+        "2",
+        "gfx942",
+        "304",
+        "8",
+    )
     assert gpu["Gfx_Target_Version"] == "90402"
     assert gfx_target_version("gfx90a") == 90_010
 
@@ -92,9 +107,13 @@ def test_statistics_are_those_of_the_trace(tmp_path: Path) -> None:
     assert kernel.loc[COLLECTIVE_KERNEL, "percent"] == 76.89
     calls = stats["hip_api"].set_index("name")["calls"].to_dict()
     assert calls == {
-        "hipStreamSynchronize": 3, "hipMemcpyWithStream": 7, "hipLaunchKernel": 6, "hipExtLaunchKernel": 3,
-        "hipExtModuleLaunchKernel": 3, "hipMemsetAsync": 3,
-    }  # fmt: skip
+        "hipStreamSynchronize": 3,
+        "hipMemcpyWithStream": 7,
+        "hipLaunchKernel": 6,
+        "hipExtLaunchKernel": 3,
+        "hipExtModuleLaunchKernel": 3,
+        "hipMemsetAsync": 3,
+    }
     assert set(stats["domain"]["name"]) == {"KERNEL_DISPATCH", "HIP_API", "MEMORY_COPY", "RCCL_API"}
     assert (tmp_path / "out_domain_stats.csv") in files
 
@@ -119,8 +138,16 @@ def test_number_formats_are_those_in_real_statistics(recordings: Path) -> None:
 
 
 def test_only_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
-    files = writers.write("rocprofv3-csv", small_run(), tmp_path, rank=1, traces=["kernel"], stats=True)
-    names = ["agent_info.csv", "domain_stats.csv", "kernel_stats.csv", "kernel_trace.csv", "modelled.json"]
+    files = writers.write(
+        "rocprofv3-csv", small_run(), tmp_path, rank=1, traces=["kernel"], stats=True
+    )
+    names = [
+        "agent_info.csv",
+        "domain_stats.csv",
+        "kernel_stats.csv",
+        "kernel_trace.csv",
+        "modelled.json",
+    ]
     assert sorted(file.name for file in files) == [f"4210_{name}" for name in names]
     assert {file.parent for file in files} == {tmp_path / "modelled-node"}
     writers.write("rocprofv3-json", small_run(), tmp_path / "json", rank=1, traces=["hip"])
@@ -142,7 +169,7 @@ def test_kernel_names_can_be_truncated() -> None:
 
 
 def test_json_has_the_members_of_a_real_file(tmp_path: Path, recordings: Path) -> None:
-    (path, _) = writers.write("rocprofv3-json", small_run(), tmp_path)
+    path, _ = writers.write("rocprofv3-json", small_run(), tmp_path)
     (ours,) = json.loads(path.read_text(encoding="utf-8"))["rocprofiler-sdk-tool"]
     real_file = recordings / "rocprofv3-json-mi350x-torch-training/908_results.json.gz"
     (real,) = json.loads(gzip.decompress(real_file.read_bytes()))["rocprofiler-sdk-tool"]
@@ -151,6 +178,8 @@ def test_json_has_the_members_of_a_real_file(tmp_path: Path, recordings: Path) -
     assert set(ours["metadata"]) - {"modelled"} == set(real["metadata"])
     for part in ("kernel_symbols", "code_objects", "agents"):
         assert set(ours[part][-1]) <= set(real[part][-1])
-    dispatch, real_dispatch = (tool["buffer_records"]["kernel_dispatch"][0] for tool in (ours, real))
+    dispatch, real_dispatch = (
+        tool["buffer_records"]["kernel_dispatch"][0] for tool in (ours, real)
+    )
     assert dispatch.keys() == real_dispatch.keys()
     assert dispatch["dispatch_info"].keys() == real_dispatch["dispatch_info"].keys()

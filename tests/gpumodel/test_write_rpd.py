@@ -24,7 +24,12 @@ REAL_FILE = "rpd-mi200-matmul/matmul_result.rpd"
 def columns_of(path: Path) -> dict[str, list[str]]:
     """Columns of every table and view, in small letters as SQL does not tell them apart."""
     connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
-    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+    names = [
+        name
+        for (name,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+        )
+    ]
     found = {
         name: [row[1].lower() for row in connection.execute(f'PRAGMA table_info("{name}")')]
         for name in names
@@ -52,7 +57,9 @@ def test_version_3_has_other_names_and_no_ktop(tmp_path: Path) -> None:
 def test_views_agree_with_what_the_reader_works_out(tmp_path: Path, schema: int) -> None:
     (path,) = writers.write("rpd", small_run(), tmp_path, schema=schema)
     profile = read_rpd(path)
-    by_name = profile.device_events.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"])
+    by_name = profile.device_events.groupby("name", observed=True)["duration_ns"].agg(
+        ["size", "sum"]
+    )
     whole = schema == 2
     top = {
         (name, calls, total // 1000, total // calls // 1000 if whole else total // calls / 1000)
@@ -68,22 +75,31 @@ def test_views_agree_with_what_the_reader_works_out(tmp_path: Path, schema: int)
 def test_views_hold_numbers_worked_out_by_hand(tmp_path: Path) -> None:
     (path,) = writers.write("rpd", small_run(), tmp_path, rank=0)
     # 3 all-reduces of 110,027 ns on the GPU, whose launches take 6,023 ns each on the host.
-    assert query(path, f"SELECT TotalCalls, TotalDuration, Ave FROM top WHERE Name = '{COLLECTIVE_KERNEL}'") == [
-        (3, 330, 110)
-    ]
-    assert query(path, f"SELECT TotalCalls, TotalDuration, Ave FROM ktop WHERE Name = '{COLLECTIVE_KERNEL}'") == [
-        (3, 18, 6)
-    ]
-    launched = query(path, f"SELECT gridX, gridY, workgroupX, stream FROM kernel WHERE kernelName = '{GEMM_KERNEL}'")
+    assert query(
+        path, f"SELECT TotalCalls, TotalDuration, Ave FROM top WHERE Name = '{COLLECTIVE_KERNEL}'"
+    ) == [(3, 330, 110)]
+    assert query(
+        path, f"SELECT TotalCalls, TotalDuration, Ave FROM ktop WHERE Name = '{COLLECTIVE_KERNEL}'"
+    ) == [(3, 18, 6)]
+    launched = query(
+        path,
+        f"SELECT gridX, gridY, workgroupX, stream FROM kernel WHERE kernelName = '{GEMM_KERNEL}'",
+    )
     assert launched == [(512, 4, 256, "0x0")] * 3
-    assert query(path, "SELECT apiName, size, kind FROM copy WHERE pid = 4200 ORDER BY start LIMIT 2") == [
+    assert query(
+        path, "SELECT apiName, size, kind FROM copy WHERE pid = 4200 ORDER BY start LIMIT 2"
+    ) == [
         ("hipMemcpyWithStream", 98_304, 1),
         ("hipMemcpyWithStream", 205_200, 3),
     ]
 
 
 def test_gpus_count_from_0_since_the_tool_of_2024(tmp_path: Path) -> None:
-    for schema, tracer, expected in ((2, "roctracer", "agent"), (3, "roctracer", "device"), (3, TRACERS[1], "device")):
+    for schema, tracer, expected in (
+        (2, "roctracer", "agent"),
+        (3, "roctracer", "device"),
+        (3, TRACERS[1], "device"),
+    ):
         run = small_run()
         (path,) = writers.write("rpd", run, tmp_path, rank=1, schema=schema, tracer=tracer)
         found = query(path, "SELECT DISTINCT gpuId FROM op WHERE opType = 'KernelExecution'")
@@ -98,20 +114,30 @@ def test_large_copies_have_no_size(tmp_path: Path) -> None:
     assert query(path, "SELECT size FROM copy ORDER BY start LIMIT 1") == [("",)]
 
 
-def test_a_tracer_on_the_sdk_tells_kernels_and_copies_apart_as_the_hardware_does(tmp_path: Path) -> None:
+def test_a_tracer_on_the_sdk_tells_kernels_and_copies_apart_as_the_hardware_does(
+    tmp_path: Path,
+) -> None:
     (old,) = writers.write("rpd", small_run(), tmp_path, rank=1, name="old.rpd", schema=3)
-    (new,) = writers.write("rpd", small_run(), tmp_path, rank=1, name="new.rpd", schema=3, tracer="rocprofiler-sdk")
+    (new,) = writers.write(
+        "rpd", small_run(), tmp_path, rank=1, name="new.rpd", schema=3, tracer="rocprofiler-sdk"
+    )
     count = "SELECT count(*) FROM op WHERE opType "
     # Three of seven copies are within the device: the runtime does them by a kernel of its own.
     assert query(old, count + "LIKE 'Copy%'") == [(7,)]
     assert query(new, count + "LIKE 'Copy%'") == [(0,)]
-    assert query(new, count + "<> 'KernelExecution'") == query(new, "SELECT count(*) FROM copyop") == [(4,)]
+    assert (
+        query(new, count + "<> 'KernelExecution'")
+        == query(new, "SELECT count(*) FROM copyop")
+        == [(4,)]
+    )
     assert query(new, "SELECT DISTINCT opType, gpuId FROM op ORDER BY 1") == [
         ("KernelExecution", 1),
         ("MEMORY_COPY_DEVICE_TO_HOST", 0),
         ("MEMORY_COPY_HOST_TO_DEVICE", 0),
     ]
-    assert query(new, "SELECT count(*) FROM kernel WHERE kernelName = '__amd_rocclr_copyBuffer'") == [(3,)]
+    assert query(
+        new, "SELECT count(*) FROM kernel WHERE kernelName = '__amd_rocclr_copyBuffer'"
+    ) == [(3,)]
     assert query(new, "SELECT count(*) FROM op") == query(old, "SELECT count(*) FROM op")
     grid = f"SELECT DISTINCT gridX FROM kernel WHERE kernelName = '{GEMM_KERNEL}'"
     assert (query(old, grid), query(new, grid)) == ([(512,)], [(512,)])
@@ -120,7 +146,9 @@ def test_a_tracer_on_the_sdk_tells_kernels_and_copies_apart_as_the_hardware_does
 def test_a_file_of_either_tracer_gives_the_same_device_time(tmp_path: Path) -> None:
     times = []
     for tracer in ("roctracer", "rocprofiler-sdk"):
-        (path,) = writers.write("rpd", small_run(), tmp_path, rank=0, name=f"{tracer}.rpd", schema=3, tracer=tracer)
+        (path,) = writers.write(
+            "rpd", small_run(), tmp_path, rank=0, name=f"{tracer}.rpd", schema=3, tracer=tracer
+        )
         times.append(read_rpd(path).device_events["duration_ns"].sum())
     assert times[0] == times[1] > 0
 
@@ -141,5 +169,7 @@ def test_clocks_come_back(tmp_path: Path) -> None:
 def test_an_unknown_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no schema 4 of rpd; there are 2 and 3"):
         writers.write("rpd", small_run(), tmp_path, schema=4)
-    with pytest.raises(UserError, match="not built on 'cupti'; there are roctracer and rocprofiler-sdk"):
+    with pytest.raises(
+        UserError, match="not built on 'cupti'; there are roctracer and rocprofiler-sdk"
+    ):
         writers.write("rpd", small_run(), tmp_path, tracer="cupti")

@@ -1,4 +1,6 @@
-"""Logs of system monitors: what read_system finds is what the driver of the modelled device would have shown."""
+"""Logs of system monitors: what read_system finds is what the driver of the modelled device would
+have shown.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ from tidyprof import read, read_system
 
 SECOND = 10**9
 COLUMNS = {
-    "gfx_activity": "percent", "memory_activity": "percent", "power": "watt", "gfx_clock": "megahertz",
-    "memory_clock": "megahertz", "temperature": "degree Celsius", "memory_used": "byte",
-}  # fmt: skip
+    "gfx_activity": "percent",
+    "memory_activity": "percent",
+    "power": "watt",
+    "gfx_clock": "megahertz",
+    "memory_clock": "megahertz",
+    "temperature": "degree Celsius",
+    "memory_used": "byte",
+}
 
 
 def sampled_run(seconds: int = 3) -> Run:
@@ -54,7 +61,11 @@ def sampled_run(seconds: int = 3) -> Run:
 
 def values(profile, name: str, device: int) -> list[float]:
     found = profile.counters
-    return found[(found["name"] == name) & (found["device"] == device)].sort_values("time_ns")["value"].tolist()
+    return (
+        found[(found["name"] == name) & (found["device"] == device)]
+        .sort_values("time_ns")["value"]
+        .tolist()
+    )
 
 
 @pytest.mark.parametrize("flags", ["", "putmv"])
@@ -78,15 +89,27 @@ def test_amd_smi_shows_the_latest_sample_in_whole_units(tmp_path, flags):
 def test_amd_smi_has_the_columns_of_the_present_tool(tmp_path):
     path = writers.write("amd-smi", sampled_run(), tmp_path)[0]
     header = path.read_text().splitlines()[0]
-    assert header == (
-        "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,decoder,"
+    assert (
+        header
+        == "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,decoder,"
         "vram_used,vram_total"
     )
     wide = writers.write("amd-smi", sampled_run(), tmp_path, flags="pv")[0]
     rows = list(csv.DictReader(wide.read_text().splitlines()))
-    assert list(rows[0])[3:] == ["power_usage", "max_power", "vram_used", "vram_free", "vram_total", "vram_percent"]
+    assert list(rows[0])[3:] == [
+        "power_usage",
+        "max_power",
+        "vram_used",
+        "vram_free",
+        "vram_total",
+        "vram_percent",
+    ]
     # 206141652992 bytes are 196592 MB of 2^20; 1 GB of them is used.
-    assert (rows[2]["vram_used"], rows[2]["vram_free"], rows[2]["vram_total"]) == ("1024", "195568", "196592")
+    assert (rows[2]["vram_used"], rows[2]["vram_free"], rows[2]["vram_total"]) == (
+        "1024",
+        "195568",
+        "196592",
+    )
 
 
 def test_one_rank_shows_one_device(tmp_path):
@@ -109,7 +132,9 @@ def test_omnistat_has_a_column_per_metric_and_card(tmp_path):
     profile = read(path)
     # The samples of 0.5, 1.5 and 2.5 s, each seen twice, the last one at 3 s too.
     assert values(profile, "power", 0) == [500.4, 500.4, 501.4, 501.4, 502.4, 502.4]
-    assert values(profile, "memory_used_percent", 1)[0] == pytest.approx(100 * 2**30 / 206_141_652_992)
+    assert values(profile, "memory_used_percent", 1)[0] == pytest.approx(
+        100 * 2**30 / 206_141_652_992
+    )
     times = profile.counters["time_ns"].drop_duplicates().diff().dropna()
     assert set(times) == {SECOND // 2}
     assert profile.meta["warnings"] == []
@@ -147,5 +172,7 @@ def test_every_reading_is_the_last_sample_before_it(interval, seconds):
     assert found[-1].unix_ns >= run.end_ns + run.wall_clock_offset_ns
     samples = run.ranks[0].counters.query("name == 'power'")
     for row in found:
-        earlier = samples[samples["time_ns"] <= row.unix_ns - run.wall_clock_offset_ns]["value"].tolist()
+        earlier = samples[samples["time_ns"] <= row.unix_ns - run.wall_clock_offset_ns][
+            "value"
+        ].tolist()
         assert row.values["power"] == (earlier[-1] if earlier else None)

@@ -1,4 +1,6 @@
-"""Any run in every format with device events: what is written is what is read, and the tools' definitions differ."""
+"""Any run in every format with device events: what is written is what is read, and the tools'
+definitions differ.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def assert_same_work(name: str, run: Run, folder: Path) -> None:
     assert found["stream"][streams].tolist() == true["stream"][streams].tolist()
     # In rocprof-sys copies tell the number of the agent, kernels that of the GPU.
     devices = kernels if name == "rocprof-sys" else true["kind"] != ""
-    # A file of rpd of early 2024 doesn't say that it numbers agents; ranks of rocprof-sys that differ say nothing.
+    # A file of rpd of early 2024 doesn't say that it numbers agents; ranks of rocprof-sys that
+    # differ say nothing.
     numbering = profile.meta.get("device_numbering", "agent" if name == "rpd" else "index")
     assert found["device"][devices].tolist() == true[numbering][devices].tolist()
 
@@ -93,13 +96,17 @@ def test_tools_differ_only_in_how_they_list_copies_and_fills(profiles: dict[str,
     assert set(agreeing["difference_ns"]) == {0}
 
 
-def test_tools_that_see_the_runtimes_kernels_agree_on_everything(profiles: dict[str, Profile]) -> None:
+def test_tools_that_see_the_runtimes_kernels_agree_on_everything(
+    profiles: dict[str, Profile],
+) -> None:
     table = reconcile({name: profiles[name] for name in SEES_RUNTIME_KERNELS})
     assert set(table["reason"]) == {AGREE}
 
 
 @pytest.mark.parametrize("name", SEES_RUNTIME_KERNELS)
-def test_copies_within_the_device_and_fills_are_kernels_of_the_runtime(profiles: dict[str, Profile], name: str) -> None:
+def test_copies_within_the_device_and_fills_are_kernels_of_the_runtime(
+    profiles: dict[str, Profile], name: str
+) -> None:
     events = profiles[name].device_events
     assert set(events["name"][events["kind"].isin(["copy", "fill"])]) == {
         "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST",
@@ -108,40 +115,58 @@ def test_copies_within_the_device_and_fills_are_kernels_of_the_runtime(profiles:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_same_run_gives_the_same_bytes_and_replaces_what_is_there(tmp_path: Path, name: str) -> None:
+def test_the_same_run_gives_the_same_bytes_and_replaces_what_is_there(
+    tmp_path: Path, name: str
+) -> None:
     contents = []
     for place in ("first", "other", "first"):
         files = writers.write(name, small_run(), tmp_path / place)
-        contents.append({file.relative_to(tmp_path / place): _content(file, tmp_path / place) for file in files})
+        contents.append(
+            {file.relative_to(tmp_path / place): _content(file, tmp_path / place) for file in files}
+        )
     assert contents[0] == contents[1] == contents[2]
 
 
 def _content(path: Path, folder: Path) -> bytes:
     """The bytes of a file; its own path, which some state, is taken out."""
     data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).replace(str(folder).encode(), b"")
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).replace(
+        str(folder).encode(), b""
+    )
 
 
 @pytest.mark.parametrize("name", SEES_RANGES)
-def test_ranges_of_roctx_are_the_phases_if_the_trainer_marks_them(tmp_path: Path, name: str) -> None:
+def test_ranges_of_roctx_are_the_phases_if_the_trainer_marks_them(
+    tmp_path: Path, name: str
+) -> None:
     events = written(name, small_run(roctx=True), tmp_path / "marked").events
     for rank, ranges in events[events["kind"] == "annotation"].groupby("rank"):
         assert ranges["name"].tolist() == ["data", "forward", "loss", "backward", "optimizer"] * 3
         assert ranges["duration_ns"].tolist()[:5] == [90_001, 200_005, 20_009, 400_013, 250_019]
         if name.startswith("rocprofv3"):
-            assert not set(ranges["correlation_id"]) & set(small_run().ranks[rank].calls["correlation_id"])
+            assert not set(ranges["correlation_id"]) & set(
+                small_run().ranks[rank].calls["correlation_id"]
+            )
     assert "annotation" not in set(written(name, small_run(), tmp_path / "unmarked").events["kind"])
 
 
 def marks(files: list[Path]) -> list[dict[str, Any]]:
-    """What the files say of who computed them: inside, where their format has a place for it, or beside."""
+    """What the files say of who computed them: inside, where their format has a place for it, or
+    beside.
+    """
     found = []
     for path in files:
         if path.suffix in (".db", ".rpd"):
-            found.append(json.loads(dict(query(path, "SELECT tag, value FROM rocpd_metadata"))["modelled"]))
+            found.append(
+                json.loads(dict(query(path, "SELECT tag, value FROM rocpd_metadata"))["modelled"])
+            )
         elif path.name.endswith(("_results.json", ".json.gz")):
-            trace = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
-            found.append(trace.get("modelled") or trace["rocprofiler-sdk-tool"][0]["metadata"]["modelled"])
+            trace = json.loads(
+                gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            )
+            found.append(
+                trace.get("modelled") or trace["rocprofiler-sdk-tool"][0]["metadata"]["modelled"]
+            )
         elif path.name.endswith("modelled.json"):
             found.append(json.loads(path.read_text(encoding="utf-8"))["modelled"])
         elif path.suffix in (".pftrace", ".proto"):
@@ -173,13 +198,20 @@ def test_an_unknown_domain_is_refused_and_leaves_no_file(tmp_path: Path, name: s
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no writer for the format 'nsys'; there are kineto, rocprofv3-csv"):
+    with pytest.raises(
+        UserError, match="no writer for the format 'nsys'; there are kineto, rocprofv3-csv"
+    ):
         writers.write("nsys", small_run(), tmp_path)
 
 
 def test_importing_the_writers_imports_no_writer() -> None:
-    code = "import sys, gpumodel.writers as w; print(w.formats()[0], 'gpumodel.writers.kineto.writer' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, gpumodel.writers as w; print(w.formats()[0], 'gpumodel.writers.kineto.writer'"
+        " in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.split() == ["kineto", "False"]
 
 
@@ -187,7 +219,9 @@ def test_importing_the_writers_imports_no_writer() -> None:
 def test_until_a_file_is_whole_the_one_before_it_stays(name, tmp_path, monkeypatch):
     """Somebody else may be reading it, and a disk may be full."""
     before = {path: path.read_bytes() for path in writers.write(name, small_run(), tmp_path)}
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(OSError, match="No space"):
         writers.write(name, small_run(), tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

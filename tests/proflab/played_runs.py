@@ -1,4 +1,6 @@
-"""A made-up player for the tests of stand-ins: the handmade run, with as many ranks as were asked for."""
+"""A made-up player for the tests of stand-ins: the handmade run, with as many ranks as were asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def simulate(workload: Workload) -> Run:
     run = small_run()
     count = 1 if isinstance(workload, MatrixProduct) else workload.ranks
     rates = () if isinstance(workload, MatrixProduct) else RATES
-    ranks = tuple(_rank(run.ranks[number % len(run.ranks)], number, rates) for number in range(count))
+    ranks = tuple(
+        _rank(run.ranks[number % len(run.ranks)], number, rates) for number in range(count)
+    )
     return replace(run, workload=workload, ranks=ranks)
 
 
@@ -40,11 +44,20 @@ def _rank(rank: RankRun, number: int, rates: tuple[float, ...]) -> RankRun:
     )
 
 
-VARIABLES = ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_WORKLOAD")
+VARIABLES = (
+    "SLURM_JOB_ID",
+    "SLURM_PROCID",
+    "RANK",
+    "WORLD_SIZE",
+    "OMPI_COMM_WORLD_RANK",
+    "PROFLAB_WORKLOAD",
+)
 
 
 def stage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a folder, with the made-up player, tools of ROCm 7.2 and no variables that change what a stand-in does."""
+    """Go to a folder, with the made-up player, tools of ROCm 7.2 and no variables that change what
+    a stand-in does.
+    """
     monkeypatch.setenv("PROFLAB_ROCM", "7.2")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=simulate))

@@ -1,4 +1,6 @@
-"""The stand-in device, in order and asynchronous, and timers that are told apart without looking at a real clock."""
+"""The stand-in device, in order and asynchronous, and timers that are told apart without looking at
+a real clock.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import pytest
 
 from proflab.exercises import exercises_of
 from proflab.parts import timer_check
-from proflab.parts.timer_check import LAUNCH_S, WORK_S, CountedDevice, StandInDevice, check_timer, matrix_work
+from proflab.parts.timer_check import (
+    LAUNCH_S,
+    WORK_S,
+    CountedDevice,
+    StandInDevice,
+    check_timer,
+    matrix_work,
+)
 
 waiting_timer = exercises_of("00").waiting_timer
 honest_timer, lying_timer = waiting_timer("before", "inside"), waiting_timer()
@@ -105,9 +114,18 @@ def test_timers_that_cover_the_work_pass(timer: Callable) -> None:
         (twice, timer_check.NOT_LAUNCHED),
         (without_device, timer_check.NOT_LAUNCHED),
         (other_clock, timer_check.NO_CLOCK),
-        (lambda device, work, clock: [honest_timer(device, work, clock)], "must return the seconds"),
-        (lambda device, work, clock: honest_timer(device, work, clock) * float("nan"), "must return the seconds"),
-        (lambda device, work, clock: honest_timer(device, work, clock) and None, "must return the seconds"),
+        (
+            lambda device, work, clock: [honest_timer(device, work, clock)],
+            "must return the seconds",
+        ),
+        (
+            lambda device, work, clock: honest_timer(device, work, clock) * float("nan"),
+            "must return the seconds",
+        ),
+        (
+            lambda device, work, clock: honest_timer(device, work, clock) and None,
+            "must return the seconds",
+        ),
         (0.02, "A function is asked"),
     ],
 )

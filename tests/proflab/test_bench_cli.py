@@ -27,7 +27,10 @@ HEAVY = ("torch", "torchvision", "transformers", "pandas", "pyarrow", "matplotli
 
 LIGHT = (
     "import proflab, tidyprof",
-    "import proflab.exercises, proflab.predictions, proflab.recordings, proflab.session, proflab.progress",
+    (
+        "import proflab.exercises, proflab.predictions, proflab.recordings, proflab.session,"
+        " proflab.progress"
+    ),
     "import proflab.doctor.checkup, proflab.perfetto_button",
     "from proflab.__main__ import build_parser; build_parser().format_help()",
     "import tools.notebooks, tools.notebook_lint",
@@ -41,7 +44,9 @@ LIGHT = (
 
 
 def heavy_after(lines: Sequence[str]) -> dict[str, list[str]]:
-    """The heavy packages that a fresh Python has loaded after each of the lines, where there are some."""
+    """The heavy packages that a fresh Python has loaded after each of the lines, where there are
+    some.
+    """
     watch = f"""import json, sys
 found = {{}}
 for line in {lines!r}:
@@ -80,7 +85,9 @@ def test_recordings_lists_all_with_their_place(
         assert row.endswith(("mirror", "shipped"))
 
 
-def test_recordings_says_which_are_cut_and_what_gets_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_says_which_are_cut_and_what_gets_the_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["recordings"]) == 0
     out = capsys.readouterr().out
     found = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.strip()}
@@ -114,7 +121,9 @@ def test_recordings_names_a_damaged_copy(
     assert main(["recordings"]) == 0
     out = capsys.readouterr().out
     assert f"mirror: {entry.files[0].path} is damaged or changed" in out
-    assert next(line for line in out.splitlines() if line.startswith(entry.name)).endswith("not here")
+    assert next(line for line in out.splitlines() if line.startswith(entry.name)).endswith(
+        "not here"
+    )
 
 
 def test_fetch_says_where_and_under_which_licence(
@@ -154,8 +163,12 @@ def test_an_error_on_a_terminal_is_broken_between_words(
     assert " ".join(map(str.strip, shown)) + "\n" == line
 
 
-def test_progress_table(bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(bench.parent)  # away from what was worked on beside the course's own notebooks
+def test_progress_table(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(
+        bench.parent
+    )  # away from what was worked on beside the course's own notebooks
     assert main(["progress", "--page", "page.html"]) == 2
     assert "there is no progress yet" in capsys.readouterr().err
     assert main(["progress"]) == 0
@@ -163,12 +176,18 @@ def test_progress_table(bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     for outcome in ("wrong", "passed", "wrong"):
         journal.append("progress.jsonl", {"exercise": "99.1", "event": "check", "outcome": outcome})
     journal.append("progress.jsonl", {"exercise": "99.1", "event": "hint", "number": 1})
-    journal.append("progress.jsonl", {"exercise": "99.10", "event": "check", "outcome": "not attempted"})
+    journal.append(
+        "progress.jsonl", {"exercise": "99.10", "event": "check", "outcome": "not attempted"}
+    )
     journal.append("progress.jsonl", {"exercise": "99.2", "event": "check", "outcome": "wrong"})
     assert main(["progress"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     ours = [row for row in rows if row and row[0].startswith("99.")]
-    assert ours == [["99.1", "passed", "3", "hint"], ["99.2", "wrong", "1"], ["99.10", "not", "attempted", "1"]]
+    assert ours == [
+        ["99.1", "passed", "3", "hint"],
+        ["99.2", "wrong", "1"],
+        ["99.10", "not", "attempted", "1"],
+    ]
     assert main(["progress", "--runs", str(bench)]) == 0
 
 
@@ -182,7 +201,11 @@ def learner(path: Path, *records: tuple[str, str, str]) -> Path:
 
 def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     room = tmp_path / "room"
-    wrong, passed, hint = ("99.1", "check", "wrong"), ("99.1", "check", "passed"), ("99.1", "hint", "")
+    wrong, passed, hint = (
+        ("99.1", "check", "wrong"),
+        ("99.1", "check", "passed"),
+        ("99.1", "hint", ""),
+    )
     learner(room / "anna.jsonl", wrong, wrong, hint, hint, passed)
     learner(room / "ben.jsonl", wrong, ("99.2", "check", "not attempted"), ("99.1", "solution", ""))
     learner(room / "cara.jsonl", ("99.2", "check", "passed"))
@@ -199,7 +222,16 @@ def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "eve.jsonl: 2 damaged lines, nothing is left of it, not counted",
     ]
     assert max(map(len, out)) <= 80
-    assert main(["progress", "--runs", *(str(room / f"{name}.jsonl") for name in ("anna", "ben", "anna"))]) == 0
+    assert (
+        main(
+            [
+                "progress",
+                "--runs",
+                *(str(room / f"{name}.jsonl") for name in ("anna", "ben", "anna")),
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.startswith("Progress of 2 participants\n")
     assert ["99.1", "1", "1", "0", "2", "1", "1"] in [line.split() for line in out.splitlines()]
@@ -232,7 +264,9 @@ def test_progress_of_several_folders(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["progress", "--runs", *map(str, folders)]) == 0
     assert "Progress of 2 participants" in capsys.readouterr().out
     assert main(["progress", "--runs", str(folders[0]), str(tmp_path / "nobody")]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'nobody'}: there is no progress yet")
+    assert capsys.readouterr().err.startswith(
+        f"error: {tmp_path / 'nobody'}: there is no progress yet"
+    )
 
 
 def test_progress_is_found_beside_the_notebooks(
@@ -257,7 +291,13 @@ def test_without_a_command_all_are_named(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_help_and_usage_errors() -> None:
-    for arguments, code in ((["--help"], 0), (["fetch", "--help"], 0), ([], 2), (["fetch"], 2), (["nonsense"], 2)):
+    for arguments, code in (
+        (["--help"], 0),
+        (["fetch", "--help"], 0),
+        ([], 2),
+        (["fetch"], 2),
+        (["nonsense"], 2),
+    ):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == code
@@ -282,9 +322,13 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("as_module", [False, True])
-def test_each_program_names_itself_as_it_was_typed_and_helps_with_a_wrong_word(name: str, as_module: bool) -> None:
+def test_each_program_names_itself_as_it_was_typed_and_helps_with_a_wrong_word(
+    name: str, as_module: bool
+) -> None:
     module = name.replace("-", "_")
-    start = [sys.executable, "-m", module] if as_module else [str(Path(sys.executable).with_name(name))]
+    start = (
+        [sys.executable, "-m", module] if as_module else [str(Path(sys.executable).with_name(name))]
+    )
     typed = f"python -m {module}" if as_module else name
 
     def run(word: str) -> subprocess.CompletedProcess[str]:
@@ -298,7 +342,10 @@ def test_each_program_names_itself_as_it_was_typed_and_helps_with_a_wrong_word(n
     assert line.startswith("error: ")
     assert line.endswith(f"; {meant}; see {typed} --help")
     for option in ("-V", "--version"):
-        assert run(option).stdout == f"{module if as_module else name} {version('rocm-profiling-course')}\n"
+        assert (
+            run(option).stdout
+            == f"{module if as_module else name} {version('rocm-profiling-course')}\n"
+        )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +358,9 @@ def test_each_program_names_itself_as_it_was_typed_and_helps_with_a_wrong_word(n
     ],
 )
 def test_a_shell_completes_each_program(line: str, offered: str, tmp_path: Path) -> None:
-    """What argcomplete's function in a shell asks, with the answer in a file instead of descriptor 8."""
+    """What argcomplete's function in a shell asks, with the answer in a file instead of descriptor
+    8.
+    """
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
     target = tmp_path / "offered"
     command = [str(Path(sys.executable).with_name(line.split()[0]))]
@@ -343,7 +392,9 @@ def test_colours_of_a_terminal_can_be_read_on_black_and_on_white(looks: str) -> 
 
 
 def test_no_color_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = Report.of([Finding("python", Status.OK, "3.11"), Finding("rocm", Status.NOTE, "not here")], 1.0)
+    report = Report.of(
+        [Finding("python", Status.OK, "3.11"), Finding("rocm", Status.NOTE, "not here")], 1.0
+    )
     for variable, coloured in (("", True), ("1", False)):
         monkeypatch.setenv("NO_COLOR", variable)
         terminal = Terminal()

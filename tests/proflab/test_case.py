@@ -29,7 +29,12 @@ from tools import case_lines
 from tools.method_picture import PICTURE
 
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
-FOUND = {"rules_out": "the GPU", "because": "A clock can't tell.", "next": "01", "origin": "modelled: MI300X"}
+FOUND = {
+    "rules_out": "the GPU",
+    "because": "A clock can't tell.",
+    "next": "01",
+    "origin": "modelled: MI300X",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +52,9 @@ def test_every_stage_is_a_command_that_the_trainer_takes() -> None:
     assert case.command("14").endswith(stages[-1].options)
 
 
-def test_a_lesson_sets_the_case_and_leaves_what_the_learner_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lesson_sets_the_case_and_leaves_what_the_learner_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     start("03")
     assert os.environ["CASE"] == case.command("03")
     start("05")
@@ -58,13 +65,20 @@ def test_a_lesson_sets_the_case_and_leaves_what_the_learner_set(monkeypatch: pyt
 
 
 def test_a_line_goes_into_the_sheet_with_its_change_and_the_last_attempt_counts(capsys) -> None:
-    tried = ledger.add("h", [2.0] * 5, [1.0, 1.1, 1.0, 1.0, 1.0], change="workers", origin="recorded: MI300X")
+    tried = ledger.add(
+        "h", [2.0] * 5, [1.0, 1.1, 1.0, 1.0, 1.0], change="workers", origin="recorded: MI300X"
+    )
     case.conclude("00", "A step takes 56 ms.", **FOUND)
     case.conclude("00", "A step takes 57 ms.", **FOUND, changes=[tried])
-    assert [(line.evidence, here) for line, here in case.lines("00")] == [("A step takes 57 ms.", True)]
+    assert [(line.evidence, here) for line, here in case.lines("00")] == [
+        ("A step takes 57 ms.", True)
+    ]
     row = case.table("00").rows[0]
     assert row[0] == "00"
-    assert row[1] == "A step takes 57 ms. [a]\nChanged: workers: 2.00 -> 1.00 s per image, 2.00x, unproven [b]"
+    assert (
+        row[1] == "A step takes 57 ms. [a]\nChanged: workers: 2.00 -> 1.00 s per image, 2.00x,"
+        " unproven [b]"
+    )
     assert row[3] == "A clock can't tell. Lesson 01."
     assert "A step takes 57 ms." in capsys.readouterr().out
 
@@ -86,7 +100,9 @@ def test_a_notebook_folds_all_lessons_but_the_last_two_and_a_page_none() -> None
     sheet = case.table("08")
     folded, shown = sheet._repr_html_().split("</details>")
     assert "earlier lessons" in folded
-    assert [number for number in lessons() if f">{number} (shipped)<" in folded] == [f"{n:02}" for n in range(7)]
+    assert [number for number in lessons() if f">{number} (shipped)<" in folded] == [
+        f"{n:02}" for n in range(7)
+    ]
     assert [number for number in lessons() if f">{number} (shipped)<" in shown] == ["07", "08"]
     assert "<code>python -m cifar_train" in folded
     assert "<details>" not in page(sheet) + case.table("01")._repr_html_()
@@ -97,7 +113,13 @@ def test_the_sheet_as_text_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     text = str(case.table("08"))
     assert max(map(len, text.splitlines())) <= 80
     for line in case.shipped():
-        for words in (line.evidence, line.rules_out, line.because, line.origin, *map(str, line.changes)):
+        for words in (
+            line.evidence,
+            line.rules_out,
+            line.because,
+            line.origin,
+            *map(str, line.changes),
+        ):
             assert words in " ".join(text.split())
 
 
@@ -118,7 +140,9 @@ def test_no_shipped_line_calls_a_modelled_number_a_gain_or_gives_it_an_interval(
             assert re.sub(r" [\d.]+x( \[\w\])?(?=;|$)", "", ratios) == "; ".join(played)
 
 
-def test_what_only_a_model_tried_stands_apart_from_what_was_changed_in_two_digits(tmp_path: Path) -> None:
+def test_what_only_a_model_tried_stands_apart_from_what_was_changed_in_two_digits(
+    tmp_path: Path,
+) -> None:
     before, after = [218.7e-6, 218.8e-6, 218.9e-6, 219e-6, 219.1e-6], [78.7e-6] * 5
     tried = [
         ledger.add("Loaders help", sides[0], sides[1], GREEN, change=change, origin=origin)
@@ -147,7 +171,9 @@ def test_what_only_a_model_tried_stands_apart_from_what_was_changed_in_two_digit
 
 
 def test_a_lesson_that_was_not_done_shows_its_shipped_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = case.Line("01", "Busy for 16 %.", "modelled: MI300X", "the GPU", "Sensors can't tell.", "02")
+    line = case.Line(
+        "01", "Busy for 16 %.", "modelled: MI300X", "the GPU", "Sensors can't tell.", "02"
+    )
     monkeypatch.setattr(case, "shipped", lambda: [line])
     case.conclude("00", "A step takes 56 ms.", **FOUND)
     assert [row[0] for row in case.table("01").rows] == ["00", "01 (shipped)"]
@@ -186,8 +212,16 @@ def test_no_text_of_the_method_s_picture_meets_another_or_leaves_its_box() -> No
     canvas = FigureCanvasAgg(method("00"))
     canvas.draw()
     (axes,) = canvas.figure.axes
-    places = {text.get_text(): text.get_window_extent(canvas.get_renderer()) for text in axes.texts if text.get_text()}
-    pairs = [(one, other) for one, other in combinations(places, 2) if places[one].overlaps(places[other])]
+    places = {
+        text.get_text(): text.get_window_extent(canvas.get_renderer())
+        for text in axes.texts
+        if text.get_text()
+    }
+    pairs = [
+        (one, other)
+        for one, other in combinations(places, 2)
+        if places[one].overlaps(places[other])
+    ]
     assert pairs == []
     boxes = [box.get_window_extent() for box in axes.patches if isinstance(box, FancyBboxPatch)]
     cut = [(text, box) for text in places for box in boxes if places[text].overlaps(box)]
@@ -215,7 +249,9 @@ def test_the_picture_of_the_first_page_is_of_these_lessons() -> None:
 
 class TestShippedLines:
     CHAIN = tuple(
-        case.Line(f"0{number}", "e", "modelled: MI300X", "r", "b", f"0{number + 1}" if number < 8 else "")
+        case.Line(
+            f"0{number}", "e", "modelled: MI300X", "r", "b", f"0{number + 1}" if number < 8 else ""
+        )
         for number in range(9)
     )
 
@@ -225,28 +261,51 @@ class TestShippedLines:
     @pytest.mark.parametrize(
         ("place", "change", "said"),
         [
-            (2, {"next": "07"}, "lesson 02: its evidence asks for 07, and the course goes on with 03"),
-            (8, {"next": "03"}, "lesson 08: its evidence asks for 03, and the course goes on with nothing"),
+            (
+                2,
+                {"next": "07"},
+                "lesson 02: its evidence asks for 07, and the course goes on with 03",
+            ),
+            (
+                8,
+                {"next": "03"},
+                "lesson 08: its evidence asks for 03, and the course goes on with nothing",
+            ),
             (4, {"origin": "measured: this machine"}, "must not depend on the machine"),
             (5, {"evidence": "other"}, "is not what the lessons find"),
             (6, {"evidence": "name  3\nDtype: int64"}, "lesson 06: its evidence has a line break"),
         ],
     )
     def test_what_is_wrong_is_named(self, place: int, change: dict, said: str) -> None:
-        found = [*self.CHAIN[:place], replace(self.CHAIN[place], **change), *self.CHAIN[place + 1 :]]
+        found = [
+            *self.CHAIN[:place],
+            replace(self.CHAIN[place], **change),
+            *self.CHAIN[place + 1 :],
+        ]
         assert any(said in problem for problem in case_lines.problems(found, self.CHAIN))
 
     def test_a_lesson_without_a_line_is_named(self) -> None:
-        assert "lesson 03 adds no line to the case" in list(case_lines.problems(self.CHAIN[:3], self.CHAIN[:3]))
+        assert "lesson 03 adds no line to the case" in list(
+            case_lines.problems(self.CHAIN[:3], self.CHAIN[:3])
+        )
 
 
 def test_the_case_on_a_gpu_has_each_step_of_each_run_and_says_where_it_ran() -> None:
     table = case.measured()
     assert table.attrs["origin"] == Origin("recorded", "NVIDIA H200")
-    steps = table.groupby(["run", "traced"]).agg(count=("step", "count"), profiled=("profiled", "sum"))
+    steps = table.groupby(["run", "traced"]).agg(
+        count=("step", "count"), profiled=("profiled", "sum")
+    )
     assert (steps["count"] == 20).all()
     assert ((steps["profiled"] > 0) == steps.index.get_level_values("traced")).all()
-    plain = table[(table["run"] == "plain") & table["traced"] & (table["part"] == "steady") & ~table["profiled"]]
+    plain = table[
+        (table["run"] == "plain")
+        & table["traced"]
+        & (table["part"] == "steady")
+        & ~table["profiled"]
+    ]
     trace = tidyprof.read(recording("torch-h200-case-plain").path)
     (stated,) = trace.meta["untraced"].values()
-    assert stated["step_ns"] == pytest.approx(plain["duration_ns"].mean()), "the trace states what its run took"
+    assert stated["step_ns"] == pytest.approx(plain["duration_ns"].mean()), (
+        "the trace states what its run took"
+    )

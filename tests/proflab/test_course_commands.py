@@ -13,7 +13,15 @@ import pytest
 from nbformat import v4
 
 from tests.conftest import REPOSITORY
-from tools.course_commands import Use, of_markdown, of_python, of_script, of_usage, uses_in_cell, uses_in_files
+from tools.course_commands import (
+    Use,
+    of_markdown,
+    of_python,
+    of_script,
+    of_usage,
+    uses_in_cell,
+    uses_in_files,
+)
 from tools.course_commands.reading import read_command, tables
 from tools.course_commands.shell import OPAQUE, Command, commands_in
 
@@ -31,7 +39,9 @@ def test_files_hold_no_wrong_command_and_their_commands_are_found() -> None:
         assert not use.problems, str(use)
         found[use.path.relative_to(COURSE).as_posix()] |= set(use.tools)
     assert {"proflab", "make"} <= found["README.md"]
-    assert {"cifar_train", "torchrun", "mpirun", "rocprofv3", "tidyprof", "proflab"} <= found["docs/packages.md"]
+    assert {"cifar_train", "torchrun", "mpirun", "rocprofv3", "tidyprof", "proflab"} <= found[
+        "docs/packages.md"
+    ]
     assert {"sbatch", "squeue", "submit.sh"} <= found["docs/slurm.md"]
     for name, tools in {
         "rocprofv3_counters": {"rocprofv3"},
@@ -50,7 +60,9 @@ WRONG = {
     f"rocprofv3 --kernel-trace --output-file -- {TRAIN}": "expected one argument",
     f"rocprofv3 --stats -- {TRAIN}": "Fatal error: No tracing options were enabled for --stats",
     "rocprofv3 --kernel-trace": "No application provided",
-    f"rocprofv3 --kernel-trace -- {TRAIN} --max-step 3": "cifar_train: unrecognized arguments: --max-step",
+    f"rocprofv3 --kernel-trace -- {TRAIN} --max-step 3": (
+        "cifar_train: unrecognized arguments: --max-step"
+    ),
     f"{TRAIN} --record-shapes": "--record-shapes needs --torch-profile",
     f"{TRAIN} --pathology slow": "invalid choice: 'slow'",
     f"srun -n 2 rocprofv3 --kernal-trace -- {TRAIN}": "--kernal-trace",
@@ -76,7 +88,9 @@ WRONG = {
     "squeue node1": "unrecognized arguments: node1",
     "ls | rocm-smi --show": "--show",
     "echo $(rocminfo --all)": "--all",
-    "export ROCM_DEBUG_AGENT_OPTIONS='--every --output=a.txt'": "rocm-debug-agent: error: unrecognized arguments",
+    "export ROCM_DEBUG_AGENT_OPTIONS='--every --output=a.txt'": (
+        "rocm-debug-agent: error: unrecognized arguments"
+    ),
     "python -x -m cifar_train": "python has no option -x",
     f"bash -c 'exec \"$@\"' _ {TRAIN} --wrong": "--wrong",
 }
@@ -84,7 +98,11 @@ WRONG = {
 
 @pytest.mark.parametrize(("command", "expected"), WRONG.items())
 def test_wrong_commands_are_found_with_their_text(command: str, expected: str) -> None:
-    (use,) = [use for use in uses_in_cell(v4.new_code_cell(f"%%bash\ntrue\n{command}"), HERE) if use.problems]
+    (use,) = [
+        use
+        for use in uses_in_cell(v4.new_code_cell(f"%%bash\ntrue\n{command}"), HERE)
+        if use.problems
+    ]
     assert expected in use.problems[0]
     assert str(use).startswith(f"lesson, line 1: {use.problems[0]}: ")
 
@@ -207,8 +225,14 @@ def test_commands_of_a_job_script() -> None:
 
 
 def test_scripts_of_the_course_have_to_exist() -> None:
-    for text in ("sbatch scripts/slurm/none.sh", "scripts/slurm/none.sh", "python scripts/dev/none.py"):
-        assert read_command(Command(tuple(text.split())), COURSE).problems == [f"there is no {text.split()[-1]}"]
+    for text in (
+        "sbatch scripts/slurm/none.sh",
+        "scripts/slurm/none.sh",
+        "python scripts/dev/none.py",
+    ):
+        assert read_command(Command(tuple(text.split())), COURSE).problems == [
+            f"there is no {text.split()[-1]}"
+        ]
     assert read_command(Command(("sbatch", "scripts/slurm/rpd.sh")), COURSE).problems == []
 
 
@@ -218,10 +242,20 @@ def test_targets_of_make_are_those_of_the_makefile() -> None:
 
 
 def test_statistics_are_asked_for_in_a_format_that_has_them() -> None:
-    """From ROCm 7.0 to 10.1 `--stats` writes nothing beside the default format, a database, and does not say so."""
-    pages = [*REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("lessons/*/lesson.py"), *REPOSITORY.glob("snippets/*.sh")]
+    """From ROCm 7.0 to 10.1 `--stats` writes nothing beside the default format, a database, and
+    does not say so.
+    """
+    pages = [
+        *REPOSITORY.glob("docs/*.md"),
+        *REPOSITORY.glob("lessons/*/lesson.py"),
+        *REPOSITORY.glob("snippets/*.sh"),
+    ]
     joined = [line for page in pages for line in page.read_text().replace("\\\n", " ").splitlines()]
-    asked = [line for line in joined if re.search(r"--kernel-trace [^|`]*--stats|--stats [^|`]*--kernel-t", line)]
+    asked = [
+        line
+        for line in joined
+        if re.search(r"--kernel-trace [^|`]*--stats|--stats [^|`]*--kernel-t", line)
+    ]
     assert len(asked) > 3
     assert [line for line in asked if "csv" not in line] == []
 
@@ -229,7 +263,9 @@ def test_statistics_are_asked_for_in_a_format_that_has_them() -> None:
 def parsers_of(module: str) -> list[argparse.ArgumentParser]:
     """The parsers of a program's commands, of one without commands its own."""
     parser = import_module(module).build_parser()
-    commands = [action.choices for action in parser._actions if action.dest in ("command", "==SUPPRESS==")]
+    commands = [
+        action.choices for action in parser._actions if action.dest in ("command", "==SUPPRESS==")
+    ]
     return [one for choices in commands if choices for one in choices.values()] or [parser]
 
 

@@ -1,4 +1,6 @@
-"""The course's manifest: complete, consistent with the mirror, and found in a checkout and in a wheel."""
+"""The course's manifest: complete, consistent with the mirror, and found in a checkout and in a
+wheel.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_entries_are_consistent() -> None:
         assert entry.copyright
         for file in entry.files:
             if file.url is None:
-                assert (shipped_folder() / file.path).is_file(), f"{file.path} has no address and is not shipped"
+                assert (shipped_folder() / file.path).is_file(), (
+                    f"{file.path} has no address and is not shipped"
+                )
             else:
                 assert file.url.startswith("https://")
                 assert entry.source_commit in file.url
@@ -51,18 +55,30 @@ def test_unknown_name_gives_the_near_one() -> None:
 
 def test_manifest_is_found_in_the_layout_of_a_wheel(tmp_path: Path) -> None:
     package = tmp_path / "proflab"
-    shutil.copytree(REPOSITORY / "src/proflab", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        REPOSITORY / "src/proflab", package, ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copytree(REPOSITORY / "recordings", package / "shipped_recordings")
     code = "from proflab.recordings import *; print(shipped_folder(), len(load_manifest()))"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY / "src")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY / "src")]),
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == [str(package / "shipped_recordings"), str(len(load_manifest()))]
 
 
 def test_wheel_is_told_to_carry_the_manifest() -> None:
-    build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
     assert build["force-include"]["recordings"] == "proflab/shipped_recordings"
 
 
@@ -70,23 +86,50 @@ def test_import_script_reproduces_the_manifest(recordings: Path, tmp_path: Path)
     target = tmp_path / "manifest.json"
     shutil.copy(REPOSITORY / "recordings/manifest.json", target)
     script = REPOSITORY / "scripts/dev/import_manifest.py"
-    command = [sys.executable, str(script), str(recordings / "manifest.json"), "--target", str(target)]
+    command = [
+        sys.executable,
+        str(script),
+        str(recordings / "manifest.json"),
+        "--target",
+        str(target),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     assert target.read_text() == (REPOSITORY / "recordings/manifest.json").read_text()
 
 
-def test_import_script_leaves_out_files_without_an_address_and_keeps_the_courses_own(tmp_path: Path) -> None:
-    file = {"path": "a/x", "sha256": "0" * 64, "bytes": 1, "role": "recording", "url": "https://example.org/x"}
-    texts = dict.fromkeys(("kind", "tool", "gpu", "workload", "licence", "licence_url", "copyright", "notes"), "text")
+def test_import_script_leaves_out_files_without_an_address_and_keeps_the_courses_own(
+    tmp_path: Path,
+) -> None:
+    file = {
+        "path": "a/x",
+        "sha256": "0" * 64,
+        "bytes": 1,
+        "role": "recording",
+        "url": "https://example.org/x",
+    }
+    texts = dict.fromkeys(
+        ("kind", "tool", "gpu", "workload", "licence", "licence_url", "copyright", "notes"), "text"
+    )
     mirror = [
-        {"name": "a", **texts, "files": [file, {**file, "path": "a/y", "url": None}], "truth": {"rows": 1}},
+        {
+            "name": "a",
+            **texts,
+            "files": [file, {**file, "path": "a/y", "url": None}],
+            "truth": {"rows": 1},
+        },
         {"name": "b", **texts, "files": [{**file, "path": "b/x", "url": None}]},
     ]
     own = {"name": "own", **texts, "files": [{**file, "path": "own/x", "url": None}]}
     (tmp_path / "mirror.json").write_text(json.dumps(mirror))
     (tmp_path / "target.json").write_text(json.dumps([own]))
     script = REPOSITORY / "scripts/dev/import_manifest.py"
-    command = [sys.executable, str(script), str(tmp_path / "mirror.json"), "--target", str(tmp_path / "target.json")]
+    command = [
+        sys.executable,
+        str(script),
+        str(tmp_path / "mirror.json"),
+        "--target",
+        str(tmp_path / "target.json"),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     written = {entry["name"]: entry for entry in json.loads((tmp_path / "target.json").read_text())}
     assert set(written) == {"a", "own"}

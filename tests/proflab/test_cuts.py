@@ -1,4 +1,6 @@
-"""The cuts of public recordings that ship with the course: what lessons ask of them is what the whole ones say."""
+"""The cuts of public recordings that ship with the course: what lessons ask of them is what the
+whole ones say.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,26 @@ WITH_STACKS = "torch-mi300x-resnet-ddp-rank0"
 LLAMA_CPP = "rocprofv3-csv-gfx1151-llamacpp-decode"
 TRACES = [name for name in RECIPES if name.startswith("torch-")]
 ANALYSES = (
-    *(tidyprof.kernels, tidyprof.operators, tidyprof.steps, tidyprof.step_budget, tidyprof.busy, tidyprof.gaps),
+    *(
+        tidyprof.kernels,
+        tidyprof.operators,
+        tidyprof.steps,
+        tidyprof.step_budget,
+        tidyprof.busy,
+        tidyprof.gaps,
+    ),
     *(tidyprof.overlap, tidyprof.launches, tidyprof.blocked_calls),
 )
-FACTS = ("gpu", "rocm", "backend", "distributed", "world_size", "options", "record_window_ns", "warnings")
+FACTS = (
+    "gpu",
+    "rocm",
+    "backend",
+    "distributed",
+    "world_size",
+    "options",
+    "record_window_ns",
+    "warnings",
+)
 LARGE = ("torch-mi300-ddp-4ranks-fused", WITH_STACKS)
 COMPUTE = [name for name in RECIPES if name.startswith("rocprof-compute-")]
 _CALLED = re.compile(r'recording\("([\w-]+)"')
@@ -44,7 +62,9 @@ def large_ones_later(names: Iterable[str]) -> list[Any]:
 
 
 @pytest.fixture
-def both(recordings: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[Recording]:
+def both(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> list[Recording]:
     """The cut of a recording, as a machine without anything else has it, and the whole one."""
     cut = recording(request.param)
     assert cut.source == "cut"
@@ -56,10 +76,19 @@ def test_every_recording_that_a_lesson_names_is_here_without_network() -> None:
     named = set()
     for lesson in lessons().values():
         text = lesson.source.read_text(encoding="utf-8")
-        named |= {*_CALLED.findall(text), *(name for name in _TEXT.findall(text) if name in load_manifest())}
+        named |= {
+            *_CALLED.findall(text),
+            *(name for name in _TEXT.findall(text) if name in load_manifest()),
+        }
     assert named >= {"torch-mi300x-resnet-ddp-rank0", "torch-h200-case-plain", "modelled-resnet"}
-    assert {name: recording(name).source for name in named if recording(name).source not in ("shipped", "cut")} == {}
-    in_tests = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py"))
+    assert {
+        name: recording(name).source
+        for name in named
+        if recording(name).source not in ("shipped", "cut")
+    } == {}
+    in_tests = "".join(
+        path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py")
+    )
     assert {name for name in RECIPES if name not in named and name not in in_tests} == set()
 
 
@@ -68,16 +97,25 @@ def test_the_manifest_lists_the_cuts_and_they_are_small() -> None:
     assert set(cut) == set(RECIPES)
     assert sum(path.stat().st_size for path in CUTS.rglob("*") if path.is_file()) < MOST_BYTES
     for name, entry in cut.items():
-        assert {file.path for file in entry.cut.files} == {f"{name}/{path}" for path in RECIPES[name].files}
+        assert {file.path for file in entry.cut.files} == {
+            f"{name}/{path}" for path in RECIPES[name].files
+        }
 
 
 def test_no_published_file_is_copied() -> None:
-    published = {file.sha256: file for entry in load_manifest().values() for file in entry.files if file.url}
+    published = {
+        file.sha256: file for entry in load_manifest().values() for file in entry.files if file.url
+    }
     shipped = [path for path in shipped_folder().rglob("*") if path.is_file()]
-    assert [path for path in shipped if hashlib.sha256(path.read_bytes()).hexdigest() in published] == []
+    assert [
+        path for path in shipped if hashlib.sha256(path.read_bytes()).hexdigest() in published
+    ] == []
     sizes = {file.path: file.bytes for entry in load_manifest().values() for file in entry.files}
     assert all(
-        file.bytes < sizes[file.path] for entry in load_manifest().values() if entry.cut for file in entry.cut.files
+        file.bytes < sizes[file.path]
+        for entry in load_manifest().values()
+        if entry.cut
+        for file in entry.cut.files
     )
 
 
@@ -95,9 +133,12 @@ def read_all(found: Recording) -> list[tidyprof.Profile]:
     """What tidyprof reads of a recording: of each workload of rocprof-compute, or of all."""
     folders = [found.path]
     if found.name in COMPUTE:
-        folders = [path.parent for name, path in found.files.items() if name.endswith("pmc_perf.csv")]
+        folders = [
+            path.parent for name, path in found.files.items() if name.endswith("pmc_perf.csv")
+        ]
     return [
-        tidyprof.read(folder, **({"python_functions": True} if found.name == WITH_STACKS else {})) for folder in folders
+        tidyprof.read(folder, **({"python_functions": True} if found.name == WITH_STACKS else {}))
+        for folder in folders
     ]
 
 
@@ -118,13 +159,19 @@ def test_analyses_of_a_cut_trace_are_those_of_the_whole(both: list[Recording]) -
     cut, whole = (tidyprof.read(one.path) for one in both)
     for analyse in ANALYSES:
         pd.testing.assert_frame_equal(analyse(cut), analyse(whole))
-    assert {name: cut.meta.get(name) for name in FACTS} == {name: whole.meta.get(name) for name in FACTS}
+    assert {name: cut.meta.get(name) for name in FACTS} == {
+        name: whole.meta.get(name) for name in FACTS
+    }
 
 
 @pytest.mark.parametrize("both", others_later(COMPUTE, COMPUTE[:1]), indirect=True)
 def test_a_cut_workload_has_its_roofline_and_its_speed_of_light(both: list[Recording]) -> None:
     for cut, whole in zip(*map(read_all, both), strict=True):
-        for analyse in (tidyprof.roofline_points, tidyprof.roofline_ceilings, tidyprof.speed_of_light):
+        for analyse in (
+            tidyprof.roofline_points,
+            tidyprof.roofline_ceilings,
+            tidyprof.speed_of_light,
+        ):
             pd.testing.assert_frame_equal(analyse(cut), analyse(whole))
 
 
@@ -133,7 +180,11 @@ def test_a_cut_table_holds_nothing_that_the_whole_one_does_not(both: list[Record
     cut, whole = (one.files for one in both)
     for name in (name for name in cut if name.endswith(".csv")):
         left, right = (pd.read_csv(files[name], dtype=str) for files in (cut, whole))
-        rows = right.iloc[:, 0].isin(left.iloc[:, 0]) if name.endswith("2.1_Speed-of-Light.csv") else slice(None)
+        rows = (
+            right.iloc[:, 0].isin(left.iloc[:, 0])
+            if name.endswith("2.1_Speed-of-Light.csv")
+            else slice(None)
+        )
         pd.testing.assert_frame_equal(left, right.loc[rows, list(left)].reset_index(drop=True))
 
 
@@ -145,19 +196,24 @@ def test_kernels_of_the_trace_in_csv_files(both: list[Recording]) -> None:
 
 
 @pytest.mark.parametrize("both", ["rpd-mi200-matmul", "rpd-vllm-mytrace"], indirect=True)
-def test_views_of_a_cut_database_answer_as_those_of_the_whole(both: list[Recording], tmp_path: Path) -> None:
+def test_views_of_a_cut_database_answer_as_those_of_the_whole(
+    both: list[Recording], tmp_path: Path
+) -> None:
     answers = []
     for one in both:
         with closing(sqlite3.connect(unpacked_to(tmp_path / one.source, one.path))) as connection:
             tables = [
-                f"SELECT * FROM {name}" for name in ("api", "op", "busy", "ktop", "top", "kernel", "copy", "copyop")
+                f"SELECT * FROM {name}"
+                for name in ("api", "op", "busy", "ktop", "top", "kernel", "copy", "copyop")
             ]
             answers.append([sorted(connection.execute(question).fetchall()) for question in tables])
     assert answers[0] == answers[1]
     assert all(answers[0])
 
 
-@pytest.mark.parametrize("name", ["torch-mi300x-compile-triton", "rpd-mi200-matmul", "rocprof-compute-mi200-vcopy"])
+@pytest.mark.parametrize(
+    "name", ["torch-mi300x-compile-triton", "rpd-mi200-matmul", "rocprof-compute-mi200-vcopy"]
+)
 def test_cutting_again_changes_nothing(name: str, recordings: Path, tmp_path: Path) -> None:
     entry = load_manifest()[name]
     made = make_cut(entry, recordings, tmp_path)
@@ -167,7 +223,9 @@ def test_cutting_again_changes_nothing(name: str, recordings: Path, tmp_path: Pa
 
 
 def unpacked(path: Path) -> bytes:
-    """The content, for libraries of another machine may pack it otherwise, and note another version in a database."""
+    """The content, for libraries of another machine may pack it otherwise, and note another version
+    in a database.
+    """
     content = path.read_bytes()
     if path.suffix == ".rpd":
         with closing(sqlite3.connect(path)) as connection:
@@ -177,5 +235,7 @@ def unpacked(path: Path) -> bytes:
 
 def unpacked_to(target: Path, path: Path) -> Path:
     """A database as SQLite opens it."""
-    target.write_bytes(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+    target.write_bytes(
+        gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    )
     return target

@@ -1,4 +1,6 @@
-"""Programs that crash, hang, flood and leave children behind; the real machine's answers; a whole run."""
+"""Programs that crash, hang, flood and leave children behind; the real machine's answers; a whole
+run.
+"""
 
 from __future__ import annotations
 
@@ -116,10 +118,14 @@ def test_one_line_is_short_and_printable() -> None:
     assert one_line("x" * 200) == "x" * 119 + "…"
 
 
-def test_hanging_tool_makes_its_row_unknown_and_costs_no_more_than_the_patience(tmp_path: Path) -> None:
+def test_hanging_tool_makes_its_row_unknown_and_costs_no_more_than_the_patience(
+    tmp_path: Path,
+) -> None:
     noted = tmp_path / "self"
     script(tmp_path / "bin", "rocprofv3", f"echo $$ > {noted}\nwhile :; do sleep 1; done")
-    script(tmp_path / "bin", "rocprof-compute", "echo 'rocprofiler-compute version: 3.7.0 (release)'")
+    script(
+        tmp_path / "bin", "rocprof-compute", "echo 'rocprofiler-compute version: 3.7.0 (release)'"
+    )
     script(tmp_path / "bin", "rocprof-sys-run", "echo boom >&2; exit 1")
     machine = Machine({**os.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}, patience_s=1.0)
     begun = time.monotonic()
@@ -133,7 +139,9 @@ def test_hanging_tool_makes_its_row_unknown_and_costs_no_more_than_the_patience(
     assert wait_until_dead(pid_in(noted))
 
 
-def test_probe_that_never_comes_back_does_not_hold_the_others_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_that_never_comes_back_does_not_hold_the_others_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("proflab.doctor.checkup.GRACE_S", 0.2)
 
     def sleeper(machine: Machine) -> Iterator[Finding]:
@@ -143,7 +151,11 @@ def test_probe_that_never_comes_back_does_not_hold_the_others_up(monkeypatch: py
     def broken(machine: Machine) -> Iterator[Finding]:
         raise KeyError("oops\nand more")
 
-    probes = [Probe(("memory",), sleeper), Probe(("cores",), broken), Probe(("ptrace-scope",), limits.attaching)]
+    probes = [
+        Probe(("memory",), sleeper),
+        Probe(("cores",), broken),
+        Probe(("ptrace-scope",), limits.attaching),
+    ]
     begun = time.monotonic()
     found = {finding.key: finding for finding in check_up(Machine(patience_s=0.3), probes).findings}
     assert time.monotonic() - begun < 5

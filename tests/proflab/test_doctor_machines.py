@@ -17,8 +17,12 @@ from tests.tidyprof import chrome_writer, rocprofv3_writer
 GB = 10**9
 MI300X = "cpu_cores_count 0\nsimd_count 1216\ngfx_target_version 90402\n"
 EPYC = "cpu_cores_count 96\nsimd_count 0\ngfx_target_version 0\n"
-HIP_TORCH = "__version__ = '2.10.0+rocm7.1'\ncuda: Optional[str] = None\nhip: Optional[str] = '7.0.51831'\n"
-CUDA_TORCH = "__version__ = '2.10.0+cu128'\ncuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n"
+HIP_TORCH = (
+    "__version__ = '2.10.0+rocm7.1'\ncuda: Optional[str] = None\nhip: Optional[str] = '7.0.51831'\n"
+)
+CUDA_TORCH = (
+    "__version__ = '2.10.0+cu128'\ncuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n"
+)
 CPU_TORCH = "__version__ = '2.10.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
 
 LINUX = {
@@ -43,7 +47,9 @@ ROCM = {"/opt/rocm/.info/version": "7.1.1-38\n"}
 
 
 class FakeMachine(Machine):
-    """A machine of dictionaries: files by path, programs by name, nothing of the machine that runs the test."""
+    """A machine of dictionaries: files by path, programs by name, nothing of the machine that runs
+    the test.
+    """
 
     def __init__(
         self,
@@ -63,11 +69,20 @@ class FakeMachine(Machine):
         self.programs = dict(programs or {})
         self.asked: list[tuple[str, ...]] = []
         self._closed, self._groups, self._torch = set(closed), frozenset(groups), torch
-        self._space, self._online, self._damage, self._cores = memory_of_disk, online, damage, core_count
+        self._space, self._online, self._damage, self._cores = (
+            memory_of_disk,
+            online,
+            damage,
+            core_count,
+        )
 
     def run(self, command: Sequence[str], **more_environment: str) -> Answer:
         self.asked.append(tuple(command))
-        name = "torch_child" if "proflab.doctor.torch_child" in command[:3] else PurePosixPath(command[0]).name
+        name = (
+            "torch_child"
+            if "proflab.doctor.torch_child" in command[:3]
+            else PurePosixPath(command[0]).name
+        )
         answer = self.programs[name]
         return answer(command) if callable(answer) else answer
 
@@ -82,7 +97,13 @@ class FakeMachine(Machine):
 
     def names(self, folder: str | Path) -> list[str]:
         start = f"{folder}/"
-        return sorted({known.removeprefix(start).split("/")[0] for known in self.files if known.startswith(start)})
+        return sorted(
+            {
+                known.removeprefix(start).split("/")[0]
+                for known in self.files
+                if known.startswith(start)
+            }
+        )
 
     def may_use(self, path: str | Path) -> bool:
         return str(path) in self.files and str(path) not in self._closed
@@ -141,7 +162,9 @@ def torch_child(kernels: int = 1) -> Callable[[Sequence[str]], Answer]:
 
 
 def rocprofv3(command: Sequence[str]) -> Answer:
-    """rocprofv3 of ROCm 7.1 on a GPU node: it tells its version, or runs the program and writes one kernel."""
+    """rocprofv3 of ROCm 7.1 on a GPU node: it tells its version, or runs the program and writes one
+    kernel.
+    """
     if "--version" in command:
         return said("         version: 1.1.0\n    git_revision: abc\n    rocm_version: 7.1.1\n")
     folder = Path(command[command.index("-d") + 1])
@@ -150,26 +173,39 @@ def rocprofv3(command: Sequence[str]) -> Answer:
     return said(stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE, RAN))
 
 
-NO_DEVICE_CHILD = said(stages(IMPORTED, BFLOAT16, COLLECTIVES, {"stage": "device", "count": 0}), code=3)
+NO_DEVICE_CHILD = said(
+    stages(IMPORTED, BFLOAT16, COLLECTIVES, {"stage": "device", "count": 0}), code=3
+)
 TOOLS = {
     "rocprofv3": rocprofv3,
     "rocprof-sys-run": said("rocprof-sys-run v1.2.0 (rev: x, compiler: GNU, rocm: v7.1.1)\n"),
     "rocprof-sys-sample": said("rocprof-sys-sample v1.2.0\n"),
-    "rocprof-compute": said("----\nrocprofiler-compute version: 3.7.0 (release)\nGit revision: x\n----\n"),
-    "amd-smi": said("AMDSMI Tool: 26.1.0+x | AMDSMI Library version: 26.1.0 | ROCm version: 7.1.1\n"),
-    "rocminfo": said("ROCk module version 6.14 is loaded\nRuntime Version:         1.18\nRuntime Ext Version: 1.7\n"),
+    "rocprof-compute": said(
+        "----\nrocprofiler-compute version: 3.7.0 (release)\nGit revision: x\n----\n"
+    ),
+    "amd-smi": said(
+        "AMDSMI Tool: 26.1.0+x | AMDSMI Library version: 26.1.0 | ROCm version: 7.1.1\n"
+    ),
+    "rocminfo": said(
+        "ROCk module version 6.14 is loaded\nRuntime Version:         1.18\nRuntime Ext Version:"
+        " 1.7\n"
+    ),
 }
 
 
 def laptop(**changes: object) -> FakeMachine:
-    return FakeMachine(LINUX, {"torch_child": NO_DEVICE_CHILD}, **{"torch": CPU_TORCH, "core_count": 8, **changes})
+    return FakeMachine(
+        LINUX, {"torch_child": NO_DEVICE_CHILD}, **{"torch": CPU_TORCH, "core_count": 8, **changes}
+    )
 
 
 def amd_node(files: Mapping[str, str] | None = None, **changes: object) -> FakeMachine:
     programs = {**TOOLS, "torch_child": torch_child(), "srun": said("slurm 23.11.1\n")}
     programs |= changes.pop("programs", {})
     wanted = {name: answer for name, answer in programs.items() if answer is not None}
-    return FakeMachine({**LINUX, **DRIVER, **ROCM, **(files or {})}, wanted, **{"torch": HIP_TORCH, **changes})
+    return FakeMachine(
+        {**LINUX, **DRIVER, **ROCM, **(files or {})}, wanted, **{"torch": HIP_TORCH, **changes}
+    )
 
 
 def login_node(**changes: object) -> FakeMachine:
@@ -183,7 +219,9 @@ def row(report: Report, key: str) -> Finding:
 
 
 def reds(report: Report) -> dict[str, str]:
-    return {finding.key: finding.found for finding in report.findings if finding.status is Status.FIX}
+    return {
+        finding.key: finding.found for finding in report.findings if finding.status is Status.FIX
+    }
 
 
 def test_laptop_without_gpu_needs_no_repair() -> None:
@@ -192,7 +230,14 @@ def test_laptop_without_gpu_needs_no_repair() -> None:
     assert report.exit_code == 0
     assert row(report, "amd-gpu").status is Status.NOTE
     assert row(report, "amd-gpu").found == "none here"
-    for key in ("amd-driver", "gpu-access", "miopen-cache", "rocprofv3", "rocprofv3-kernel", "torch-profiler"):
+    for key in (
+        "amd-driver",
+        "gpu-access",
+        "miopen-cache",
+        "rocprofv3",
+        "rocprofv3-kernel",
+        "torch-profiler",
+    ):
         assert row(report, key).status is Status.NOT_NEEDED, key
     assert row(report, "torch").found == "2.10.0+cpu, cpu build"
     assert row(report, "torch-device").status is Status.OK
@@ -207,7 +252,9 @@ def test_laptop_without_gpu_needs_no_repair() -> None:
         (None, Status.UNKNOWN, ""),
     ],
 )
-def test_the_arithmetic_of_the_processor_is_named(native: bool | None, status: Status, words: str) -> None:
+def test_the_arithmetic_of_the_processor_is_named(
+    native: bool | None, status: Status, words: str
+) -> None:
     told = [{"stage": "bfloat16", "native": native}] if native is not None else []
     child = said(stages(IMPORTED, *told, COLLECTIVES, {"stage": "device", "count": 0}), code=3)
     report = check_up(FakeMachine(LINUX, {"torch_child": child}, torch=CPU_TORCH, core_count=8))
@@ -224,7 +271,9 @@ def test_amd_node_with_everything_is_green() -> None:
     assert row(report, "amd-driver").found == "amdgpu 6.14.14"
     assert row(report, "rocm").found == "7.1.1-38 in /opt/rocm"
     assert row(report, "rocprofv3").found == "1.1.0, real, of ROCm 7.1.1-38"
-    assert row(report, "rocprof-sys").found.startswith("1.2.0 (rocprof-sys-run, rocprof-sys-sample), real")
+    assert row(report, "rocprof-sys").found.startswith(
+        "1.2.0 (rocprof-sys-run, rocprof-sys-sample), real"
+    )
     assert row(report, "amd-smi").found.startswith("26.1.0")
     assert row(report, "rocminfo").found.startswith("1.18")
     assert row(report, "torch-device").found == "2 x AMD Instinct MI300X; one kernel ran"
@@ -237,7 +286,9 @@ def test_amd_node_with_everything_is_green() -> None:
 
 def test_user_outside_of_the_render_group_is_told_the_command() -> None:
     machine = amd_node(
-        closed=["/dev/kfd", "/dev/dri/renderD128"], groups=["users"], programs={"torch_child": NO_DEVICE_CHILD}
+        closed=["/dev/kfd", "/dev/dri/renderD128"],
+        groups=["users"],
+        programs={"torch_child": NO_DEVICE_CHILD},
     )
     report = check_up(machine)
     found = row(report, "gpu-access")
@@ -259,7 +310,9 @@ def test_nvidia_box_counts_its_gpus_and_needs_no_rocm() -> None:
     smi = said("NVIDIA H100 80GB HBM3, 550.54.15\nNVIDIA H100 80GB HBM3, 550.54.15\n")
     child = torch_child(kernels=1)
     files = {**LINUX, "/dev/nvidia0": ""}
-    report = check_up(FakeMachine(files, {"nvidia-smi": smi, "torch_child": child}, torch=CUDA_TORCH))
+    report = check_up(
+        FakeMachine(files, {"nvidia-smi": smi, "torch_child": child}, torch=CUDA_TORCH)
+    )
     assert reds(report) == {}
     assert row(report, "nvidia-gpu").found == "2 x NVIDIA H100 80GB HBM3, driver 550.54.15"
     assert row(report, "torch-profiler").status is Status.OK
@@ -281,7 +334,9 @@ def test_tools_that_need_a_gpu_are_not_started_without_one() -> None:
     machine = login_node()
     check_up(machine)
     assert "/opt/rocm/bin/rocprofv3" in {command[0] for command in machine.asked}
-    assert not {"/opt/rocm/bin/amd-smi", "/opt/rocm/bin/rocminfo"} & {command[0] for command in machine.asked}
+    assert not {"/opt/rocm/bin/amd-smi", "/opt/rocm/bin/rocminfo"} & {
+        command[0] for command in machine.asked
+    }
 
 
 def test_import_of_torch_that_hangs_on_a_login_node_is_named() -> None:
@@ -302,8 +357,16 @@ def test_slow_import_of_torch_elsewhere_is_unknown_and_not_red() -> None:
 @pytest.mark.parametrize(
     ("answer", "status", "words"),
     [
-        (Answer("exit", -11, err="Segmentation fault"), Status.FIX, "broken (code -11): Segmentation fault"),
-        (Answer("exit", 1, err="OSError: libfoo.so"), Status.FIX, "broken (code 1): OSError: libfoo.so"),
+        (
+            Answer("exit", -11, err="Segmentation fault"),
+            Status.FIX,
+            "broken (code -11): Segmentation fault",
+        ),
+        (
+            Answer("exit", 1, err="OSError: libfoo.so"),
+            Status.FIX,
+            "broken (code 1): OSError: libfoo.so",
+        ),
         (Answer("not started", err="Exec format error"), Status.FIX, "it does not start"),
         (Answer("time-out"), Status.UNKNOWN, "no answer in 20 s: stopped"),
         (said("\x1b[31mg\x00rb\u202ege\xff\n"), Status.UNKNOWN, "no version"),
@@ -319,7 +382,11 @@ def test_tool_that_misbehaves(answer: Answer, status: Status, words: str) -> Non
 
 
 def test_missing_python_packages_of_rocprof_compute_are_recognised() -> None:
-    answer = Answer("exit", 1, err="[ERROR] The 'dash>=3.0.0' package was not found in the current environment.\n")
+    answer = Answer(
+        "exit",
+        1,
+        err="[ERROR] The 'dash>=3.0.0' package was not found in the current environment.\n",
+    )
     found = row(check_up(amd_node(programs={"rocprof-compute": answer})), "rocprof-compute")
     assert (found.status, found.issue) == (Status.FIX, Issue.COMPUTE_PACKAGES)
 
@@ -335,7 +402,9 @@ def test_rocprofv3_too_old_for_a_version_option_is_fine() -> None:
 
 
 def test_stand_in_is_right_on_a_laptop_and_wrong_beside_a_gpu() -> None:
-    launcher = {"/opt/rocm/bin/rocprofv3": '#!/bin/sh\nexec python3 -m proflab.standins rocprofv3 "$@"\n'}
+    launcher = {
+        "/opt/rocm/bin/rocprofv3": '#!/bin/sh\nexec python3 -m proflab.standins rocprofv3 "$@"\n'
+    }
     machine = laptop()
     machine.files |= launcher
     machine.programs["rocprofv3"] = said("never asked")
@@ -349,7 +418,9 @@ def test_stand_in_is_right_on_a_laptop_and_wrong_beside_a_gpu() -> None:
 
 
 def test_only_the_predecessor_of_a_tool_is_here() -> None:
-    machine = amd_node(programs={"rocprof-compute": None, "omniperf": said("omniperf version: 2.0.1")})
+    machine = amd_node(
+        programs={"rocprof-compute": None, "omniperf": said("omniperf version: 2.0.1")}
+    )
     found = row(check_up(machine), "rocprof-compute")
     assert (found.status, found.issue) == (Status.FIX, Issue.LEGACY_TOOLS)
     assert "omniperf" in found.found
@@ -368,7 +439,10 @@ def test_trace_without_kernels_is_red_though_the_kernel_ran() -> None:
     [
         (Answer("exit", 3, out=stages(IMPORTED, {"stage": "device", "count": 0})), Issue.IN_A_VENV),
         (Answer("exit", 1, err="RuntimeError: No HIP GPUs are available"), Issue.IN_A_VENV),
-        (Answer("exit", 1, err="ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED"), Issue.TWO_SUBSCRIBERS),
+        (
+            Answer("exit", 1, err="ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED"),
+            Issue.TWO_SUBSCRIBERS,
+        ),
         (said(stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE, RAN)), Issue.NO_GPU_RECORDS),
         (Answer("exit", -6, err="free(): invalid pointer"), None),
     ],
@@ -383,7 +457,10 @@ def test_what_can_go_wrong_under_rocprofv3(answer: Answer, issue: Issue | None) 
 
 def test_first_kernel_that_fails_is_red() -> None:
     answer = Answer(
-        "exit", 1, out=stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE), err="RuntimeError: invalid device function"
+        "exit",
+        1,
+        out=stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE),
+        err="RuntimeError: invalid device function",
     )
     found = row(check_up(amd_node(programs={"torch_child": answer})), "torch-device")
     assert found.status is Status.FIX
@@ -391,7 +468,9 @@ def test_first_kernel_that_fails_is_red() -> None:
 
 
 def test_cuda_torch_on_an_amd_node_is_red() -> None:
-    found = row(check_up(amd_node(torch=CUDA_TORCH, programs={"torch_child": NO_DEVICE_CHILD})), "torch")
+    found = row(
+        check_up(amd_node(torch=CUDA_TORCH, programs={"torch_child": NO_DEVICE_CHILD})), "torch"
+    )
     assert (found.status, found.issue) == (Status.FIX, Issue.WRONG_TORCH)
 
 
@@ -404,7 +483,9 @@ def test_without_torch_the_rest_is_still_checked() -> None:
 
 
 def test_without_proc_and_sys_things_are_unknown_and_not_green() -> None:
-    report = check_up(FakeMachine({}, {"torch_child": NO_DEVICE_CHILD}, torch=CPU_TORCH, core_count=None))
+    report = check_up(
+        FakeMachine({}, {"torch_child": NO_DEVICE_CHILD}, torch=CPU_TORCH, core_count=None)
+    )
     for key in ("amd-gpu", "memory", "perf-counters", "ptrace-scope", "cores"):
         assert row(report, key).status is Status.UNKNOWN, key
     assert report.exit_code == 0
@@ -446,8 +527,14 @@ def test_being_offline_is_no_reason_for_red() -> None:
     ("environment", "words"),
     [
         ({}, None),
-        ({"SSH_CONNECTION": "10.0.0.5 51234 10.0.0.9 22"}, "ssh -N -L 8888:localhost:8888 10.0.0.9"),
-        ({"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "node7"}, "`scripts/slurm/jupyter.sh` starts it"),
+        (
+            {"SSH_CONNECTION": "10.0.0.5 51234 10.0.0.9 22"},
+            "ssh -N -L 8888:localhost:8888 10.0.0.9",
+        ),
+        (
+            {"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "node7"},
+            "`scripts/slurm/jupyter.sh` starts it",
+        ),
         ({"SSH_CONNECTION": "a b c d", "JUPYTERHUB_USER": "ada"}, None),
     ],
 )
@@ -466,14 +553,22 @@ def test_way_to_the_notebook(environment: dict[str, str], words: str | None) -> 
         ({}, Status.OK, "a single process"),
         ({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}, Status.OK, "a single process"),
         (
-            {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"},
+            {
+                "RANK": "0",
+                "WORLD_SIZE": "4",
+                "LOCAL_RANK": "0",
+                "MASTER_ADDR": "n1",
+                "MASTER_PORT": "29500",
+            },
             Status.NOTE,
             "rank 0 of 4 (torchrun)",
         ),
         ({"RANK": "5", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}, Status.FIX, "RANK"),
     ],
 )
-def test_rank_variables_in_the_shell(environment: dict[str, str], status: Status, words: str) -> None:
+def test_rank_variables_in_the_shell(
+    environment: dict[str, str], status: Status, words: str
+) -> None:
     found = row(check_up(laptop(environment=environment)), "ranks")
     assert found.status is status
     assert words in found.found
@@ -497,15 +592,23 @@ def test_visibility_variables(environment: dict[str, str], status: Status) -> No
 
 
 def test_hiding_gpus_that_are_not_there_is_no_fault() -> None:
-    assert next(gpu.visibility(laptop(environment={"CUDA_VISIBLE_DEVICES": ""}))).status is Status.NOTE
+    assert (
+        next(gpu.visibility(laptop(environment={"CUDA_VISIBLE_DEVICES": ""}))).status is Status.NOTE
+    )
 
 
 def test_preloaded_tools_are_red_and_other_preloads_are_not() -> None:
     assert (
-        row(check_up(laptop(environment={"LD_PRELOAD": "/usr/lib/libjemalloc.so"})), "tools-loaded").status is Status.OK
+        row(
+            check_up(laptop(environment={"LD_PRELOAD": "/usr/lib/libjemalloc.so"})), "tools-loaded"
+        ).status
+        is Status.OK
     )
     for name in ("LD_PRELOAD", "HSA_TOOLS_LIB", "ROCPROFILER_REGISTER_LIBRARY"):
-        found = row(check_up(laptop(environment={name: "/opt/rocm/lib/librocprofiler-sdk.so"})), "tools-loaded")
+        found = row(
+            check_up(laptop(environment={name: "/opt/rocm/lib/librocprofiler-sdk.so"})),
+            "tools-loaded",
+        )
         assert found.status is Status.FIX, name
         assert f"unset {name}" in found.cure
 

@@ -46,13 +46,19 @@ def test_versions_that_have_a_fault(bounds: dict[str, str], version: str, has: b
 
 
 def test_bad_release_is_red_and_its_neighbours_are_not() -> None:
-    bad, good = ({finding.issue for finding in faults_of("rocm", version)} for version in ("7.2.1", "7.2.2"))
+    bad, good = (
+        {finding.issue for finding in faults_of("rocm", version)} for version in ("7.2.1", "7.2.2")
+    )
     assert bad - good == {"roctracer-loses-kernels-on-rocm-721"}
     assert "bfloat16-matrix-products-hang-on-rocm-72" in good
-    assert "bfloat16-matrix-products-hang-on-rocm-72" not in {f.issue for f in faults_of("rocm", "7.14.0")}
+    assert "bfloat16-matrix-products-hang-on-rocm-72" not in {
+        f.issue for f in faults_of("rocm", "7.14.0")
+    }
     machine = amd_node({"/opt/rocm/.info/version": "7.2.1-81\n"})
     found = [finding for finding in check_up(machine).findings if finding.key == "rocm"]
-    assert [finding.status for finding in found].count(Status.FIX) == 1, "HIP graphs may not be in use: a note"
+    assert [finding.status for finding in found].count(Status.FIX) == 1, (
+        "HIP graphs may not be in use: a note"
+    )
     red = next(finding for finding in found if finding.status is Status.FIX)
     assert red.cure.startswith("Use ROCm 7.2.2 or newer")
 
@@ -60,7 +66,11 @@ def test_bad_release_is_red_and_its_neighbours_are_not() -> None:
 def test_fault_of_other_gpus_is_left_out_and_an_uncertain_one_is_a_note() -> None:
     def statuses(*architectures: str) -> list[Status]:
         found = faults_of("rocprof-compute", "3.1.1", architectures)
-        return [finding.status for finding in found if finding.issue == "rocprof-compute-peaks-twice-too-high-on-mi300"]
+        return [
+            finding.status
+            for finding in found
+            if finding.issue == "rocprof-compute-peaks-twice-too-high-on-mi300"
+        ]
 
     assert statuses("gfx942", "gfx942") == [Status.FIX]
     assert statuses("gfx90a") == []
@@ -81,10 +91,14 @@ def test_fault_of_other_distributions_is_left_out() -> None:
         ("2.12.0+rocm7.2", {"spawned-processes-record-no-gpu-work": Status.NOTE}),
     ],
 )
-def test_faults_of_a_torch_for_rocm_whatever_rocm_is_installed(version: str, statuses: dict[str, Status]) -> None:
+def test_faults_of_a_torch_for_rocm_whatever_rocm_is_installed(
+    version: str, statuses: dict[str, Status]
+) -> None:
     machine = amd_node({"/opt/rocm/.info/version": "7.2.4-1\n"})
     folder = machine.package_folder("torch")
-    machine.files[f"{folder}/version.py"] = f"__version__ = '{version}'\nhip: Optional[str] = '7.2.26015'\n"
+    machine.files[f"{folder}/version.py"] = (
+        f"__version__ = '{version}'\nhip: Optional[str] = '7.2.26015'\n"
+    )
     found = {finding.issue: finding.status for finding in pytorch.build(machine) if finding.issue}
     assert found == statuses
 
@@ -119,13 +133,17 @@ def answer(probe: Callable[[Machine], Iterable[Finding]], machine: Machine) -> F
         (1_000_000, None, Status.FIX, "1.0 GB free"),
     ],
 )
-def test_memory_is_what_the_control_group_leaves(free_kb: int, limit: int | None, status: Status, words: str) -> None:
+def test_memory_is_what_the_control_group_leaves(
+    free_kb: int, limit: int | None, status: Status, words: str
+) -> None:
     files = {
         **LINUX,
         "/proc/meminfo": f"MemTotal:       64000000 kB\nMemAvailable:   {free_kb} kB\n",
         "/proc/self/cgroup": "0::/system.slice/slurmstepd.scope/job_12/step_0\n",
         # Slurm limits the job, a folder above the one of this process.
-        "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12/memory.max": "max\n" if limit is None else f"{limit}\n",
+        "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12/memory.max": "max\n"
+        if limit is None
+        else f"{limit}\n",
     }
     found = answer(limits.memory, FakeMachine(files))
     assert found.status is status
@@ -153,20 +171,28 @@ def test_control_groups_of_both_versions() -> None:
         ({"/sys/fs/cgroup/cpu.max": "150000 100000\n"}, 96, Status.NOTE, "1.5 of 96"),
         ({"/sys/fs/cgroup/cpu.max": "max 100000\n"}, 96, Status.OK, "96 of 96"),
         (
-            {"/sys/fs/cgroup/cpu.cfs_quota_us": "800000\n", "/sys/fs/cgroup/cpu.cfs_period_us": "100000\n"},
+            {
+                "/sys/fs/cgroup/cpu.cfs_quota_us": "800000\n",
+                "/sys/fs/cgroup/cpu.cfs_period_us": "100000\n",
+            },
             96,
             Status.OK,
             "8 of 96",
         ),
         (
-            {"/sys/fs/cgroup/cpu.cfs_quota_us": "-1\n", "/sys/fs/cgroup/cpu.cfs_period_us": "100000\n"},
+            {
+                "/sys/fs/cgroup/cpu.cfs_quota_us": "-1\n",
+                "/sys/fs/cgroup/cpu.cfs_period_us": "100000\n",
+            },
             2,
             Status.NOTE,
             "2 of 2",
         ),
     ],
 )
-def test_cores_that_may_be_used(files: dict[str, str], core_count: int, status: Status, words: str) -> None:
+def test_cores_that_may_be_used(
+    files: dict[str, str], core_count: int, status: Status, words: str
+) -> None:
     found = answer(limits.cores, FakeMachine({**LINUX, **files}, core_count=core_count))
     assert found.status is status
     assert found.found.startswith(words)
@@ -198,16 +224,23 @@ def test_miopen_on_a_network_file_system_is_red_until_it_is_moved() -> None:
 
 
 def test_rights_of_profilers_are_notes() -> None:
-    files = {"/proc/sys/kernel/perf_event_paranoid": "4\n", "/proc/sys/kernel/yama/ptrace_scope": "1\n"}
+    files = {
+        "/proc/sys/kernel/perf_event_paranoid": "4\n",
+        "/proc/sys/kernel/yama/ptrace_scope": "1\n",
+    }
     machine = FakeMachine({**LINUX, **files})
     assert answer(limits.counters, machine).status is Status.NOTE
     assert answer(limits.attaching, machine).status is Status.NOTE
-    garbage = FakeMachine({"/proc/sys/kernel/perf_event_paranoid": "?", "/proc/sys/kernel/yama/ptrace_scope": ""})
+    garbage = FakeMachine(
+        {"/proc/sys/kernel/perf_event_paranoid": "?", "/proc/sys/kernel/yama/ptrace_scope": ""}
+    )
     assert answer(limits.counters, garbage).status is Status.UNKNOWN
     assert answer(limits.attaching, garbage).status is Status.UNKNOWN
 
 
-@pytest.mark.parametrize(("free", "status"), [(GB // 2, Status.FIX), (3 * GB, Status.NOTE), (50 * GB, Status.OK)])
+@pytest.mark.parametrize(
+    ("free", "status"), [(GB // 2, Status.FIX), (3 * GB, Status.NOTE), (50 * GB, Status.OK)]
+)
 def test_disk_space(free: int, status: Status) -> None:
     assert {finding.status for finding in limits.disk(laptop(memory_of_disk=free))} == {status}
 
@@ -239,7 +272,9 @@ def test_mpi_states_its_version(printed: str, words: str) -> None:
 
 
 def test_slurm_knows_whether_this_is_a_job() -> None:
-    machine = FakeMachine({}, {"srun": said("slurm-wlm 22.05.8\n")}, {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "4"})
+    machine = FakeMachine(
+        {}, {"srun": said("slurm-wlm 22.05.8\n")}, {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "4"}
+    )
     assert answer(cluster.slurm, machine).found == "22.05.8, in job 12 with tasks: 4"
     broken = FakeMachine({}, {"srun": said("srun: error: cannot find slurm.conf\n", code=1)})
     assert answer(cluster.slurm, broken).status is Status.NOTE
@@ -267,7 +302,13 @@ def test_finding_to_be_fixed_needs_a_cure_and_becomes_one_printable_line() -> No
 SAMPLE = Report.of(
     [
         Finding("perfetto", Status.NOTE, "out of reach", "It is the browser that must reach it."),
-        Finding("amd-gpu", Status.FIX, "closed [bold]here[/bold] " + "word " * 20, "Open it.", Issue.NO_RENDER_GROUP),
+        Finding(
+            "amd-gpu",
+            Status.FIX,
+            "closed [bold]here[/bold] " + "word " * 20,
+            "Open it.",
+            Issue.NO_RENDER_GROUP,
+        ),
         Finding("rocm", Status.OK, "7.1.1"),
         Finding("memory", Status.UNKNOWN, "hidden", "Look yourself."),
     ],
@@ -292,7 +333,8 @@ def test_table_fits_the_terminal(width: int) -> None:
 def test_rows_stand_in_their_sections_and_advice_below_by_urgency() -> None:
     text = "\n".join(shown(100))
     places = [
-        text.index(word) for word in ("GPU\n", "AMD GPU", "ROCm and tools", "Limits", "Course", "To fix", "To find")
+        text.index(word)
+        for word in ("GPU\n", "AMD GPU", "ROCm and tools", "Limits", "Course", "To fix", "To find")
     ]
     assert places == sorted(places)
     assert text.index("To fix") < text.index("To find out") < text.index("Notes")
@@ -319,13 +361,26 @@ def test_json_has_stable_keys() -> None:
 
 
 def test_json_lists_the_known_issues_of_this_stack_once() -> None:
-    findings = [Finding("amd-gpu", Status.NOTE, "x", issue=Issue.NO_KFD), *faults_of("rocm", "7.2.1", ("gfx942",))]
+    findings = [
+        Finding("amd-gpu", Status.NOTE, "x", issue=Issue.NO_KFD),
+        *faults_of("rocm", "7.2.1", ("gfx942",)),
+    ]
     record = json.loads(Report.of([*findings, findings[0]], seconds=1.0).as_json())
     assert [issue["issue"] for issue in record["issues"]] == list(
         dict.fromkeys(f"docs/known-issues.md#{finding.issue}" for finding in findings)
     )
-    lost = next(issue for issue in record["issues"] if issue["heading"] == "ROCTracer loses kernels on ROCm 7.2.1")
-    assert lost["versions"] == {"tool": "rocm", "since": "7.2.1", "last": None, "until": "7.2.2", "note": None}
+    lost = next(
+        issue
+        for issue in record["issues"]
+        if issue["heading"] == "ROCTracer loses kernels on ROCm 7.2.1"
+    )
+    assert lost["versions"] == {
+        "tool": "rocm",
+        "since": "7.2.1",
+        "last": None,
+        "until": "7.2.2",
+        "note": None,
+    }
     assert lost["sources"] == ["https://github.com/ROCm/legacy-rocm-build/issues/6102"]
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", lost["looked"])
     assert {"symptom", "check", "cure"} <= set(lost)
@@ -333,9 +388,17 @@ def test_json_lists_the_known_issues_of_this_stack_once() -> None:
 
 def test_keys_that_scripts_rely_on() -> None:
     assert list(SECTIONS) == ["GPU", "ROCm and tools", "PyTorch", "Cluster", "Limits", "Course"]
-    assert {"amd-gpu", "gpu-access", "rocm", "rocprofv3", "torch", "torch-device", "slurm", "memory", "data"} <= set(
-        TITLES
-    )
+    assert {
+        "amd-gpu",
+        "gpu-access",
+        "rocm",
+        "rocprofv3",
+        "torch",
+        "torch-device",
+        "slurm",
+        "memory",
+        "data",
+    } <= set(TITLES)
 
 
 def test_notebook_table_says_the_same() -> None:

@@ -29,13 +29,19 @@ def test_number_within_the_tolerance_passes(expected: float, share: float) -> No
 
 
 @given(expected=sizes, factor=st.floats(1.03, 50) | st.floats(0.02, 0.97))
-def test_number_outside_the_tolerance_fails_with_the_direction_or_a_hint(expected: float, factor: float) -> None:
+def test_number_outside_the_tolerance_fails_with_the_direction_or_a_hint(
+    expected: float, factor: float
+) -> None:
     kind = Number(lambda data: data, unit="", relative=0.02)
     found = judge(kind, expected * factor, expected)
     assert ("too big" if expected * factor > expected else "too small") in found
 
 
-@given(expected=st.floats(1e-6, 1e9), asked=st.sampled_from(["ns", "us", "ms", "s"]), given_in=st.integers(0, 3))
+@given(
+    expected=st.floats(1e-6, 1e9),
+    asked=st.sampled_from(["ns", "us", "ms", "s"]),
+    given_in=st.integers(0, 3),
+)
 def test_time_in_another_unit_is_recognised(expected: float, asked: str, given_in: int) -> None:
     scale = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
     other = list(scale)[given_in]
@@ -52,8 +58,18 @@ def test_time_in_another_unit_is_recognised(expected: float, asked: str, given_i
     [
         (5200.0, 5.2, "ms", "This is a thousand times too big. This looks like us; ms is asked."),
         (5.2e6, 5.2, "ms", "This is a million times too big. This looks like ns; ms is asked."),
-        (31.0, 0.31, "fraction", "This is a hundred times too big. This looks like percent; fraction is asked."),
-        (0.31, 31.0, "percent", "This is a hundred times too small. This looks like fraction; percent is asked."),
+        (
+            31.0,
+            0.31,
+            "fraction",
+            "This is a hundred times too big. This looks like percent; fraction is asked.",
+        ),
+        (
+            0.31,
+            31.0,
+            "percent",
+            "This is a hundred times too small. This looks like fraction; percent is asked.",
+        ),
         (0.31, 31.0, "%", "This looks like fraction; % is asked."),
         (0.69, 0.31, "fraction", "This is the rest"),
         (69.0, 31.0, "percent", "This is the rest"),
@@ -65,7 +81,9 @@ def test_time_in_another_unit_is_recognised(expected: float, asked: str, given_i
         (12.5, 12500.0, "images/s", "This is a thousand times too small. Check the units"),
     ],
 )
-def test_hints_name_the_likely_mistake(answer: float, expected: float, unit: str, message: str) -> None:
+def test_hints_name_the_likely_mistake(
+    answer: float, expected: float, unit: str, message: str
+) -> None:
     assert message in unit_hint(answer, expected, unit)
 
 
@@ -74,7 +92,8 @@ def test_a_hint_without_a_round_factor_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "unit"), [(3.0, 2.0, "ms"), (0.0, 2.0, "ms"), (7.0, 0.0, "ms"), (4e3, 4, "")]
+    ("answer", "expected", "unit"),
+    [(3.0, 2.0, "ms"), (0.0, 2.0, "ms"), (7.0, 0.0, "ms"), (4e3, 4, "")],
 )
 def test_no_hint_where_nothing_is_likely(answer: float, expected: float, unit: str) -> None:
     assert unit_hint(answer, expected, unit) is None
@@ -82,7 +101,17 @@ def test_no_hint_where_nothing_is_likely(answer: float, expected: float, unit: s
 
 @pytest.mark.parametrize(
     "answer",
-    [3, 3.0, "3", " 3.0 ", np.int64(3), np.float32(3), np.array(3.0), np.array([3]), pd.Series([3], index=["a"])],
+    [
+        3,
+        3.0,
+        "3",
+        " 3.0 ",
+        np.int64(3),
+        np.float32(3),
+        np.array(3.0),
+        np.array([3]),
+        pd.Series([3], index=["a"]),
+    ],
 )
 def test_one_number_in_many_dresses(answer: object) -> None:
     assert as_number(answer) == 3.0
@@ -149,7 +178,9 @@ def test_property_takes_any_answer_that_has_it() -> None:
     assert judge(kind, [6], 6) is None
     assert judge(kind, [1, 2], 6) == "They sum to 3."
     assert judge(Property(lambda answer, data: answer > data, lambda data: data + 1), 2, 1) is None
-    assert "property" in judge(Property(lambda answer, data: answer > data, lambda data: data + 1), 1, 2)
+    assert "property" in judge(
+        Property(lambda answer, data: answer > data, lambda data: data + 1), 1, 2
+    )
 
 
 @pytest.mark.parametrize(

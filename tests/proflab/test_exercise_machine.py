@@ -1,4 +1,6 @@
-"""The exercises machine on one tiny lesson: three outcomes, hints, solution, strict mode, self-test, registry."""
+"""The exercises machine on one tiny lesson: three outcomes, hints, solution, strict mode,
+self-test, registry.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ answer = len({t for a, b in intervals for t in range(a, b)}) / 10
 q.check(answer)
 """
 
-# Two streams over ten ticks: 0-6 and 4-8 cover eight ticks, their lengths sum to ten, and tick 9 to 10 ends the span.
+# Two streams over ten ticks: 0-6 and 4-8 cover eight ticks, their lengths sum to ten, and tick 9 to
+# 10 ends the span.
 INTERVALS = [(0, 6), (4, 8), (9, 10)]
 BUSY, SUMMED, IDLE = 0.9, 1.1, 0.1
 
@@ -113,7 +116,9 @@ def test_right_wrong_and_untouched(capsys: pytest.CaptureFixture[str]) -> None:
     q.check(IDLE)
     assert shown(capsys) == "Not yet right: This is the idle share."
     q.check(90)
-    assert shown(capsys).startswith("Not yet right: This is a hundred times too big. This looks like percent;")
+    assert shown(capsys).startswith(
+        "Not yet right: This is a hundred times too big. This looks like percent;"
+    )
     for untouched in ((), (...,), ((0.9, ...),), ({"busy": ...},)):
         q.check(*untouched)
         assert shown(capsys).startswith("Not attempted")
@@ -152,18 +157,26 @@ class Hostile:
         return "Hostile()"
 
 
-@pytest.mark.parametrize("answer", [None, "text", [1, 2], {}, Hostile, object(), b"x", float("nan")])
-def test_check_never_raises_whatever_the_answer(answer: object, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "answer", [None, "text", [1, 2], {}, Hostile, object(), b"x", float("nan")]
+)
+def test_check_never_raises_whatever_the_answer(
+    answer: object, capsys: pytest.CaptureFixture[str]
+) -> None:
     exercise("99.1", INTERVALS).check(answer)
     assert shown(capsys).startswith("Not yet right")
 
 
-def test_check_survives_an_object_that_raises_at_every_turn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_survives_an_object_that_raises_at_every_turn(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     exercise("99.1", INTERVALS).check(Hostile())
     assert shown(capsys) == "Not yet right: The check can't work with this answer: RuntimeError: no"
 
 
-def test_data_that_gives_no_answer_is_not_the_learners_fault(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_that_gives_no_answer_is_not_the_learners_fault(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     q = simple().on({})
     q.check(3)
     assert shown(capsys) == "Not attempted: It can't be checked on this data: KeyError: 'count'"
@@ -200,7 +213,10 @@ def test_hints_rise_and_lead_to_the_solution(capsys: pytest.CaptureFixture[str])
         q.hint(beyond)
         assert shown(capsys).startswith("No such hint: There are hints 1 to 2")
     q.solution()
-    assert shown(capsys).splitlines()[1].strip() == "answer = len({t for a, b in intervals for t in range(a, b)}) / 10"
+    assert (
+        shown(capsys).splitlines()[1].strip()
+        == "answer = len({t for a, b in intervals for t in range(a, b)}) / 10"
+    )
 
 
 def test_question_and_solution_come_from_the_lesson(tmp_path: Path) -> None:
@@ -208,7 +224,10 @@ def test_question_and_solution_come_from_the_lesson(tmp_path: Path) -> None:
     assert repr(exercise("99.1", INTERVALS)) == f"Exercise 99.1, {asked}"
     for text, message in [
         (SOURCE.replace("# solution", "#"), "a question as comment above it"),
-        (SOURCE.replace("# 4 minutes", "").replace("# Count", ""), "a question as comment above it"),
+        (
+            SOURCE.replace("# 4 minutes", "").replace("# Count", ""),
+            "a question as comment above it",
+        ),
         (SOURCE + SOURCE, "stands in 2 cells"),
     ]:
         write_lesson(tmp_path / "99_busy", text)
@@ -234,7 +253,10 @@ def test_strict_mode_proves_the_exercise_on_its_data(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PROFLAB_STRICT", "1")
     monkeypatch.setattr(model, "PROVEN", set())
     data = SimpleNamespace(origin=Origin("modelled", "by hand"))
-    shares = {"answer": Number(lambda data: 0.5, "fraction"), "mistakes": (Mistake(lambda data: 0.5, "no"),) * 2}
+    shares = {
+        "answer": Number(lambda data: 0.5, "fraction"),
+        "mistakes": (Mistake(lambda data: 0.5, "no"),) * 2,
+    }
     item = dataclasses.replace(find("99.1"), **shares)
     with pytest.raises(AssertionError, match=r"exercise 99\.1, mistake 1"):
         item.on(data).check(0.5)
@@ -260,9 +282,18 @@ def test_selftest_proves_a_good_exercise() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mistakes": (Mistake(lambda data: 4, "Same."), Mistake(lambda data: 2, "Half."))}, "mistake 1"),
-        ({"mistakes": (Mistake(lambda data: 3, "A."), Mistake(lambda data: 3, "B."))}, "the message 'B.' expected"),
-        ({"mistakes": (Mistake(lambda data: 3, ""), Mistake(lambda data: 2, "B."))}, "its message is empty"),
+        (
+            {"mistakes": (Mistake(lambda data: 4, "Same."), Mistake(lambda data: 2, "Half."))},
+            "mistake 1",
+        ),
+        (
+            {"mistakes": (Mistake(lambda data: 3, "A."), Mistake(lambda data: 3, "B."))},
+            "the message 'B.' expected",
+        ),
+        (
+            {"mistakes": (Mistake(lambda data: 3, ""), Mistake(lambda data: 2, "B."))},
+            "its message is empty",
+        ),
         ({"answer": Number(lambda data: data["nothing"])}, "nothing"),
     ],
 )
@@ -273,7 +304,10 @@ def test_selftest_finds_a_bad_exercise(changes: dict[str, Any], message: str) ->
 
 def test_selftest_works_for_texts_with_several_right_answers() -> None:
     kind = Text(lambda data: ("rank 3", "3"))
-    mistakes = (Mistake(lambda data: "rank 0", "It waits."), Mistake(lambda data: "rank 1", "It waits, too."))
+    mistakes = (
+        Mistake(lambda data: "rank 0", "It waits."),
+        Mistake(lambda data: "rank 1", "It waits, too."),
+    )
     selftest(simple(answer=kind, mistakes=mistakes), {})
 
 

@@ -17,10 +17,11 @@ CELLS = (
     "import proflab\nlesson = proflab.start('02')",
     "proflab.predict('02.a', 0.3, unit='fraction', what='<b>idle</b> share')",
     "proflab.try_recording('torch-mi210-gpu-only')",
-    "from proflab.exercises import Exercise, Mistake, Number\n"
-    "mistakes = (Mistake(lambda data: 5, 'One too many.'), Mistake(lambda data: 3, 'One too few.'))\n"
-    "q = Exercise('02.1', Number(lambda data: 4), mistakes, ('Count.',)).on(True)\n"
-    "q.check(5)",
+    (
+        "from proflab.exercises import Exercise, Mistake, Number\nmistakes = (Mistake(lambda data:"
+        " 5, 'One too many.'), Mistake(lambda data: 3, 'One too few.'))\nq = Exercise('02.1',"
+        " Number(lambda data: 4), mistakes, ('Count.',)).on(True)\nq.check(5)"
+    ),
     "proflab.recording('torch-mi210-gpu-only')",
     "lesson.recall()",
 )
@@ -37,7 +38,10 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> NotebookNode:
             patch.delenv(name, raising=False)
         patch.setenv("PATH", "/usr/bin:/bin")
         client = NotebookClient(
-            notebook, allow_errors=True, timeout=PATIENCE_S, resources={"metadata": {"path": str(folder)}}
+            notebook,
+            allow_errors=True,
+            timeout=PATIENCE_S,
+            resources={"metadata": {"path": str(folder)}},
         )
         client.execute()
     notebook.metadata["folder"] = str(folder)
@@ -58,7 +62,9 @@ def test_start_shows_an_html_table_and_makes_the_folder(executed: NotebookNode) 
 
 def test_messages_are_escaped_html_with_plain_text_beside(executed: NotebookNode) -> None:
     assert "&lt;b&gt;idle&lt;/b&gt; share" in html(executed, 1)
-    assert executed.cells[1].outputs[0].data["text/plain"].startswith("Noted: you expect 0.3 fraction")
+    assert (
+        executed.cells[1].outputs[0].data["text/plain"].startswith("Noted: you expect 0.3 fraction")
+    )
 
 
 def test_missing_recording_lets_the_lesson_go_on(executed: NotebookNode) -> None:
@@ -73,7 +79,9 @@ def test_learners_errors_have_no_traceback(executed: NotebookNode) -> None:
     assert output.traceback[0].startswith("RecordingUnavailable: recording torch-mi210-gpu-only")
 
 
-def test_questions_come_as_buttons_and_as_a_page_that_needs_no_kernel(executed: NotebookNode) -> None:
+def test_questions_come_as_buttons_and_as_a_page_that_needs_no_kernel(
+    executed: NotebookNode,
+) -> None:
     assert "(Lesson 01)" in html(executed, 5)
     (output,) = executed.cells[5].outputs
     assert output.data[WIDGET]["model_id"] in executed.metadata["widgets"][STATE]["state"]

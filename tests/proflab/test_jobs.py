@@ -15,7 +15,9 @@ from tests.conftest import REPOSITORY
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A folder of made-up Slurm commands at the front of PATH: slurm(squeue="echo RUNNING", ...)."""
+    """A folder of made-up Slurm commands at the front of PATH: slurm(squeue="echo RUNNING",
+    ...).
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -36,7 +38,9 @@ def finished(folder: Path, code: int) -> Path:
     """A job's folder with the exit code that its script leaves behind, and a log."""
     (folder / "profile").mkdir(parents=True)
     (folder / "exit_code").write_text(f"{code}\n")
-    folder.with_name(f"{folder.name}.out").write_text(f"some output\n[{folder.name}] the last line\n\n")
+    folder.with_name(f"{folder.name}.out").write_text(
+        f"some output\n[{folder.name}] the last line\n\n"
+    )
     return folder
 
 
@@ -54,12 +58,16 @@ def test_without_slurm_it_says_so_and_gives_the_recording(monkeypatch, tmp_path,
 
 def test_without_slurm_and_without_a_recording_the_result_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CourseError, match="rpd: there is no Slurm here, and no recording was named"):
+    with pytest.raises(
+        CourseError, match="rpd: there is no Slurm here, and no recording was named"
+    ):
         job("rpd").result()
 
 
 def test_an_unknown_script_is_refused_with_the_nearest_name():
-    with pytest.raises(CourseError, match=r"no job script 'rocprofv3_kernel': did you mean rocprofv3_kernels"):
+    with pytest.raises(
+        CourseError, match=r"no job script 'rocprofv3_kernel': did you mean rocprofv3_kernels"
+    ):
         job("rocprofv3_kernel")
 
 
@@ -80,13 +88,22 @@ def test_a_job_is_submitted_with_its_ranks_and_arguments(slurm, tmp_path):
     asked = (tmp_path / "asked").read_text().split()
     script = str(REPOSITORY / "scripts/slurm/rocprofv3_kernels.sh")
     assert asked == [
-        "--parsable", f"--output={results}/%x_%j.out", "--ntasks=4", "--nodes=2", "--time=5", script, "given",
-    ]  # fmt: skip
+        "--parsable",
+        f"--output={results}/%x_%j.out",
+        "--ntasks=4",
+        "--nodes=2",
+        "--time=5",
+        script,
+        "given",
+    ]
 
 
 def test_slurms_own_reason_is_given_where_it_refuses(slurm):
     slurm(sbatch="echo 'sbatch: error: invalid partition specified: mi999' >&2; exit 1")
-    with pytest.raises(CourseError, match="not submitted: sbatch: error: invalid partition specified: mi999; the site"):
+    with pytest.raises(
+        CourseError,
+        match="not submitted: sbatch: error: invalid partition specified: mi999; the site",
+    ):
         job("rpd")
 
 
@@ -151,10 +168,16 @@ def test_a_requeued_job_is_judged_by_its_last_start(slurm):
 @pytest.mark.parametrize(
     ("written", "readable"),
     [
-        (["profile/rank0_pid1.rpd", "profile/rank1_pid2.rpd"], ["profile/rank0_pid1.rpd", "profile/rank1_pid2.rpd"]),
+        (
+            ["profile/rank0_pid1.rpd", "profile/rank1_pid2.rpd"],
+            ["profile/rank0_pid1.rpd", "profile/rank1_pid2.rpd"],
+        ),
         (["profile/rank0_pid1_kernel_trace.csv", "train/metrics_rank0_of_1.jsonl"], ["profile"]),
         (["workloads/cifar_train/MI300X_A1/sysinfo.csv"], ["workloads/cifar_train/MI300X_A1"]),
-        (["train/trace_rank0_of_1.json.gz", "train/config.json"], ["train/trace_rank0_of_1.json.gz"]),
+        (
+            ["train/trace_rank0_of_1.json.gz", "train/config.json"],
+            ["train/trace_rank0_of_1.json.gz"],
+        ),
         (["train/metrics_rank0_of_1.jsonl"], ["train"]),
         (["rocprof-sys.cfg"], []),
     ],

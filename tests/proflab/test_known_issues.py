@@ -1,4 +1,6 @@
-"""The table of known issues: complete entries, lately looked at, and all that points to one finds it."""
+"""The table of known issues: complete entries, lately looked at, and all that points to one finds
+it.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,10 @@ def test_entry_is_complete(issue: KnownIssue) -> None:
     for text in (issue.brief, issue.todo):
         assert len(text) + len("10.0.0: ") < LONGEST
         assert not text.endswith("."), text
-        assert not re.match("[A-Z][a-z]+ ", text) or text.split()[0] in ("Perfetto", "TensorBoard"), text
+        assert not re.match("[A-Z][a-z]+ ", text) or text.split()[0] in (
+            "Perfetto",
+            "TensorBoard",
+        ), text
         assert "|" not in text, text
     assert issue.sources
     assert all(re.fullmatch(r"https://[^\s<>]+", source) for source in issue.sources)
@@ -115,7 +120,10 @@ def test_known_reports_have_an_entry(report: str) -> None:
 
 def test_no_cure_is_one_that_is_known_to_fail() -> None:
     """ROCm 7.2.2 mends the system's ROCTracer, and not the copy in a wheel of torch."""
-    system, wheel = ISSUES["roctracer-loses-kernels-on-rocm-721"], "a-torch-wheel-keeps-the-roctracer-of-its-own-rocm"
+    system, wheel = (
+        ISSUES["roctracer-loses-kernels-on-rocm-721"],
+        "a-torch-wheel-keeps-the-roctracer-of-its-own-rocm",
+    )
     assert "A wheel from pip brings its own" in system.cure
     assert "no wheel" in system.todo
     assert "2.12" in ISSUES[wheel].todo
@@ -127,7 +135,10 @@ def test_no_cure_is_one_that_is_known_to_fail() -> None:
     [
         (Versions("rocm", since="7.2.1", until="7.2.2"), "ROCm from 7.2.1, repaired in 7.2.2"),
         (Versions("rocm", since="6.4.0", last="6.4.0"), "ROCm 6.4.0"),
-        (Versions("rocm", since="7.2", last="7.2.4", note="seen with 7.2.3"), "ROCm 7.2 to 7.2.4; seen with 7.2.3"),
+        (
+            Versions("rocm", since="7.2", last="7.2.4", note="seen with 7.2.3"),
+            "ROCm 7.2 to 7.2.4; seen with 7.2.3",
+        ),
         (Versions("Triton", since="3.7"), "Triton 3.7 and newer"),
         (Versions("rocprof-compute", until="3.7.0"), "rocprof-compute before 3.7.0"),
         (Versions("omnitrace", last="1.7"), "omnitrace up to 1.7"),
@@ -149,7 +160,12 @@ def test_versions_in_words(found: Versions, text: str) -> None:
 )
 def test_entry_that_contradicts_itself_is_refused(changed: dict[str, object], message: str) -> None:
     texts = dict.fromkeys(("section", "heading", "symptom", "check", "cure", "brief", "todo"), "x")
-    entry = {**texts, "versions": Versions("rocm", since="1.0"), "sources": [], "looked": date(2026, 11, 24)}
+    entry = {
+        **texts,
+        "versions": Versions("rocm", since="1.0"),
+        "sources": [],
+        "looked": date(2026, 11, 24),
+    }
     KnownIssue(**entry, doctor=Rule(serious=False))
     with pytest.raises(ValueError, match=message):
         KnownIssue(**{**entry, **changed})
@@ -159,7 +175,9 @@ def test_entry_that_contradicts_itself_is_refused(changed: dict[str, object], me
         Versions("rocm", last="1.0", until="1.1")
 
 
-def test_two_headings_with_one_anchor_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_headings_with_one_anchor_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = tmp_path / "known_issues.toml"
     table.write_text(
         findings.TABLE.read_text(encoding="utf-8").replace(

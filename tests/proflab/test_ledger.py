@@ -17,7 +17,15 @@ from torch import nn
 
 from cifar_train.pathologies import apply_to_model
 from proflab import ledger
-from proflab.correctness_gate import REQUIRED, TOLERANCE, CorrectnessGate, Part, Trial, same_gradients, same_losses
+from proflab.correctness_gate import (
+    REQUIRED,
+    TOLERANCE,
+    CorrectnessGate,
+    Part,
+    Trial,
+    same_gradients,
+    same_losses,
+)
 from proflab.errors import CourseError
 from proflab.ledger.entries import SpeedUp, speed_up, time_text
 from tidyprof.tables.contract import Origin
@@ -30,14 +38,16 @@ TIMES = st.lists(st.integers(1, 10**12), min_size=5, max_size=9)
 
 class TestSpeedUp:
     def test_hand_worked_interval(self) -> None:
-        # The median of 5 draws from 8, 9, 10, 11, 12 is 8 if at least 3 of them are: 10*0.2^3*0.8^2 + 5*0.2^4*0.8
-        # + 0.2^5 = 0.058, more than the 2.5 % that the interval leaves out below. So it begins at 8 / 4, and by
-        # symmetry ends at 12 / 4.
+        # The median of 5 draws from 8, 9, 10, 11, 12 is 8 if at least 3 of them are: 10*0.2^3*0.8^2
+        # + 5*0.2^4*0.8 + 0.2^5 = 0.058, more than the 2.5 % that the interval leaves out below. So
+        # it begins at 8 / 4, and by symmetry ends at 12 / 4.
         before = [value * SECOND for value in (8, 9, 10, 11, 12)]
         assert speed_up(before, [4 * SECOND] * 5) == SpeedUp(10 * SECOND, 4 * SECOND, 2.5, 2.0, 3.0)
 
     @pytest.mark.parametrize("count", [5, 9])
-    def test_interval_contains_one_for_equal_distributions_in_about_95_percent(self, count: int) -> None:
+    def test_interval_contains_one_for_equal_distributions_in_about_95_percent(
+        self, count: int
+    ) -> None:
         random = np.random.default_rng(7)
         trials = 200
         held = 0
@@ -56,9 +66,13 @@ class TestSpeedUp:
         least, most = min(before) / max(after), max(before) / min(after)
         assert least * 0.999999 <= found.low <= found.high <= most * 1.000001
         scaled = speed_up([factor * time for time in before], [factor * time for time in after])
-        assert (scaled.ratio, scaled.low, scaled.high) == pytest.approx((found.ratio, found.low, found.high))
+        assert (scaled.ratio, scaled.low, scaled.high) == pytest.approx(
+            (found.ratio, found.low, found.high)
+        )
 
-    @pytest.mark.parametrize("bad", [[1, 2, 3, 4], [1, 2, 3, 4, 0], [1, 2, 3, 4, -1], [1, 2, 3, 4, math.nan]])
+    @pytest.mark.parametrize(
+        "bad", [[1, 2, 3, 4], [1, 2, 3, 4, 0], [1, 2, 3, 4, -1], [1, 2, 3, 4, math.nan]]
+    )
     def test_what_is_no_set_of_times(self, bad: list[float]) -> None:
         with pytest.raises(ValueError, match=r"repeats|positive"):
             speed_up(bad, [1] * 5)
@@ -80,7 +94,9 @@ class TestVerdict:
             ([2.0] * 5, [1.0] * 5, CorrectnessGate(GREEN.parts[:2]), "unproven"),
         ],
     )
-    def test_each_verdict(self, before: list[float], after: list[float], gate: Any, verdict: str) -> None:
+    def test_each_verdict(
+        self, before: list[float], after: list[float], gate: Any, verdict: str
+    ) -> None:
         assert ledger.add("an idea", before, after, gate).verdict == verdict
         assert ledger.table()["verdict"].tolist() == [verdict]
 
@@ -99,7 +115,13 @@ class TestVerdict:
     )
     @pytest.mark.parametrize("origin", ["modelled: MI300X", "recorded: AMD; modelled: MI300X"])
     def test_a_model_never_gains_or_loses(
-        self, after: float, gate: Any, verdict: str, shown: str, origin: str, capsys: pytest.CaptureFixture[str]
+        self,
+        after: float,
+        gate: Any,
+        verdict: str,
+        shown: str,
+        origin: str,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         before = [0.998, 0.999, 1.0, 1.001, 1.002]
         found = ledger.add("an idea", before, [after * one for one in before], gate, origin=origin)
@@ -112,14 +134,22 @@ class TestVerdict:
         assert ledger.table()[["low", "high"]].isna().all(axis=None)
 
     @pytest.mark.parametrize(
-        ("nanoseconds", "shown"), [(7.8749e4, "79 µs"), (2.18749e5, "220 µs"), (1_999_000, "2.0 ms"), (56e6, "56 ms")]
+        ("nanoseconds", "shown"),
+        [(7.8749e4, "79 µs"), (2.18749e5, "220 µs"), (1_999_000, "2.0 ms"), (56e6, "56 ms")],
     )
     def test_a_modelled_time_has_two_digits(self, nanoseconds: float, shown: str) -> None:
         assert time_text(nanoseconds, modelled=True) == shown
         assert len(time_text(nanoseconds, modelled=False)) > len(shown) - 1
 
     def test_result_is_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
-        ledger.add("A larger batch helps", [0.2] * 5, [0.1] * 5, RED, per="step", origin=Origin("recorded", "by hand"))
+        ledger.add(
+            "A larger batch helps",
+            [0.2] * 5,
+            [0.1] * 5,
+            RED,
+            per="step",
+            origin=Origin("recorded", "by hand"),
+        )
         out = " ".join(capsys.readouterr().out.split())
         assert out.startswith("A larger batch helps")
         assert "before, per step 200 ms (median of 5, 200 ms to 200 ms)" in out
@@ -189,16 +219,23 @@ class TestRepeats:
             folder = Path(command[command.index("--run-dir") + 1])
             records = [{"record": "step"}, {"record": "summary", "images_per_second": 400.0}]
             (folder / "metrics_rank0_of_1.jsonl").write_text("\n".join(map(json.dumps, records)))
-            return subprocess.CompletedProcess(command, int("--bad" in command), "", "first\nno such option --bad\n")
+            return subprocess.CompletedProcess(
+                command, int("--bad" in command), "", "first\nno such option --bad\n"
+            )
 
         monkeypatch.setattr(subprocess, "run", run)
         assert ledger.trainer("--channels-last")() == 1 / 400
         with pytest.raises(CourseError, match="the trainer failed with `--bad`: no such option"):
             ledger.trainer("--bad")()
 
-    def test_the_trainer_runs_in_this_process_and_prints_nothing(self, tmp_path: Path, monkeypatch, capsys) -> None:
+    def test_the_trainer_runs_in_this_process_and_prints_nothing(
+        self, tmp_path: Path, monkeypatch, capsys
+    ) -> None:
         monkeypatch.chdir(tmp_path)
-        small = "--device cpu --data synthetic --batch-size 2 --max-steps 2 --warmup-steps 1 --num-workers 0"
+        small = (
+            "--device cpu --data synthetic --batch-size 2 --max-steps 2 --warmup-steps 1"
+            " --num-workers 0"
+        )
         assert ledger.trainer(small, inside=True)() > 0
         assert capsys.readouterr().out == ""
         assert list(tmp_path.iterdir()) == []
@@ -208,14 +245,24 @@ class TestRepeats:
 
 class TestStorage:
     def test_what_is_stored_is_read_back(self, bench: Path) -> None:
-        added = ledger.add("an idea", [0.2, 0.21, 0.22, 0.2, 0.19], [0.1] * 5, RED, change="a switch")
+        added = ledger.add(
+            "an idea", [0.2, 0.21, 0.22, 0.2, 0.19], [0.1] * 5, RED, change="a switch"
+        )
         assert ledger.experiments() == [added]
         record = json.loads((bench / "ledger.jsonl").read_text())
-        assert record["before_ns"] == [200_000_000, 210_000_000, 220_000_000, 200_000_000, 190_000_000]
+        assert record["before_ns"] == [
+            200_000_000,
+            210_000_000,
+            220_000_000,
+            200_000_000,
+            190_000_000,
+        ]
         assert (record["verdict"], record["interval"]) == ("unproven", added.interval)
 
     def test_every_attempt_stays_in_the_table(self) -> None:
-        ledger.add("an idea", [1.0] * 5, [1.0] * 5, GREEN, change="a switch", origin="recorded: by hand")
+        ledger.add(
+            "an idea", [1.0] * 5, [1.0] * 5, GREEN, change="a switch", origin="recorded: by hand"
+        )
         ledger.add("another", [1.0] * 5, [0.5] * 5, GREEN)
         again = ledger.add("an idea", [2.0] * 5, [1.0] * 5, GREEN, change="a switch")
         table = ledger.table()
@@ -249,15 +296,27 @@ class TestStorage:
 
 def small_net() -> nn.Module:
     torch.manual_seed(1)
-    block = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()]
+    block = [
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+    ]
     return nn.Sequential(*block, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)).double()
 
 
-def trial(model: nn.Module, fused: bool = False, rate: float = 1e-2, layout=torch.contiguous_format) -> Trial:
+def trial(
+    model: nn.Module, fused: bool = False, rate: float = 1e-2, layout=torch.contiguous_format
+) -> Trial:
     """Four steps on one batch, as the lesson does them."""
     images = torch.rand(8, 3, 12, 12, generator=torch.Generator().manual_seed(2)).double()
     model, images = model.to(memory_format=layout), images.contiguous(memory_format=layout)
-    optimizer, labels = torch.optim.Adam(model.parameters(), lr=rate, fused=fused), torch.arange(8) % 4
+    optimizer, labels = (
+        torch.optim.Adam(model.parameters(), lr=rate, fused=fused),
+        torch.arange(8) % 4,
+    )
     losses, gradients = [], None
     for _ in range(4):
         loss = nn.functional.cross_entropy(model(images), labels)
@@ -272,7 +331,10 @@ def trial(model: nn.Module, fused: bool = False, rate: float = 1e-2, layout=torc
 class TestGate:
     def test_cures_pass_and_a_missing_backward_pass_does_not(self) -> None:
         plain = trial(small_net())
-        for cured in (trial(small_net(), fused=True), trial(small_net(), layout=torch.channels_last)):
+        for cured in (
+            trial(small_net(), fused=True),
+            trial(small_net(), layout=torch.channels_last),
+        ):
             gate = CorrectnessGate.of(plain, cured)
             assert gate.green, str(gate)
         for fault in ("many-small-kernels", "wrong-layout", None):
@@ -313,4 +375,6 @@ class TestGate:
 
     def test_as_many_images(self) -> None:
         plain = Trial([2.0, 1.0], [], 16)
-        assert [part.passed for part in CorrectnessGate.of(plain, Trial([2.0, 1.0], [], 32)).parts][-1] is False
+        assert [part.passed for part in CorrectnessGate.of(plain, Trial([2.0, 1.0], [], 32)).parts][
+            -1
+        ] is False

@@ -18,17 +18,29 @@ GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED
 
 
 def add(
-    change: str, before_ms: float, after_ms: float, gate: CorrectnessGate | None = GREEN, per="step", by="recorded"
+    change: str,
+    before_ms: float,
+    after_ms: float,
+    gate: CorrectnessGate | None = GREEN,
+    per="step",
+    by="recorded",
 ) -> None:
     sides = [before_ms / 1e3] * 5, [after_ms / 1e3] * 5
-    ledger.add(f"{change} helps", *sides, gate, change=change, per=per, origin=Origin(by, "by hand"))
+    ledger.add(
+        f"{change} helps", *sides, gate, change=change, per=per, origin=Origin(by, "by hand")
+    )
 
 
 def bars(figure: Figure) -> list[tuple[float, float, str]]:
     """Begin, end and hatch of each bar from top to bottom."""
     containers = [part for part in figure.axes[0].containers if isinstance(part, BarContainer)]
-    patches = sorted((patch for container in containers for patch in container), key=lambda patch: patch.get_y())
-    return [(round(bar.get_x(), 6), round(bar.get_x() + bar.get_width(), 6), bar.get_hatch() or "") for bar in patches]
+    patches = sorted(
+        (patch for container in containers for patch in container), key=lambda patch: patch.get_y()
+    )
+    return [
+        (round(bar.get_x(), 6), round(bar.get_x() + bar.get_width(), 6), bar.get_hatch() or "")
+        for bar in patches
+    ]
 
 
 def words_in(figure: Figure) -> list[str]:
@@ -43,9 +55,11 @@ def test_steps_from_the_plain_to_the_final_trainer() -> None:
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels == ["plain trainer", "channels last", "batched transforms", "final"]
     assert figure.origin == "recorded: by hand"
-    assert figure.alternative_text == (
-        "Waterfall from 100 ms per step in the plain trainer to 40.0 ms after 2 changes, 2.50 times as fast. "
-        "In order: channels last 1.25 times, faster, batched transforms 2.00 times, faster."
+    assert (
+        figure.alternative_text
+        == "Waterfall from 100 ms per step in the plain trainer to 40.0 ms after 2 changes, 2.50"
+        " times as fast. In order: channels last 1.25 times, faster, batched transforms 2.00"
+        " times, faster."
     )
     plots.save(figure, io.BytesIO(), "png")
 
@@ -71,8 +85,9 @@ def test_a_modelled_ladder_is_grey_and_has_no_interval() -> None:
         "2.8 times, faster in the model",
         "+4.5 ms: 0.82 times, slower in the model",
     ]
-    assert "from 56 ms per step in the plain trainer to 25 ms after 2 changes, 2.3 times as fast in the model" in (
-        figure.alternative_text
+    assert (
+        "from 56 ms per step in the plain trainer to 25 ms after 2 changes, 2.3 times as fast in"
+        " the model" in (figure.alternative_text)
     )
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == ["faster in the model", "slower in the model"]

@@ -1,4 +1,6 @@
-"""The exercises of lesson 02 on budgets made by hand, on the case of the H200 and on the recordings."""
+"""The exercises of lesson 02 on budgets made by hand, on the case of the H200 and on the
+recordings.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def test_every_mistake_is_refused_on_the_case(gpu: Profile) -> None:
 
 
 def test_communication_alone_by_hand_and_not_by_sums() -> None:
-    # A collective of 40, of which a kernel hides 10 and two at once hide 10 more: 20 of it are alone, half.
+    # A collective of 40, of which a kernel hides 10 and two at once hide 10 more: 20 of it are
+    # alone, half.
     by_hand = profile_of(
         event("kernel", "first", 100, 120),
         event("collective", "nccl", 110, 150),
@@ -64,8 +67,11 @@ def test_every_mistake_is_refused_on_a_recording_in_full_and_cut(recorded) -> No
 
 
 def test_what_the_profiler_adds_is_not_idle_without_it() -> None:
-    # Two steps of 50 and 54, of which 24 and 26 are idle for launches; one takes 36 without the profiler.
-    budget = pd.DataFrame({"duration_ns": [50, 54], "launch_bound_ns": [24, 26], "compute_ns": [22, 22]})
+    # Two steps of 50 and 54, of which 24 and 26 are idle for launches; one takes 36 without the
+    # profiler.
+    budget = pd.DataFrame(
+        {"duration_ns": [50, 54], "launch_bound_ns": [24, 26], "compute_ns": [22, 22]}
+    )
     budget.attrs["untraced_ns"] = 36.0
     assert lesson.launches_left(budget) == pytest.approx(100 * (25 - (52 - 36)) / 36)
     selftest("02.3", budget)
@@ -74,7 +80,9 @@ def test_what_the_profiler_adds_is_not_idle_without_it() -> None:
 
 
 def test_the_h200_s_resnet_is_busy_without_the_profiler() -> None:
-    budget = tidyprof.step_budget(tidyprof.read(recording("torch-h200-resnet50").path), timeline="device")
+    budget = tidyprof.step_budget(
+        tidyprof.read(recording("torch-h200-resnet50").path), timeline="device"
+    )
     assert lesson.launches_traced(budget, 1) > 40
     assert 10 < lesson.launches_left(budget) < 25
     selftest("02.3", budget)
@@ -92,11 +100,20 @@ def test_budget_accepts_any_division_that_adds_up(gpu: Profile) -> None:
     ("change", "words"),
     [
         (lambda parts: sum(parts.values()), "A dictionary of parts"),
-        (lambda parts: parts | {"idle": Intervals.window(0, parts["idle"])}, "`idle` is a set of time"),
+        (
+            lambda parts: parts | {"idle": Intervals.window(0, parts["idle"])},
+            "`idle` is a set of time",
+        ),
         (lambda parts: parts | {"idle": "much"}, "`idle` is a str: a number is asked"),
         (lambda parts: {**parts, "idle": -1, "more": parts["idle"] + 1}, "A part is negative"),
-        (lambda parts: {**parts, "compute": 0, "idle": parts["idle"] + parts["compute"]}, "`compute` is not"),
-        (lambda parts: {**parts, "data_wait": 0, "idle": parts["idle"] + parts["data_wait"]}, "`data_wait` is not"),
+        (
+            lambda parts: {**parts, "compute": 0, "idle": parts["idle"] + parts["compute"]},
+            "`compute` is not",
+        ),
+        (
+            lambda parts: {**parts, "data_wait": 0, "idle": parts["idle"] + parts["data_wait"]},
+            "`data_wait` is not",
+        ),
         (lambda parts: {**parts, "more": 5_000_000}, "some time is counted twice."),
         (lambda parts: {"kernels": 1, "copies": 2, "idle": 3}, "No part is called `compute`"),
         (lambda parts: {**parts, "idle": 0, "rest": parts["idle"]}, "`idle` is not"),
@@ -112,8 +129,13 @@ def test_the_case_on_a_gpu_shows_what_the_lesson_says_of_it(gpu: Profile) -> Non
     budget = tidyprof.step_budget(gpu, timeline="device")
     parts = {part: budget[f"{part}_ns"].mean() for part in tidyprof.analyses.parts_of(budget)}
     assert sorted(parts, key=parts.get)[-2:] == ["launch_bound", "data_wait"]
-    untraced, added = budget.attrs["untraced_ns"], budget["duration_ns"].mean() - budget.attrs["untraced_ns"]
+    untraced, added = (
+        budget.attrs["untraced_ns"],
+        budget["duration_ns"].mean() - budget.attrs["untraced_ns"],
+    )
     assert added > 0.5 * untraced
-    assert parts["data_wait"] - added > 0.7 * untraced, "the verdict holds if all that the profiler adds is in it"
+    assert parts["data_wait"] - added > 0.7 * untraced, (
+        "the verdict holds if all that the profiler adds is in it"
+    )
     assert tidyprof.launches(gpu)["delay_ns"].median() < 100_000
     assert (gpu.events["name"] == "aten::item").sum() > 1000

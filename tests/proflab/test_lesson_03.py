@@ -1,4 +1,6 @@
-"""What is left in Python of lesson 03: its checks on runs made by hand, and the picture of stacks above kernels."""
+"""What is left in Python of lesson 03: its checks on runs made by hand, and the picture of stacks
+above kernels.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ MS = 1_000_000
 
 
 def profile_of(*rows: tuple, samples: dict[int, tuple] | None = None) -> Profile:
-    """Rows of kind, name, start and end in ns; samples: number -> (start, end, stack of one-letter functions, thread).
+    """Rows of kind, name, start and end in ns; samples: number -> (start, end, stack of one-letter
+    functions, thread).
 
     The thread is 1 unless stated; ranges are of that one.
     """
@@ -39,17 +42,27 @@ def profile_of(*rows: tuple, samples: dict[int, tuple] | None = None) -> Profile
         filled.append({"rank": 0, "kind": kind, "name": name, "short_name": name, **place, **times})
     for number, (start, end, stack, *thread) in (samples or {}).items():
         for depth, name in enumerate(stack):
-            times = {"start_ns": start, "duration_ns": end - start, "sample": number, "depth": depth}
+            times = {
+                "start_ns": start,
+                "duration_ns": end - start,
+                "sample": number,
+                "depth": depth,
+            }
             place = {"rank": 0, "thread": thread[0] if thread else 1}
             filled.append({**place, "kind": "sample", "name": name, "short_name": name, **times})
     columns = {**EVENT_DTYPES, "launch_ns": "Int64", "sample": "Int64", "depth": "Int64"}
     events = pd.DataFrame(filled, columns=list(columns)).astype(columns)
-    return Profile(events.sort_values("start_ns", kind="stable").reset_index(drop=True), meta={"origin": ORIGIN})
+    return Profile(
+        events.sort_values("start_ns", kind="stable").reset_index(drop=True),
+        meta={"origin": ORIGIN},
+    )
 
 
 @pytest.fixture
 def by_hand() -> SteadyPart:
-    """Two steps of 50 ms. The GPU works 5, waits 30 (data), works 5, waits 0.5 three times with 2 of work between."""
+    """Two steps of 50 ms. The GPU works 5, waits 30 (data), works 5, waits 0.5 three times with 2
+    of work between.
+    """
     work = [(0, 5), (35, 40), (40.5, 42.5), (43, 45), (45.5, 47.5)]
     device = [("kernel", "k", round(begin * MS), round(end * MS)) for begin, end in work]
     ranges = [("annotation", "data", 5 * MS, 35 * MS), ("annotation", "backward", 40 * MS, 50 * MS)]
@@ -96,17 +109,29 @@ def test_every_mistake_is_refused_on_a_run_by_hand(by_hand: SteadyPart) -> None:
 
 def test_every_mistake_is_refused_on_the_modelled_case(modelled: Profile, tmp_path: Path) -> None:
     selftest("03.3", steady_part(modelled))
-    slow = ("--pathology", "slow-loader", "--batched-transforms", "--batch-size", "16", "--max-steps", "8")
+    slow = (
+        "--pathology",
+        "slow-loader",
+        "--batched-transforms",
+        "--batch-size",
+        "16",
+        "--max-steps",
+        "8",
+    )
     selftest("03.1", steady_part(captured(tmp_path, *slow)))
 
 
 def test_every_mistake_is_refused_on_the_recorded_stacks() -> None:
     found = recording("rocprof-sys-cpu")
-    assert found.source == "shipped", "it is the course's own: there is no cut of it, and no other copy"
+    assert found.source == "shipped", (
+        "it is the course's own: there is no cut of it, and no other copy"
+    )
     selftest("03.2", tidyprof.read(found.path, origin=found.origin))
 
 
-def test_loader_processes_pass_as_the_cure_and_a_smaller_batch_does_not(modelled: Profile, tmp_path: Path) -> None:
+def test_loader_processes_pass_as_the_cure_and_a_smaller_batch_does_not(
+    modelled: Profile, tmp_path: Path
+) -> None:
     question = find("03.3").on(steady_part(modelled))
     (tmp_path / "small").mkdir()
     assert question.evaluate(captured(tmp_path, "--num-workers", "2")).outcome is Outcome.PASSED
@@ -140,12 +165,16 @@ def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
     real = tidyprof.read(found.path, origin=found.origin)
     frames = real.events[real.events["kind"] == "sample"]
     first = frames.groupby("sample").first()["duration_ns"]
-    inside = frames.loc[frames["name"].astype(str).str.contains(lesson.BACKWARD, regex=False), "sample"].unique()
+    inside = frames.loc[
+        frames["name"].astype(str).str.contains(lesson.BACKWARD, regex=False), "sample"
+    ].unique()
     assert lesson.backward_share(real) == pytest.approx(100 * first.loc[inside].sum() / first.sum())
     tree = tidyprof.call_stacks(real)
     assert tree.groupby("short_name")["self_count"].sum().idxmax() == "__sigaction"
     assert tree.query("depth == 0")["name"].iloc[0] == lesson.COMPLETE
-    sums = real.counters[real.counters["name"].isin(["CPU Page Faults (S)", "CPU Context Switches (S)"])]
+    sums = real.counters[
+        real.counters["name"].isin(["CPU Page Faults (S)", "CPU Context Switches (S)"])
+    ]
     assert sums.groupby("name", observed=True)["value"].is_monotonic_increasing.all()
 
 
@@ -165,9 +194,14 @@ def test_a_sleep_of_another_whole_is_told_which(by_hand: SteadyPart, times, word
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [("runs/03/fixed", "A run is asked"), (profile_of(("kernel", "k", 0, 1)), "record it with `--roctx`")],
+    [
+        ("runs/03/fixed", "A run is asked"),
+        (profile_of(("kernel", "k", 0, 1)), "record it with `--roctx`"),
+    ],
 )
-def test_what_is_no_run_with_steps_is_told_so(by_hand: SteadyPart, answer: object, words: str) -> None:
+def test_what_is_no_run_with_steps_is_told_so(
+    by_hand: SteadyPart, answer: object, words: str
+) -> None:
     result = find("03.3").on(by_hand).evaluate(answer)
     assert result.outcome is Outcome.WRONG
     assert words in result.message
@@ -188,7 +222,10 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
 
 def test_a_sample_reaches_half_the_way_to_its_neighbours_and_equal_ones_are_one_box() -> None:
     stacks = pd.DataFrame(
-        {"taken_ns": [10, 20, 30, 80], "stack": [("m", "a"), ("m", "a", "x"), ("m", "b"), ("m", "a")]}
+        {
+            "taken_ns": [10, 20, 30, 80],
+            "stack": [("m", "a"), ("m", "a", "x"), ("m", "b"), ("m", "a")],
+        }
     )
     assert list(_boxes(stacks)) == [
         (0, 5, 95, "m"),
@@ -211,13 +248,25 @@ def test_a_box_has_a_name_or_is_several_functions_or_is_not_drawn() -> None:
         (2, 40, 60, "below what has no name"),
     ]
     named = list(_named(boxes, lambda begin, end, name: end - begin >= 30))
-    assert named == [(0, 0, 100, "train"), (1, 0, 40, "next_batch"), (1, 40, 80, "2 functions"), (2, 0, 40, "fetch")]
-    assert [name for *_, name in _named(boxes, lambda *box: box[1] - box[0] > 40)] == ["train", "3 functions"]
+    assert named == [
+        (0, 0, 100, "train"),
+        (1, 0, 40, "next_batch"),
+        (1, 40, 80, "2 functions"),
+        (2, 0, 40, "fetch"),
+    ]
+    assert [name for *_, name in _named(boxes, lambda *box: box[1] - box[0] > 40)] == [
+        "train",
+        "3 functions",
+    ]
     assert [name for *_, name in _named(boxes, lambda *box: box[1] - box[0] > 90)] == ["train"]
 
 
 def test_of_many_threads_those_with_most_to_tell_are_drawn() -> None:
     asleep = {number: (number * MS, (number + 1) * MS, "aw", 3) for number in range(1, 9)}
-    busy = {10 + place: (place * MS, (place + 1) * MS, f"a{place}", 1 + place % 2) for place in range(4)}
-    figure = stacks_over_kernels(profile_of(("kernel", "k", 0, MS), samples=asleep | busy), 0, 10 * MS)
+    busy = {
+        10 + place: (place * MS, (place + 1) * MS, f"a{place}", 1 + place % 2) for place in range(4)
+    }
+    figure = stacks_over_kernels(
+        profile_of(("kernel", "k", 0, MS), samples=asleep | busy), 0, 10 * MS
+    )
     assert [axes.get_ylabel() for axes in figure.axes[:-1]] == ["thread 1", "thread 2"]

@@ -1,4 +1,6 @@
-"""What is left in Python of lesson 04: checks on tables made by hand, AMD's tables, the steady part of a run."""
+"""What is left in Python of lesson 04: checks on tables made by hand, AMD's tables, the steady part
+of a run.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,22 @@ def published() -> pd.DataFrame:
 
 
 def test_the_warm_up_is_left_out_on_each_rank_by_its_own_steps() -> None:
-    # Three steps of 10 ms, the first is warm-up. Rank 1 is 4 ms late, so its last kernel runs after rank 0's last step.
+    # Three steps of 10 ms, the first is warm-up. Rank 1 is 4 ms late, so its last kernel runs after
+    # rank 0's last step.
     rows = []
     for rank, late in ((0, 0), (1, 4 * MS)):
         for step in range(3):
             begin = late + 10 * step * MS
             rows.append(host_step(step, begin, begin + 10 * MS, rank=rank))
-            rows.append(event("kernel", f"k{step}", begin + 8 * MS, begin + 9 * MS, rank=rank, device=rank))
+            rows.append(
+                event("kernel", f"k{step}", begin + 8 * MS, begin + 9 * MS, rank=rank, device=rank)
+            )
     part = steady_part(profile_of(*rows))
     assert (part.steps, part.duration_ns) == (2, 20 * MS)
-    assert part.dispatches.groupby("rank")["name"].apply(list).to_dict() == {0: ["k1", "k2"], 1: ["k1", "k2"]}
+    assert part.dispatches.groupby("rank")["name"].apply(list).to_dict() == {
+        0: ["k1", "k2"],
+        1: ["k1", "k2"],
+    }
 
 
 def test_a_recording_without_steps_says_how_to_get_them() -> None:
@@ -65,7 +73,9 @@ def test_published_rows_agree_with_each_other(published: pd.DataFrame, run: str)
     table = published[published["run"] == run]
     # Percentages are printed with two digits behind the point, or with four significant ones.
     everything_ns = table["total_ns"].iloc[0] / table["percent"].iloc[0] * 100
-    assert (100 * table["total_ns"] / everything_ns).tolist() == pytest.approx(table["percent"].tolist(), abs=0.006)
+    assert (100 * table["total_ns"] / everything_ns).tolist() == pytest.approx(
+        table["percent"].tolist(), abs=0.006
+    )
     assert (table["total_ns"] / table["calls"]).between(table["min_ns"], table["max_ns"]).all()
     assert table["total_ns"].is_monotonic_decreasing
     norms = table[table["name"].str.startswith("MIOpenBatchNorm")]
@@ -74,8 +84,12 @@ def test_published_rows_agree_with_each_other(published: pd.DataFrame, run: str)
 
 def test_a_copy_belongs_to_the_range_that_launched_it() -> None:
     # Of two copies that are launched within `backward`, one runs after it.
-    marks = pd.DataFrame({"Function": ["backward"] * 2, "Start_Timestamp": [0, 1000], "End_Timestamp": [100, 1100]})
-    copies = pd.DataFrame({"launched": [10, 90, 500, 1010, 1090], "Start_Timestamp": [20, 120, 510, 1020, 1120]})
+    marks = pd.DataFrame(
+        {"Function": ["backward"] * 2, "Start_Timestamp": [0, 1000], "End_Timestamp": [100, 1100]}
+    )
+    copies = pd.DataFrame(
+        {"launched": [10, 90, 500, 1010, 1090], "Start_Timestamp": [20, 120, 510, 1020, 1120]}
+    )
     assert lesson.copies_in_backward((copies, marks)) == 2
     selftest("04.1", (copies, marks))
 
@@ -87,11 +101,20 @@ def test_a_job_script_is_tried_with_every_likely_mistake() -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        (lesson.job_with("-- python train.py", "-- python train.py'"), "bash can't read it: line 4"),
-        (lesson.job_with("--kernel-trace", "--kernel-traces"), "unrecognized arguments: --kernel-traces"),
+        (
+            lesson.job_with("-- python train.py", "-- python train.py'"),
+            "bash can't read it: line 4",
+        ),
+        (
+            lesson.job_with("--kernel-trace", "--kernel-traces"),
+            "unrecognized arguments: --kernel-traces",
+        ),
         (lesson.job_with("'rank%rank%_pid%pid%'", "'rank$SLURM_PROCID'"), "between single quotes"),
         (lesson.job_with("rank%rank%_pid%pid%", "rank%env{RANK}%"), "All ranks write `ranks/rank`"),
-        (lesson.job_with(" --output-file 'rank%rank%_pid%pid%'", ""), "nobody can tell which rank is which"),
+        (
+            lesson.job_with(" --output-file 'rank%rank%_pid%pid%'", ""),
+            "nobody can tell which rank is which",
+        ),
         (lesson.job_with("-- python train.py", "-- true"), "each rank has to start `python`"),
         (lesson.job_with("srun rocprofv3", "exit 3; srun rocprofv3"), "No `srun`"),
     ],
@@ -103,13 +126,19 @@ def test_other_mistakes_are_named(script: str, words: str) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        lesson.job_with("srun rocprofv3", "srun --ntasks 4 --label -c 8 --gpus-per-task=1 rocprofv3"),
+        lesson.job_with(
+            "srun rocprofv3", "srun --ntasks 4 --label -c 8 --gpus-per-task=1 rocprofv3"
+        ),
         lesson.job_with("srun ", "srun bash -c 'RANK=$SLURM_PROCID exec \"$@\"' task ").replace(
             "rank%rank%_", "rank%env{RANK}%_"
         ),
-        "#!/bin/bash -l\n#SBATCH -n 2\nmodule load rocm\n"
-        "srun rocprofv3 --sys-trace -f csv rocpd -d ranks -o r%rank% -- python3 train.py --steps 20\n",
-        (REPOSITORY / "snippets/04_profile_job.sh").read_text().replace("(($# == 0))", "set -- train.py; false"),
+        (
+            "#!/bin/bash -l\n#SBATCH -n 2\nmodule load rocm\nsrun rocprofv3 --sys-trace -f csv"
+            " rocpd -d ranks -o r%rank% -- python3 train.py --steps 20\n"
+        ),
+        (REPOSITORY / "snippets/04_profile_job.sh")
+        .read_text()
+        .replace("(($# == 0))", "set -- train.py; false"),
     ],
 )
 def test_other_right_scripts_pass(script: str) -> None:
@@ -117,7 +146,9 @@ def test_other_right_scripts_pass(script: str) -> None:
 
 
 def test_the_mean_of_the_steps_says_how_many_loaders() -> None:
-    steps = case.measured().query("run == 'loaders' and traced and part == 'steady' and not profiled")
+    steps = case.measured().query(
+        "run == 'loaders' and traced and part == 'steady' and not profiled"
+    )
     assert 4 < lesson.loaders_needed(steps["duration_ns"] / 1e6) < 5
     again = case.measured().query("run == 'loaders' and not traced and part == 'steady'")
     assert 8 < lesson.loaders_needed(again["duration_ns"] / 1e6) < 9

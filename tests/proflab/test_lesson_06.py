@@ -1,4 +1,6 @@
-"""The exercises of lesson 06 on a file made by hand, what a learner is told of wrong SQL, and the lesson's modules."""
+"""The exercises of lesson 06 on a file made by hand, what a learner is told of wrong SQL, and the
+lesson's modules.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ OPERATIONS = [
     ("kernel", "short", 90_000, 95_000, 4),
     ("kernel", "short", 95_000, 100_000, 5),
 ]
-"""Kind, name, start, end, number of the call. The second copy runs beside a kernel; from 70 to 90 µs nothing runs."""
+"""Kind, name, start, end, number of the call. The second copy runs beside a kernel; from 70 to 90
+µs nothing runs.
+"""
 
 OP = """CREATE TEMP VIEW op AS SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels
     UNION ALL SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies"""
@@ -61,7 +65,9 @@ MARKS = """CREATE TEMP TABLE marks AS
 
 
 def database_file(path: Path, marks_in_names: bool = False) -> sqlite3.Connection:
-    """CALLS and OPERATIONS under the names of rocpd's views. marks_in_names -- as since ROCm 10.1, else in extdata."""
+    """CALLS and OPERATIONS under the names of rocpd's views. marks_in_names -- as since ROCm 10.1,
+    else in extdata.
+    """
     with closing(sqlite3.connect(path)) as database:
         columns = "id, category, name, start, end, duration, stack_id, extdata, tid"
         for table in ("kernels", "memory_copies", "regions"):
@@ -70,7 +76,9 @@ def database_file(path: Path, marks_in_names: bool = False) -> sqlite3.Connectio
         for number, (name, start, end, mark) in enumerate(CALLS, 1):
             category = "MARKER_CORE_RANGE_API" if mark else "HIP_RUNTIME_API_EXT"
             shown, more = (
-                (mark, "{}") if mark and marks_in_names else (name, f'{{"message": "{mark}"}}' if mark else "{}")
+                (mark, "{}")
+                if mark and marks_in_names
+                else (name, f'{{"message": "{mark}"}}' if mark else "{}")
             )
             row = (number, category, shown, start, end, end - start, number, more)
             database.execute("INSERT INTO rows_of_regions VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)", row)
@@ -117,7 +125,11 @@ def test_overlapping_work_is_no_gap(by_hand: sqlite3.Connection) -> None:
 def played(folder: Path, command: str, format_name: str = "rocpd") -> list[Path]:
     """The files that the lesson's tools write of a command, played by the model."""
     run = simulate(understand(command.split(), {}).workload)
-    more = {"name": "played.rpd", "schema": SCHEMA, "tracer": "rocprofiler-sdk"} if format_name == "rpd" else {}
+    more = (
+        {"name": "played.rpd", "schema": SCHEMA, "tracer": "rocprofiler-sdk"}
+        if format_name == "rpd"
+        else {}
+    )
     return writers.write(format_name, run, folder, **more)
 
 
@@ -135,7 +147,9 @@ def opened(path: Path, folder: Path) -> sqlite3.Connection:
 
 
 @pytest.mark.parametrize("origin", ["full", "cut"])
-def test_a_public_recording_refuses_what_only_looks_like_copies(origin: str, recordings: Path, tmp_path: Path) -> None:
+def test_a_public_recording_refuses_what_only_looks_like_copies(
+    origin: str, recordings: Path, tmp_path: Path
+) -> None:
     folder = recordings if origin == "full" else shipped_folder() / "cuts"
     with closing(opened(folder / "rpd-vllm-mytrace/mytrace.rpd.gz", tmp_path)) as database:
         selftest("06.5", database)
@@ -149,14 +163,20 @@ def test_a_public_recording_refuses_what_only_looks_like_copies(origin: str, rec
         assert "no column `duration` in what you ask: the views copyop, kernel have it" in message
 
 
-def test_the_played_run_on_four_gpus_refuses_what_holds_only_without_overlap(tmp_path: Path) -> None:
-    first, *others = played(tmp_path, "torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4")
+def test_the_played_run_on_four_gpus_refuses_what_holds_only_without_overlap(
+    tmp_path: Path,
+) -> None:
+    first, *others = played(
+        tmp_path, "torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4"
+    )
     with closing(read_only(first)) as database:
         for number, path in enumerate(others, 1):
             database.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
         parts = OP.partition("AS ")[2]
         names = ["main", *(f"gpu{number}" for number in range(1, 1 + len(others)))]
-        database.execute("CREATE TEMP VIEW op AS " + " UNION ALL ".join(parts.format(name) for name in names))
+        database.execute(
+            "CREATE TEMP VIEW op AS " + " UNION ALL ".join(parts.format(name) for name in names)
+        )
         selftest("06.3", database)
         selftest("06.4", database)
         said = {
@@ -174,11 +194,16 @@ def test_the_played_training_proves_its_rungs(tmp_path: Path) -> None:
     with closing(with_view(read_only(path))) as database:
         selftest("06.1", database)
         selftest("06.2", database)
-        for sql in (lesson.CALLS, lesson.CALLS.replace("GROUP", "WHERE category NOT LIKE 'MARKER%' GROUP")):
+        for sql in (
+            lesson.CALLS,
+            lesson.CALLS.replace("GROUP", "WHERE category NOT LIKE 'MARKER%' GROUP"),
+        ):
             assert "calls on the host" in find("06.1").on(database).evaluate(sql).message
 
 
-def test_a_kernel_belongs_to_the_range_in_which_its_call_began_in_any_thread(tmp_path: Path) -> None:
+def test_a_kernel_belongs_to_the_range_in_which_its_call_began_in_any_thread(
+    tmp_path: Path,
+) -> None:
     (path,) = played(tmp_path, f"python -m cifar_train {options('06')} --max-steps 4 --roctx")
     with closing(with_view(read_only(path))) as database:
         in_all = values(database, "SELECT sum(duration) FROM kernels")[0][0]
@@ -192,13 +217,19 @@ def test_a_kernel_belongs_to_the_range_in_which_its_call_began_in_any_thread(tmp
 MISTAKES_OF_SQL = [
     ("SELECT count(*) FROM opp", "no table `opp`: did you mean op"),
     ("SELECT dration FROM kernels", "no column `dration`: did you mean"),
-    ("SELECT stack_id FROM op", "no column `stack_id` in what you ask: the views kernels, memory_copies, regions have"),
+    (
+        "SELECT stack_id FROM op",
+        "no column `stack_id` in what you ask: the views kernels, memory_copies, regions have",
+    ),
     ("SELECT o.strt FROM op o", "no column `o.strt`: did you mean start"),
     ("SELECT cout(*) FROM op", "no such function: cout"),
     ("SELECT count(*) FORM op", "can't read it at `op`"),
     ("SELECT count(*", "ends too early"),
     ("SELECT 'a", "quotation mark"),
-    ("SELECT start FROM kernels k JOIN regions r ON r.id = k.id", "write the table before it, as in `o.start`"),
+    (
+        "SELECT start FROM kernels k JOIN regions r ON r.id = k.id",
+        "write the table before it, as in `o.start`",
+    ),
     ("SELECT * FROM op WHERE count(*) > 1", "subquery"),
     ("SELECT max(lag(start) OVER (ORDER BY start)) FROM op", "subquery"),
     ("SELECT 1; SELECT 2", "One question at a time"),
@@ -214,7 +245,9 @@ MISTAKES_OF_SQL = [
 
 
 @pytest.mark.parametrize(("sql", "words"), MISTAKES_OF_SQL)
-def test_wrong_sql_gets_advice_and_no_traceback(sql, words: str, by_hand: sqlite3.Connection) -> None:
+def test_wrong_sql_gets_advice_and_no_traceback(
+    sql, words: str, by_hand: sqlite3.Connection
+) -> None:
     result = find("06.1").on(by_hand).evaluate(sql)
     assert result.outcome is Outcome.WRONG
     assert words in result.message
@@ -228,8 +261,12 @@ def test_an_empty_name_is_called_so(by_hand: sqlite3.Connection) -> None:
     assert find("06.1").on(by_hand).evaluate(wrong).outcome is Outcome.WRONG
 
 
-def test_a_question_without_end_is_given_up(by_hand: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+def test_a_question_without_end_is_given_up(
+    by_hand: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = (
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    )
     monkeypatch.setattr(trace_database, "TIME_LIMIT_S", 0.05)
     with pytest.raises(QuestionError, match="given up after"):
         answer_of(by_hand, endless)
@@ -238,19 +275,30 @@ def test_a_question_without_end_is_given_up(by_hand: sqlite3.Connection, monkeyp
         answer_of(by_hand, "SELECT a.start FROM op a, op b")
 
 
-def test_a_check_changes_nothing_even_where_the_learner_could(by_hand: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_check_changes_nothing_even_where_the_learner_could(
+    by_hand: sqlite3.Connection, tmp_path: Path
+) -> None:
     path = tmp_path / "hand.db"
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     writing = sqlite3.connect(path)
-    for sql in ("DROP VIEW kernels", "UPDATE rows_of_kernels SET start = 0", "CREATE VIEW v AS SELECT 1", "VACUUM"):
+    for sql in (
+        "DROP VIEW kernels",
+        "UPDATE rows_of_kernels SET start = 0",
+        "CREATE VIEW v AS SELECT 1",
+        "VACUUM",
+    ):
         with pytest.raises(QuestionError):
             answer_of(writing, sql)
-    assert writing.execute("PRAGMA user_version").fetchone() == (0,)  # the learner's connection is free again
+    assert writing.execute("PRAGMA user_version").fetchone() == (
+        0,
+    )  # the learner's connection is free again
     writing.close()
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
 
 
-PAIRS = Query("SELECT 'a', 10 UNION ALL SELECT 'b', 20", ("name", "ns"), ordered=True, units=("", "ns"))
+PAIRS = Query(
+    "SELECT 'a', 10 UNION ALL SELECT 'b', 20", ("name", "ns"), ordered=True, units=("", "ns")
+)
 
 
 @pytest.mark.parametrize(
@@ -261,13 +309,18 @@ PAIRS = Query("SELECT 'a', 10 UNION ALL SELECT 'b', 20", ("name", "ns"), ordered
         ("SELECT 'a', 10", "Its rows are too few: 1."),
         ("SELECT 'b', 20 UNION ALL SELECT 'a', 10", "their order is not"),
         ("SELECT 10, 'a' UNION ALL SELECT 20, 'b'", "order of the columns is not: name, ns"),
-        ("SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02", "Row 1, ns: This is a thousand times too small."),
+        (
+            "SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02",
+            "Row 1, ns: This is a thousand times too small.",
+        ),
         ("SELECT 'a', 10 UNION ALL SELECT 'b', 21", "Row 2, ns: 21 is too big."),
         ("SELECT 'a', 10 UNION ALL SELECT 'c', 20", "Row 2, name: It is not `c`."),
         ("SELECT 'a', 10 UNION ALL SELECT 'b', NULL", "Row 2, ns: There is no value (NULL)."),
     ],
 )
-def test_the_first_difference_of_two_answers_is_named(sql: str, words: str, by_hand: sqlite3.Connection) -> None:
+def test_the_first_difference_of_two_answers_is_named(
+    sql: str, words: str, by_hand: sqlite3.Connection
+) -> None:
     assert words in PAIRS.judge(sql, PAIRS.right(by_hand), by_hand)
 
 
@@ -296,9 +349,13 @@ def _values(rows: list[tuple[str, int]]) -> str:
 def test_order_counts_only_where_it_is_asked_and_numbers_always(rows, random, data) -> None:
     database = sqlite3.connect(":memory:")
     shuffled = random.sample(rows, len(rows))
-    free, ordered = (Query(_values(rows), ("name", "number"), ordered=order) for order in (False, True))
+    free, ordered = (
+        Query(_values(rows), ("name", "number"), ordered=order) for order in (False, True)
+    )
     assert free.judge(_values(shuffled), free.right(database), database) is None
-    assert (ordered.judge(_values(shuffled), ordered.right(database), database) is None) == (shuffled == rows)
+    assert (ordered.judge(_values(shuffled), ordered.right(database), database) is None) == (
+        shuffled == rows
+    )
     assert free.same(_values(shuffled), wrong_query(_values(rows))(database))
     place = data.draw(st.integers(0, len(rows) - 1))
     changed = [(name, number + 100 * (row == place)) for row, (name, number) in enumerate(rows)]
@@ -306,7 +363,9 @@ def test_order_counts_only_where_it_is_asked_and_numbers_always(rows, random, da
     database.close()
 
 
-def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(tmp_path: Path, recordings: Path) -> None:
+def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(
+    tmp_path: Path, recordings: Path
+) -> None:
     tracer = tmp_path / "runTracer.sh"
     tracer.write_text("#!/bin/sh\n")
     tracer.chmod(0o755)

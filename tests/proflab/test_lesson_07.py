@@ -1,4 +1,6 @@
-"""The exercises of lesson 07 by hand, on the modelled runs and on the recording; and its tables of facts."""
+"""The exercises of lesson 07 by hand, on the modelled runs and on the recording; and its tables of
+facts.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ from tidyprof.tables.contract import Profile
 lesson = exercises_of("07")
 UNKNOWN = "torch-mi300-ddp-4ranks-fused"
 
-LAUNCHER_ROWS = pd.read_csv(lesson_of("07").folder / "launchers.csv", comment="#").fillna("").set_index("launcher")
+LAUNCHER_ROWS = (
+    pd.read_csv(lesson_of("07").folder / "launchers.csv", comment="#")
+    .fillna("")
+    .set_index("launcher")
+)
 
 
 def test_the_launchers_variables_are_those_that_the_trainer_reads() -> None:
@@ -37,10 +43,16 @@ def test_the_launchers_variables_are_those_that_the_trainer_reads() -> None:
         (3, "A text such as"),
         ("  ", "A text such as"),
         ("rank%q{OMPI_COMM_WORLD_RANK}", "own placeholders"),
-        ("rank%rank%_%pid%", "`%rank%` asks Slurm's variable first, and each rank inherits SLURM_PROCID=0"),
+        (
+            "rank%rank%_%pid%",
+            "`%rank%` asks Slurm's variable first, and each rank inherits SLURM_PROCID=0",
+        ),
         ("rank%nid%_%pid%", "`%rank%` asks Slurm's variable first"),
         ("rank%env{SLURM_PROCID}%_%pid%", "that is no rank"),
-        ("rank%env{RANK}%_%pid%", "This launcher does not set `RANK`, so there is nothing in its place. The process"),
+        (
+            "rank%env{RANK}%_%pid%",
+            "This launcher does not set `RANK`, so there is nothing in its place. The process",
+        ),
         ("rank%env{SLURM_LOCALID}%_%pid%", "does not set `SLURM_LOCALID`"),
         ("rank%env{OMPI_COMM_WORLD_LOCAL_RANK}%_%pid%", "counts anew on each node"),
         ("%env{OMPI_COMM_WORLD_SIZE}%_%pid%", "the number of all ranks"),
@@ -75,20 +87,28 @@ def test_more_gpus_are_compared_with_the_one_that_the_case_has() -> None:
     selftest("07.3", SCALING)
     result = find("07.3").on(SCALING).evaluate(4 * 12 / 13)
     assert "often waits" in result.message
-    assert find("07.3").on(SCALING).evaluate(4 * 12 / 50).message.startswith("In the model nothing is gained")
+    assert (
+        find("07.3")
+        .on(SCALING)
+        .evaluate(4 * 12 / 50)
+        .message.startswith("In the model nothing is gained")
+    )
 
 
 def test_four_gpus_with_a_quarter_of_the_images_each_gain_nothing_in_the_model() -> None:
     options = case.options("07")
     rates = {
-        (gpus, batch): gpus * modelled(f"{options} --batch-size {batch} --max-epochs 4", 1, gpus).images_per_second
+        (gpus, batch): gpus
+        * modelled(f"{options} --batch-size {batch} --max-epochs 4", 1, gpus).images_per_second
         for gpus, batch in ((1, 1024), (4, 256))
     }
     assert rates[4, 256] < 1.05 * rates[1, 1024]
 
 
 @pytest.fixture(params=["cut", pytest.param("mirror", marks=pytest.mark.long)])
-def unknown(request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
+def unknown(
+    request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> Profile:
     """AMD's recording of four ranks: the course's cut of it, and the whole one."""
     if request.param == "mirror":
         monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
@@ -104,7 +124,10 @@ def test_every_mistake_is_refused_on_the_recording_in_full_and_cut(unknown: Prof
     question, others = find("07.2").on(unknown), late.drop(columns=3)
     for step in ("min", "median", "max"):
         assert "Subtract their worst step" in question.evaluate(late[3].agg(step)).message
-    assert "You compared step by step" in question.evaluate((late[3] - others.max(axis=1)).min()).message
+    assert (
+        "You compared step by step"
+        in question.evaluate((late[3] - others.max(axis=1)).min()).message
+    )
 
 
 def test_a_run_without_a_straggler_has_none_by_the_strict_rule(tmp_path: Path) -> None:

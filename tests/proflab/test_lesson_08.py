@@ -1,4 +1,6 @@
-"""The clinic of lesson 08 on recorded and modelled runs, and what its checks say to wrong answers."""
+"""The clinic of lesson 08 on recorded and modelled runs, and what its checks say to wrong
+answers.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_the_signs_speak_for_the_true_fault_and_no_other(
     for patient in (*sick.values(), *ward.values()):
         before = patient.healthy.signs if patient.healthy else None
         assert by_signs(before, patient.signs) == lesson.fault_of(patient)
-    assert {lesson.fault_of(one) for one in (*sick.values(), *ward.values())} == set(lesson.suspects())
+    assert {lesson.fault_of(one) for one in (*sick.values(), *ward.values())} == set(
+        lesson.suspects()
+    )
 
 
 def test_the_three_recorded_ones_look_alike(ward: dict[str, clinic.Patient]) -> None:
@@ -64,9 +68,15 @@ def test_the_three_recorded_ones_look_alike(ward: dict[str, clinic.Patient]) -> 
         if patient.healthy:
             assert patient.changes.idxmax() == "launch_bound"
             assert patient.signs["untraced_ms"] / patient.healthy.signs["untraced_ms"] > 1.8
-    # What the profiler shows of B is not the run: it is busy for most of the step that nobody watched.
+    # What the profiler shows of B is not the run: it is busy for most of the step that nobody
+    # watched.
     assert ward["B"].healthy is None
-    assert ward["B"].signs["busy_percent"] > 80 > 50 > 100 * ward["B"].signs["compute_ms"] / ward["B"].signs["step_ms"]
+    assert (
+        ward["B"].signs["busy_percent"]
+        > 80
+        > 50
+        > 100 * ward["B"].signs["compute_ms"] / ward["B"].signs["step_ms"]
+    )
 
 
 def test_recorded_patients_are_the_programs_that_they_say() -> None:
@@ -83,16 +93,23 @@ def test_triage_names_each_patient_as_the_table_of_suspects_says(
     sick: dict[str, clinic.Patient], ward: dict[str, clinic.Patient]
 ) -> None:
     for patient in (*sick.values(), *ward.values()):
-        assert tidyprof.triage(patient.profile).cause == lesson.suspects()[lesson.fault_of(patient)]["triage"]
+        assert (
+            tidyprof.triage(patient.profile).cause
+            == lesson.suspects()[lesson.fault_of(patient)]["triage"]
+        )
 
 
 def test_a_modelled_patient_has_a_control_of_as_many_ranks(sick: dict[str, clinic.Patient]) -> None:
-    assert {fault for fault, one in sick.items() if one.signs["ranks"] != one.healthy.signs["ranks"]} == set()
+    assert {
+        fault for fault, one in sick.items() if one.signs["ranks"] != one.healthy.signs["ranks"]
+    } == set()
     drawn = clinic.admit(7)
     assert drawn["C"].signs["ranks"] == drawn["C"].healthy.signs["ranks"] == clinic.RANKS
 
 
-def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(ward: dict[str, clinic.Patient]) -> None:
+def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
+    ward: dict[str, clinic.Patient],
+) -> None:
     first, again = clinic.admit(7), clinic.admit(7)
     assert list(first) == list(ward) == ["A", "B", "C"]
     for letter in clinic.LETTERS:
@@ -106,22 +123,32 @@ def test_one_modelled_step_of_every_rank_is_kept(sick: dict[str, clinic.Patient]
     assert sick["rank-skew"].signs["ranks"] == 4
     assert sick["rank-skew"].signs["kernels"] == sick["slow-loader"].healthy.signs["kernels"]
     assert len(tidyprof.steps(sick["slow-loader"].profile)) == 1
-    ranges = {fault: set(tidyprof.gaps(one.profile)["host_range"].dropna()) for fault, one in sick.items()}
-    assert [fault for fault, found in ranges.items() if clinic.WRAPPER in found] == ["rank-skew", "slow-network"]
+    ranges = {
+        fault: set(tidyprof.gaps(one.profile)["host_range"].dropna()) for fault, one in sick.items()
+    }
+    assert [fault for fault, found in ranges.items() if clinic.WRAPPER in found] == [
+        "rank-skew",
+        "slow-network",
+    ]
 
 
 def test_the_table_of_signs_has_a_row_for_each_run(sick: dict[str, clinic.Patient]) -> None:
     table = clinic.signs_table({"healthy": clinic.healthy_run()} | sick).set_index("run")
     # Two copies in a healthy step, images and labels; one by one, 256 images are 255 copies more.
     assert table.loc[["healthy", "unpinned-copies"], "copies_to_device"].tolist() == [2, 257]
-    assert table.loc["slow-loader", "data_wait_ns"] > 1e9 > 1e6 > table.loc["healthy", "data_wait_ns"]
+    assert (
+        table.loc["slow-loader", "data_wait_ns"] > 1e9 > 1e6 > table.loc["healthy", "data_wait_ns"]
+    )
     assert str(table.attrs["origin"]).startswith("modelled")
 
 
 def test_the_modelled_step_with_a_profiler_is_longer() -> None:
     plain, healthy = clinic_runs.plain_step(), clinic.healthy_run().signs
-    # The device computes the same, about 8.4 ms; the host needs more than twice the time under the profiler.
-    assert 256e3 / clinic_runs.modelled().images_per_second == pytest.approx(plain["step_ms"], rel=0.05)
+    # The device computes the same, about 8.4 ms; the host needs more than twice the time under the
+    # profiler.
+    assert 256e3 / clinic_runs.modelled().images_per_second == pytest.approx(
+        plain["step_ms"], rel=0.05
+    )
     assert plain["step_ms"] < healthy["step_ms"] / 2
 
 
@@ -139,7 +166,11 @@ def test_a_wrong_control_is_named(control: str, ward: dict[str, clinic.Patient])
     [
         ("A", {"fault": "silent-host"}, "longest gap ms 0.7636 → 0.8005"),
         ("A", {"fault": "only-the-profiler"}, "busy percent 65.56 → 35.81"),
-        ("B", {"fault": "many-small-kernels"}, "In this one: launch bound ms 37.01, elementwise kernels 450"),
+        (
+            "B",
+            {"fault": "many-small-kernels"},
+            "In this one: launch bound ms 37.01, elementwise kernels 450",
+        ),
         ("C", {"fault": "sync-every-step"}, "copies to host 0 → 0"),
         ("C", {"fault": "the network"}, "not among the suspects"),
         ("C", {"rival": "rank-skew"}, "would not lengthen the same part"),
@@ -158,12 +189,16 @@ def test_a_wrong_diagnosis_gets_the_evidence_against_it(
 
 def ladder(*green: bool) -> pd.DataFrame:
     image_ns = [1000.0 / (1 + place) ** 2 for place in range(len(green))]
-    return pd.DataFrame({"image_ns": image_ns, "median_ns": [one**1.1 for one in image_ns], "green": green})
+    return pd.DataFrame(
+        {"image_ns": image_ns, "median_ns": [one**1.1 for one in image_ns], "green": green}
+    )
 
 
 def test_only_the_chain_above_the_first_open_gate_is_gated() -> None:
     assert len(lesson.gated_part(ladder(True, True, True, False, True))) == 3
-    assert lesson.overall(lesson.gated_part(ladder(True, True, True, False, True))) == pytest.approx(9)
+    assert lesson.overall(
+        lesson.gated_part(ladder(True, True, True, False, True))
+    ) == pytest.approx(9)
     selftest("08.1", ladder(True, True, True, False, False))
     assert find("08.1").on(ladder(True, False, True)).evaluate(2).outcome is Outcome.NOT_ATTEMPTED
 

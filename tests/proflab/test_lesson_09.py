@@ -1,4 +1,6 @@
-"""The constructed report of lesson 09, and what its checks know of last lines, tensors and settings."""
+"""The constructed report of lesson 09, and what its checks know of last lines, tensors and
+settings.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,18 @@ THEIRS = {
 @pytest.fixture(scope="module")
 def construct() -> ModuleType:
     """scripts/dev/construct_fault.py as a module."""
-    spec = importlib.util.spec_from_file_location("construct_fault", REPOSITORY / "scripts/dev/construct_fault.py")
+    spec = importlib.util.spec_from_file_location(
+        "construct_fault", REPOSITORY / "scripts/dev/construct_fault.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def test_the_shipped_report_is_what_the_script_writes(construct: ModuleType) -> None:
-    assert {name: (FOLDER / name).read_text(encoding="utf-8") for name in construct.files()} == construct.files()
+    assert {
+        name: (FOLDER / name).read_text(encoding="utf-8") for name in construct.files()
+    } == construct.files()
 
 
 def test_machine_code_has_the_length_of_its_words(construct: ModuleType) -> None:
@@ -96,7 +102,10 @@ def test_each_wrong_kind_gets_its_reason(letter: str, kind: str, words: str) -> 
     [
         ({"HSA_TOOLS_LIB": THEIRS["HSA_TOOLS_LIB"]}, "names more than the agent"),
         ({"HSA_TOOLS_LIB": THEIRS["HSA_TOOLS_LIB"].replace(" ", ":")}, "names more than the agent"),
-        ({"ROCM_DEBUG_AGENT_OPTIONS": THEIRS["ROCM_DEBUG_AGENT_OPTIONS"]}, "'try/agent.txt' is an option of its own"),
+        (
+            {"ROCM_DEBUG_AGENT_OPTIONS": THEIRS["ROCM_DEBUG_AGENT_OPTIONS"]},
+            "'try/agent.txt' is an option of its own",
+        ),
         ({"ROCM_DEBUG_AGENT_OPTIONS": "--all --output=agent.txt"}, "no file in `hunt`"),
         ({"PYTORCH_NO_HIP_MEMORY_CACHING": "0"}, "With PyTorch's cache"),
         ({"HSA_DISABLE_FRAGMENT_ALLOCATOR": "0"}, "was right"),

@@ -1,4 +1,6 @@
-"""What lesson 11 keeps outside of its cells: played requests by hand, the map of memory, and its exercises' sums."""
+"""What lesson 11 keeps outside of its cells: played requests by hand, the map of memory, and its
+exercises' sums.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from proflab.parts.snapshots import modelled_snapshot, play_requests, trainer_pa
 from tidyprof import Profile, memory_blocks, plots
 
 lesson = exercises_of("11")
-IN_LESSON = ([(round(6.6 * MEBIBYTE), place % 3 == 0) for place in range(94)], 64 * MEBIBYTE, 640 * MEBIBYTE)
+IN_LESSON = (
+    [(round(6.6 * MEBIBYTE), place % 3 == 0) for place in range(94)],
+    64 * MEBIBYTE,
+    640 * MEBIBYTE,
+)
 REQUESTS = [(6 * MEBIBYTE, place % 3 == 2) for place in range(9)]
 
 

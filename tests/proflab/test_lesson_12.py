@@ -23,9 +23,15 @@ def function_of_lesson(name: str, **known: object) -> Callable:
     return known[name]
 
 
-def times_of(quarter: float = 10, three_quarters: float = 12, processor_percent: float = 99) -> pd.DataFrame:
+def times_of(
+    quarter: float = 10, three_quarters: float = 12, processor_percent: float = 99
+) -> pd.DataFrame:
     calm = {"quarter": 1.0, "three_quarters": 1.4, "processor_percent": 100.0}
-    other = {"quarter": quarter, "three_quarters": three_quarters, "processor_percent": processor_percent}
+    other = {
+        "quarter": quarter,
+        "three_quarters": three_quarters,
+        "processor_percent": processor_percent,
+    }
     return pd.DataFrame([calm, other])
 
 
@@ -38,12 +44,17 @@ def test_noise_in_one_time_is_doubt() -> None:
 def test_a_load_that_never_changes_is_doubt_where_the_processor_does_the_work() -> None:
     disturbed = function_of_lesson("disturbed")
     shared = times_of(processor_percent=50)
-    assert disturbed(shared, has_gpu=False) == "other programs had the processor for a part of the time"
+    assert (
+        disturbed(shared, has_gpu=False)
+        == "other programs had the processor for a part of the time"
+    )
     assert disturbed(shared, has_gpu=True) == ""  # the thread may sleep while the device works
 
 
 def test_slips_about_graphs_are_named() -> None:
-    """Rounded as somebody types them; the rest of the file is idle for nearly as long as the graph is busy."""
+    """Rounded as somebody types them; the rest of the file is idle for nearly as long as the graph
+    is busy.
+    """
     idle = find("12.2").on(tidyprof.read(recording("torch-mi300x-sglang-decode").path))
     assert idle.evaluate(2.8).outcome is Outcome.PASSED
     assert idle.evaluate(97.2).message.startswith("That is how long it is busy")

@@ -1,4 +1,6 @@
-"""What lesson 13 leaves in Python: the checks of its answers, by hand, and the runs that it plays."""
+"""What lesson 13 leaves in Python: the checks of its answers, by hand, and the runs that it
+plays.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,17 @@ from tidyprof.gate.runs import repeats_in, run_times
 lesson = exercises_of("13")
 
 KERNELS = pd.DataFrame(
-    [("igemm conv", 400_000, 100_000), ("Winograd CONV", 0, 900_000), ("batched_transpose", 300_000, 200_000),
-     ("add", 60_000, 61_000), ("tiny", 1_000, 4_000), ("norm", 50_000, 60_000), ("pool", 160_000, 60_000)],
+    [
+        ("igemm conv", 400_000, 100_000),
+        ("Winograd CONV", 0, 900_000),
+        ("batched_transpose", 300_000, 200_000),
+        ("add", 60_000, 61_000),
+        ("tiny", 1_000, 4_000),
+        ("norm", 50_000, 60_000),
+        ("pool", 160_000, 60_000),
+    ],
     columns=["kernel", "base_ns", "new_ns"],
-).assign(difference_ns=lambda table: table["new_ns"] - table["base_ns"])  # fmt: skip
+).assign(difference_ns=lambda table: table["new_ns"] - table["base_ns"])
 
 
 def message(number: int, data: object, answer: object) -> str:
@@ -29,7 +38,9 @@ def test_many_kernels_or_one():
     assert message(3, tables, 1).startswith("A function of a table")
     assert "not the number of kernels" in message(3, tables, lambda kernels: 7)
     large = KERNELS[KERNELS["base_ns"] >= 50_000]
-    assert "longer by chance" in message(3, tables, lambda kernels: (large["new_ns"] > large["base_ns"]).sum())
+    assert "longer by chance" in message(
+        3, tables, lambda kernels: (large["new_ns"] > large["base_ns"]).sum()
+    )
     assert "all of the large kernels" in message(3, tables, lambda kernels: len(large))
 
 
@@ -38,7 +49,9 @@ def test_signs_and_names_of_an_exchange():
     assert message(2, KERNELS, 0.414).startswith("That is the difference of all kernels")
 
 
-def test_runs_of_one_side_differ_and_can_be_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_runs_of_one_side_differ_and_can_be_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path))
     monkeypatch.setattr(upgrades, "STEPS", 2)
     seconds = []

@@ -46,7 +46,12 @@ def test_right_and_wrong_answers_by_hand(number: str, data: object) -> None:
         ("14.1", SEEN, (64, 2, "log"), "What do hooks take that for"),
         ("14.2", None, 3, "A function of a table and lines"),
         ("14.2", None, lambda table, lines: table(lines), "The result should be of shape"),
-        ("14.2", None, lambda table, lines: table(lines).mean(dim=1) + 1, "other numbers than those of the loop"),
+        (
+            "14.2",
+            None,
+            lambda table, lines: table(lines).mean(dim=1) + 1,
+            "other numbers than those of the loop",
+        ),
         ("14.3", RUNS, (6.05 / 1.95, 4e-5), "the ratio of the medians"),
         ("14.3", RUNS, (3.0, "none"), "is the text"),
     ],
@@ -63,17 +68,26 @@ def test_a_program_that_ended_before_the_second_window_is_judged_by_the_first() 
 
 
 def test_a_faster_script_that_trains_something_else_is_no_cure() -> None:
-    other = RUNS.assign(losses=[[0.5, 0.25] if name == "before" else [0.5, 0.3] for name in RUNS["script"]])
+    other = RUNS.assign(
+        losses=[[0.5, 0.25] if name == "before" else [0.5, 0.3] for name in RUNS["script"]]
+    )
     result = find("14.3").on(other).evaluate(lesson.proof(other))
     assert "that is no cure" in result.message
 
 
 def test_own_parts_are_ordered_by_size_and_keep_their_names_and_origin() -> None:
-    table = pd.DataFrame({"data": [1.0, 1.0], "tokenize": [4.0, None], "forward": [5.0, 2.0]}, index=["old", "new"])
+    table = pd.DataFrame(
+        {"data": [1.0, 1.0], "tokenize": [4.0, None], "forward": [5.0, 2.0]}, index=["old", "new"]
+    )
     figure = plot_own_parts(table, "measured: here", title="A step")
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["forward", "tokenize", "data"]
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
+        "forward",
+        "tokenize",
+        "data",
+    ]
     assert plots.describe(figure).endswith(
-        "old: 10.0 ms, the largest part is forward with 50 %; new: 3.00 ms, the largest part is forward with 67 %."
+        "old: 10.0 ms, the largest part is forward with 50 %; new: 3.00 ms, the largest part is"
+        " forward with 67 %."
     )
     assert figure.origin == "measured: here"
     with pytest.raises(ValueError, match="nothing to plot"):

@@ -28,4 +28,8 @@ def test_the_line_that_was_left_out_stands_in_the_branch() -> None:
 
 def test_nothing_of_the_machine_that_recorded_is_shipped() -> None:
     for file in FOLDER.glob("recorded/*/rank_*"):
-        assert not [word for word in (b"/home", b"/work", b"/tmp", b"site-packages") if word in file.read_bytes()]
+        assert not [
+            word
+            for word in (b"/home", b"/work", b"/tmp", b"site-packages")
+            if word in file.read_bytes()
+        ]

@@ -1,4 +1,6 @@
-"""Lesson 16: what ships as compiled is what its program compiles, and says nothing of the machine that did."""
+"""Lesson 16: what ships as compiled is what its program compiles, and says nothing of the machine
+that did.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ SNIPPET = REPOSITORY / "snippets/16_compiler.py"
 PROGRAM = FOLDER / "kernels.py"
 
 
-WITHOUT = "import sys, runpy; sys.modules['triton'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+WITHOUT = (
+    "import sys, runpy; sys.modules['triton'] = None; runpy.run_path(sys.argv[1],"
+    " run_name='__main__')"
+)
 
 
 def run(*command: object) -> subprocess.CompletedProcess[str]:
@@ -48,13 +53,18 @@ def test_every_case_ships_and_states_its_version() -> None:
 
 
 def test_what_ships_for_both_gpus_ships_for_each_version() -> None:
-    shipped = {folder.name: {case.name for case in folder.iterdir()} for folder in FOLDER.glob("compiled/*")}
+    shipped = {
+        folder.name: {case.name for case in folder.iterdir()}
+        for folder in FOLDER.glob("compiled/*")
+    }
     newest = shipped.pop("3.9.0")
     both = {case for case in newest if {case, f"{case}_gfx950"} <= newest}
     assert [*shipped.values()] == [both | {f"{case}_gfx950" for case in both}] * 2
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("compiled/*/*/*.gz")), ids=lambda file: "/".join(file.parts[-3:-1]))
+@pytest.mark.parametrize(
+    "file", sorted(FOLDER.glob("compiled/*/*/*.gz")), ids=lambda file: "/".join(file.parts[-3:-1])
+)
 def test_nothing_of_the_machine_that_compiled_is_shipped(file: Path) -> None:
     text = gzip.decompress(file.read_bytes())
     assert b"site-packages" not in text
@@ -78,9 +88,16 @@ def test_without_triton_one_line_says_what_follows() -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [("--fail-on-spill", ""), ("--fail", ""), ("--fail-on-spills", "ends with 2"), ("--strict", "ends with 2"),
-     ("--json -", "ends with 0"), ("", "ends with 0"), ("--fail-on-spill --json -", "more than")],
-)  # fmt: skip
+    [
+        ("--fail-on-spill", ""),
+        ("--fail", ""),
+        ("--fail-on-spills", "ends with 2"),
+        ("--strict", "ends with 2"),
+        ("--json -", "ends with 0"),
+        ("", "ends with 0"),
+        ("--fail-on-spill --json -", "more than"),
+    ],
+)
 def test_a_command_is_told_what_its_options_do(options: str, words: str) -> None:
     found = exercises_of("16").command_problem(f"python -m tidyprof isa cache {options}", "cache")
     assert words in found if words else found is None

@@ -1,4 +1,6 @@
-"""Lesson 17: its program where a rank fails, exercises on other data, and published figures against the model."""
+"""Lesson 17: its program where a rank fails, exercises on other data, and published figures against
+the model.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,18 @@ def test_where_a_rank_fails_one_line_says_why_and_the_others_end(tmp_path) -> No
 
 @pytest.mark.long
 def test_what_the_ranks_and_the_tracker_say_before_a_training(tmp_path) -> None:
-    subprocess.run([sys.executable, FOLDER / "sharded.py", tmp_path, "before"], check=True, timeout=PATIENCE_S)
+    subprocess.run(
+        [sys.executable, FOLDER / "sharded.py", tmp_path, "before"], check=True, timeout=PATIENCE_S
+    )
     facts = pd.read_json(tmp_path / "before3.json", typ="series")
     assert facts["parameters"] == facts["layers"] * facts["layer_parameters"]
     predicted = pd.read_json(tmp_path / "predicted.json")
     share = 4 * facts["parameters"] / facts["ranks"]
-    assert (predicted.loc["Sharded Param"] / share).to_dict() == {"fsdp": 1, "fsdp_keep": 1, "hsdp": 2}
+    assert (predicted.loc["Sharded Param"] / share).to_dict() == {
+        "fsdp": 1,
+        "fsdp_keep": 1,
+        "hsdp": 2,
+    }
     assert predicted["fsdp_keep"]["Unsharded Param"] == 4 * facts["parameters"]
 
 
@@ -66,7 +74,12 @@ def test_bytes_and_memory_by_hand_at_other_sizes(ranks: int) -> None:
 
 def test_exercises_about_the_published_run_on_other_figures() -> None:
     selftest("17.3", PUBLISHED.assign(in_mib=100.0, transfer_us=2_000.0))
-    run = {"exposed_communication_ms": 5.0, "idle_ms": 2.0, "total_ms": 90.0, "communication_ms": 30.0}
+    run = {
+        "exposed_communication_ms": 5.0,
+        "idle_ms": 2.0,
+        "total_ms": 90.0,
+        "communication_ms": 30.0,
+    }
     selftest("17.4", pd.Series({**run, "came_last": 7, "calls": 9}))
     assert "7 of 9" in find("17.4").insight({"came_last": 7, "calls": 9})
 
@@ -76,7 +89,9 @@ def reply(id: str, data: object, answer: object) -> str:
 
 
 def test_what_a_learner_is_warned_of_gets_a_reply_of_its_own() -> None:
-    assert reply("17.3", PUBLISHED, PUBLISHED["tool_bus"][0]).startswith("That is the tool's own column.")
+    assert reply("17.3", PUBLISHED, PUBLISHED["tool_bus"][0]).startswith(
+        "That is the tool's own column."
+    )
     assert "MiB" in reply("17.3", PUBLISHED, lesson.rate(PUBLISHED) * 1e6 / lesson.MIB)
     facts = {"ranks": 4, "parameters": 4_000_000}
     with_a_layer = lesson.held_mb(facts) + 4 * facts["parameters"] / 4 / 1e6

@@ -14,7 +14,14 @@ from proflab.doctor.findings import all_issues
 from proflab.errors import CourseError
 from tools.notebooks import Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
-from tools.notebooks.minutes import LINES_A_MINUTE, WORDS_A_MINUTE, cells_take, lines_of, rounded, sections
+from tools.notebooks.minutes import (
+    LINES_A_MINUTE,
+    WORDS_A_MINUTE,
+    cells_take,
+    lines_of,
+    rounded,
+    sections,
+)
 from tools.solutions import learner_sources, solved_source
 
 FIRST = """\
@@ -60,7 +67,9 @@ SECOND = """\
 def write_lesson(folder: Path, text: str) -> Path:
     """A lesson's folder with this text."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "lesson.toml").write_text('question = "Why?"\nwords = "clock"\nminutes = 5\ntools = []\n')
+    (folder / "lesson.toml").write_text(
+        'question = "Why?"\nwords = "clock"\nminutes = 5\ntools = []\n'
+    )
     (folder / "lesson.py").write_text(text)
     return folder / "lesson.py"
 
@@ -83,19 +92,37 @@ def cells(text: str) -> list[tuple[str, str]]:
     [
         ("# solution\nanswer = 1", "answer = ..."),
         ("a = 1\n# solution\nanswer = a\nassert answer", "a = 1\nanswer = ..."),
-        ("# solution\nanswer: float = 1\n# end solution\nq.check(answer)", "answer = ...\nq.check(answer)"),
-        ("# solution\nhelper = 1\nanswer = helper\n# end solution\nq.check(answer)", "answer = ...\nq.check(answer)"),
+        (
+            "# solution\nanswer: float = 1\n# end solution\nq.check(answer)",
+            "answer = ...\nq.check(answer)",
+        ),
+        (
+            "# solution\nhelper = 1\nanswer = helper\n# end solution\nq.check(answer)",
+            "answer = ...\nq.check(answer)",
+        ),
         ("# solution\na, b = 1, 2\n# end solution\nprint(a, b)", "a = ...\nb = ...\nprint(a, b)"),
-        ("# solution\na, (b, *c) = f()\n# end solution\nprint(c, a)", "a = ...\nc = ...\nprint(c, a)"),
+        (
+            "# solution\na, (b, *c) = f()\n# end solution\nprint(c, a)",
+            "a = ...\nc = ...\nprint(c, a)",
+        ),
         ('# solution\nanswer = query("""\nSELECT 1\n""")\n', "answer = ..."),
         ("def f(x):\n    # solution\n    return x + 1", "def f(x):\n    return ..."),
-        ("def f(x):\n    # solution\n    y = x\n    return y\n    # end solution", "def f(x):\n    y = ..."),
+        (
+            "def f(x):\n    # solution\n    y = x\n    return y\n    # end solution",
+            "def f(x):\n    y = ...",
+        ),
         ("# solution\nprint(1)", "..."),
-        ("# solution\ndef f(x):\n    inner = x\n    return inner\n# end solution\nq.check(f)", "f = ...\nq.check(f)"),
+        (
+            "# solution\ndef f(x):\n    inner = x\n    return inner\n# end solution\nq.check(f)",
+            "f = ...\nq.check(f)",
+        ),
         ("# solution\nwith open(p) as file:\n    answer = file.read()", "answer = ..."),
         ("# solution\nrows = [row for row in table]\nanswer = len(rows)", "answer = ..."),
         (
-            "# solution\na = 1\n# end solution\nprint(a)\n# solution\nb = 2\n# end solution\nprint(b)",
+            (
+                "# solution\na = 1\n# end solution\nprint(a)\n# solution\nb = 2\n# end"
+                " solution\nprint(b)"
+            ),
             "a = ...\nprint(a)\nb = ...\nprint(b)",
         ),
         ("%%bash\n# solution\nls -l\n# end solution\necho", "%%bash\n# your turn\necho"),
@@ -109,28 +136,49 @@ def test_solution_is_replaced_by_its_names(source: str, expected: str) -> None:
 
 def test_names_used_in_later_cells_are_kept() -> None:
     first = "# solution\nshare = 0.5\nhelper = 2\nanswer = share * helper"
-    assert learner_sources([first, "q.check(answer)", "print(f'{share}')"])[0] == "share = ...\nanswer = ..."
+    assert (
+        learner_sources([first, "q.check(answer)", "print(f'{share}')"])[0]
+        == "share = ...\nanswer = ..."
+    )
     # A name that only another solution uses is not kept: that solution is cut, too.
-    assert learner_sources([first, "# solution\nlater = helper\n# end solution\nq.check(answer, later)"]) == [
+    assert learner_sources(
+        [first, "# solution\nlater = helper\n# end solution\nq.check(answer, later)"]
+    ) == [
         "answer = ...",
         "later = ...\nq.check(answer, later)",
     ]
 
 
 def test_solved_source_only_loses_the_marks() -> None:
-    assert solved_source("a = 1\n# solution\nanswer = a\n# end solution\nq") == "a = 1\nanswer = a\nq"
+    assert (
+        solved_source("a = 1\n# solution\nanswer = a\n# end solution\nq") == "a = 1\nanswer = a\nq"
+    )
 
 
-@pytest.mark.parametrize("source", ["# end solution", "# solution\na = 1\n# solution\nb = 2", "# solution\n!ls"])
+@pytest.mark.parametrize(
+    "source", ["# end solution", "# solution\na = 1\n# solution\nb = 2", "# solution\n!ls"]
+)
 def test_marks_that_make_no_sense_are_refused(source: str) -> None:
     with pytest.raises(CourseError):
         learner_sources([source])
 
 
-@given(value=st.integers(), lines=st.lists(st.sampled_from(["helper = 3", "print(helper)", ""]), max_size=4))
+@given(
+    value=st.integers(),
+    lines=st.lists(st.sampled_from(["helper = 3", "print(helper)", ""]), max_size=4),
+)
 def test_learner_never_sees_the_value(value: int, lines: list[str]) -> None:
     secret = f"secret_{value}".replace("-", "minus")
-    source = "\n".join(["before = 1", "# solution", *lines, f"answer = '{secret}'", "# end solution", "check(answer)"])
+    source = "\n".join(
+        [
+            "before = 1",
+            "# solution",
+            *lines,
+            f"answer = '{secret}'",
+            "# end solution",
+            "check(answer)",
+        ]
+    )
     (found,) = learner_sources([source])
     assert secret not in found
     assert found.startswith("before = 1\n")
@@ -143,15 +191,27 @@ def test_learner_and_combined_notebook(course: Folders) -> None:
     learner = cells(texts[course.notebooks / "00_clock.ipynb"])
     combined = cells(texts[course.combined / "00_clock.ipynb"])
     assert ("code", 'q = exercise("00.1", 3)\nanswer = ...\nq.check(answer)') in learner
-    solved = ("code", 'q = exercise("00.1", 3)\ntotal = sum(range(4))\nanswer = total / 2\nq.check(answer)')
-    # As shipped, then as solved, and at the end the proof; a cell without a solution stands there once.
-    assert combined[combined.index(solved) - 1] == ("code", 'q = exercise("00.1", 3)\nanswer = ...\nq.check(answer)')
+    solved = (
+        "code",
+        'q = exercise("00.1", 3)\ntotal = sum(range(4))\nanswer = total / 2\nq.check(answer)',
+    )
+    # As shipped, then as solved, and at the end the proof; a cell without a solution stands there
+    # once.
+    assert combined[combined.index(solved) - 1] == (
+        "code",
+        'q = exercise("00.1", 3)\nanswer = ...\nq.check(answer)',
+    )
     assert combined[-2][1].endswith('all_proven("00")')
     assert combined.count(("markdown", "A fact.")) == 1
     assert ("code", "%%bash\n# your turn\necho done") in learner
     assert ("code", "%%bash\npython -m cifar_train --max-steps 3\necho done") in combined
-    assert not any("solved notebook only" in text or "answer is three" in text for _, text in learner)
-    assert sum("solved notebook only" in text or "answer is three" in text for _, text in combined) == 2
+    assert not any(
+        "solved notebook only" in text or "answer is three" in text for _, text in learner
+    )
+    assert (
+        sum("solved notebook only" in text or "answer is three" in text for _, text in combined)
+        == 2
+    )
 
 
 def test_navigation_leads_to_the_neighbours(course: Folders) -> None:
@@ -187,7 +247,9 @@ def test_cell_ids_are_unique_and_survive_an_insertion(course: Folders) -> None:
     before = ids()
     assert len(set(before)) == len(before)
     assert ids() == before
-    write_lesson(course.lessons / "02_step", SECOND.replace("# %%\n1 + 1", "# %%\nnew\n\n# %%\n1 + 1", 1))
+    write_lesson(
+        course.lessons / "02_step", SECOND.replace("# %%\n1 + 1", "# %%\nnew\n\n# %%\n1 + 1", 1)
+    )
     after = ids()
     assert [id for id in after if id in before] == before
     assert len(after) == len(before) + 1
@@ -205,7 +267,8 @@ def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> Non
         file.write('view = "a clock"\n')
     readme = Path("README.md")
     readme.write_text(
-        "# Course\n\n| lesson | question | with | minutes |\n| --- | --- | --- | ---: |\n| old | x | x | 1 |\n\nMore.\n"
+        "# Course\n\n| lesson | question | with | minutes |\n| --- | --- | --- | ---: |\n| old | x"
+        " | x | 1 |\n\nMore.\n"
     )
     write(course, combined_only=True)
     assert next(text.partition(":")[0] for text in stale(course)) == "README.md"
@@ -247,7 +310,11 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
     [
         ("2_step", SECOND, "a lesson's folder is named NN_name"),
         ("02_step", "# %%\n1\n", "there is no H1"),
-        ("02_step", "# ---\n# jupyter:\n#   kernelspec:\n#     name: x\n# ---\n\n" + SECOND, "can't be read"),
+        (
+            "02_step",
+            "# ---\n# jupyter:\n#   kernelspec:\n#     name: x\n# ---\n\n" + SECOND,
+            "can't be read",
+        ),
         (
             "02_step",
             SECOND + "\n# %% [markdown]\n# {issue the-start-of-profiler-hangs}\n",
@@ -288,19 +355,26 @@ answer = round
     text, code = nbformat.read(course.notebooks / "02_step.ipynb", 4).cells[-3:-1]
     assert (
         text.source
-        == f"### Exercise 02.1 ({effort})\n\nWrite `def answer(watt)`. It gets watts,\nand returns a `bool`."
+        == f"### Exercise 02.1 ({effort})\n\nWrite `def answer(watt)`. It gets watts,\nand returns"
+        " a `bool`."
     )
     assert code.source == 'runs = load()\n\nq = exercise("02.1", runs)\nanswer = ...'
 
 
 def test_a_known_issue_is_a_row_with_a_link_to_its_entry(course: Folders) -> None:
-    table = "# %% [markdown]\n# | symptom | what to do |\n# | --- | --- |\n# {issue the-start-of-a-profiler-hangs}\n"
+    table = (
+        "# %% [markdown]\n# | symptom | what to do |\n# | --- | --- |\n# {issue"
+        " the-start-of-a-profiler-hangs}\n"
+    )
     write_lesson(course.lessons / "02_step", f"{SECOND}\n{table}")
     texts = build(course)
     for folder, home in ((course.notebooks, "../"), (course.combined, "../../")):
         text = next(text for _, text in cells(texts[folder / "02_step.ipynb"]) if "symptom" in text)
         issue = all_issues()["the-start-of-a-profiler-hangs"]
-        row = f"| {issue.brief} | [{issue.todo}]({home}docs/known-issues.md#the-start-of-a-profiler-hangs) |"
+        row = (
+            f"| {issue.brief} |"
+            f" [{issue.todo}]({home}docs/known-issues.md#the-start-of-a-profiler-hangs) |"
+        )
         assert text.splitlines() == ["| symptom | what to do |", "| --- | --- |", row]
 
 
@@ -316,7 +390,12 @@ def test_minutes_are_words_lines_exercises_and_waiting_rounded_up() -> None:
     words, lines = "word " * 2 * WORDS_A_MINUTE, "x = 1\n" * 3 * LINES_A_MINUTE
     question = "### Exercise 00.1 (7 minutes, open)\n\n" + words
     snippet = "Copy this.\n\n```python\n" + words + "\n```"
-    cells = [("markdown", words, []), ("code", lines, []), ("markdown", question, []), ("markdown", snippet, [])]
+    cells = [
+        ("markdown", words, []),
+        ("code", lines, []),
+        ("markdown", question, []),
+        ("markdown", snippet, []),
+    ]
     assert cells_take(cells) == pytest.approx(2 + 3 + 7 + 2 / WORDS_A_MINUTE)
     assert [rounded(minutes) for minutes in (0.1, 5, 5.1)] == [5, 5, 10]
 
@@ -332,5 +411,7 @@ def test_lines_are_counted_however_a_statement_is_wrapped() -> None:
 
 
 def test_sections_of_a_lesson_hold_all_of_its_minutes(course: Folders) -> None:
-    (source, _) = read_sources(course.lessons)
-    assert sum(minutes for _, minutes in sections(source)) == pytest.approx(cells_take(learner_cells(source)))
+    source, _ = read_sources(course.lessons)
+    assert sum(minutes for _, minutes in sections(source)) == pytest.approx(
+        cells_take(learner_cells(source))
+    )

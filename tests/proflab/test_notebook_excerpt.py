@@ -1,4 +1,6 @@
-"""Notebooks of sections of several lessons, by a recipe: what they take, what they refuse, and the course's own."""
+"""Notebooks of sections of several lessons, by a recipe: what they take, what they refuse, and the
+course's own.
+"""
 
 from __future__ import annotations
 
@@ -158,12 +160,24 @@ def test_the_lesson_itself_stays_as_it_is(course: Folders) -> None:
     [
         ('lesson = "00"', 'lesson = "07"', "there is no lesson '07'"),
         ('lesson = "00"', "lesson = 0", "there is no lesson 0"),
-        ('name = "Middle"', 'name = "Midle"', "lesson 00 has no section 'Midle': did you mean Middle?"),
+        (
+            'name = "Middle"',
+            'name = "Midle"',
+            "lesson 00 has no section 'Midle': did you mean Middle?",
+        ),
         ('{name = "Middle"}, ', '{name = "After"}, {name = "Middle"}, ', "stand in another order"),
         ('{name = "Middle"}, ', '{name = "End"}, ', "stand in another order than there, or twice"),
-        ('title = "The largest"', 'title = "Middle"', "two sections are called 'Middle'; give one a `title`"),
+        (
+            'title = "The largest"',
+            'title = "Middle"',
+            "two sections are called 'Middle'; give one a `title`",
+        ),
         ('heading = "Part 1"\n', "", "heading is missing"),
-        ("[[part]]", '[[part]]\nlesson = "00"\nheading = ""\ntext = ""\nsection = []\n\n[[part]]', "00 has two parts"),
+        (
+            "[[part]]",
+            '[[part]]\nlesson = "00"\nheading = ""\ntext = ""\nsection = []\n\n[[part]]',
+            "00 has two parts",
+        ),
         ('name = "Middle"', 'title = "Middle"', "name is missing"),
         ("minutes = 5\n", "", "minutes is missing"),
         ("minutes = 5", "minutes =", "no TOML"),
@@ -180,7 +194,9 @@ def test_a_recipe_that_cannot_be_followed_is_refused_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_a_recipe_is_checked_and_built_like_a_lesson(course: Folders, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_is_checked_and_built_like_a_lesson(
+    course: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["build"]) == 0
     write_recipe(course, RECIPE.replace("Goodbye", "See you"))
     assert main(["build", "--check"]) == 1
@@ -216,13 +232,19 @@ def test_files_of_the_lesson_s_folder_are_names_too() -> None:
     assert names_of("read(lesson.folder / 'a/b', folder / 'c', other / 'd')").files == {"a", "c"}
 
 
-def test_the_notebook_of_a_talk_takes_the_minutes_that_it_states_and_no_more_than_a_talk_has() -> None:
+def test_the_notebook_of_a_talk_takes_the_minutes_that_it_states_and_no_more_than_a_talk_has() -> (
+    None
+):
     folder = REPOSITORY / "lessons"
     made = {one.lesson.folder.name: one for one in excerpts(folder, read_sources(folder))}
-    assert {name: one.lesson.minutes for name, one in made.items()} == {n: needed(one) for n, one in made.items()}
+    assert {name: one.lesson.minutes for name, one in made.items()} == {
+        n: needed(one) for n, one in made.items()
+    }
     talk = made["90_minutes"].lesson.minutes
     assert talk <= MINUTES_OF_A_TALK
-    assert f"takes {talk} minutes with waiting" in (REPOSITORY / "docs/instructor.md").read_text(encoding="utf-8")
+    assert f"takes {talk} minutes with waiting" in (REPOSITORY / "docs/instructor.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_no_later_cell_of_the_core_takes_a_name_that_an_exercise_needs() -> None:
@@ -242,13 +264,19 @@ def test_the_parts_of_a_talk_state_minutes_that_are_enough_and_fit_together() ->
     stated, by_rule = [], []
     for heading, minutes in sections(made):
         if heading.startswith("Part "):
-            text = next(cell.source for cell in made.notebook.cells if cell.source.startswith(f"## {heading}"))
+            text = next(
+                cell.source
+                for cell in made.notebook.cells
+                if cell.source.startswith(f"## {heading}")
+            )
             stated.append(int(re.search(r"About (\d+) minutes", text)[1]))
             by_rule.append(0.0)
         if by_rule:
             by_rule[-1] += minutes
     assert len(stated) == 4
-    assert all(rule <= said <= 1.6 * rule for said, rule in zip(stated, by_rule, strict=True)), by_rule
+    assert all(rule <= said <= 1.6 * rule for said, rule in zip(stated, by_rule, strict=True)), (
+        by_rule
+    )
     assert sum(stated) <= MINUTES_OF_A_TALK
 
 
@@ -281,7 +309,8 @@ print(lesson.folder, word)
 """
 
 BOTH = RECIPE.replace(
-    '{name = "Middle"}, {name = "End", title = "The largest", text = "At last:"}', '{name = "Of bell"}'
+    '{name = "Middle"}, {name = "End", title = "The largest", text = "At last:"}',
+    '{name = "Of bell"}',
 )
 BOTH += """
 [[part]]
@@ -293,13 +322,17 @@ section = [{name = "Of gong"}]
 
 
 def two_lessons(course: Folders, second: str) -> None:
-    write_lesson(course.lessons / "00_clock", TWO.format(name="bell", number="00").replace("= 00", "= 0"))
+    write_lesson(
+        course.lessons / "00_clock", TWO.format(name="bell", number="00").replace("= 00", "= 0")
+    )
     write_lesson(course.lessons / "01_other", second)
     write_recipe(course, BOTH)
 
 
 def test_each_part_keeps_its_lesson_its_folder_and_its_names(course: Folders) -> None:
-    two_lessons(course, TWO.format(name="gong", number="01").replace("word", "other").replace("= 01", "= 1"))
+    two_lessons(
+        course, TWO.format(name="gong", number="01").replace("word", "other").replace("= 01", "= 1")
+    )
     made = cells(build(course)[course.notebooks / "90_short.ipynb"])
     assert 'import proflab\n\nlesson_00 = proflab.start("00", within="90_short")' in made
     assert {"print(lesson_00.folder, word)", "print(lesson_01.folder, other)"} <= set(made)
@@ -313,13 +346,18 @@ def test_a_name_or_file_that_a_later_part_takes_is_refused(
     """Who goes back to the first part would go on with that of the second."""
     renamed = TWO.format(name="gong", number="01").replace("= 01", "= 1")
     two_lessons(
-        course, renamed if taken == "word" else renamed.replace("word", "other").replace("$FOLDER/gong.txt", taken)
+        course,
+        renamed
+        if taken == "word"
+        else renamed.replace("word", "other").replace("$FOLDER/gong.txt", taken),
     )
     assert main(["build"]) == 2
     assert f"lesson 01 gives '{taken}' anew, which lesson 00 needs" in capsys.readouterr().err
 
 
-def test_the_parts_of_a_notebook_share_their_folder_and_the_case(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parts_of_a_notebook_share_their_folder_and_the_case(
+    bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("CASE", raising=False)
     monkeypatch.setenv("FOLDER", "")
     begun = [start(number, within="90_minutes") for number in ("00", "14")]

@@ -29,7 +29,9 @@ def tagged(source: str, *tags: str) -> NotebookNode:
 
 
 def run(source: str) -> NotebookNode:
-    return v4.new_code_cell(source, outputs=[v4.new_output("stream", text="hello")], execution_count=1)
+    return v4.new_code_cell(
+        source, outputs=[v4.new_output("stream", text="hello")], execution_count=1
+    )
 
 
 BAD = {
@@ -62,7 +64,11 @@ BAD = {
     ],
     "short-functions": [
         notebook("def long(x):\n" + "    x += 1\n" * 11 + "    return x"),
-        notebook("%matplotlib inline\nclass A:\n    def long(x):\n" + "        x += 1\n" * 11 + "        return x"),
+        notebook(
+            "%matplotlib inline\nclass A:\n    def long(x):\n"
+            + "        x += 1\n" * 11
+            + "        return x"
+        ),
     ],
     "valid-python": [notebook("answer = = 3"), notebook("files = !ls")],
     "ordered-headings": [
@@ -113,16 +119,30 @@ GOOD = [
     notebook("def short(x):\n" + "    x += 1\n" * 10 + "    return x"),
     notebook("%matplotlib inline\n!ls\nfor x in y:\n    %timeit x"),
     notebook(text("## Two\n\n### Three\n\n## Two again"), text("```\n# a comment in code\n```")),
-    notebook(text("![A timeline of two streams](here.png)"), text('<img src="here.png" alt="A timeline">')),
-    notebook(text("[a](here.png#part) [b](https://amd.com) [c](mailto:x@y.org) [d](#A-heading)\n\n## A heading")),
+    notebook(
+        text("![A timeline of two streams](here.png)"),
+        text('<img src="here.png" alt="A timeline">'),
+    ),
+    notebook(
+        text(
+            "[a](here.png#part) [b](https://amd.com) [c](mailto:x@y.org) [d](#A-heading)\n\n## A"
+            " heading"
+        )
+    ),
     notebook(text("Peak: 1307 TFLOP/s, 5.3 TB/s, 90 %.", "given")),
     notebook(
-        text("Lesson 02: 3 steps on 2 GPUs, images of 32x32 or 32 x 32, about 75 minutes, ROCm 6.4, MI300X, 8 ranks.")
+        text(
+            "Lesson 02: 3 steps on 2 GPUs, images of 32x32 or 32 x 32, about 75 minutes, ROCm 6.4,"
+            " MI300X, 8 ranks."
+        )
     ),
     notebook(text("```\ntook 31 us\n```")),
     notebook(text("[5 ms in a link target only](here.png?5ms)".replace("5 ms in", "In"))),
     notebook(text("[`snippets/04_x.py`](here.png):\n\n```python\n" + "x = 1\n" * 60 + "```")),
-    notebook("%%bash\nrocprofv3 --kernel-trace -- python -m cifar_train | tail -n 1", text("`amd-smi` tells.")),
+    notebook(
+        "%%bash\nrocprofv3 --kernel-trace -- python -m cifar_train | tail -n 1",
+        text("`amd-smi` tells."),
+    ),
 ]
 
 
@@ -140,7 +160,9 @@ def test_every_rule_has_a_bad_example() -> None:
     [(rule, made) for rule, notebooks in BAD.items() for made in notebooks],
     ids=lambda item: str(item)[:20],
 )
-def test_bad_notebook_breaks_its_rule_and_no_other(rule: str, made: NotebookNode, tmp_path: Path) -> None:
+def test_bad_notebook_breaks_its_rule_and_no_other(
+    rule: str, made: NotebookNode, tmp_path: Path
+) -> None:
     findings = lint(page(made, tmp_path))
     assert {finding.rule for finding in findings} == {rule}, [str(finding) for finding in findings]
 
@@ -152,7 +174,10 @@ def test_good_notebook_has_no_findings(made: NotebookNode, tmp_path: Path) -> No
 
 def test_finding_names_file_cell_and_rule(tmp_path: Path) -> None:
     (finding,) = lint(page(notebook("1", "!pip install x"), tmp_path))
-    assert str(finding) == f"{tmp_path}/00_lesson.ipynb, cell 3: no-installing: installs something: !pip"
+    assert (
+        str(finding)
+        == f"{tmp_path}/00_lesson.ipynb, cell 3: no-installing: installs something: !pip"
+    )
 
 
 def test_a_line_of_code_that_scrolls_is_found_where_it_is_asked_for(
@@ -161,7 +186,10 @@ def test_a_line_of_code_that_scrolls_is_found_where_it_is_asked_for(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "README.md").write_text("")
     line = f"x = {'1' * 97}"
-    write_lesson(Folders().lessons / "00_clock", f"# %% [markdown]\n# # Title\n# {'word ' * 30}\n\n# %%\n{line}\n")
+    write_lesson(
+        Folders().lessons / "00_clock",
+        f"# %% [markdown]\n# # Title\n# {'word ' * 30}\n\n# %%\n{line}\n",
+    )
     write(Folders())
     assert main(["lint"]) == 0
     assert main(["lint", "--columns", "101"]) == 0
@@ -169,7 +197,8 @@ def test_a_line_of_code_that_scrolls_is_found_where_it_is_asked_for(
     assert main(["lint", "--columns"]) == 1
     found = capsys.readouterr().out.splitlines()
     assert [one.partition(": has")[0] for one in found] == [
-        f"{file}, cell 3: narrow-code" for file in ("lessons/00_clock/lesson.py", "notebooks/00_clock.ipynb")
+        f"{file}, cell 3: narrow-code"
+        for file in ("lessons/00_clock/lesson.py", "notebooks/00_clock.ipynb")
     ]
 
 
@@ -180,13 +209,18 @@ def test_lessons_are_linted_solved_and_notebooks_as_they_are(
     folders = Folders()
     (tmp_path / "README.md").write_text("")
     lesson = write_lesson(
-        folders.lessons / "00_clock", "# %% [markdown]\n# # Title\n\n# %%\n# solution\nanswer = open('/home/me/x')\n"
+        folders.lessons / "00_clock",
+        "# %% [markdown]\n# # Title\n\n# %%\n# solution\nanswer = open('/home/me/x')\n",
     )
     write(folders)
-    (finding,) = lint_all(folders)  # the path is cut from the learner's notebook, not from the lesson
+    (finding,) = lint_all(
+        folders
+    )  # the path is cut from the learner's notebook, not from the lesson
     assert (finding.path, finding.rule) == (lesson, "no-absolute-paths")
     assert main(["lint"]) == 1
-    assert capsys.readouterr().out.startswith("lessons/00_clock/lesson.py, cell 3: no-absolute-paths")
+    assert capsys.readouterr().out.startswith(
+        "lessons/00_clock/lesson.py, cell 3: no-absolute-paths"
+    )
     lesson.write_text("# %% [markdown]\n# # Title\n")
     write(folders)
     assert main(["lint"]) == 0

@@ -1,4 +1,6 @@
-"""What the Perfetto button is made of: which bytes, which page, which words. tests/browser presses it."""
+"""What the Perfetto button is made of: which bytes, which page, which words. tests/browser presses
+it.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def trace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two_steps(tmp_path: Path) -> Path:
-    """Steps 1 and 2, each 100 µs with a kernel of 50 µs; a third kernel begins in step 1 and ends in step 2."""
+    """Steps 1 and 2, each 100 µs with a kernel of 50 µs; a third kernel begins in step 1 and ends
+    in step 2.
+    """
     events = [
         TraceEvent("user_annotation", "ProfilerStep#1", 1_000_000, 100_000),
         TraceEvent("user_annotation", "ProfilerStep#2", 1_100_000, 100_000),
@@ -85,7 +89,9 @@ def test_what_is_not_gzip_is_packed_and_named_so(tmp_path: Path, ending: str) ->
     prepared, _ = prepare(path)
     stored = path.read_bytes()
     assert prepared.name == "small.json.gz"
-    assert gzip.decompress(prepared.content) == (zstd.decompress(stored) if ending == ".json.zst" else stored)
+    assert gzip.decompress(prepared.content) == (
+        zstd.decompress(stored) if ending == ".json.zst" else stored
+    )
 
 
 def test_the_same_file_gives_the_same_bytes(two_steps: Path) -> None:
@@ -97,14 +103,21 @@ def test_perfettos_own_files_are_known_as_such(recordings: Path) -> None:
     prepared, _ = prepare(found)
     assert prepared.protobuf
     assert gzip.decompress(prepared.content) == found.read_bytes()
-    assert "version='v46.0'" in PerfettoButton(prepared, "https://a.example/", "t")._repr_html_().replace("&#x27;", "'")
+    assert "version='v46.0'" in PerfettoButton(
+        prepared, "https://a.example/", "t"
+    )._repr_html_().replace("&#x27;", "'")
 
 
-def test_another_tools_file_becomes_a_chrome_trace_with_the_same_events(recordings: Path, tmp_path: Path) -> None:
+def test_another_tools_file_becomes_a_chrome_trace_with_the_same_events(
+    recordings: Path, tmp_path: Path
+) -> None:
     (path,) = recordings.glob("rpd-mi200-matmul/**/*.rpd")
     prepared, _ = prepare(path)
     (tmp_path / prepared.name).write_bytes(prepared.content)
-    written, original = tidyprof.kernels(tidyprof.read(tmp_path / prepared.name)), tidyprof.kernels(tidyprof.read(path))
+    written, original = (
+        tidyprof.kernels(tidyprof.read(tmp_path / prepared.name)),
+        tidyprof.kernels(tidyprof.read(path)),
+    )
     assert written[["calls", "total_ns"]].equals(original[["calls", "total_ns"]])
     assert prepared.name == f"{path.stem}.json.gz"
     assert prepared.made_by == "written by tidyprof from what rocmProfileData recorded"
@@ -150,11 +163,15 @@ def test_a_step_that_is_not_there_is_refused_with_those_that_are(two_steps: Path
         perfetto(two_steps, step=7)
 
 
-def test_the_timeline_stands_below_the_button_in_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_timeline_stands_below_the_button_in_words(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     perfetto(trace, title="My run")
     button, figure = shown(capsys)
     size = f"{trace.stat().st_size} B"
-    assert button == f"[button, in a notebook] My run ({size}): opens it in https://ui.perfetto.dev/"
+    assert (
+        button == f"[button, in a notebook] My run ({size}): opens it in https://ui.perfetto.dev/"
+    )
     assert figure.startswith("[figure] Timeline of")
 
 
@@ -174,7 +191,9 @@ def test_a_trace_above_the_limit_stays_out_of_the_notebook(
     assert shown(capsys)[0].startswith("[button")
 
 
-def test_the_limit_holds_for_compressed_files_too(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_holds_for_compressed_files_too(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(perfetto_trace, "LIMIT_BYTES", trace.stat().st_size - 1)
     assert prepare(trace)[0].content is None
 
@@ -190,7 +209,9 @@ def test_packing_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert perfetto_trace._packed(path) is None
 
 
-def test_counters_alone_have_a_button_and_no_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_counters_alone_have_a_button_and_no_timeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     some = tidyprof.read(write_trace(tmp_path / "a.json", [operator("aten::mm", 1, 1, 1)]))
     sample = {"time_ns": [5], "device": [0], "name": ["power"], "value": [400.0], "unit": ["W"]}
     counters = pd.DataFrame(sample).astype(tidyprof.COUNTER_DTYPES)
@@ -231,7 +252,8 @@ def test_versions_have_pages_of_their_own(version: str | None, page: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "version", ["canary", "46", "v46.0-35b3d9845/../evil", "v46.0-35b3d9845?url=x", "//evil.example"]
+    "version",
+    ["canary", "46", "v46.0-35b3d9845/../evil", "v46.0-35b3d9845?url=x", "//evil.example"],
 )
 def test_what_can_be_no_version_is_refused(version: str, trace: Path) -> None:
     with pytest.raises(CourseError, match="is no version of Perfetto's page"):
@@ -243,8 +265,12 @@ def test_a_viewer_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert viewer_page("v46.0") == "https://viewer.example/perfetto/v46.0-35b3d9845/"
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "file:///tmp/x", "viewer.example", "https://"])
-def test_a_viewer_that_is_no_web_page_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "file:///tmp/x", "viewer.example", "https://"]
+)
+def test_a_viewer_that_is_no_web_page_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROFLAB_PERFETTO_URL", address)
     with pytest.raises(CourseError, match="no web address"):
         viewer_page()

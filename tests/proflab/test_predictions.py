@@ -18,14 +18,19 @@ def shown(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_prediction_stands_beside_the_result(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prediction_stands_beside_the_result(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     predict("02.a", 0.3, unit="fraction", what="share of the step without a kernel")
     assert shown(capsys) == "Noted: you expect 0.3 fraction for share of the step without a kernel."
     reveal("02.a", 0.6)
     out = shown(capsys)
     assert out.startswith("02.a: share of the step without a kernel")
     assert "predicted 0.3 fraction result 0.6 fraction verdict 2 times too low" in out
-    assert [record["event"] for record in journal.read(bench / "predictions.jsonl")] == ["predict", "reveal"]
+    assert [record["event"] for record in journal.read(bench / "predictions.jsonl")] == [
+        "predict",
+        "reveal",
+    ]
 
 
 def test_not_predicted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,9 +86,17 @@ def test_a_guess_near_the_result_is_about_right(result: float, factor: float) ->
 @pytest.mark.parametrize(
     ("value", "unit", "said"),
     [
-        (0.65, "%", 'Not noted: For 65 % write 65. If you mean less than 1 %: "0.65 %". (the wait)'),
+        (
+            0.65,
+            "%",
+            'Not noted: For 65 % write 65. If you mean less than 1 %: "0.65 %". (the wait)',
+        ),
         (np.float64(0.25), "%", 'For 25 % write 25. If you mean less than 1 %: "0.25 %".'),
-        ("most of it", "%", "`most of it` can't be compared with the result: guess a number, in %."),
+        (
+            "most of it",
+            "%",
+            "`most of it` can't be compared with the result: guess a number, in %.",
+        ),
         ("most", "ms", "`most` can't be compared with the result: guess a number, in ms."),
         ([60, 70], "times", "guess a number, in times."),
         (None, "W", "guess a number, in W."),
@@ -103,9 +116,18 @@ def test_a_guess_that_may_mean_something_else_is_asked_again(
 
 @pytest.mark.parametrize(
     ("value", "unit", "stored"),
-    [("65 %", "%", 65), ("65", "%", 65), ("0.65 %", "%", 0.65), ("7 ms", "ms", 7), (1, "%", 1), (0.65, "times", 0.65)],
+    [
+        ("65 %", "%", 65),
+        ("65", "%", 65),
+        ("0.65 %", "%", 0.65),
+        ("7 ms", "ms", 7),
+        (1, "%", 1),
+        (0.65, "times", 0.65),
+    ],
 )
-def test_a_guess_that_is_clear_is_noted(bench: Path, value: float | str, unit: str, stored: float) -> None:
+def test_a_guess_that_is_clear_is_noted(
+    bench: Path, value: float | str, unit: str, stored: float
+) -> None:
     predict("02.a", value, unit=unit)
     assert [record["value"] for record in journal.read(bench / "predictions.jsonl")] == [stored]
 
@@ -126,10 +148,14 @@ def test_verdict_without_a_factor(predicted: float | str, result: float | str, w
     assert verdict(predicted, result) == words
 
 
-def test_line_cut_off_by_a_crash_is_left_out(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_cut_off_by_a_crash_is_left_out(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     predict("02.a", 0.3)
     with (bench / "predictions.jsonl").open("a") as file:
-        file.write('[1]\n{"id": "02.a"}\n{"id": "02.a", "event": "predict"}\n{"id": "02.a", "event": "pre')
+        file.write(
+            '[1]\n{"id": "02.a"}\n{"id": "02.a", "event": "predict"}\n{"id": "02.a", "event": "pre'
+        )
     reveal("02.a", 0.6)
     assert "predicted 0.3" in shown(capsys)
 
@@ -151,7 +177,13 @@ def test_the_first_result_counts_and_a_late_guess_is_marked() -> None:
     predict("01.b", 4)
     reveal("01.b", 4)
     first, second = compared()
-    assert (first.predicted, first.found, first.ratio, first.late, first.lesson) == (2, 4, 0.5, False, "01")
+    assert (first.predicted, first.found, first.ratio, first.late, first.lesson) == (
+        2,
+        4,
+        0.5,
+        False,
+        "01",
+    )
     assert second.late
 
 
@@ -171,7 +203,9 @@ def test_the_guesses_are_shown_the_farthest_off_first(capsys: pytest.CaptureFixt
 def test_damaged_lines_of_the_journal_are_left_out(bench: Path) -> None:
     predict("01.a", 2)
     with (bench / "predictions.jsonl").open("a") as file:
-        file.write('{"event": "reveal", "value": 3}\n{"id": "01.a", "event": "reveal", "value": [1]}\n')
+        file.write(
+            '{"event": "reveal", "value": 3}\n{"id": "01.a", "event": "reveal", "value": [1]}\n'
+        )
         file.write('{"id": "01.a", "event": "reveal", "value": true}\n')
     assert compared() == []
     reveal("01.a", 2)
@@ -179,7 +213,9 @@ def test_damaged_lines_of_the_journal_are_left_out(bench: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\x85", "\r", "\x0b", "\ud800", "\n"])
-def test_no_character_of_a_text_costs_its_record(bench: Path, odd: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_character_of_a_text_costs_its_record(
+    bench: Path, odd: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     predict("00.a", f"a{odd}b")
     predict("00.b", 1.0)
     reveal("00.a", f"a{odd}b")
@@ -193,12 +229,18 @@ def test_a_record_of_any_length_is_one_write(bench: Path, monkeypatch: pytest.Mo
     """So that none of another process comes between."""
     sizes: list[int] = []
     write = os.write
-    monkeypatch.setattr(os, "write", lambda file, content: sizes.append(len(content)) or write(file, content))
+    monkeypatch.setattr(
+        os, "write", lambda file, content: sizes.append(len(content)) or write(file, content)
+    )
     for size in (10, 20_000, 2_000_000):
         journal.append("long.jsonl", {"text": "x" * size})
         assert sizes[-1] > size
     assert len(sizes) == 3
-    assert [len(record["text"]) for record in journal.read(bench / "long.jsonl")] == [10, 20_000, 2_000_000]
+    assert [len(record["text"]) for record in journal.read(bench / "long.jsonl")] == [
+        10,
+        20_000,
+        2_000_000,
+    ]
 
 
 def test_a_record_that_fits_only_in_part_is_told(

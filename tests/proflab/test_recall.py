@@ -1,4 +1,6 @@
-"""Questions about earlier lessons: what a file of them must be, that nothing gives the answers away, what is kept."""
+"""Questions about earlier lessons: what a file of them must be, that nothing gives the answers
+away, what is kept.
+"""
 
 from __future__ import annotations
 
@@ -60,13 +62,17 @@ def test_neither_place_nor_length_tells_the_right_answer() -> None:
 
 def needs(number: str) -> set[str]:
     """The lessons that a lesson says it needs, and those that these need."""
-    text = " ".join(lessons()[number].source.read_text(encoding="utf-8").replace("\n#", " ").split())
+    text = " ".join(
+        lessons()[number].source.read_text(encoding="utf-8").replace("\n#", " ").split()
+    )
     said = re.search(r"You need lessons? ((?:\d\d(?:, | and )?)+)", text)
     direct = set(re.findall(r"\d\d", said[1])) if said else set()
     return direct.union(*map(needs, direct)) | {"00"} if number != "00" else set()
 
 
-@pytest.mark.parametrize("number", [number for number, lesson in lessons().items() if not lesson.core])
+@pytest.mark.parametrize(
+    "number", [number for number, lesson in lessons().items() if not lesson.core]
+)
 def test_an_elective_asks_about_lessons_that_it_needs(number: str) -> None:
     assert {one.of for one in ASKED[number]} <= needs(number)
 
@@ -87,7 +93,10 @@ def test_questions_go_back_further_than_to_the_lesson_before() -> None:
         ([("It worked.", "Something ran.")], "two of it have the same answer"),
         ([("It may wait.", "")], "this reply has 0 words"),
         ([("It worked.", "so " * 13)], "this answer has 13 words, of at most 12"),
-        ([('right = ["Something ran.", "No more than that."]', "")], "'right'; each question needs"),
+        (
+            [('right = ["Something ran.", "No more than that."]', "")],
+            "'right'; each question needs",
+        ),
         ([('"No more than that."', '"No more than that.", "And?"')], "too many values"),
         ([("[[question]]", "[[questions]]")], "'question'; each question needs"),
         ([("text =", "text")], "each question needs"),
@@ -166,12 +175,24 @@ def test_a_click_that_can_not_be_noted_still_gets_its_reply(
     assert "could not be written" in capsys.readouterr().err
 
 
-def test_a_room_sees_which_wrong_answers_are_given_most_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_room_sees_which_wrong_answers_are_given_most_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = []
-    for name, answers in {"a": ["busy"], "b": ["busy", "right"], "c": ["idle"], "d": ["right"]}.items():
+    for name, answers in {
+        "a": ["busy"],
+        "b": ["busy", "right"],
+        "c": ["idle"],
+        "d": ["right"],
+    }.items():
         monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path / name))
         for answer in answers:
-            record = {"question": "02.q1", "event": "recall", "answer": answer, "right": answer == "right"}
+            record = {
+                "question": "02.q1",
+                "event": "recall",
+                "answer": answer,
+                "right": answer == "right",
+            }
             journal.append("progress.jsonl", record)
         files.append(tmp_path / name / "progress.jsonl")
     assert room_table(files, []).note.splitlines() == [

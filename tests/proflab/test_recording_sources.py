@@ -1,4 +1,6 @@
-"""Where recordings come from: order of places, verification, download, and what a learner is told."""
+"""Where recordings come from: order of places, verification, download, and what a learner is
+told.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,20 @@ import pytest
 
 import proflab
 from proflab import recordings as recordings_module
-from proflab.recordings import Cut, Entry, RecordedFile, RecordingUnavailable, fetch, load_manifest, places
+from proflab.recordings import (
+    Cut,
+    Entry,
+    RecordedFile,
+    RecordingUnavailable,
+    fetch,
+    load_manifest,
+    places,
+)
 
-CONTENT = {"tiny/trace.json": b'{"traceEvents": []}', "tiny/reference/table.csv": b"name,calls\nk,1\n"}
+CONTENT = {
+    "tiny/trace.json": b'{"traceEvents": []}',
+    "tiny/reference/table.csv": b"name,calls\nk,1\n",
+}
 
 
 CUT = {"tiny/trace.json": b'{"traceEvents":[]}'}
@@ -32,10 +45,21 @@ def tiny(base_url: str | None = "http://127.0.0.1:9", cut: bool = False) -> Entr
         )
         for path, text in CONTENT.items()
     )
-    texts = dict.fromkeys(("kind", "tool", "workload", "licence", "licence_url", "copyright", "notes"), "text")
-    cuts = [RecordedFile(path, hashlib.sha256(text).hexdigest(), len(text), "recording") for path, text in CUT.items()]
+    texts = dict.fromkeys(
+        ("kind", "tool", "workload", "licence", "licence_url", "copyright", "notes"), "text"
+    )
+    cuts = [
+        RecordedFile(path, hashlib.sha256(text).hexdigest(), len(text), "recording")
+        for path, text in CUT.items()
+    ]
     texts |= {"cut": Cut("the trace", tuple(cuts)) if cut else None, "main": "trace.json"}
-    return Entry(name="tiny", gpu="AMD Instinct MI300X (one)", rocm="HIP 6.4 (ROCm 6.4)", files=files, **texts)
+    return Entry(
+        name="tiny",
+        gpu="AMD Instinct MI300X (one)",
+        rocm="HIP 6.4 (ROCm 6.4)",
+        files=files,
+        **texts,
+    )
 
 
 def fill(root: Path, changed: dict[str, bytes] | None = None, only: int = 99) -> Path:
@@ -74,7 +98,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
 
     folder = tmp_path / "web"
     folder.mkdir()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as running:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(folder))
+    ) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{running.server_port}", folder, asked
@@ -82,7 +108,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
         thread.join()
 
 
-def test_all_recordings_of_the_mirror_verify_in_place(recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_recordings_of_the_mirror_verify_in_place(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
     for name, entry in load_manifest().items():
         found = proflab.recording(name)
@@ -92,16 +120,22 @@ def test_all_recordings_of_the_mirror_verify_in_place(recordings: Path, monkeypa
         assert found.source == ("mirror" if entry.has_address else "shipped")
 
 
-def test_path_is_the_main_file_or_the_folder(recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_is_the_main_file_or_the_folder(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
     assert proflab.recording("rpd-mi200-matmul").path.name == "matmul_result.rpd"
-    assert proflab.recording("torch-mi300-ddp-4ranks-fused").path.name == "merged_all_events.json.gz"
+    assert (
+        proflab.recording("torch-mi300-ddp-4ranks-fused").path.name == "merged_all_events.json.gz"
+    )
     ranks = proflab.recording("torch-nvidia-hta-2of128-ranks")
     assert ranks.path.is_dir()
     assert set(ranks.files) == {"sampled_rank-0.json.gz", "sampled_rank-1.json.gz"}
 
 
-def test_origin_says_gpu_rocm_and_publisher(recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origin_says_gpu_rocm_and_publisher(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
     origin = proflab.recording("torch-mi300x-resnet-ddp-rank0").origin
     assert str(origin) == "recorded: AMD Instinct MI300X, ROCm 6.4, AMD-AGI/TraceLens"
@@ -109,7 +143,9 @@ def test_origin_says_gpu_rocm_and_publisher(recordings: Path, monkeypatch: pytes
     assert "ROCm" not in str(silent)
 
 
-def test_order_is_shipped_cache_mirror_cut(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_is_shipped_cache_mirror_cut(
+    places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(monkeypatch, tiny(cut=True))
     write(places_to_fill["shipped"] / "cuts", CUT)
     assert proflab.recording("tiny").source == "cut"
@@ -120,7 +156,9 @@ def test_order_is_shipped_cache_mirror_cut(places_to_fill: dict[str, Path], monk
         assert found.files["trace.json"].read_bytes() == CONTENT["tiny/trace.json"]
 
 
-def test_a_cut_says_that_it_is_one(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_says_that_it_is_one(
+    places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(monkeypatch, tiny(cut=True))
     folder = write(places_to_fill["shipped"] / "cuts", CUT)
     found = proflab.try_recording("tiny")
@@ -130,14 +168,18 @@ def test_a_cut_says_that_it_is_one(places_to_fill: dict[str, Path], monkeypatch:
     assert "(cut, 18 B)" in repr(found)
 
 
-def test_a_damaged_cut_is_not_used(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cut_is_not_used(
+    places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(monkeypatch, tiny(cut=True))
     write(places_to_fill["shipped"] / "cuts", {"tiny/trace.json": b"{}"})
     with pytest.warns(UserWarning, match="damaged"), pytest.raises(RecordingUnavailable):
         proflab.recording("tiny")
 
 
-def test_fetch_takes_no_cut_for_the_recording(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_takes_no_cut_for_the_recording(
+    places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(monkeypatch, tiny(cut=True))
     write(places_to_fill["shipped"] / "cuts", CUT)
     with pytest.raises(RecordingUnavailable, match="PROFLAB_OFFLINE=1 forbids the download"):
@@ -192,7 +234,9 @@ def test_try_recording_says_why_and_goes_on(
 
 
 def test_a_lesson_downloads_nothing(
-    places_to_fill: dict[str, Path], server: tuple[str, Path, list[str]], monkeypatch: pytest.MonkeyPatch
+    places_to_fill: dict[str, Path],
+    server: tuple[str, Path, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, folder, asked = server
     use(monkeypatch, tiny(address))
@@ -219,7 +263,9 @@ def test_download_is_verified_and_done_once(
     for get in (fetch, fetch, proflab.recording):
         found = get("tiny")
         assert (found.source, found.root) == ("cache", places_to_fill["cache"])
-        assert found.files["reference/table.csv"].read_bytes() == CONTENT["tiny/reference/table.csv"]
+        assert (
+            found.files["reference/table.csv"].read_bytes() == CONTENT["tiny/reference/table.csv"]
+        )
     assert sorted(asked) == ["/tiny/reference/table.csv", "/tiny/trace.json"]
     shown, on_red = capsys.readouterr()
     assert "tiny: " in shown
@@ -227,7 +273,9 @@ def test_download_is_verified_and_done_once(
 
 
 def test_download_with_another_checksum_is_refused(
-    places_to_fill: dict[str, Path], server: tuple[str, Path, list[str]], monkeypatch: pytest.MonkeyPatch
+    places_to_fill: dict[str, Path],
+    server: tuple[str, Path, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, folder, _ = server
     use(monkeypatch, tiny(address))
@@ -240,7 +288,9 @@ def test_download_with_another_checksum_is_refused(
 
 
 def test_more_than_the_known_size_is_cut_off(
-    places_to_fill: dict[str, Path], server: tuple[str, Path, list[str]], monkeypatch: pytest.MonkeyPatch
+    places_to_fill: dict[str, Path],
+    server: tuple[str, Path, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, folder, _ = server
     use(monkeypatch, tiny(address))
@@ -251,9 +301,13 @@ def test_more_than_the_known_size_is_cut_off(
     assert [path for path in places_to_fill["cache"].rglob("*") if path.is_file()] == []
 
 
-def test_no_network_is_one_line(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_network_is_one_line(
+    places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PROFLAB_OFFLINE")
-    with pytest.raises(RecordingUnavailable, match=r"the download failed \(ConnectionError") as caught:
+    with pytest.raises(
+        RecordingUnavailable, match=r"the download failed \(ConnectionError"
+    ) as caught:
         fetch("tiny")  # port 9 of this machine answers nobody
     assert "\n" not in str(caught.value)
 

@@ -1,4 +1,6 @@
-"""A rehearsal runs what the learners will run, names what fails, and leaves nothing where it was started."""
+"""A rehearsal runs what the learners will run, names what fails, and leaves nothing where it was
+started.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from nbformat import v4, write
 from proflab import __main__, rehearsal
 from proflab.lessons import Lesson
 
-FINE, BROKEN = ("print('fine')", "import os; open('left', 'w'); print(os.environ['HOME'])"), ("1 / 0",)
+FINE, BROKEN = (
+    ("print('fine')", "import os; open('left', 'w'); print(os.environ['HOME'])"),
+    ("1 / 0",),
+)
 
 
 @pytest.fixture
@@ -31,7 +36,9 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_rehearsal_says_what_failed_and_which_tools_are_real(course: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_rehearsal_says_what_failed_and_which_tools_are_real(
+    course: Path, capsys: pytest.CaptureFixture[str]
+):
     assert __main__.main(["rehearse"]) == 1
     printed = capsys.readouterr().out
     assert "lesson 00: fine" in printed

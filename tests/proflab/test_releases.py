@@ -48,33 +48,48 @@ def test_the_page_is_what_the_table_gives() -> None:
     assert (REPOSITORY / PAGE).read_text(encoding="utf-8") == page()
     row = next(line for line in page().splitlines() if line.startswith("| `--output-format` |"))
     assert row.split(" | ")[2:] == ["all; changed in 7.0", "V3 |"]
-    assert [span(change("rocprof-compute", name)) for name in ("--hip-trace", "--format-rocprof-output rocpd")] == [
+    assert [
+        span(change("rocprof-compute", name))
+        for name in ("--hip-trace", "--format-rocprof-output rocpd")
+    ] == [
         "up to 7.12",
         "7.1 to 10.0",
     ]
 
 
 def test_no_name_on_the_page_turns_into_marks() -> None:
-    assert named("in *_A.csv. `a_b` of -c, --d=no, e_1 - _") == "in `*_A.csv`. `a_b` of `-c`, `--d=no`, `e_1` - `_`"
+    assert (
+        named("in *_A.csv. `a_b` of -c, --d=no, e_1 - _")
+        == "in `*_A.csv`. `a_b` of `-c`, `--d=no`, `e_1` - `_`"
+    )
     rows = [line for line in page().splitlines() if line.startswith("|")]
     words = [re.sub(r"(`+).*?\1", "", row).replace("**On all:**", "") for row in rows]
     assert [word for word in words if "*" in word or "_" in word] == []
 
 
 def test_texts_take_the_newest_release_from_the_table() -> None:
-    assert filled("from 7.0 to {newest rocm} or {released rocm}, {newest rocprof-compute}") == (
-        f"from 7.0 to {shown()[-1]} or {newest().rocm}, {releases()[-1].versions['rocprof-compute']}"
+    assert (
+        filled("from 7.0 to {newest rocm} or {released rocm}, {newest rocprof-compute}")
+        == f"from 7.0 to {shown()[-1]} or {newest().rocm},"
+        f" {releases()[-1].versions['rocprof-compute']}"
     )
     assert {one.rocm for one in releases() if not one.preview} <= {*shown()}
     assert shown()[-1] == releases()[-1].rocm
     assert filled("{snippet 03.py} {newest}") == "{snippet 03.py} {newest}"
-    with pytest.raises(CourseError, match=r"\{newest cuda\}: the table of releases states no 'cuda'"):
+    with pytest.raises(
+        CourseError, match=r"\{newest cuda\}: the table of releases states no 'cuda'"
+    ):
         filled("up to {newest cuda}")
 
 
 def test_no_lesson_types_the_newest_release() -> None:
-    typed = re.compile(rf"\bto ({'|'.join(map(re.escape, (newest().rocm, releases()[-1].rocm)))})\b")
-    found = {path: typed.findall(path.read_text()) for path in (REPOSITORY / "lessons").glob("*/lesson.py")}
+    typed = re.compile(
+        rf"\bto ({'|'.join(map(re.escape, (newest().rocm, releases()[-1].rocm)))})\b"
+    )
+    found = {
+        path: typed.findall(path.read_text())
+        for path in (REPOSITORY / "lessons").glob("*/lesson.py")
+    }
     assert found
     assert {path.parent.name for path, words in found.items() if words} == set()
 
@@ -105,7 +120,11 @@ def test_an_option_goes_with_a_release_and_others_stay() -> None:
 
 def test_defaults_hold_from_their_release_on() -> None:
     formats = change("rocprofv3", "--output-format")
-    assert [formats.default_in(rocm) for rocm in ("6.4", "7.0", "10.2")] == ["csv", "rocpd", "rocpd"]
+    assert [formats.default_in(rocm) for rocm in ("6.4", "7.0", "10.2")] == [
+        "csv",
+        "rocpd",
+        "rocpd",
+    ]
     rocpd = change("rocprof-sys", "ROCPROFSYS_USE_ROCPD")
     assert [rocpd.default_in(rocm) for rocm in ("6.4", "7.2", "10.1")] == [None, "false", "true"]
     assert change("rocprofv3", "--runtime-trace").default_in("7.14") == "KFD events too"

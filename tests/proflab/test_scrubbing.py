@@ -1,4 +1,6 @@
-"""Planted names, paths, tokens and environments are in no file of a recording; what readers measure is unchanged."""
+"""Planted names, paths, tokens and environments are in no file of a recording; what readers measure
+is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -47,24 +49,37 @@ def scrubber() -> Scrubber:
 
 def torch_trace(folder: Path) -> Path:
     events = [*chrome_writer.small_step(), chrome_writer.kernel(KERNEL, 1_080_000, 500, 21)]
-    return chrome_writer.write_trace(folder / "trace.json.gz", events, header=chrome_writer.HEADER | PLANTED)
+    return chrome_writer.write_trace(
+        folder / "trace.json.gz", events, header=chrome_writer.HEADER | PLANTED
+    )
 
 
 def database(folder: Path) -> Path:
-    writer = RocpdWriter(folder / "results.db", environment=PLANTED["environment"] | {"SLURM_NTASKS": "2"})
+    writer = RocpdWriter(
+        folder / "results.db", environment=PLANTED["environment"] | {"SLURM_NTASKS": "2"}
+    )
     writer.kernel(KERNEL, 1_000, 500)
-    for text in json.dumps(PLANTED), *filter(lambda value: isinstance(value, str), PLANTED.values()):
+    for text in (
+        json.dumps(PLANTED),
+        *filter(lambda value: isinstance(value, str), PLANTED.values()),
+    ):
         writer.string(text)
     writer.string("deleted alice" * 500)
-    writer.connection.execute(f"DELETE FROM \"{writer.name('string')}\" WHERE string LIKE 'deleted%'")
+    writer.connection.execute(
+        f"DELETE FROM \"{writer.name('string')}\" WHERE string LIKE 'deleted%'"
+    )
     return writer.close()
 
 
 def perfetto(folder: Path) -> Path:
     """Its texts stand behind their lengths, which may look like letters and digits."""
     words = [PATH.ljust(48 + number, "x") for number in range(75)]
-    command = perfetto_writer.track(9, perfetto_writer.process(100, HOSTS[0], "--token", TOKEN, *words))
-    return perfetto_writer.write_trace(folder / "results.pftrace", perfetto_writer.small_trace(), command)
+    command = perfetto_writer.track(
+        9, perfetto_writer.process(100, HOSTS[0], "--token", TOKEN, *words)
+    )
+    return perfetto_writer.write_trace(
+        folder / "results.pftrace", perfetto_writer.small_trace(), command
+    )
 
 
 def unpacked(content: bytes) -> bytes:
@@ -90,7 +105,10 @@ def test_a_database_keeps_rows_and_the_rank(tmp_path, scrubber):
     content = scrubber.content(database(tmp_path))
     (tmp_path / "clean.db").write_bytes(content)
     with closing(sqlite3.connect(tmp_path / "clean.db")) as connection:
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        names = {
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
         (process,) = (name for name in names if name.startswith("rocpd_info_process"))
         ((environment,),) = connection.execute(f'SELECT environment FROM "{process}"')
     assert json.loads(environment)["SLURM_PROCID"] == "1"
@@ -141,14 +159,23 @@ KEY_LINES = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\nbm9uZQAAAAAAAAABAAAAMwAAAAtzc
         ("OPENAI_APIKEY=abcdef123456", "abcdef123456"),
         ("export GH_PAT='abc def123456'", "abc def123456"),
         ("SSH_PASSPHRASE=correct", "correct"),
-        ("AZURE_STORAGE_CONNECTION_STRING=DefaultEndpointsProtocol=https;AccountKey=Zm9v==", "Zm9v"),
+        (
+            "AZURE_STORAGE_CONNECTION_STRING=DefaultEndpointsProtocol=https;AccountKey=Zm9v==",
+            "Zm9v",
+        ),
         ("posts to https://hooks.slack.com/services/T0AB/B0CD/efGH12", "T0AB/B0CD/efGH12"),
         ("SLACK_WEBHOOK: https://example.com/abc", "example.com/abc"),
         ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
         ("curl -u with Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
         ('{"authorization": "Bearer abc.def"}', "abc.def"),
-        (f"-----BEGIN OPENSSH PRIVATE KEY-----\n{KEY_LINES}\n-----END OPENSSH PRIVATE KEY-----", "b3BlbnNzaC1rZXkt"),
-        (json.dumps(f"-----BEGIN PRIVATE KEY-----\n{KEY_LINES}\n-----END PRIVATE KEY-----"), "bm9uZQAAAAAAAAAB"),
+        (
+            f"-----BEGIN OPENSSH PRIVATE KEY-----\n{KEY_LINES}\n-----END OPENSSH PRIVATE KEY-----",
+            "b3BlbnNzaC1rZXkt",
+        ),
+        (
+            json.dumps(f"-----BEGIN PRIVATE KEY-----\n{KEY_LINES}\n-----END PRIVATE KEY-----"),
+            "bm9uZQAAAAAAAAAB",
+        ),
         ("xoxb-123456789012-abcdefGHIJKL", "123456789012"),
         ('{"env": {"A": "kept nowhere"}}', "kept nowhere"),
         ('{"Environment": ["A=kept nowhere"]}', "kept nowhere"),
@@ -198,7 +225,10 @@ KEY_LINES = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\nbm9uZQAAAAAAAAABAAAAMwAAAAtzc
         ("https://x.s3.amazonaws.com/y?X-Amz-Signature=0123456789abcdef", "0123456789abcdef"),
         ("DefaultEndpointsProtocol=https;AccountName=x;AccountKey=Zm9vYmFy==;Suffix=y", "Zm9vYmFy"),
         ("https://discord.com/api/webhooks/123456/aB-c9", "aB-c9"),
-        ("https://site.webhook.office.com/webhookb2/aB@c/IncomingWebhook/d9/e", "IncomingWebhook/d9"),
+        (
+            "https://site.webhook.office.com/webhookb2/aB@c/IncomingWebhook/d9/e",
+            "IncomingWebhook/d9",
+        ),
         ("curl -s -u bob:hunter2 https://x", "hunter2"),
         ("curl -ubob:hunter2 https://x", "hunter2"),
         ('["curl", "--user", "bob:hunter2"]', "hunter2"),
@@ -244,10 +274,16 @@ def test_secrets_and_identities_are_hidden_wherever_a_log_holds_them(text, secre
 
 
 TOLD = {
-    "host": "node17", "neighbour": "node18", "user": "mueller", "IPv4": "10.31.4.77", "MAC": "0c:42:a1:5b:9e:01",
-    "IPv6": "fe80::1ff:fe23:4567:890a", "token": "sk-abcdefghijklmnopqrst", "path": "/gpfs/people/mueller/x.py",
+    "host": "node17",
+    "neighbour": "node18",
+    "user": "mueller",
+    "IPv4": "10.31.4.77",
+    "MAC": "0c:42:a1:5b:9e:01",
+    "IPv6": "fe80::1ff:fe23:4567:890a",
+    "token": "sk-abcdefghijklmnopqrst",
+    "path": "/gpfs/people/mueller/x.py",
     "password": "PASSWORD=hunter2",
-}  # fmt: skip
+}
 SECRET_PART = {"path": "people", "password": "hunter2"}
 
 
@@ -268,7 +304,12 @@ SECRET_PART = {"path": "people", "password": "hunter2"}
 def test_an_escape_beside_it_hides_nothing_from_the_search(kind, beside):
     scrubber = Scrubber(HOSTS, ENVIRONMENT | {"USER": "mueller"})
     text, secret = beside.format(TOLD[kind]), SECRET_PART.get(kind, TOLD[kind])
-    for written in (text, json.dumps({"log": text}), repr(text), json.dumps({"log": json.dumps(text)})):
+    for written in (
+        text,
+        json.dumps({"log": text}),
+        repr(text),
+        json.dumps({"log": json.dumps(text)}),
+    ):
         hidden = scrubber.text(written)
         assert secret in written
         assert secret not in hidden
@@ -308,10 +349,20 @@ def test_the_sign_behind_a_name_stays(scrubber):
 
 @pytest.mark.parametrize(
     "name",
-    ["MYSQL_PWD", "OPENAI_APIKEY", "GH_PAT", "GPG_PASSPHRASE", "X_CONNECTION_STRING", "SLACK_WEBHOOK_URL", "DB_PASSWD"],
+    [
+        "MYSQL_PWD",
+        "OPENAI_APIKEY",
+        "GH_PAT",
+        "GPG_PASSPHRASE",
+        "X_CONNECTION_STRING",
+        "SLACK_WEBHOOK_URL",
+        "DB_PASSWD",
+    ],
 )
 def test_values_of_secret_variables_are_hidden_everywhere(name):
-    hidden = Scrubber(HOSTS, ENVIRONMENT | {name: "battery-staple"}).text("it said battery-staple aloud")
+    hidden = Scrubber(HOSTS, ENVIRONMENT | {name: "battery-staple"}).text(
+        "it said battery-staple aloud"
+    )
     assert "battery" not in hidden
 
 
@@ -326,9 +377,15 @@ def test_values_of_secret_variables_are_hidden_everywhere(name):
         "memcpy@GLIBC_2.14, 12:34:56, MIOpen 3.5.0.70200, ROCm 7.2.0.1, 127.0.0.1, a::b::c",
         "nvidia-cublas-cu12==12.8.4.1 tokens==3.0.0",
         "TOKENIZERS_PARALLELISM=false c2 0000:c2:00.0",
-        "ROCm 7.2.0.1, v7.2.0.1, rocm-7.2.0.1, libhip.so.7.2.0.1, cuDNN 9.1.0.70, hip 6.4.43483.0, 1.2.3.4",
+        (
+            "ROCm 7.2.0.1, v7.2.0.1, rocm-7.2.0.1, libhip.so.7.2.0.1, cuDNN 9.1.0.70, hip"
+            " 6.4.43483.0, 1.2.3.4"
+        ),
         "2024.1201.1234 2024-01-01-10-20-30 20.10.30 GPU-accelerated",
-        '{"replica": 1732671234567890, "switch": 1732671234567890, "mac": 173267123456, "num_tokens": 1732671}',
+        (
+            '{"replica": 1732671234567890, "switch": 1732671234567890, "mac": 173267123456,'
+            ' "num_tokens": 1732671}'
+        ),
         'from the login node: mkdir -p results; srun -p gpu <td class="token">word</td>',
         "python -u train.py, docker run -u 1000:1000 x, author: bob, tokens | 12, tokens, 12",
         '{"machine_id":"","next":"x","password":""}',
@@ -342,14 +399,23 @@ def test_what_only_looks_like_a_secret_stays(text):
 
 LOG = b"by alice on node17\n" * 40
 SEALED = {
-    "zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "xz": lzma.compress(LOG), "bzip2": bz2.compress(LOG),
-    "damaged gzip": b"\x1f\x8bdamaged", "gzip behind others": b"#!/bin/sh\n" + gzip.compress(LOG),
-    "zlib": zlib.compress(LOG), "zlib behind others": b"header" + zlib.compress(LOG, 1),
-    "LZMA alone": lzma.compress(LOG, lzma.FORMAT_ALONE), "bzip2 behind others": b"header" + bz2.compress(LOG),
-    "UTF-16": LOG.decode().encode("utf-16"), "UTF-16, no mark": LOG.decode().encode("utf-16-be"),
-    "UTF-32": LOG.decode().encode("utf-32-le"), "Feather": b"ARROW1\0\0alice", "Parquet": b"PAR1alice",
+    "zip": b"PK\x03\x04",
+    "zstd": b"\x28\xb5\x2f\xfd",
+    "xz": lzma.compress(LOG),
+    "bzip2": bz2.compress(LOG),
+    "damaged gzip": b"\x1f\x8bdamaged",
+    "gzip behind others": b"#!/bin/sh\n" + gzip.compress(LOG),
+    "zlib": zlib.compress(LOG),
+    "zlib behind others": b"header" + zlib.compress(LOG, 1),
+    "LZMA alone": lzma.compress(LOG, lzma.FORMAT_ALONE),
+    "bzip2 behind others": b"header" + bz2.compress(LOG),
+    "UTF-16": LOG.decode().encode("utf-16"),
+    "UTF-16, no mark": LOG.decode().encode("utf-16-be"),
+    "UTF-32": LOG.decode().encode("utf-32-le"),
+    "Feather": b"ARROW1\0\0alice",
+    "Parquet": b"PAR1alice",
     "nobody knows": random.Random(1).randbytes(100_000),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", SEALED)
@@ -375,7 +441,9 @@ def test_blobs_of_a_database_are_cleared_and_packed_ones_refused(tmp_path, scrub
     assert b"node17" not in cleared
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO data VALUES (?)", (zlib.compress(LOG),))
-    with pytest.raises(UserError, match=r"results\.db holds values of content that .* \(zlib\); leave it out"):
+    with pytest.raises(
+        UserError, match=r"results\.db holds values of content that .* \(zlib\); leave it out"
+    ):
         scrubber.content(path)
 
 

@@ -1,4 +1,6 @@
-"""The first cell of a lesson: the table, the folder, the PATH, the GPU found in the kernel's files."""
+"""The first cell of a lesson: the table, the folder, the PATH, the GPU found in the kernel's
+files.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def topology(root: Path, *gpus: int) -> Path:
         node = root / str(place)
         node.mkdir(parents=True)
         simd_count = 1216 if version else 0
-        (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simd_count}\ngfx_target_version {version}\n")
+        (node / "properties").write_text(
+            f"cpu_cores_count 0\nsimd_count {simd_count}\ngfx_target_version {version}\n"
+        )
     return root
 
 
@@ -84,7 +88,9 @@ with profile(activities=[ProfilerActivity.CPU], profile_memory=True):
 
 def test_without_a_gpu_the_profiler_writes_nothing_in_red() -> None:
     environment = {name: value for name, value in os.environ.items() if name not in session.QUIET}
-    done = subprocess.run([sys.executable, "-c", WATCHED], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
 
 
@@ -119,7 +125,9 @@ def test_a_missing_tool_gets_its_stand_in_and_the_table_says_so(
     proflab.start("05")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["rocprof-compute", "stand-in"] in rows
-    done = subprocess.run(["sh", "-c", "rocprof-compute --version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", "rocprof-compute --version"], capture_output=True, text=True, check=True
+    )
     assert "stand-in" in done.stdout + done.stderr
 
 
@@ -145,7 +153,9 @@ def test_python_of_the_course_comes_first_and_once(monkeypatch: pytest.MonkeyPat
     for _ in range(2):
         session.put_python_first()
         assert os.environ["PATH"] == os.pathsep.join([home, "/usr/bin", "/bin"])
-    found = subprocess.run(["bash", "-c", "command -v python"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["bash", "-c", "command -v python"], capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == str(Path(home) / "python")
 
 
@@ -162,7 +172,9 @@ def test_version_of_a_tool_without_a_release_file_is_not_invented(tmp_path: Path
     assert session.tool_version(command(tmp_path / "bin/runTracer.sh")) == ""
 
 
-def test_commands_know_the_folder_for_results_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_know_the_folder_for_results_wherever_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path / "elsewhere"))
     folder = proflab.start("03").folder
     assert Path(os.environ["FOLDER"]) == folder == tmp_path / "elsewhere" / "03"
@@ -209,7 +221,9 @@ def test_without_a_home_to_write_to_the_cache_is_below_the_temporary_folder(
         cache_folder()
 
 
-def test_a_notebook_that_begins_beside_another_takes_its_stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_that_begins_beside_another_takes_its_stand_ins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The other makes each link in the moment in which this one finds none."""
     make = Path.symlink_to
 

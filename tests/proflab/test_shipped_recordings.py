@@ -1,4 +1,6 @@
-"""What ships with the course: complete, small, readable, marked as what it is, and made again the same."""
+"""What ships with the course: complete, small, readable, marked as what it is, and made again the
+same.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,18 @@ from proflab.recordings import load_manifest, recording, shipped_folder
 from tests.conftest import REPOSITORY
 
 MODELLED = [name for name, entry in load_manifest().items() if entry.origin == "modelled"]
-SHIPPED = [name for name, entry in load_manifest().items() if all(file.url is None for file in entry.files)]
+SHIPPED = [
+    name for name, entry in load_manifest().items() if all(file.url is None for file in entry.files)
+]
 MOST_BYTES = 10 * 10**6
 
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
     """scripts/dev/make_recordings.py as a module."""
-    spec = importlib.util.spec_from_file_location("make_recordings", REPOSITORY / "scripts/dev/make_recordings.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_recordings", REPOSITORY / "scripts/dev/make_recordings.py"
+    )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -45,11 +51,17 @@ def test_every_file_in_the_folder_is_listed_and_has_its_checksum():
     listed = {file.path for name in SHIPPED for file in load_manifest()[name].files}
     cuts = [entry.cut for entry in load_manifest().values() if entry.cut]
     listed |= {f"cuts/{file.path}" for cut in cuts for file in cut.files}
-    found = {str(path.relative_to(shipped_folder())) for path in shipped_folder().rglob("*") if path.is_file()}
+    found = {
+        str(path.relative_to(shipped_folder()))
+        for path in shipped_folder().rglob("*")
+        if path.is_file()
+    }
     licences = {f"cuts/licences/{name}.txt" for name in ("MIT", "Apache-2.0")}
     assert found - listed == {"manifest.json", "cuts/NOTICE.md", *licences}
     assert all(recording(name).source == "shipped" for name in SHIPPED)
-    assert all(recording(name).source == "cut" for name, entry in load_manifest().items() if entry.cut)
+    assert all(
+        recording(name).source == "cut" for name, entry in load_manifest().items() if entry.cut
+    )
 
 
 @pytest.mark.parametrize("name", MODELLED)
@@ -80,7 +92,12 @@ def test_what_compiling_does_to_the_vision_transformer():
         tidyprof.operators(tidyprof.read(recording(name).path)).set_index("name")["calls"]
         for name in ("torch-cpu-vit", "torch-cpu-vit-compiled")
     )
-    for kept in ("aten::addmm", "aten::mm", "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::lerp_"):
+    for kept in (
+        "aten::addmm",
+        "aten::mm",
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+        "aten::lerp_",
+    ):
         assert eager[kept] == compiled[kept] > 0
     for merged in ("aten::gelu", "aten::native_layer_norm"):
         assert eager[merged] > 0
@@ -89,7 +106,13 @@ def test_what_compiling_does_to_the_vision_transformer():
 
 def test_the_kernels_that_have_counters_are_chosen_anew(maker, tmp_path):
     run = maker.recipes()[0].play("rocprofv3", max_steps=2)
-    maker.write("rocprof-compute", maker.with_longest(run), tmp_path, blocks=("2",), output_directory=maker.UNPACKED)
+    maker.write(
+        "rocprof-compute",
+        maker.with_longest(run),
+        tmp_path,
+        blocks=("2",),
+        output_directory=maker.UNPACKED,
+    )
     written = tmp_path / maker.UNPACKED / "pmc_perf.csv"
     assert maker.same_content(
         REPOSITORY / "recordings/modelled-resnet/rocprof-compute/pmc_perf.csv", written.read_bytes()

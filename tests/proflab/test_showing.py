@@ -1,4 +1,6 @@
-"""What a lesson shows: sentences, tables in readable units with their origin, figures with their words."""
+"""What a lesson shows: sentences, tables in readable units with their origin, figures with their
+words.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from proflab.showing import Picture, Prose, say, show_figure, show_table
 from tidyprof import plots
 from tidyprof.tables.contract import Origin
 
-ALLOWED_TAGS = {f"<{end}{name}>" for end in ("", "/") for name in ("p", "pre", "code", "strong", "em")} | {"<br>"}
+ALLOWED_TAGS = {
+    f"<{end}{name}>" for end in ("", "/") for name in ("p", "pre", "code", "strong", "em")
+} | {"<br>"}
 ORIGIN = Origin("recorded", "AMD Instinct MI300X")
 
 
@@ -35,7 +39,9 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
-def test_times_are_shown_in_the_unit_asked_for(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_are_shown_in_the_unit_asked_for(
+    kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
     show_table(kernels, "short_name calls total_ms mean_us percent", "Kernels")
     assert lines(capsys) == [
         ["Kernels"],
@@ -46,24 +52,35 @@ def test_times_are_shown_in_the_unit_asked_for(kernels: pd.DataFrame, capsys: py
     ]
 
 
-def test_nanoseconds_stay_as_they_are(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nanoseconds_stay_as_they_are(
+    kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
     show_table(kernels, "total_ns", "Kernels")
     assert lines(capsys)[1:3] == [["total,", "ns"], ["71,516,523"]]
 
 
-def test_headings_give_the_unit_of_other_columns_and_leave_counters_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_headings_give_the_unit_of_other_columns_and_leave_counters_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     table = pd.DataFrame({"start_us": [1.0], "SQ_INSTS_VALU": [2]})
     show_table(table, "start_us SQ_INSTS_VALU", "Numbers", origin="modelled")
     assert lines(capsys)[1] == ["start,", "µs", "SQ_INSTS_VALU"]
 
 
-def test_rows_left_out_are_counted(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_left_out_are_counted(
+    kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
     show_table(kernels, "short_name", "Kernels", rows=1)
-    assert lines(capsys)[-2:] == [["gemm"], ["1", "of", "2", "rows;", "recorded:", "AMD", "Instinct", "MI300X"]]
+    assert lines(capsys)[-2:] == [
+        ["gemm"],
+        ["1", "of", "2", "rows;", "recorded:", "AMD", "Instinct", "MI300X"],
+    ]
 
 
 def test_small_and_missing_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    frame = pd.DataFrame({"a": [0.00123, 0.0], "b": pd.array([None, 4], "Int64"), "c": [float("nan")] * 2})
+    frame = pd.DataFrame(
+        {"a": [0.00123, 0.0], "b": pd.array([None, 4], "Int64"), "c": [float("nan")] * 2}
+    )
     show_table(frame, "a b c", "Numbers", origin="modelled")
     assert lines(capsys)[2:4] == [["0.00123"], ["0.00000", "4"]]
 
@@ -79,7 +96,9 @@ def test_an_unknown_column_is_named_with_its_neighbours(kernels: pd.DataFrame) -
         show_table(kernels, "total_s_ms", "Kernels")
 
 
-def test_numbers_are_flush_right_in_html(kernels: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_flush_right_in_html(
+    kernels: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = []
     monkeypatch.setattr("proflab.showing.show", shown.append)
     show_table(kernels, "short_name calls", "Kernels")
@@ -88,21 +107,30 @@ def test_numbers_are_flush_right_in_html(kernels: pd.DataFrame, monkeypatch: pyt
     assert "text-align:left" in html.partition(">&lt;fill&gt;<")[0].rpartition("<td")[2]
 
 
-def test_a_figure_brings_its_words(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_figure_brings_its_words(
+    kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
     figure = plots.top_kernels(kernels)
     show_figure(figure)
     assert figure.alternative_text in capsys.readouterr().out
     html = Picture(figure)._repr_html_()
     assert html.startswith("<img alt=")
-    # With its triangle, also where a style sheet says `summary {display: block}`, as the classic notebook's does.
-    assert '<details><summary style="display:list-item">This figure in words</summary><p>Bars of' in html
+    # With its triangle, also where a style sheet says `summary {display: block}`, as the classic
+    # notebook's does.
+    assert (
+        '<details><summary style="display:list-item">This figure in words</summary><p>Bars of'
+        in html
+    )
 
 
 def test_a_sentence_keeps_its_own_markup(capsys: pytest.CaptureFixture[str]) -> None:
     say("**Busy: 94 %**")
     assert capsys.readouterr().out == "**Busy: 94 %**\n"
     shown = Prose("**Busy, `gemm<T>`**\n`char** a, char** b`")._repr_html_()
-    assert shown == ("<p><strong>Busy, <code>gemm&lt;T&gt;</code></strong><br><code>char** a, char** b</code></p>")
+    assert (
+        shown == "<p><strong>Busy, <code>gemm&lt;T&gt;</code></strong><br><code>char** a, char**"
+        " b</code></p>"
+    )
     assert Prose("```sql\nSELECT a < b\n```")._repr_html_() == "<pre>SELECT a &lt; b</pre>"
 
 
@@ -128,8 +156,22 @@ def test_a_word_between_asterisks_is_emphasis(said: str, html: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        *("2 * 3 * 4", "2*3*4", "a *b", "*.csv and *.json", "*_trace.csv, *_stats.csv", "runs/*/rank*/trace_*.json"),
-        *("kernel_*.csv *x", "f(float const*, int*)", "f(float *a, int *b)", "*a_*.csv", "trace*json* of", "*a*.csv"),
+        *(
+            "2 * 3 * 4",
+            "2*3*4",
+            "a *b",
+            "*.csv and *.json",
+            "*_trace.csv, *_stats.csv",
+            "runs/*/rank*/trace_*.json",
+        ),
+        *(
+            "kernel_*.csv *x",
+            "f(float const*, int*)",
+            "f(float *a, int *b)",
+            "*a_*.csv",
+            "trace*json* of",
+            "*a*.csv",
+        ),
     ],
 )
 def test_other_asterisks_stay(said: str) -> None:
@@ -173,7 +215,9 @@ HOSTILE = "\x1b[2J\u202e\x00<b>\x9b"
     ],
     ids=["prose", "table", "notice"],
 )
-def test_what_no_one_can_see_is_shown_as_such_in_a_notebook_and_as_text(shown: Prose | Table | Notice) -> None:
+def test_what_no_one_can_see_is_shown_as_such_in_a_notebook_and_as_text(
+    shown: Prose | Table | Notice,
+) -> None:
     for text in (shown._repr_html_(), str(shown)):
         assert all(letter.isprintable() for line in text.split("\n") for letter in line)
         assert "�[2J��" in text

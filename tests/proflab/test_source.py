@@ -1,4 +1,6 @@
-"""Where numbers come from stays with them: from every reader through every analysis into every figure's corner."""
+"""Where numbers come from stays with them: from every reader through every analysis into every
+figure's corner.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,14 @@ RECORDING_OF_READER = {
     "rocprofv3": "rocprofv3-csv-docs/kernel_trace.csv",
     "rocprof_v1": "rocprofv1-mi210-torch-add/HSA_trace",
     "perfetto": "rocprofv3-lumi-taylor/results.pftrace",
-    "system": "smi-mi300x-vllm-llama31-bs1/monitoring/gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_"
-    "mem0.8_20250807_185823.csv",
+    "system": (
+        "smi-mi300x-vllm-llama31-bs1/monitoring/gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_"
+        "mem0.8_20250807_185823.csv"
+    ),
 }
-"""A small recording for each reader; the database of rocpd and the allocator's snapshot are made here."""
+"""A small recording for each reader; the database of rocpd and the allocator's snapshot are made
+here.
+"""
 
 MANY_RANKS = "torch-mi300-ddp-4ranks-fused/merged_nccl_only.json.gz"
 
@@ -67,7 +73,15 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
             "modules",
             "operators",
         ),
-        *("overlap", "phases", "ranks", "roofline_ceilings", "roofline_points", "speed_of_light", "step_budget"),
+        *(
+            "overlap",
+            "phases",
+            "ranks",
+            "roofline_ceilings",
+            "roofline_points",
+            "speed_of_light",
+            "step_budget",
+        ),
         *("source_lines", "steps"),
     )
 } | {
@@ -83,7 +97,10 @@ NO_TABLES = {"DeviceTime", "between", "of_steps", "parts_of"}
 TABLES = {
     "busy": (plots.busy, ANALYSES["busy"]),
     "call_stacks": (plots.call_stacks, ANALYSES["call_stacks"]),
-    "collectives": (plots.collectives, lambda profile: analyses.collectives(profile, per_rank=True)),
+    "collectives": (
+        plots.collectives,
+        lambda profile: analyses.collectives(profile, per_rank=True),
+    ),
     "ranks": (plots.ranks, ANALYSES["ranks"]),
     "step_budget": (plots.step_budget, ANALYSES["step_budget"]),
     "step_times": (plots.step_times, ANALYSES["steps"]),
@@ -93,7 +110,8 @@ TABLES = {
 """Plots that take one table, each with the analysis that makes it."""
 
 PLOTS: dict[str, Callable[[Profile], TidyFigure]] = {
-    name: lambda profile, plot=plot, ask=ask: plot(ask(profile)) for name, (plot, ask) in TABLES.items()
+    name: lambda profile, plot=plot, ask=ask: plot(ask(profile))
+    for name, (plot, ask) in TABLES.items()
 } | {
     "counters": plots.counters,
     "memory": plots.memory,
@@ -113,12 +131,18 @@ def profiles(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     paths = {reader: recordings / path for reader, path in RECORDING_OF_READER.items()}
     made = tmp_path_factory.mktemp("made")
     paths["rocpd"] = small_database(made / "results.db")
-    paths["memory_snapshot"] = snapshot_writer.write(made / "snapshot.pickle", snapshot_writer.small_snapshot())
+    paths["memory_snapshot"] = snapshot_writer.write(
+        made / "snapshot.pickle", snapshot_writer.small_snapshot()
+    )
     read = {known.folder: known.read for known in FORMATS}
-    found = {module: read[module](path, origin=origin_for(module)) for module, path in paths.items()}
+    found = {
+        module: read[module](path, origin=origin_for(module)) for module, path in paths.items()
+    }
     found["many ranks"] = read["torch"](recordings / MANY_RANKS, origin=origin_for("many ranks"))
     functions = recordings / "torch-mi300x-resnet18-train"
-    found["functions"] = read["torch"](functions, python_functions=True, origin=origin_for("functions"))
+    found["functions"] = read["torch"](
+        functions, python_functions=True, origin=origin_for("functions")
+    )
     return found
 
 
@@ -129,7 +153,9 @@ def corner(figure: TidyFigure) -> str:
 
 
 def answers(ways: dict[str, Callable], profile: Profile) -> dict[str, object]:
-    """What each way gives for this profile; ways that say that they have no data for it are left out."""
+    """What each way gives for this profile; ways that say that they have no data for it are left
+    out.
+    """
     found = {}
     for name, ask in ways.items():
         try:
@@ -152,11 +178,15 @@ class TestEveryPath:
             name: str(origin_for(name)) for name in profiles
         }
 
-    def test_without_an_origin_it_is_what_the_file_says_of_its_machine(self, recordings: Path) -> None:
+    def test_without_an_origin_it_is_what_the_file_says_of_its_machine(
+        self, recordings: Path
+    ) -> None:
         profile = FORMATS[0].read(recordings / RECORDING_OF_READER["torch"])
         assert source(analyses.kernels(profile)) == "recorded: AMD Radeon Graphics"
 
-    def test_every_analysis_of_every_reader_keeps_the_origin(self, profiles: dict[str, Profile]) -> None:
+    def test_every_analysis_of_every_reader_keeps_the_origin(
+        self, profiles: dict[str, Profile]
+    ) -> None:
         answered: set[str] = set()
         for name, profile in profiles.items():
             tables = answers(ANALYSES, profile)
@@ -164,9 +194,13 @@ class TestEveryPath:
                 tables, str(origin_for(name))
             )
             answered |= {analysis for analysis, table in tables.items() if len(table)}
-        assert answered == set(ANALYSES), "each analysis must have had data from one reader at least"
+        assert answered == set(ANALYSES), (
+            "each analysis must have had data from one reader at least"
+        )
 
-    def test_every_figure_of_every_reader_has_the_origin_in_its_corner(self, profiles: dict[str, Profile]) -> None:
+    def test_every_figure_of_every_reader_has_the_origin_in_its_corner(
+        self, profiles: dict[str, Profile]
+    ) -> None:
         drawn: set[str] = set()
         for name, profile in profiles.items():
             for plot, figure in answers(PLOTS, profile).items():
@@ -178,7 +212,10 @@ class TestEveryPath:
     def test_a_comparison_names_both_origins(self, profiles: dict[str, Profile]) -> None:
         one, other = profiles["rpd"], profiles["rocprofv3"]
         origins = [str(origin_for(name)) for name in ("rpd", "rocprofv3")]
-        for table in (analyses.compare(one, other), analyses.reconcile({"one": one, "other": other})):
+        for table in (
+            analyses.compare(one, other),
+            analyses.reconcile({"one": one, "other": other}),
+        ):
             assert all(origin in source(table) for origin in origins)
 
 
@@ -208,7 +245,9 @@ class TestPandas:
 
     @pytest.mark.parametrize("way", LOSING)
     @pytest.mark.parametrize("plot", TABLES)
-    def test_plots_refuse_what_lost_its_origin(self, plot: str, way: str, profiles: dict[str, Profile]) -> None:
+    def test_plots_refuse_what_lost_its_origin(
+        self, plot: str, way: str, profiles: dict[str, Profile]
+    ) -> None:
         table = table_for(plot, profiles)
         other = table.copy()
         other.attrs["origin"] = Origin("modelled", "by hand")
@@ -221,11 +260,15 @@ class TestPandas:
             source(lost)
 
     @pytest.mark.parametrize("way", KEEPING)
-    def test_choosing_rows_and_columns_keeps_it(self, way: str, profiles: dict[str, Profile]) -> None:
+    def test_choosing_rows_and_columns_keeps_it(
+        self, way: str, profiles: dict[str, Profile]
+    ) -> None:
         table = KEEPING[way](table_for("top_kernels", profiles))
         assert corner(plots.top_kernels(table)) == str(origin_for("torch"))
 
-    def test_timeline_takes_profiles_and_these_always_have_one(self, profiles: dict[str, Profile]) -> None:
+    def test_timeline_takes_profiles_and_these_always_have_one(
+        self, profiles: dict[str, Profile]
+    ) -> None:
         profile = profiles["torch"]
         rebuilt = Profile(pd.DataFrame(profile.events))
         assert corner(plots.timeline(rebuilt)) == "recorded: machine not stated"
@@ -239,11 +282,22 @@ class TestSource:
         run = training_run(write_run(tmp_path / "run", [10, 11, 12]))
         experiment = ledger.add("an idea", [1.0] * 5, [1.0] * 5, CorrectnessGate(()), origin=table)
         figure = plots.step_times(table)
-        assert [source(item) for item in (hand, table, table["step"], experiment, figure)] == ["modelled: by hand"] * 5
+        assert [source(item) for item in (hand, table, table["step"], experiment, figure)] == [
+            "modelled: by hand"
+        ] * 5
         assert source(run) == str(run.origin) == source(run.steps)
 
     @pytest.mark.parametrize(
-        "item", [pd.DataFrame({"origin": ["measured"]}), pd.Series([1]), 3, None, "text", TidyFigure(), object()]
+        "item",
+        [
+            pd.DataFrame({"origin": ["measured"]}),
+            pd.Series([1]),
+            3,
+            None,
+            "text",
+            TidyFigure(),
+            object(),
+        ],
     )
     def test_of_what_has_none(self, item: object) -> None:
         with pytest.raises(CourseError, match=type(item).__name__) as error:

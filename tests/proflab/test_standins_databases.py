@@ -23,7 +23,10 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def database(here, capsys):
     """The first of two ranks' databases, as rocprofv3's stand-in writes them."""
-    assert run("rocprofv3 --runtime-trace -d out -o rank%rank% -- mpirun -n 2 cifar-train --roctx") == 0
+    assert (
+        run("rocprofv3 --runtime-trace -d out -o rank%rank% -- mpirun -n 2 cifar-train --roctx")
+        == 0
+    )
     capsys.readouterr()
     return "out/rank0_results.db"
 
@@ -34,7 +37,13 @@ def rows(path: str) -> list[dict[str, str]]:
 
 
 def test_a_query_is_shown(database, capsys):
-    assert run(f"rocpd query -i {database} --query 'SELECT COUNT(*) AS n, COUNT(DISTINCT guid) AS g FROM kernels'") == 0
+    assert (
+        run(
+            f"rocpd query -i {database} --query 'SELECT COUNT(*) AS n, COUNT(DISTINCT guid) AS g"
+            " FROM kernels'"
+        )
+        == 0
+    )
     # Three steps of six kernels.
     assert capsys.readouterr().out.split() == ["n", "g", "18", "1"]
 
@@ -42,29 +51,48 @@ def test_a_query_is_shown(database, capsys):
 def test_a_summary_adds_up_and_agrees_with_tidyprof(database):
     assert run(f"rocpd summary -i {database} -f csv -d s") == 0
     kernels = rows("s/kernels_summary.csv")
-    table = tidyprof.kernels(tidyprof.read_rocpd(database), include=("kernel", "collective", "copy", "fill"))
-    # rocpd counts copies and fills that are kernels; copies between host and device have a table of their own.
+    table = tidyprof.kernels(
+        tidyprof.read_rocpd(database), include=("kernel", "collective", "copy", "fill")
+    )
+    # rocpd counts copies and fills that are kernels; copies between host and device have a table of
+    # their own.
     table = table[~table["name"].str.contains("HOST")].set_index("name")
-    assert {row["Name"]: int(row["DURATION (nsec)"]) for row in kernels} == table["total_ns"].to_dict()
+    assert {row["Name"]: int(row["DURATION (nsec)"]) for row in kernels} == table[
+        "total_ns"
+    ].to_dict()
     assert sum(float(row["PERCENT (INC)"]) for row in kernels) == pytest.approx(100)
-    assert {row["Name"] for row in rows("s/markers_summary.csv")} >= {"data", "forward", "backward", "optimizer"}
+    assert {row["Name"] for row in rows("s/markers_summary.csv")} >= {
+        "data",
+        "forward",
+        "backward",
+        "optimizer",
+    }
 
 
 def test_a_summary_of_some_kinds_of_calls(database, capsys):
     assert run(f"rocpd summary -i {database} --region-categories none") == 0
-    assert re.findall(r"^(\w+)_SUMMARY:$", capsys.readouterr().out, re.MULTILINE) == ["KERNELS", "MEMORY_COPIES"]
+    assert re.findall(r"^(\w+)_SUMMARY:$", capsys.readouterr().out, re.MULTILINE) == [
+        "KERNELS",
+        "MEMORY_COPIES",
+    ]
 
 
 def test_a_query_into_a_file(database, capsys):
-    query = "SELECT name, SUM(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC LIMIT 1"
-    assert run(f'rocpd query -i out/rank0_results.db --query "{query}" --format csv -d q -o top') == 0
+    query = (
+        "SELECT name, SUM(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC LIMIT 1"
+    )
+    assert (
+        run(f'rocpd query -i out/rank0_results.db --query "{query}" --format csv -d q -o top') == 0
+    )
     assert rows("q/top_query.csv") == [
         {"name": "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "total": "330081"}
     ]
 
 
 def test_a_query_without_rows_says_so_and_writes_nothing(database, capsys, here):
-    assert run(f"rocpd query -i {database} --query 'SELECT * FROM kernels WHERE 0' --format csv") == 0
+    assert (
+        run(f"rocpd query -i {database} --query 'SELECT * FROM kernels WHERE 0' --format csv") == 0
+    )
     assert "no rows" in capsys.readouterr().out
     assert not (here / "rocpd-output-data").exists()
 
@@ -76,7 +104,11 @@ def test_a_query_without_rows_says_so_and_writes_nothing(database, capsys, here)
         ("rocpd convert -i out/rank0_results.db -f csv", 2, "convert is not modelled here"),
         ("rocpd query -i out/rank0_results.db", 2, "required: --query"),
         ("rocpd query --query x", 2, "required: -i/--input"),
-        ("rocpd query -i out/rank0_results.db --query 'SELECT x FROM y'", 2, "SQL: no such table: y"),
+        (
+            "rocpd query -i out/rank0_results.db --query 'SELECT x FROM y'",
+            2,
+            "SQL: no such table: y",
+        ),
         ("rocpd query -i missing.db --query x", 2, "missing.db: no such file"),
         ("rocpd query -i text.db --query x", 2, "file is not a database"),
         ("rocpd query -i other.db --query x", 2, "no view `kernels`"),
@@ -100,7 +132,9 @@ def test_a_database_is_never_changed_by_reading(database):
 
 def test_rpd_of_a_launcher_holds_all_ranks_in_one_file(here, capsys):
     assert run("runTracer.sh -o all.rpd mpirun -n 2 cifar-train") == 0
-    assert "runTracer.sh: stand-in, nothing was measured: modelled MI300X" in capsys.readouterr().err
+    assert (
+        "runTracer.sh: stand-in, nothing was measured: modelled MI300X" in capsys.readouterr().err
+    )
     profile = tidyprof.read_rpd("all.rpd")
     assert profile.events["process"].dropna().nunique() == 2
     assert tidyprof.kernels(profile)["calls"].sum() == 2 * 3 * 4
@@ -110,14 +144,21 @@ def test_rpd_has_a_default_name_and_replaces_the_file(here):
     Path("trace.rpd").write_text("old")
     assert run("runTracer.sh python3 -m cifar_train") == 0
     database = sqlite3.connect("trace.rpd")
-    assert database.execute("SELECT value FROM rocpd_metadata WHERE tag = 'schema_version'").fetchone() == ("3",)
+    assert database.execute(
+        "SELECT value FROM rocpd_metadata WHERE tag = 'schema_version'"
+    ).fetchone() == ("3",)
     columns = [row[1] for row in database.execute("PRAGMA table_info(top)")]
     database.close()
     assert columns == ["Name", "TotalCalls", "TotalDuration_us", "Ave_us", "Percentage"]
 
 
 def test_inside_srun_rpd_writes_one_rank(here, monkeypatch):
-    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NNODES": "1"}
+    step = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_NNODES": "1",
+    }
     for name, value in {**step, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}.items():
         monkeypatch.setenv(name, value)
     assert run("runTracer.sh -o rank1.rpd python3 -m cifar_train") == 0

@@ -85,7 +85,9 @@ QUICK = {
     "rocprof-sys-avail --version": "rocprof-sys-avail v1.9.0",
     "rocprof-compute --version": "rocprofiler-compute version: 3.9.0",
     "rocprof-compute profile --help": "--name",
-    "amd-smi version": "AMDSMI Tool: 27.1.0+stand-in | AMDSMI Library version: 27.1.0 | ROCm version: 10.1",
+    "amd-smi version": (
+        "AMDSMI Tool: 27.1.0+stand-in | AMDSMI Library version: 27.1.0 | ROCm version: 10.1"
+    ),
     "amd-smi monitor --help": "--vram-usage",
     "omnistat-query --job 0 -v": "Omnistat version: 1.6.0",
     "rpd2tracing --help": "--format",
@@ -102,7 +104,9 @@ for line in {[*QUICK]!r}:
         pass
     print("loaded", sorted({{"torch", "pandas", "numpy", "matplotlib"}} & set(sys.modules)))"""
     environ = os.environ | {"PROFLAB_ROCM": "10.1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
     *answers, end = done.stdout.split("loaded []\n")
     assert end == ""
     for said, answer in zip(QUICK.values(), answers, strict=True):
@@ -111,7 +115,9 @@ for line in {[*QUICK]!r}:
 
 def test_a_wrong_option_has_the_tools_own_exit_code_through_the_launcher():
     environ = os.environ | {"PROFLAB_PYTHON": sys.executable}
-    done = subprocess.run([LAUNCHERS / "rocprofv3", "--frobnicate"], env=environ, capture_output=True, text=True)
+    done = subprocess.run(
+        [LAUNCHERS / "rocprofv3", "--frobnicate"], env=environ, capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert "unrecognized arguments: --frobnicate" in done.stderr
 

@@ -1,4 +1,6 @@
-"""Stand-ins of every release: which commands of the course each one takes, and what it does without being told."""
+"""Stand-ins of every release: which commands of the course each one takes, and what it does without
+being told.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
 NUMBERS = {"argument -b/--block: invalid choice"}
 NOT_YET = {
-    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode"}
+    "6.4": {
+        "invalid choice: 'rocpd'",
+        "--profile-mpi-ranks",
+        "--attach",
+        "--att",
+        "--version",
+        "--replay-mode",
+    }
     | NUMBERS
     | {"--hip-graph-trace"},
     "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", "--hip-graph-trace"},
@@ -55,9 +64,16 @@ def uses(notebooks: dict) -> Iterator[Use]:
 def test_every_tool_that_a_lesson_runs_is_found(notebooks) -> None:
     everywhere = set()
     for path, notebook in notebooks.items():
-        shell = "\n".join(cell.source for cell in notebook.cells if cell.source.startswith("%%bash"))
+        shell = "\n".join(
+            cell.source for cell in notebook.cells if cell.source.startswith("%%bash")
+        )
         named = {tool for tool in MODULE_OF_TOOL if re.search(rf"^ *{tool} ", shell, re.MULTILINE)}
-        found = {tool for cell in notebook.cells for use in uses_in_cell(cell, path) for tool in use.tools}
+        found = {
+            tool
+            for cell in notebook.cells
+            for use in uses_in_cell(cell, path)
+            for tool in use.tools
+        }
         assert named <= found, path
         everywhere |= found
     assert {"cifar_train", "torchrun", "rocprofv3"} <= everywhere
@@ -81,7 +97,9 @@ def test_every_tool_has_a_parser_in_every_release(tool, release, monkeypatch):
 
 
 @pytest.mark.parametrize(("release", "suffix"), [("6.4", ".csv"), ("7.2", ".db"), ("10.1", ".db")])
-def test_rocprofv3_writes_its_releases_format_without_being_told(here, release, suffix, monkeypatch):
+def test_rocprofv3_writes_its_releases_format_without_being_told(
+    here, release, suffix, monkeypatch
+):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     assert run(f"rocprofv3 --kernel-trace -d out -o gpu {TRAINER}") == 0
     written = {path.suffix for path in Path("out").iterdir() if "modelled" not in path.name}
@@ -98,10 +116,14 @@ def test_rocprofv3_writes_its_releases_format_without_being_told(here, release, 
         ("10.2", "-f rocpd csv", True, False),
     ],
 )
-def test_statistics_are_files_where_csv_is_written(here, release, options, writes, says, monkeypatch, capsys):
+def test_statistics_are_files_where_csv_is_written(
+    here, release, options, writes, says, monkeypatch, capsys
+):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     assert run(f"rocprofv3 --kernel-trace --stats {options} -d out -o gpu {TRAINER}") == 0
-    assert ("--stats has no effect for the requested output format(s) rocpd" in capsys.readouterr().err) == says
+    assert (
+        "--stats has no effect for the requested output format(s) rocpd" in capsys.readouterr().err
+    ) == says
     assert Path("out/gpu_kernel_stats.csv").exists() == writes
 
 
@@ -113,17 +135,26 @@ def test_statistics_are_files_where_csv_is_written(here, release, options, write
         ("10.1", {"pass_1/x": {"SQ_WAVES"}, "pass_2/x": {"SQ_INSTS_VALU"}}),
     ],
 )
-def test_each_list_of_counters_is_a_run_of_its_own_since_7_13(here, release, counted, monkeypatch, capsys):
+def test_each_list_of_counters_is_a_run_of_its_own_since_7_13(
+    here, release, counted, monkeypatch, capsys
+):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     assert run(f"rocprofv3 --pmc SQ_WAVES --pmc SQ_INSTS_VALU -f csv -d out -o x {TRAINER}") == 0
     assert capsys.readouterr().err.count("nothing was measured") == len(counted)
-    written = {str(path.relative_to("out")): path for path in Path("out").rglob("*_counter_collection.csv")}
-    names = {name.removesuffix("_counter_collection.csv"): _counters(path) for name, path in written.items()}
+    written = {
+        str(path.relative_to("out")): path for path in Path("out").rglob("*_counter_collection.csv")
+    }
+    names = {
+        name.removesuffix("_counter_collection.csv"): _counters(path)
+        for name, path in written.items()
+    }
     assert names == counted
     assert run(f"rocprofv3 --pmc SQ_WAVES -f csv -d one -o x {TRAINER}") == 0
     assert Path("one/x_counter_collection.csv").is_file()
     code = run(f"rocprofv3 --pmc --pmc SQ_WAVES -f csv -d one -o x {TRAINER}")
-    assert (code, "Empty counter group" in capsys.readouterr().err) == ((0, False) if release == "7.2" else (1, True))
+    assert (code, "Empty counter group" in capsys.readouterr().err) == (
+        (0, False) if release == "7.2" else (1, True)
+    )
 
 
 def _counters(path: Path) -> set[str]:
@@ -136,13 +167,19 @@ def test_rocprof_sys_writes_a_trace_by_itself_before_10_1_only(here, monkeypatch
     assert list(Path("old").rglob("*.proto"))
     monkeypatch.setenv("PROFLAB_ROCM", "10.1")
     assert run(f"rocprof-sys-run -o new {TRAINER}") == 2
-    assert "rocpd.db, what this release writes by default, is not modelled" in capsys.readouterr().err
+    assert (
+        "rocpd.db, what this release writes by default, is not modelled" in capsys.readouterr().err
+    )
     assert run(f"rocprof-sys-run --trace -o new {TRAINER}") == 0
     assert list(Path("new").rglob("*.proto"))
 
 
-@pytest.mark.parametrize(("release", "known", "other"), [("6.4", "ROCM", "AMD"), ("7.0", "AMD", "ROCM")])
-def test_rocprof_sys_takes_the_names_of_its_release_in_a_file(here, release, known, other, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("release", "known", "other"), [("6.4", "ROCM", "AMD"), ("7.0", "AMD", "ROCM")]
+)
+def test_rocprof_sys_takes_the_names_of_its_release_in_a_file(
+    here, release, known, other, monkeypatch, capsys
+):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     assert run("rocprof-sys-avail -bd -r SMI_METRICS") == 0
     assert capsys.readouterr().out.startswith(f"ROCPROFSYS_{known}_SMI_METRICS ")
@@ -150,8 +187,12 @@ def test_rocprof_sys_takes_the_names_of_its_release_in_a_file(here, release, kno
     assert f"ROCPROFSYS_{known}_SMI_METRICS " in Path("default.cfg").read_text()
     assert run(f"rocprof-sys-run -c default.cfg -o sensors {TRAINER}") == 0
     for switch in (known, other):
-        Path("own.cfg").write_text(f"ROCPROFSYS_TRACE = true\nROCPROFSYS_USE_{switch}_SMI = false\n")
-        assert run(f"rocprof-sys-run -c own.cfg -o {switch} {TRAINER}") == (1 if switch == other else 0)
+        Path("own.cfg").write_text(
+            f"ROCPROFSYS_TRACE = true\nROCPROFSYS_USE_{switch}_SMI = false\n"
+        )
+        assert run(f"rocprof-sys-run -c own.cfg -o {switch} {TRAINER}") == (
+            1 if switch == other else 0
+        )
     assert f"unknown setting ROCPROFSYS_USE_{other}_SMI in own.cfg" in capsys.readouterr().err
     assert _counter_rows("sensors") > 0
     assert _counter_rows(known) == 0
@@ -209,7 +250,10 @@ def test_rocprof_compute_joins_its_runs_where_its_release_does(
     assert "2.1 System Speed-of-Light" in out
     assert (folder / joined).is_file()
     together = tidyprof.read(folder)
-    assert (len(separate.events), len(separate.counters)) == (len(together.events), len(together.counters))
+    assert (len(separate.events), len(separate.counters)) == (
+        len(together.events),
+        len(together.counters),
+    )
     order = ["dispatch_id", "name"]
     for one in (separate, together):
         one.counters = one.counters.astype({"name": str}).sort_values(order, ignore_index=True)
@@ -230,7 +274,9 @@ def test_rocprof_compute_joins_its_runs_where_its_release_does(
 def test_blocks_were_names_before_they_were_numbers(release, block, refusal, monkeypatch, capsys):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     if not refusal:
-        assert build_parser("rocprof-compute").parse_args(["profile", "-n", "one", "-b", block]).block == [block]
+        assert build_parser("rocprof-compute").parse_args(
+            ["profile", "-n", "one", "-b", block]
+        ).block == [block]
         return
     with pytest.raises(SystemExit):
         build_parser("rocprof-compute").parse_args(["profile", "-n", "one", "-b", block])
@@ -251,6 +297,8 @@ def test_rpd_is_built_on_roctracer_for_rocm_6_alone(here, monkeypatch):
         monkeypatch.setenv("PROFLAB_ROCM", release)
         assert run(f"runTracer.sh -o {release}.rpd {TRAINER.removeprefix('-- ')}") == 0
         connection = sqlite3.connect(f"{release}.rpd")
-        (types,) = connection.execute(f"SELECT count(*) FROM op WHERE opType LIKE '{copies}'").fetchone()
+        (types,) = connection.execute(
+            f"SELECT count(*) FROM op WHERE opType LIKE '{copies}'"
+        ).fetchone()
         connection.close()
         assert types > 0

@@ -18,11 +18,16 @@ from proflab.standins.output_files import Process, expand
 from tests.proflab import played_runs
 
 ALL_KERNELS = ("kernel", "collective", "copy", "fill")
-"""Kinds in tidyprof of what rocprofv3 lists as kernels: HIP copies and fills within a device with some."""
+"""Kinds in tidyprof of what rocprofv3 lists as kernels: HIP copies and fills within a device with
+some.
+"""
 
 TRAINER = "-- python -m cifar_train --max-steps 3"
 
-NINE = "SQ_WAVES SQ_ITEMS SQ_INSTS SQ_INSTS_VALU SQ_INSTS_SALU SQ_INSTS_SMEM SQ_INSTS_FLAT SQ_INSTS_VMEM SQ_CYCLES"
+NINE = (
+    "SQ_WAVES SQ_ITEMS SQ_INSTS SQ_INSTS_VALU SQ_INSTS_SALU SQ_INSTS_SMEM SQ_INSTS_FLAT"
+    " SQ_INSTS_VMEM SQ_CYCLES"
+)
 """More counters than one part of the hardware has registers for."""
 
 
@@ -43,7 +48,9 @@ def is_memory_copy(profile):
 
 def files(folder: Path) -> list[str]:
     return sorted(
-        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and "modelled" not in path.name
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and "modelled" not in path.name
     )
 
 
@@ -52,7 +59,8 @@ def test_the_default_is_one_database_per_process_in_a_folder_of_the_host(here, c
     assert files(here) == ["out/modelled-node/4200_results.db"]
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if "stand-in" in line] == [
-        "rocprofv3: stand-in, nothing was measured: modelled MI300X, kernel time within 20 % of published measurements"
+        "rocprofv3: stand-in, nothing was measured: modelled MI300X, kernel time within 20 % of"
+        " published measurements"
     ]
     assert "Opened result file: out/modelled-node/4200_results.db" in lines
 
@@ -63,7 +71,9 @@ def test_without_folder_and_name_files_go_below_the_current_folder(here):
 
 
 def test_amds_command_gives_the_kernel_table_that_tidyprof_reads(here):
-    options = "--stats --kernel-trace --output-format csv --output-directory single --output-file kernels"
+    options = (
+        "--stats --kernel-trace --output-format csv --output-directory single --output-file kernels"
+    )
     assert run(f"{options} {TRAINER}") == 0
     assert files(here) == [
         "single/kernels_agent_info.csv",
@@ -73,7 +83,8 @@ def test_amds_command_gives_the_kernel_table_that_tidyprof_reads(here):
     ]
     with Path("single/kernels_kernel_stats.csv").open() as source:
         rows = list(csv.DictReader(source))
-    # Each of three steps has 3 kernels, a collective, and a copy and a fill that HIP does with kernels.
+    # Each of three steps has 3 kernels, a collective, and a copy and a fill that HIP does with
+    # kernels.
     assert sum(int(row["Calls"]) for row in rows) == 3 * 6
     gemm = next(row for row in rows if row["Name"].startswith("Cijk_"))
     assert (gemm["Calls"], gemm["TotalDurationNs"]) == ("3", str(3 * 20_001))
@@ -92,8 +103,14 @@ def test_without_stats_there_are_no_statistics(here):
         ("--kernel-trace", {"kernel_trace"}),
         ("--memory-copy-trace", {"memory_copy_trace"}),
         ("--hip-trace", {"hip_api_trace"}),
-        ("--runtime-trace", {"kernel_trace", "memory_copy_trace", "hip_api_trace", "rccl_api_trace"}),
-        ("--sys-trace --hip-runtime-trace=no", {"kernel_trace", "memory_copy_trace", "rccl_api_trace"}),
+        (
+            "--runtime-trace",
+            {"kernel_trace", "memory_copy_trace", "hip_api_trace", "rccl_api_trace"},
+        ),
+        (
+            "--sys-trace --hip-runtime-trace=no",
+            {"kernel_trace", "memory_copy_trace", "rccl_api_trace"},
+        ),
     ],
 )
 def test_only_the_domains_that_were_asked_for_are_written(here, options, expected):
@@ -110,7 +127,10 @@ def test_markers_come_only_from_a_trainer_that_sets_them(here):
 
 
 def test_several_formats_agree_on_the_kernels(here):
-    assert run(f"--kernel-trace --memory-copy-trace -f CSV json pftrace rocpd -d out -o x {TRAINER}") == 0
+    assert (
+        run(f"--kernel-trace --memory-copy-trace -f CSV json pftrace rocpd -d out -o x {TRAINER}")
+        == 0
+    )
     assert {"out/x_results.db", "out/x_results.json", "out/x_results.pftrace"} <= set(files(here))
     database = sqlite3.connect("out/x_results.db")
     (total,) = database.execute("SELECT SUM(duration) FROM kernels").fetchone()
@@ -153,13 +173,24 @@ def test_a_fixed_name_is_overwritten_by_the_last_rank_as_with_the_tool(here):
 
 def test_the_rank_is_in_the_name_under_mpirun_and_not_under_torchrun(here):
     assert run("--kernel-trace -d mpi -o rank%rank%_%pid% -- mpirun -n 2 cifar-train") == 0
-    assert run("--kernel-trace -d elastic -o rank%rank%_%pid% -- torchrun --nproc-per-node 2 -m cifar_train") == 0
+    assert (
+        run(
+            "--kernel-trace -d elastic -o rank%rank%_%pid% -- torchrun --nproc-per-node 2 -m"
+            " cifar_train"
+        )
+        == 0
+    )
     assert files(here / "mpi") == ["rank0_4200_results.db", "rank1_4210_results.db"]
     assert files(here / "elastic") == ["rank0_4200_results.db", "rank0_4210_results.db"]
 
 
 def test_inside_srun_each_process_writes_its_own_rank(here, monkeypatch, capsys):
-    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NNODES": "1"}
+    step = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_NNODES": "1",
+    }
     for name, value in {**step, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}.items():
         monkeypatch.setenv(name, value)
     assert run(f"--kernel-trace -d slurm -o job%job%_rank%rank%_%pid% {TRAINER}") == 0
@@ -178,7 +209,9 @@ VARIABLES = "--mpi-world-rank-variable RANK --mpi-world-size-variable WORLD_SIZE
         (VARIABLES, "torchrun --nproc-per-node 4 -m cifar_train", (4210, 4220)),
     ],
 )
-def test_ranks_are_left_out_where_the_launcher_states_them(here, options, launcher, pids, monkeypatch):
+def test_ranks_are_left_out_where_the_launcher_states_them(
+    here, options, launcher, pids, monkeypatch
+):
     """rocprofv3 knows no variable of torchrun unless it is named."""
     monkeypatch.setenv("PROFLAB_ROCM", "7.13")
     assert run(f"--kernel-trace --profile-mpi-ranks 1-2 {options} -d out -- {launcher}") == 0
@@ -188,14 +221,18 @@ def test_ranks_are_left_out_where_the_launcher_states_them(here, options, launch
 def test_one_variable_of_two_is_fatal(here, capsys, monkeypatch):
     monkeypatch.setenv("PROFLAB_ROCM", "7.13")
     assert run(f"--kernel-trace --mpi-world-rank-variable RANK {TRAINER}") == 1
-    assert "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified" in capsys.readouterr().err
+    assert (
+        "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_trainers_lines_come_from_the_modelled_rates(here, capsys):
     assert run(f"--kernel-trace {TRAINER} --batch-size 8") == 0
     out = capsys.readouterr().out
     assert "resnet, automixed (float16), batch 8, AMD Instinct MI300X (modelled)" in out
-    # One of three steps is warm-up; 8 images at 2000 and 4000 a second: 4 and 2 ms, 16 images in 6 ms.
+    # One of three steps is warm-up; 8 images at 2000 and 4000 a second: 4 and 2 ms, 16 images in 6
+    # ms.
     assert "steps          3 (1 warm-up, reported apart)" in out
     assert "first step     8.0 ms" in out
     assert "step           3.0 ms median" in out
@@ -204,14 +241,22 @@ def test_the_trainers_lines_come_from_the_modelled_rates(here, capsys):
 
 
 def test_the_matrix_product_is_played_too(here, capsys):
-    assert run("--runtime-trace -d out -- python -m cifar_train.matmul --x-shape 1000 200 --w-shape 200 50") == 0
+    assert (
+        run(
+            "--runtime-trace -d out -- python -m cifar_train.matmul --x-shape 1000 200 --w-shape"
+            " 200 50"
+        )
+        == 0
+    )
     assert "0.02 GFLOP on AMD Instinct MI300X (modelled)" in capsys.readouterr().out
 
 
 def test_all_formats_agree_on_a_matrix_product_that_the_model_itself_plays(here, monkeypatch):
     monkeypatch.delitem(sys.modules, "gpumodel.simulation")
     formats = "-f csv json pftrace rocpd -d out -o x --kernel-trace --memory-copy-trace"
-    assert run(f"{formats} -- python3 -m cifar_train.matmul --x-shape 500 100 --w-shape 100 80") == 0
+    assert (
+        run(f"{formats} -- python3 -m cifar_train.matmul --x-shape 500 100 --w-shape 100 80") == 0
+    )
     totals = []
     for file in ("x_kernel_trace.csv", "x_results.json", "x_results.pftrace", "x_results.db"):
         profile = tidyprof.read(Path("out") / file)
@@ -223,7 +268,11 @@ def test_all_formats_agree_on_a_matrix_product_that_the_model_itself_plays(here,
 
 def test_a_summary_adds_up(here, capsys):
     assert run(f"--kernel-trace -S -u usec {TRAINER}") == 0
-    rows = [line.split("|") for line in capsys.readouterr().err.splitlines() if "KERNEL_DISPATCH" in line]
+    rows = [
+        line.split("|")
+        for line in capsys.readouterr().err.splitlines()
+        if "KERNEL_DISPATCH" in line
+    ]
     assert len(rows) == 6
     assert sum(float(row[6]) for row in rows) == pytest.approx(100, abs=1e-4)
     gemm = next(row for row in rows if "Cijk_" in row[1])
@@ -233,7 +282,11 @@ def test_a_summary_adds_up(here, capsys):
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        (f"--stats {TRAINER}", 1, "Fatal error: No tracing options were enabled for --stats option."),
+        (
+            f"--stats {TRAINER}",
+            1,
+            "Fatal error: No tracing options were enabled for --stats option.",
+        ),
         ("--kernel-trace", 1, "Fatal error: No application provided"),
         ("--kernel-trace python -m cifar_train", 2, "invalid truth value python"),
         (f"--kernel-trase {TRAINER}", 2, "unrecognized arguments: --kernel-trase"),
@@ -242,17 +295,41 @@ def test_a_summary_adds_up(here, capsys):
         ("--kernel-trace -- ls", 2, "'ls' is not the course's workload"),
         ("--kernel-trace -- cifar-train --model alexnet", 2, "invalid choice: 'alexnet'"),
         (f"--kernel-trace -f otf2 {TRAINER}", 2, "otf2 is not modelled"),
-        (f"--pmc SQ_WAVES {TRAINER}", 2, "--pmc is not modelled in the format rocpd; say --output-format csv"),
+        (
+            f"--pmc SQ_WAVES {TRAINER}",
+            2,
+            "--pmc is not modelled in the format rocpd; say --output-format csv",
+        ),
         (f"--pmc SQ_WAVES TCP_HIT -f csv {TRAINER}", 2, "--pmc TCP_HIT: not modelled on MI300X"),
-        (f"--pmc {NINE} -f csv {TRAINER}", 2, "--pmc with 9 counters: more than the hardware counts in one pass"),
-        (f"--pmc SQ_WAVES -f csv --kernel-include-regex ( {TRAINER}", 2, "'(' is no regular expression"),
-        (f"--pmc SQ_WAVES -f csv --kernel-iteration-range 1 {TRAINER}", 2, "--kernel-iteration-range is not modelled"),
+        (
+            f"--pmc {NINE} -f csv {TRAINER}",
+            2,
+            "--pmc with 9 counters: more than the hardware counts in one pass",
+        ),
+        (
+            f"--pmc SQ_WAVES -f csv --kernel-include-regex ( {TRAINER}",
+            2,
+            "'(' is no regular expression",
+        ),
+        (
+            f"--pmc SQ_WAVES -f csv --kernel-iteration-range 1 {TRAINER}",
+            2,
+            "--kernel-iteration-range is not modelled",
+        ),
         (f"--kernel-trace --pid 7 {TRAINER}", 2, "--pid is not modelled here"),
         (f"--att --kernel-trace {TRAINER}", 1, "rocprof-trace-decoder library path not found"),
         (f"--kernel-trace --pc-sampling-unit time {TRAINER}", 1, "PC sampling unavailable"),
-        (f"--kernel-trace -P 1:2:1 {TRAINER}", 2, "-P is not modelled here; on a machine with ROCm the real tool does"),
+        (
+            f"--kernel-trace -P 1:2:1 {TRAINER}",
+            2,
+            "-P is not modelled here; on a machine with ROCm the real tool does",
+        ),
         (f"-i jobs.json {TRAINER}", 2, "-i is not modelled here"),
-        (f"--kernel-trace --selected-regions {TRAINER}", 2, "--selected-regions is not modelled here"),
+        (
+            f"--kernel-trace --selected-regions {TRAINER}",
+            2,
+            "--selected-regions is not modelled here",
+        ),
         (f"--kernel-trace --kfd-trace {TRAINER}", 2, "unrecognized arguments: --kfd-trace"),
     ],
 )
@@ -293,7 +370,12 @@ def test_wrong_knobs_are_refused(here, monkeypatch, capsys, name, value, said):
 
 
 def test_placeholders_stand_for_what_the_sdk_says():
-    environment = {"SLURM_PROCID": "3", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_JOB_ID": "9", "MY_NAME": "a b/c"}
+    environment = {
+        "SLURM_PROCID": "3",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "SLURM_JOB_ID": "9",
+        "MY_NAME": "a b/c",
+    }
     process = Process("node1", 77, ("python3", "-m", "cifar_train"), environment)
     assert expand("%hostname%/%h%-%pid%-%p%", process) == "node1/node1-77-77"
     assert expand("r%rank%s%size%j%job%n%nid%", process) == "r3s4j9n3"
@@ -324,11 +406,18 @@ def test_text_without_placeholders_is_left_alone(text):
 
 def test_counters_stand_in_a_file_of_their_own_and_are_read_as_modelled(here, capsys):
     assert run(f"--pmc SQ_WAVES SQ_INSTS_VALU --kernel-trace -f csv -d out -o x {TRAINER}") == 0
-    assert files(here) == ["out/x_agent_info.csv", "out/x_counter_collection.csv", "out/x_kernel_trace.csv"]
+    assert files(here) == [
+        "out/x_agent_info.csv",
+        "out/x_counter_collection.csv",
+        "out/x_kernel_trace.csv",
+    ]
     assert "Opened result file: out/x_counter_collection.csv" in capsys.readouterr().err
     profile = tidyprof.read("out")
     kernels = profile.events[profile.events["kind"].isin(ALL_KERNELS) & ~is_memory_copy(profile)]
-    assert dict(profile.counters["name"].value_counts()) == {"SQ_WAVES": len(kernels), "SQ_INSTS_VALU": len(kernels)}
+    assert dict(profile.counters["name"].value_counts()) == {
+        "SQ_WAVES": len(kernels),
+        "SQ_INSTS_VALU": len(kernels),
+    }
     assert (profile.counters["value"] > 0).all()
     assert profile.meta["origin"].kind == "modelled"
     lines = Path("out/x_counter_collection.csv").read_text().splitlines()
@@ -348,15 +437,20 @@ def test_counters_are_those_that_rocprof_compute_gets_of_the_same_run(here):
         assert counted[name].tolist() == table[name].tolist()
 
 
-def test_regular_expressions_choose_the_kernels_that_are_counted_and_not_those_that_are_traced(here):
+def test_regular_expressions_choose_the_kernels_that_are_counted_and_not_those_that_are_traced(
+    here,
+):
     for folder, options in {
         "all": "",
         "some": "--kernel-include-regex Cijk",
         "rest": "--kernel-exclude-regex Cijk",
     }.items():
-        assert run(f"--pmc SQ_WAVES {options} --kernel-trace -f csv -d {folder} -o x {TRAINER}") == 0
+        assert (
+            run(f"--pmc SQ_WAVES {options} --kernel-trace -f csv -d {folder} -o x {TRAINER}") == 0
+        )
     names = {
-        folder: pd.read_csv(f"{folder}/x_counter_collection.csv")["Kernel_Name"] for folder in ("all", "some", "rest")
+        folder: pd.read_csv(f"{folder}/x_counter_collection.csv")["Kernel_Name"]
+        for folder in ("all", "some", "rest")
     }
     assert names["some"].str.contains("Cijk").all()
     assert not names["rest"].str.contains("Cijk").any()
@@ -368,7 +462,9 @@ def test_regular_expressions_choose_the_kernels_that_are_counted_and_not_those_t
 
 def test_rocprofv3_avail_names_the_counters_and_says_which_go_together(here, capsys):
     assert played_runs.run("rocprofv3-avail list --pmc") == 0
-    names = re.search("^Modelled counters : (.*)$", capsys.readouterr().out, re.MULTILINE)[1].split(", ")
+    names = re.search("^Modelled counters : (.*)$", capsys.readouterr().out, re.MULTILINE)[1].split(
+        ", "
+    )
     assert {"SQ_WAVES", "SQ_INSTS_VALU", "GRBM_COUNT"} <= set(names)
     assert played_runs.run("rocprofv3-avail pmc-check SQ_WAVES GRBM_COUNT") == 0
     assert played_runs.run(f"rocprofv3-avail pmc-check {NINE}") == 2

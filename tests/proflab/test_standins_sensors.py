@@ -39,7 +39,9 @@ def test_an_idle_node_shows_eight_devices_without_activity(here, capsys):
     assert err == "amd-smi: stand-in, nothing was measured: modelled MI300X, idle\n"
     rows = table(out)
     assert [row["gpu"] for row in rows] == list("01234567")
-    assert {(row["gfx"], row["power_usage"], row["gfx_clk"]) for row in rows} == {("0", "171", "N/A")}
+    assert {(row["gfx"], row["power_usage"], row["gfx_clk"]) for row in rows} == {
+        ("0", "171", "N/A")
+    }
 
 
 def test_a_running_workload_shows_on_its_devices_only(here, monkeypatch, capsys):
@@ -58,7 +60,10 @@ def test_the_steps_after_the_warm_up_come_again_while_the_process_lives(here, mo
     node = sensors.Node()
     begin = node.workload.started
     # Samples at 0.5, 1.5 and 2.5 ms; the run lasts 3.1 ms, its first step of 1 ms is warm-up.
-    seen = [node.readings(begin + milliseconds / 1e3)[0].values["gfx_activity"] for milliseconds in (0.6, 1.6, 2.6)]
+    seen = [
+        node.readings(begin + milliseconds / 1e3)[0].values["gfx_activity"]
+        for milliseconds in (0.6, 1.6, 2.6)
+    ]
     assert seen == [40.0, 41.0, 42.0]
     later = {node.readings(begin + 1 + part / 1e4)[0].values["gfx_activity"] for part in range(60)}
     assert later == {40.0, 41.0, 42.0}
@@ -73,7 +78,12 @@ def test_a_process_of_this_user_is_found_by_its_command_line(monkeypatch):
     def process(number: int, words: str, user: int) -> SimpleNamespace:
         uids = SimpleNamespace(real=user)
         return SimpleNamespace(
-            info={"pid": number, "uids": uids, "cmdline": words.split(), "create_time": 100.0 - number}
+            info={
+                "pid": number,
+                "uids": uids,
+                "cmdline": words.split(),
+                "create_time": 100.0 - number,
+            }
         )
 
     me = os.getuid()
@@ -114,7 +124,9 @@ def test_json_has_values_with_their_units(here, capsys):
 
 
 def test_a_full_disk_leaves_the_samples_before_it(here, monkeypatch):
-    """A log is written anew with each sample: half of it must not take the place of what was there."""
+    """A log is written anew with each sample: half of it must not take the place of what was
+    there.
+    """
     whole, sizes = Path.write_text, []
 
     def full(path, text, **more):
@@ -151,8 +163,10 @@ def test_a_second_monitor_of_one_log_is_refused_until_the_first_is_dead(here, ca
             for more in ("-w 1 -i 1", ""):
                 assert run(f"amd-smi monitor -p -g 1 {more} --csv --file smi.csv") == 2
                 error = capsys.readouterr().err.splitlines()[-1]
-                assert error == (
-                    "amd-smi: stand-in: smi.csv is in use by another amd-smi; wait for its end, or give another --file"
+                assert (
+                    error
+                    == "amd-smi: stand-in: smi.csv is in use by another amd-smi; wait for its end,"
+                    " or give another --file"
                 )
             assert {row["gpu"] for row in table(Path("smi.csv").read_text())} == {"0"}
             assert run("amd-smi monitor -p -g 1 --csv --file other.csv") == 0
@@ -166,9 +180,17 @@ def test_a_second_monitor_of_one_log_is_refused_until_the_first_is_dead(here, ca
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("amd-smi frobnicate", 255, "Command 'frobnicate' is invalid. Run '--help' for more info. Error code: -1"),
+        (
+            "amd-smi frobnicate",
+            255,
+            "Command 'frobnicate' is invalid. Run '--help' for more info. Error code: -1",
+        ),
         ("amd-smi monitor --frobnicate", 254, "Parameter '--frobnicate' is invalid."),
-        ("amd-smi monitor -g 9", 253, "GPU_INDEX '9' cannot be found on the system. Error code: -3"),
+        (
+            "amd-smi monitor -g 9",
+            253,
+            "GPU_INDEX '9' cannot be found on the system. Error code: -3",
+        ),
         ("amd-smi monitor -w 0.5", 251, "Value '0.5' is not of valid type or format."),
         ("amd-smi monitor -w", 250, "requires a value."),
         ("amd-smi monitor --json --csv", 254, "is invalid"),

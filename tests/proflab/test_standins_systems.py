@@ -31,9 +31,14 @@ def names(pattern: str) -> list[str]:
 
 def test_run_writes_a_trace_below_a_folder_of_the_programs_name(here, capsys):
     assert run(f"rocprof-sys-run {TRAINER}") == 0
-    assert names("rocprofsys-python3-output/*/perfetto-trace-*.proto") == ["perfetto-trace-4200.proto"]
+    assert names("rocprofsys-python3-output/*/perfetto-trace-*.proto") == [
+        "perfetto-trace-4200.proto"
+    ]
     assert not names("rocprofsys-python3-output/*/wall_clock*")
-    assert "rocprof-sys-run: stand-in, nothing was measured: modelled MI300X" in capsys.readouterr().err
+    assert (
+        "rocprof-sys-run: stand-in, nothing was measured: modelled MI300X"
+        in capsys.readouterr().err
+    )
 
 
 def test_without_options_the_double_hyphen_can_be_left_out(here):
@@ -69,7 +74,9 @@ def test_options_and_settings_choose_the_clock_and_the_rate_of_call_stacks(
     here, monkeypatch, command, by_clock, by_cpu_time
 ):
     seen = []
-    Path("500.cfg").write_text("ROCPROFSYS_SAMPLING_REALTIME = true\nROCPROFSYS_SAMPLING_FREQ = 500\n")
+    Path("500.cfg").write_text(
+        "ROCPROFSYS_SAMPLING_REALTIME = true\nROCPROFSYS_SAMPLING_FREQ = 500\n"
+    )
 
     def simulate(workload):
         seen.append(workload.stacks)
@@ -80,10 +87,18 @@ def test_options_and_settings_choose_the_clock_and_the_rate_of_call_stacks(
     assert seen == [by_clock is not None and Sampling(by_clock, by_cpu_time)]
 
 
-def test_a_generated_configuration_is_read_again_and_weaker_than_environment_and_options(here, monkeypatch):
+def test_a_generated_configuration_is_read_again_and_weaker_than_environment_and_options(
+    here, monkeypatch
+):
     assert run("rocprof-sys-avail -G rps.cfg") == 0
-    text = Path("rps.cfg").read_text().replace("ROCPROFSYS_PROFILE                                 = false", "")
-    Path("rps.cfg").write_text(text + "ROCPROFSYS_PROFILE = true  # tables too\nROCPROFSYS_OUTPUT_PATH = file\n")
+    text = (
+        Path("rps.cfg")
+        .read_text()
+        .replace("ROCPROFSYS_PROFILE                                 = false", "")
+    )
+    Path("rps.cfg").write_text(
+        text + "ROCPROFSYS_PROFILE = true  # tables too\nROCPROFSYS_OUTPUT_PATH = file\n"
+    )
     assert run(f"rocprof-sys-sample -c rps.cfg {TRAINER}") == 0
     assert names("file/*/wall_clock*")
     monkeypatch.setenv("ROCPROFSYS_OUTPUT_PATH", "environment")
@@ -114,7 +129,11 @@ def test_each_rank_behind_mpirun_has_its_own_files(here):
         (f"rocprof-sys-run --frobnicate {TRAINER}", 1, "unrecognized arguments: --frobnicate"),
         (f"rocprof-sys-sample -S {TRAINER}", 1, "unrecognized arguments: -S"),
         (f"rocprof-sys-run --freq 9 {TRAINER}", 1, "unrecognized arguments: --freq"),
-        (f"rocprof-sys-sample --sampling-freq 9 {TRAINER}", 1, "unrecognized arguments: --sampling-freq"),
+        (
+            f"rocprof-sys-sample --sampling-freq 9 {TRAINER}",
+            1,
+            "unrecognized arguments: --sampling-freq",
+        ),
         (f"rocprof-sys-sample --freq 0 {TRAINER}", 1, "ROCPROFSYS_SAMPLING_FREQ must be above 0"),
         ("rocprof-sys-run --trace", 1, "No command was given"),
         (f"rocprof-sys-run -c missing.cfg {TRAINER}", 1, "missing.cfg cannot be read"),
@@ -146,13 +165,23 @@ def test_hardware_counters_are_listed(here, capsys):
 def test_a_profiled_workload_lies_where_the_tool_puts_it_and_is_read(here, capsys):
     assert run(f"rocprof-compute profile -n cifar {TRAINER}") == 0
     folder = Path("workloads/cifar/MI300X_A1")
-    assert {"sysinfo.csv", "pmc_perf.csv", "roofline.csv"} <= {path.name for path in folder.iterdir()}
+    assert {"sysinfo.csv", "pmc_perf.csv", "roofline.csv"} <= {
+        path.name for path in folder.iterdir()
+    }
     assert "Path: workloads/cifar/MI300X_A1" in capsys.readouterr().out
-    assert tidyprof.kernels(tidyprof.read_rocprof_compute(folder), include=("kernel", "collective"))["calls"].sum() > 0
+    assert (
+        tidyprof.kernels(tidyprof.read_rocprof_compute(folder), include=("kernel", "collective"))[
+            "calls"
+        ].sum()
+        > 0
+    )
 
 
 def test_amds_command_profiles_one_set_without_roofline(here):
-    assert run(f"rocprof-compute profile --no-roof --set compute_thruput_flops --name c {TRAINER}") == 0
+    assert (
+        run(f"rocprof-compute profile --no-roof --set compute_thruput_flops --name c {TRAINER}")
+        == 0
+    )
     folder = Path("workloads/c/MI300X_A1")
     assert not (folder / "roofline.csv").exists()
     assert len(list((folder / "perfmon").iterdir())) < 6
@@ -173,7 +202,11 @@ def test_the_tables_are_those_of_tidyprof(workload, capsys):
     table = tidyprof.speed_of_light(tidyprof.read_rocprof_compute(workload))
     shown = [line.split("│") for line in out.splitlines() if line.startswith("│ 2.1.")]
     expected = table[~table["metric"].isin(NEWER_METRICS)]
-    assert [row[2].strip() for row in shown] == expected["metric"].tolist() == list(SPEED_OF_LIGHT_NAMES)
+    assert (
+        [row[2].strip() for row in shown]
+        == expected["metric"].tolist()
+        == list(SPEED_OF_LIGHT_NAMES)
+    )
     row = next(row for row in shown if row[2].strip() == "Wavefront Occupancy")
     value = expected.set_index("metric").loc["Wavefront Occupancy", "value"]
     assert row[3].strip() == f"{value:.1f}"
@@ -181,7 +214,11 @@ def test_the_tables_are_those_of_tidyprof(workload, capsys):
 
 def test_metrics_are_chosen_by_id_and_a_kernel_by_number(workload, capsys):
     assert run(f"rocprof-compute analyze -p {workload} -k 1 -b 2.1.5 2.1.0") == 0
-    shown = [line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("│ 2.1.")]
+    shown = [
+        line.split("│")[1].strip()
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("│ 2.1.")
+    ]
     assert shown == ["2.1.0", "2.1.5"]
 
 
@@ -203,10 +240,18 @@ def test_list_stats_shows_kernels_in_the_asked_unit(workload, capsys):
         ("rocprof-compute profile -n a", 1, "Profiling command required"),
         (f"rocprof-compute profile -n a --no-roof --roof-only {TRAINER}", 1, "cannot be combined"),
         (f"rocprof-compute profile -n a -b SQ {TRAINER}", 2, "Invalid metric id: SQ"),
-        (f"rocprof-compute profile -n a --torch-trace {TRAINER}", 2, "unrecognized arguments: --torch-trace"),
+        (
+            f"rocprof-compute profile -n a --torch-trace {TRAINER}",
+            2,
+            "unrecognized arguments: --torch-trace",
+        ),
         (f"rocprof-compute profile -n a -k no_such_kernel {TRAINER}", 2, "no kernel is left"),
         (f"rocprof-compute profile -n a --set no_such_set {TRAINER}", 2, "no set 'no_such_set'"),
-        ("rocprof-compute profile -n a -- mpirun -n 2 cifar-train", 2, "several ranks are not modelled here"),
+        (
+            "rocprof-compute profile -n a -- mpirun -n 2 cifar-train",
+            2,
+            "several ranks are not modelled here",
+        ),
         ("rocprof-compute profile -n a -- ./single_process.sh", 2, "is not the course's workload"),
         ("rocprof-compute analyze", 1, "required: -p/--path"),
         ("rocprof-compute analyze -p nowhere", 2, "nowhere"),
@@ -242,7 +287,11 @@ def test_settings_called_advanced_are_shown_where_asked_for(here, more, shown):
 
 @pytest.mark.parametrize(
     ("words", "set_to"),
-    [("--exclude all", {"ROCM": "false", "MPIP": "false"}), ("--include mpip", {"MPIP": "true"}), ("", {})],
+    [
+        ("--exclude all", {"ROCM": "false", "MPIP": "false"}),
+        ("--include mpip", {"MPIP": "true"}),
+        ("", {}),
+    ],
 )
 def test_backends_are_switched_by_their_names_or_all_at_once(words, set_to):
     options = build_parser("rocprof-sys-sample").parse_args(words.split())

@@ -1,4 +1,6 @@
-"""A room in one clone: learners who begin at the same moment, with the same new cache and folder of results."""
+"""A room in one clone: learners who begin at the same moment, with the same new cache and folder of
+results.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ WORKLOAD = "python -m cifar_train.matmul --x-shape 500 100 --w-shape 100 8"
 
 
 def learn(together: Barrier, trace: Path) -> None:
-    """Begin the lesson, record into the file of all, read it while others replace it, and do so again."""
+    """Begin the lesson, record into the file of all, read it while others replace it, and do so
+    again.
+    """
     os.environ[kernel_guard.VARIABLE] = f"{os.getpid()}-0"
     together.wait(PATIENCE_S)
     proflab.start("06")

@@ -1,4 +1,6 @@
-"""The reader of the trainer's metrics: what the trainer writes, and what is left of it after an accident."""
+"""The reader of the trainer's metrics: what the trainer writes, and what is left of it after an
+accident.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,19 @@ def test_reads_what_the_trainer_writes(tmp_path: Path, monkeypatch: pytest.Monke
     for name, make in TINY_MODELS.items():
         monkeypatch.setitem(models.MODELS, name, make)
     config = TrainConfig(
-        **{"batch_size": 4, "max_steps": 5, "warmup_steps": 2, "data": "synthetic", "num_workers": 0},
-        **{"precision": "float32", "device": "cpu", "check_gradients": True, "run_dir": tmp_path / "run"},
+        **{
+            "batch_size": 4,
+            "max_steps": 5,
+            "warmup_steps": 2,
+            "data": "synthetic",
+            "num_workers": 0,
+        },
+        **{
+            "precision": "float32",
+            "device": "cpu",
+            "check_gradients": True,
+            "run_dir": tmp_path / "run",
+        },
     )
     written = train(config)
     run = training_run(tmp_path / "run")
@@ -62,14 +75,18 @@ def test_steady_and_watched_steps_are_apart(tmp_path: Path) -> None:
 
 
 def test_origin_is_measured_here_and_recorded_elsewhere(tmp_path: Path) -> None:
-    assert small_run(tmp_path / "here").origin == Origin("measured", "Test GPU, this machine, 2026-08-21")
+    assert small_run(tmp_path / "here").origin == Origin(
+        "measured", "Test GPU, this machine, 2026-08-21"
+    )
     entries = records(TIMES_MS)
     entries[0]["host"] = "node042"
     assert training_run(write_records(tmp_path / "there", entries)).origin == Origin(
         "recorded", "Test GPU, node042, 2026-08-21"
     )
     del entries[0]["written"]
-    assert training_run(write_records(tmp_path / "old", entries)).origin.detail == "Test GPU, node042"
+    assert (
+        training_run(write_records(tmp_path / "old", entries)).origin.detail == "Test GPU, node042"
+    )
 
 
 def test_origin_reaches_the_figure(tmp_path: Path) -> None:
@@ -148,7 +165,9 @@ def test_damaged_records_are_refused(tmp_path: Path, entries: list, finding: str
 
 @settings(max_examples=150)
 @given(data=st.data())
-def test_damaged_bytes_are_read_or_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_damaged_bytes_are_read_or_refused(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("run")
     content = bytearray("".join(json.dumps(entry) + "\n" for entry in records(TIMES_MS)).encode())
     for _ in range(data.draw(st.integers(1, 4))):

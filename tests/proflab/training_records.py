@@ -11,8 +11,12 @@ from typing import Any
 MILLISECOND = 10**6
 
 
-def records(durations_ms: Sequence[float], warmup: int = 0, profiled: Sequence[int] = (), batch: int = 8) -> list[dict]:
-    """The records of a run with these step times: the run, its steps, the summary, and a check after training."""
+def records(
+    durations_ms: Sequence[float], warmup: int = 0, profiled: Sequence[int] = (), batch: int = 8
+) -> list[dict]:
+    """The records of a run with these step times: the run, its steps, the summary, and a check
+    after training.
+    """
     steps = [
         {
             "record": "step",
@@ -42,7 +46,12 @@ def records(durations_ms: Sequence[float], warmup: int = 0, profiled: Sequence[i
         "median_step_ns": steps[len(steps) // 2]["duration_ns"],
         "images_per_second": 1.0,
     }
-    return [run, *steps, summary, {"record": "check", "finding": "all 10 parameters have a finite gradient"}]
+    return [
+        run,
+        *steps,
+        summary,
+        {"record": "check", "finding": "all 10 parameters have a finite gradient"},
+    ]
 
 
 def write_run(folder: Path, *arguments: Any, **keywords: Any) -> Path:

@@ -1,4 +1,6 @@
-"""The check of a machine with a GPU, on one without: parts of a fake, and the real ones on the processor."""
+"""The check of a machine with a GPU, on one without: parts of a fake, and the real ones on the
+processor.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "gpu_check"
 
 
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *several: Part, again: tuple[str, ...] = ()) -> int:
+def run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *several: Part, again: tuple[str, ...] = ()
+) -> int:
     monkeypatch.setattr(check, "PARTS", several)
     return check.main(["--folder", str(folder), *(["--again", *again] if again else [])])
 
@@ -100,43 +104,71 @@ def test_a_command_without_end_is_ended(folder: Path, monkeypatch: pytest.Monkey
     assert "was ended after 1 s" in (folder / "report.md").read_text()
 
 
-def test_without_time_left_parts_wait_for_the_next_call(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_time_left_parts_wait_for_the_next_call(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(check, "BUDGET_S", 0)
     assert run(folder, monkeypatch, part("fine", "print('done')")) == 0
     assert "could not run" in (folder / "report.md").read_text()
 
 
-def test_the_archive_hides_secrets_and_holds_everything(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_archive_hides_secrets_and_holds_everything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("MY_SITE_TOKEN", "abcdefghij0123456789")
-    assert run(folder, monkeypatch, part("fine", "import os; print(os.environ['MY_SITE_TOKEN'])")) == 0
+    assert (
+        run(folder, monkeypatch, part("fine", "import os; print(os.environ['MY_SITE_TOKEN'])")) == 0
+    )
     with tarfile.open(folder.with_name("gpu_check.tar.gz")) as archive:
         names = archive.getnames()
-        log = archive.extractfile(next(name for name in names if name.endswith("only.log"))).read().decode()
-    assert {Path(name).name for name in names} == {"report.md", "result.json", "only.log", "only.errors"}
+        log = (
+            archive.extractfile(next(name for name in names if name.endswith("only.log")))
+            .read()
+            .decode()
+        )
+    assert {Path(name).name for name in names} == {
+        "report.md",
+        "result.json",
+        "only.log",
+        "only.errors",
+    }
     assert "abcdefghij" not in log
 
 
 def test_the_archive_holds_the_folder_and_nothing_from_elsewhere(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "id").write_text("planted outside")
-    links = f"import os; os.symlink({str(elsewhere / 'id')!r}, 'LINK'); os.symlink({str(elsewhere)!r}, 'FOLDER')"
+    links = (
+        f"import os; os.symlink({str(elsewhere / 'id')!r}, 'LINK'); os.symlink({str(elsewhere)!r},"
+        " 'FOLDER')"
+    )
     packed = "open('FOLDER.zip', 'wb').write(b'PK\\x03\\x04 planted inside')"
     place = str(folder / "fine" / "x")
     assert (
         run(
             folder,
             monkeypatch,
-            part("fine", f"{links}; {packed}".replace("LINK", place).replace("FOLDER", f"{place}d")),
+            part(
+                "fine", f"{links}; {packed}".replace("LINK", place).replace("FOLDER", f"{place}d")
+            ),
         )
         == 0
     )
     said = capsys.readouterr().out
     with tarfile.open(folder.with_name("gpu_check.tar.gz")) as archive:
         contents = {entry.name: archive.extractfile(entry).read() for entry in archive}
-    assert {Path(name).name for name in contents} == {"report.md", "result.json", "only.log", "only.errors"}
+    assert {Path(name).name for name in contents} == {
+        "report.md",
+        "result.json",
+        "only.log",
+        "only.errors",
+    }
     assert not any(b"planted" in content for content in contents.values())
     assert f"not packed: {place} is a link" in said
     assert f"not packed: {place}d.zip is packed in a way" in said
@@ -146,8 +178,13 @@ def test_real_parts_run_and_are_judged_here_on_the_processor(
     tmp_path: Path, warm: str, monkeypatch: pytest.MonkeyPatch
 ):
     for name, value in {
-        "DEVICE": "cpu", "MODELS": ("resnet",), "PRECISIONS": ("float32",), "STEPS": 6, "BATCH": 2, "PYTHON": warm,
-    }.items():  # fmt: skip
+        "DEVICE": "cpu",
+        "MODELS": ("resnet",),
+        "PRECISIONS": ("float32",),
+        "STEPS": 6,
+        "BATCH": 2,
+        "PYTHON": warm,
+    }.items():
         monkeypatch.setattr(parts, name, value)
     here = replace(FAKE, name=_processor_name())
     for name in ("training", "ranks"):
@@ -155,7 +192,9 @@ def test_real_parts_run_and_are_judged_here_on_the_processor(
         place.mkdir()
         tried = next(one for one in parts.PARTS if one.name == name)
         for log, command in tried.commands(here, place).items():
-            assert check.run(command, place / f"{log}.log", 1200) == "", (place / f"{log}.errors").read_text()
+            assert check.run(command, place / f"{log}.log", 1200) == "", (
+                place / f"{log}.errors"
+            ).read_text()
         assert tried.check(here, place).startswith("images/s: ")
     with pytest.raises(DiffersError, match="steps of 6 on"):
         tried.check(FAKE, place)
@@ -176,7 +215,10 @@ def test_the_model_is_compared_with_the_traces(tmp_path: Path, monkeypatch: pyte
     tried = model_part(monkeypatch)
     (command,) = tried.commands(amd, tmp_path / "model").values()
     for folder in ("model", "traces"):
-        again = [str(tmp_path / folder / "resnet") if word.endswith("model/resnet") else word for word in command]
+        again = [
+            str(tmp_path / folder / "resnet") if word.endswith("model/resnet") else word
+            for word in command
+        ]
         log = tmp_path / f"{folder}.log"
         assert check.run(again, log, 1200) == "", log.with_suffix(".errors").read_text()
     assert tried.check(amd, tmp_path / "model").endswith("(+0%)")

@@ -1,4 +1,6 @@
-"""An archive of gpu-check becomes measured recordings, and one that is not sound is refused in one line."""
+"""An archive of gpu-check becomes measured recordings, and one that is not sound is refused in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from tests.tidyprof.chrome_writer import HEADER, call, kernel, write_trace
 from tools.gpu_check import __main__ as check
 from tools.gpu_check.parts import Commands, Gpus, Part
 
-VERSIONS = {"AMD": {"torch": "2.14.0+rocm7.2", "hip": "7.2.1"}, "NVIDIA": {"torch": "2.15.0+cu132", "cuda": "13.2"}}
+VERSIONS = {
+    "AMD": {"torch": "2.14.0+rocm7.2", "hip": "7.2.1"},
+    "NVIDIA": {"torch": "2.15.0+cu132", "cuda": "13.2"},
+}
 
 
 def traced(gpus: Gpus, folder: Path) -> Commands:
@@ -42,7 +47,9 @@ def traced(gpus: Gpus, folder: Path) -> Commands:
 def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: Gpus) -> Path:
     """The archive of a check that had this one part; it fails where there is more than one GPU."""
     monkeypatch.setattr(check, "find_gpus", lambda: gpus)
-    monkeypatch.setattr(check, "PARTS", (Part("traces", "traces", 20, traced, lambda gpus, folder: "fine"),))
+    monkeypatch.setattr(
+        check, "PARTS", (Part("traces", "traces", 20, traced, lambda gpus, folder: "fine"),)
+    )
     check.main(["--folder", str(tmp_path / "gpu_check")])
     return tmp_path / "gpu_check.tar.gz"
 
@@ -50,27 +57,53 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: Gpus) -> Path:
 @pytest.mark.parametrize(
     ("gpus", "name", "rocm", "platform"),
     [
-        (Gpus("AMD", "AMD Instinct MI300X", 1, ""), "measured-amd-instinct-mi300x-vit", "HIP 7.2.1", "HIP 7.2.1"),
-        (Gpus("NVIDIA", "NVIDIA H100 80GB HBM3", 1, ""), "measured-nvidia-h100-80gb-hbm3-vit", None, "CUDA 13.2"),
+        (
+            Gpus("AMD", "AMD Instinct MI300X", 1, ""),
+            "measured-amd-instinct-mi300x-vit",
+            "HIP 7.2.1",
+            "HIP 7.2.1",
+        ),
+        (
+            Gpus("NVIDIA", "NVIDIA H100 80GB HBM3", 1, ""),
+            "measured-nvidia-h100-80gb-hbm3-vit",
+            None,
+            "CUDA 13.2",
+        ),
     ],
 )
 def test_its_traces_are_entered_as_what_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: Gpus, name: str, rocm: str | None, platform: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: Gpus,
+    name: str,
+    rocm: str | None,
+    platform: str,
 ):
     recordings = tmp_path / "recordings"
     (recordings / "modelled-vit").mkdir(parents=True)
     done = collect(packed(tmp_path, monkeypatch, gpus), recordings, "--replace")
     assert done.returncode == 0, done.stderr
     (entry,) = json.loads((recordings / "manifest.json").read_text())
-    assert (entry["name"], entry["gpu"], entry["rocm"], entry["origin"]) == (name, gpus.name, rocm, "recorded")
+    assert (entry["name"], entry["gpu"], entry["rocm"], entry["origin"]) == (
+        name,
+        gpus.name,
+        rocm,
+        "recorded",
+    )
     assert entry["notes"].startswith(f"Measured 2026-03-04 with {platform}; ")
-    assert (entry["torch"], entry["copyright"]) == (VERSIONS[gpus.maker]["torch"], "Copyright (c) 2026 Somebody")
+    assert (entry["torch"], entry["copyright"]) == (
+        VERSIONS[gpus.maker]["torch"],
+        "Copyright (c) 2026 Somebody",
+    )
     assert len(tidyprof.read(recordings / entry["files"][0]["path"]).device_events) == 1
     assert (recordings / "modelled-vit").exists() == (gpus.maker == "NVIDIA")
 
 
 def test_a_part_that_did_not_pass_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    done = collect(packed(tmp_path, monkeypatch, Gpus("AMD", "AMD Instinct MI300X", 2, "")), tmp_path / "recordings")
+    done = collect(
+        packed(tmp_path, monkeypatch, Gpus("AMD", "AMD Instinct MI300X", 2, "")),
+        tmp_path / "recordings",
+    )
     assert done.returncode == 2
     assert "left out torch_profiler_0: the job did not end with exit code 0" in done.stderr
 
@@ -102,10 +135,21 @@ def flipped(path: Path) -> None:
         (lambda path: path.write_text("nothing"), "cannot be unpacked"),
         (Path.unlink, "No such file"),
         (lambda path: archive_of(path, "../../outside.txt"), "outside of the archive's folder"),
-        (lambda path: archive_of(path, "gpu_check/link", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is no file"),
+        (
+            lambda path: archive_of(
+                path, "gpu_check/link", type=tarfile.SYMTYPE, linkname="/etc/passwd"
+            ),
+            "is no file",
+        ),
         (lambda path: archive_of(path, "gpu_check/pipe", type=tarfile.FIFOTYPE), "is no file"),
-        (lambda path: archive_of(path, "gpu_check/report.md", size=5), "no traced training is in it"),
-        (lambda path: archive_of(path, "gpu_check/traces/result.json", size=5), "result.json cannot be read"),
+        (
+            lambda path: archive_of(path, "gpu_check/report.md", size=5),
+            "no traced training is in it",
+        ),
+        (
+            lambda path: archive_of(path, "gpu_check/traces/result.json", size=5),
+            "result.json cannot be read",
+        ),
     ],
 )
 def test_what_is_no_sound_archive_is_refused_in_one_line(

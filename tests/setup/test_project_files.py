@@ -47,7 +47,9 @@ def test_environment_and_pyproject_tell_the_same_story():
         name, bounds = re.fullmatch(r"([\w-]+)(>=[\d.]+(?:,<[\d.]+)?)?", line).groups()
         found.add((CONDA_NAMES.get(name, name), bounds or "", ""))
     assert pip[-1] == "--editable ."
-    newest = max(int(minor) for minor in re.findall(r":: 3\.(\d+)", "\n".join(described["classifiers"])))
+    newest = max(
+        int(minor) for minor in re.findall(r":: 3\.(\d+)", "\n".join(described["classifiers"]))
+    )
     python = ("python", f"{described['requires-python']},<3.{newest + 1}", "")
     assert found == wanted | {python, ("pip", "", "")}
 
@@ -59,9 +61,13 @@ def told(requirement: Requirement) -> tuple[str, str, str]:
 
 def test_a_version_is_the_same_wherever_it_stands():
     version = project()["version"]
-    alone = tomllib.loads((REPOSITORY / "packaging/tidyprof/pyproject.toml").read_text())["project"]["version"]
+    alone = tomllib.loads((REPOSITORY / "packaging/tidyprof/pyproject.toml").read_text())[
+        "project"
+    ]["version"]
     cited = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
-    newest = re.search(r"^## (\S+), (\S+)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(
+        r"^## (\S+), (\S+)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
     assert newest.groups() == (version, str(cited["date-released"]))
     assert alone == cited["version"] == version
 
@@ -103,27 +109,47 @@ def test_shell_scripts_are_clean():
 
 
 def test_make_names_every_target_in_its_help():
-    done = subprocess.run(["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
     for target in ("setup", "lab", "test", "notebooks", "bench"):
         assert f"make {target}" in done.stdout
 
 
 @pytest.mark.parametrize("target", ["test", "lessons"])
 def test_lessons_run_as_on_a_machine_without_network_and_mirror(target):
-    done = subprocess.run(["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    (run,) = [line for line in done.stdout.replace("\\\n", "").splitlines() if "build/combined" in line]
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    (run,) = [
+        line for line in done.stdout.replace("\\\n", "").splitlines() if "build/combined" in line
+    ]
     assert "-p tests.lessons_alone" in run
 
 
 def test_a_lesson_finds_no_network_and_no_mirror_and_its_cells_are_timed(tmp_path):
     names = ("PROFLAB_OFFLINE", "PROFLAB_RECORDINGS")
-    cell = nbformat.v4.new_code_cell(f"import os\nassert [os.environ[name] for name in {names}] == ['1', '']")
+    cell = nbformat.v4.new_code_cell(
+        f"import os\nassert [os.environ[name] for name in {names}] == ['1', '']"
+    )
     path = tmp_path / "lesson.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.lessons_alone", "--nbmake", "--overwrite"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.lessons_alone",
+        "--nbmake",
+        "--overwrite",
+    ]
     environment = os.environ | {"PROFLAB_RECORDINGS": str(tmp_path)}
     done = subprocess.run(
-        [*command, f"--rootdir={tmp_path}", path], cwd=REPOSITORY, env=environment, capture_output=True, text=True
+        [*command, f"--rootdir={tmp_path}", path],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout
     assert re.search(r"s  lesson: import os", done.stdout)
@@ -159,7 +185,13 @@ def test_the_build_of_torch_fits_the_machine(tmp_path, file, build, words, reach
 
 @pytest.mark.parametrize(
     ("installed", "build"),
-    [("7.2.1-81", "auto"), ("7.14.0", "rocm7.14"), ("10.1.0-12", "rocm10.1"), ("10.9.0", "auto"), ("later", "auto")],
+    [
+        ("7.2.1-81", "auto"),
+        ("7.14.0", "rocm7.14"),
+        ("10.1.0-12", "rocm10.1"),
+        ("10.9.0", "auto"),
+        ("later", "auto"),
+    ],
 )
 def test_a_machine_with_a_newer_rocm_gets_the_torch_of_that_release(tmp_path, installed, build):
     for name, text in {"dev/kfd": "", "opt/rocm/.info/version": f"{installed}\n"}.items():
@@ -172,9 +204,13 @@ def test_a_machine_with_a_newer_rocm_gets_the_torch_of_that_release(tmp_path, in
     assert done.stdout.strip() == build
 
 
-def torch_arguments(*words: str, machine: Path = Path("/nowhere")) -> subprocess.CompletedProcess[str]:
+def torch_arguments(
+    *words: str, machine: Path = Path("/nowhere")
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, REPOSITORY / "scripts/dev/torch_arguments.py", *words]
-    return subprocess.run(command, env=os.environ | {"MACHINE": str(machine)}, capture_output=True, text=True)
+    return subprocess.run(
+        command, env=os.environ | {"MACHINE": str(machine)}, capture_output=True, text=True
+    )
 
 
 def test_each_production_release_of_rocm_has_a_torch_or_is_refused_with_those_that_have():
@@ -187,7 +223,10 @@ def test_each_production_release_of_rocm_has_a_torch_or_is_refused_with_those_th
             assert all(f"rocm{rocm}" in asked.stderr for rocm in ("7.2", "7.14", "10.0", "10.1"))
             assert release.preview or not release.confirmed, f"no index for {release.rocm}"
         elif f"rocm{release.rocm}" in known:
-            assert arguments == ["--torch-backend", f"rocm{release.rocm}"], "uv knows it, and follows the index"
+            assert arguments == [
+                "--torch-backend",
+                f"rocm{release.rocm}",
+            ], "uv knows it, and follows the index"
         else:
             assert arguments[0] == "--index"
             assert all(f"+rocm{release.rocm}" in word for word in arguments[-2:])
@@ -198,14 +237,25 @@ def test_what_the_readme_counts_is_what_is_there():
     text = (REPOSITORY / "README.md").read_text()
     (listed,) = re.findall(r"against the options of \[([^\]]+)\]\(docs/releases.md\)", text)
     assert tuple(re.findall(r"\d+\.\d+", listed)) == shown()
-    programs = {path.parent.name for path in (REPOSITORY / "tests/strangers/gpu").glob("*/script.txt")}
+    programs = {
+        path.parent.name for path in (REPOSITORY / "tests/strangers/gpu").glob("*/script.txt")
+    }
     assert f"[{len(programs)} programs with a known fault](docs/triage.md)" in text
-    pythons = re.findall(r"Programming Language :: Python :: (3\.\d+)", (REPOSITORY / "pyproject.toml").read_text())
+    pythons = re.findall(
+        r"Programming Language :: Python :: (3\.\d+)", (REPOSITORY / "pyproject.toml").read_text()
+    )
     assert f"| Python | {pythons[0]} to {pythons[-1]} |" in text
 
 
 def uv_backends() -> set[str]:
-    asked = [Path(sys.executable).with_name("uv"), "pip", "install", "--torch-backend", "nonsense", "x"]
+    asked = [
+        Path(sys.executable).with_name("uv"),
+        "pip",
+        "install",
+        "--torch-backend",
+        "nonsense",
+        "x",
+    ]
     said = subprocess.run(asked, capture_output=True, text=True).stderr
     return set(re.findall(r"rocm[\d.]+\d", said))
 
@@ -225,13 +275,17 @@ def test_kernels_of_torch_are_asked_for_by_architecture(tmp_path):
 
 
 def test_pages_name_no_build_that_set_up_refuses():
-    pages = [REPOSITORY / name for name in ("README.md", "Makefile", "scripts/slurm/site.env.example")]
+    pages = [
+        REPOSITORY / name for name in ("README.md", "Makefile", "scripts/slurm/site.env.example")
+    ]
     pages += [*(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "scripts/dev").iterdir()]
     pages += [REPOSITORY / "src/proflab/doctor/known_issues.toml"]
     texts = [page.read_text() for page in pages if page.is_file()]
     named = {build for text in texts for build in re.findall(r"TORCH=(rocm[\d.]*\d)", text)}
     assert len(named) >= 2
-    assert {build: torch_arguments(build, "gfx942").returncode for build in named} == dict.fromkeys(named, 0)
+    assert {build: torch_arguments(build, "gfx942").returncode for build in named} == dict.fromkeys(
+        named, 0
+    )
 
 
 FAKE_PROGRAM = f"""#!/bin/sh
@@ -270,7 +324,9 @@ class Clone:
     def make(self, *words: str, installer_ends_with: int = 0) -> tuple[int, list[str], str]:
         """Exit code, the builds of torch that were installed, and what was said as error."""
         self.calls.write_text("")
-        environment = {name: value for name, value in os.environ.items() if name not in ("TORCH", "MAKEFLAGS")}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("TORCH", "MAKEFLAGS")
+        }
         environment |= {"CALLS": str(self.calls), "MACHINE": str(self.place / "nothing")}
         done = subprocess.run(
             ["make", f"PYTHON={self.program}", *words],
@@ -279,7 +335,9 @@ class Clone:
             capture_output=True,
             text=True,
         )
-        installed = re.findall(r"(?:--torch-backend |==\S+\+)(\S+) --editable", self.calls.read_text())
+        installed = re.findall(
+            r"(?:--torch-backend |==\S+\+)(\S+) --editable", self.calls.read_text()
+        )
         return done.returncode, installed, done.stderr
 
 
@@ -294,7 +352,10 @@ def test_the_build_of_torch_that_was_asked_for_stays_until_another_is(tmp_path):
     assert code != 0
     assert installed == ["rocm7.2"]
     assert "jupyter lab" not in clone.calls.read_text()
-    assert clone.make("lab")[:2] == (0, ["rocm7.2"]), "a set-up that failed keeps what was asked for, and is done again"
+    assert clone.make("lab")[:2] == (
+        0,
+        ["rocm7.2"],
+    ), "a set-up that failed keeps what was asked for, and is done again"
     assert clone.make("setup", "TORCH=cpu")[:2] == (0, ["cpu"])
     assert clone.make("lab")[:2] == (0, [])
 
@@ -346,7 +407,8 @@ def test_only_who_develops_gets_the_developers_tools(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "it's", "$HOME", "a; touch run", 'a"b', "`touch run`", "a&b", "(a)", "a*", "a#b"]
+    "name",
+    ["a b", "it's", "$HOME", "a; touch run", 'a"b', "`touch run`", "a&b", "(a)", "a*", "a#b"],
 )
 def test_make_works_in_a_folder_of_any_name(tmp_path, name):
     clone = Clone(tmp_path)
@@ -358,16 +420,27 @@ def test_make_works_in_a_folder_of_any_name(tmp_path, name):
 
 
 def test_settings_of_pip_for_other_places_do_not_lead_uv_away(tmp_path):
-    """A wheel of uv that holds nothing is installed by the lines of set-up, under what clusters often set."""
+    """A wheel of uv that holds nothing is installed by the lines of set-up, under what clusters
+    often set.
+    """
     setup = (REPOSITORY / "scripts/dev/setup").read_text()
     script = re.search(r"^unset PIP_.*\n.* -m pip install .* uv$", setup, re.MULTILINE)[0]
-    script = script.replace("--constraint constraints.txt uv", f"--no-index --force-reinstall {empty_wheel(tmp_path)}")
+    script = script.replace(
+        "--constraint constraints.txt uv", f"--no-index --force-reinstall {empty_wheel(tmp_path)}"
+    )
     (tmp_path / "pip.conf").write_text("[install]\nuser = true\n")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / ".venv"], check=True)
     elsewhere = tmp_path / "elsewhere"
-    for name, value in {"PIP_USER": "1", "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_TARGET": str(elsewhere),
-                        "PIP_PREFIX": str(elsewhere), "PIP_ROOT": str(elsewhere)}.items():  # fmt: skip
-        subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | {name: value}, check=True)
+    for name, value in {
+        "PIP_USER": "1",
+        "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"),
+        "PIP_TARGET": str(elsewhere),
+        "PIP_PREFIX": str(elsewhere),
+        "PIP_ROOT": str(elsewhere),
+    }.items():
+        subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, env=os.environ | {name: value}, check=True
+        )
         (found,) = tmp_path.rglob("uv-1.dist-info")
         assert found.is_relative_to(tmp_path / ".venv")
         shutil.rmtree(found)
@@ -377,7 +450,9 @@ def empty_wheel(folder: Path) -> Path:
     path = folder / "uv-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("uv-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 1\n")
-        wheel.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            "uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr("uv-1.dist-info/RECORD", "")
     return path
 
@@ -391,7 +466,10 @@ def test_uv_takes_the_mirror_that_pip_was_given(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "https://u:pa$s@mirror.example/simple")
     clone.outdate()
     assert clone.make("setup")[0] == 0
-    assert "--editable .[train,lab] index https://u:pa$s@mirror.example/simple\n" in clone.calls.read_text()
+    assert (
+        "--editable .[train,lab] index https://u:pa$s@mirror.example/simple\n"
+        in clone.calls.read_text()
+    )
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://own.example")
     clone.outdate()
     assert clone.make("setup")[0] == 0
@@ -404,19 +482,30 @@ def shipped(tmp_path) -> Path:
     for name in (".gitattributes", "tools/notebooks/clean.py", "notebooks/00_start_here.ipynb"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
-    (command,) = re.findall(r"filter\.lesson\.clean '([^']+)'", (REPOSITORY / "scripts/dev/setup").read_text())
+    (command,) = re.findall(
+        r"filter\.lesson\.clean '([^']+)'", (REPOSITORY / "scripts/dev/setup").read_text()
+    )
     git(tmp_path, "init", "--quiet")
-    git(tmp_path, "config", "filter.lesson.clean", command.replace(".venv/bin/python", shlex.quote(sys.executable)))
+    git(
+        tmp_path,
+        "config",
+        "filter.lesson.clean",
+        command.replace(".venv/bin/python", shlex.quote(sys.executable)),
+    )
     git(tmp_path, "add", ".")
     return tmp_path / "notebooks/00_start_here.ipynb"
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def run_in_jupyterlab(path: Path, answer: str = "...") -> None:
-    """What JupyterLab and a run change in a lesson's file: metadata, counts, outputs, and here one answer."""
+    """What JupyterLab and a run change in a lesson's file: metadata, counts, outputs, and here one
+    answer.
+    """
     notebook = nbformat.read(path, 4)
     notebook.metadata.language_info |= {"version": "3.12.1", "mimetype": "text/x-python"}
     notebook.metadata.kernelspec.display_name = "Python 3 (ipykernel)"
@@ -451,7 +540,9 @@ def test_the_container_of_an_editor_has_the_courses_kernel_and_no_other(tmp_path
     set_up, kernel = container["postCreateCommand"].split(" && ")
     assert set_up == "make setup TORCH=cpu"
     command = [sys.executable, *shlex.split(kernel.removeprefix(".venv/bin/python "))]
-    subprocess.run(command, env=os.environ | {"HOME": str(tmp_path)}, check=True, capture_output=True)
+    subprocess.run(
+        command, env=os.environ | {"HOME": str(tmp_path)}, check=True, capture_output=True
+    )
     (spec,) = tmp_path.rglob("kernel.json")
     wanted = nbformat.read(REPOSITORY / "notebooks/00_start_here.ipynb", 4).metadata.kernelspec.name
     assert (spec.parent.name, json.loads(spec.read_text())["argv"][0]) == (wanted, sys.executable)
@@ -459,12 +550,20 @@ def test_the_container_of_an_editor_has_the_courses_kernel_and_no_other(tmp_path
 
 def test_binder_installs_the_course_once_from_where_it_is_with_the_small_build_of_torch(tmp_path):
     environment = yaml.safe_load((REPOSITORY / "binder/environment.yml").read_text())
-    assert [re.split(r"[=<>]", entry)[0] for entry in environment["dependencies"]] == ["python", "uv"]
+    assert [re.split(r"[=<>]", entry)[0] for entry in environment["dependencies"]] == [
+        "python",
+        "uv",
+    ]
     (tmp_path / "uv").write_text(f'#!/bin/sh\necho "$PWD" "$@" >>{tmp_path}/asked\n')
     (tmp_path / "uv").chmod(0o755)
     paths = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     # Binder runs it by its path, in the repository (https://repo2docker.readthedocs.io/).
-    subprocess.run([REPOSITORY / "binder/postBuild"], cwd=REPOSITORY, env=os.environ | {"PATH": paths}, check=True)
+    subprocess.run(
+        [REPOSITORY / "binder/postBuild"],
+        cwd=REPOSITORY,
+        env=os.environ | {"PATH": paths},
+        check=True,
+    )
     (asked,) = (tmp_path / "asked").read_text().splitlines()
     assert asked.startswith(f"{REPOSITORY} pip install ")
     assert asked.endswith(" --torch-backend cpu --editable .[train,lab]")
@@ -479,7 +578,9 @@ def section(name: str) -> str:
 def test_the_image_is_pinned_and_takes_what_the_wheel_and_the_lessons_need():
     text = (REPOSITORY / "packaging/apptainer.def").read_text()
     python = re.search(
-        r"^From: rocm/pytorch:rocm[\d.]+_ubuntu[\d.]+_py(3\.\d+)_pytorch_release_[\d.]+$", text, re.MULTILINE
+        r"^From: rocm/pytorch:rocm[\d.]+_ubuntu[\d.]+_py(3\.\d+)_pytorch_release_[\d.]+$",
+        text,
+        re.MULTILINE,
     )
     assert f"Programming Language :: Python :: {python[1]}" in project()["classifiers"]
     trained = project()["optional-dependencies"]["train"]
@@ -490,7 +591,9 @@ def test_the_image_is_pinned_and_takes_what_the_wheel_and_the_lessons_need():
         for source, place in taken
     )
     sources = {source.partition("/")[0] for source, _ in taken}
-    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
     assert sources >= {
         "pyproject.toml",
         project()["readme"],
@@ -501,21 +604,31 @@ def test_the_image_is_pinned_and_takes_what_the_wheel_and_the_lessons_need():
     copied = re.search(r"for part in (.*); do", section("runscript"))[1].split()
     assert sources >= {"notebooks", *copied}
     listed = set(git(REPOSITORY, "ls-files").splitlines())
-    assert all(any(file == source or file.startswith(f"{source}/") for file in listed) for source in sources)
+    assert all(
+        any(file == source or file.startswith(f"{source}/") for file in listed)
+        for source in sources
+    )
 
 
 def test_the_image_starts_in_a_copy_that_can_be_written_to_and_stays(tmp_path):
     for part in ("notebooks", "docs", "snippets", "scripts"):
         (tmp_path / "image" / part).mkdir(parents=True)
         (tmp_path / "image" / part / "file").write_text("as shipped")
-    (tmp_path / "python3").write_text(f'#!/bin/sh\necho "$PWD" "$COURSE_DIR" "$@" >>{tmp_path}/started\n')
+    (tmp_path / "python3").write_text(
+        f'#!/bin/sh\necho "$PWD" "$COURSE_DIR" "$@" >>{tmp_path}/started\n'
+    )
     (tmp_path / "python3").chmod(0o755)
     script = section("runscript").replace("/opt/course", str(tmp_path / "image"))
-    environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
     environment.pop("COURSE_DIR", None)
     here = tmp_path / "rocm-profiling-course"
     for elsewhere in ({}, {}, {"COURSE_DIR": str(tmp_path / "mine")}):
-        subprocess.run(["sh", "-c", script, "run", "--port=1"], env=environment | elsewhere, check=True)
+        subprocess.run(
+            ["sh", "-c", script, "run", "--port=1"], env=environment | elsewhere, check=True
+        )
         (here / "notebooks/file").write_text("an answer")
     assert (tmp_path / "mine/notebooks/file").read_text() == "as shipped"
     assert (here / "notebooks/file").read_text() == "an answer"

@@ -1,4 +1,6 @@
-"""A real Slurm of two nodes on this machine, started by scripts/dev/local-slurm, and jobs submitted to it."""
+"""A real Slurm of two nodes on this machine, started by scripts/dev/local-slurm, and jobs submitted
+to it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ RECORDS_ITSELF = (
     '{ echo "core=$(ulimit -c)"; env; printf "argument=%s\\n" "$@"; } '
     '>"$RESULTS/metrics_rank${RANK:-$SLURM_PROCID}.jsonl"'
 )
-"""In the place of python: leaves what it was started with, under a name that a job of the trainer expects."""
+"""In the place of python: leaves what it was started with, under a name that a job of the trainer
+expects.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,15 @@ class SubmittedJob:
 
     @property
     def state(self) -> str:
-        return self.cluster.ask("squeue", "--noheader", f"--job={self.number}", "--format=%T", "--states=all")
+        return self.cluster.ask(
+            "squeue", "--noheader", f"--job={self.number}", "--format=%T", "--states=all"
+        )
 
     def field(self, name: str) -> str:
         """A value of `scontrol show job`."""
-        found = re.search(rf"\b{name}=(\S+)", self.cluster.ask("scontrol", "show", "job", str(self.number)))
+        found = re.search(
+            rf"\b{name}=(\S+)", self.cluster.ask("scontrol", "show", "job", str(self.number))
+        )
         assert found, name
         return found[1]
 
@@ -74,12 +82,21 @@ class SubmittedJob:
         while not condition():
             over = self.is_over  # asked first: the condition may come true with the end
             assert condition() or not over, f"the job is over without {what}:\n{self.log}"
-            assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S} s:\n{self.log}"
+            assert time.monotonic() < deadline, (
+                f"{what} did not happen within {PATIENCE_S} s:\n{self.log}"
+            )
             time.sleep(0.3)
 
     @property
     def is_over(self) -> bool:
-        return self.state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+        return self.state in (
+            "COMPLETED",
+            "FAILED",
+            "CANCELLED",
+            "TIMEOUT",
+            "NODE_FAIL",
+            "OUT_OF_MEMORY",
+        )
 
     def exit_code(self) -> int:
         """Wait for the end; the code of the batch script, as Slurm has it."""
@@ -114,7 +131,14 @@ class Cluster:
         # torchrun asks PYTHON_EXEC for the interpreter of its ranks.
         environment = clean_environment() | {"VENV": str(venv), "PYTHON_EXEC": python}
         command = [str(LOCAL_SLURM), "start", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=PATIENCE_S,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         settings = dict(word.split("=", 1) for word in done.stdout.replace("export ", "").split())
         return cls(folder, environment | settings)
@@ -122,7 +146,10 @@ class Cluster:
     def stop(self) -> None:
         self.ask("scancel", f"--user={os.getuid()}")
         subprocess.run(
-            [str(LOCAL_SLURM), "stop", str(self.folder)], env=self.environment, timeout=PATIENCE_S, check=False
+            [str(LOCAL_SLURM), "stop", str(self.folder)],
+            env=self.environment,
+            timeout=PATIENCE_S,
+            check=False,
         )
 
     def ask(self, *command: str) -> str:
@@ -137,17 +164,27 @@ class Cluster:
         )
         return done.stdout.strip()
 
-    def run(self, script: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, script: Path, *arguments: str, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run one of the scripts for the login node."""
         command = [str(script), *arguments]
         environment = self.environment | variables
         return subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False, cwd=self.folder
+            command,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=PATIENCE_S,
+            check=False,
+            cwd=self.folder,
         )
 
     def submit(self, script: str, *options: str, **variables: str) -> SubmittedJob:
         """Submit a job script as a user does, with some of the site's values changed."""
-        done = self.run(SCRIPTS / "submit.sh", script, *options, **({"SMOKE_TEST_SECONDS": "0"} | variables))
+        done = self.run(
+            SCRIPTS / "submit.sh", script, *options, **({"SMOKE_TEST_SECONDS": "0"} | variables)
+        )
         assert done.returncode == 0, done.stderr
         name = script.replace("mpi/", "mpi_")
         results = Path(variables.get("RESULTS_DIR", self.folder / "results"))

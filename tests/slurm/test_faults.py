@@ -1,4 +1,6 @@
-"""What goes wrong in a workshop: nothing hangs, what was ready is kept, and the last line says what happened."""
+"""What goes wrong in a workshop: nothing hangs, what was ready is kept, and the last line says what
+happened.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from tests.slurm.cluster import SCRIPTS, Cluster, SubmittedJob
 ENDLESS = "--precision float32 --batch-size 2 --num-workers 0 --max-steps 5000"
 STEPS = 4000
 WATCHED = (
-    f"--precision float32 --batch-size 2 --num-workers 0 --max-steps {STEPS} --torch-profile --profile-wait 0 "
-    "--profile-warmup 1 --profile-active 3 --profile-repeat 1000"
+    f"--precision float32 --batch-size 2 --num-workers 0 --max-steps {STEPS} --torch-profile"
+    " --profile-wait 0 --profile-warmup 1 --profile-active 3 --profile-repeat 1000"
 )
 """A trace every four steps, so that writing what is ready takes seconds."""
 
@@ -49,20 +51,27 @@ def test_a_killed_rank_ends_the_others_and_is_named(cluster: Cluster):
     assert job.exit_code() == 137
     assert "0: cifar_train: rank 0 stops because" in job.log
     assert re.search(r"srun: error: node\d: task 1: Killed", job.log)
-    assert job.last_line.startswith(f"[no_profiler {job.number}] failed: a rank was killed, mostly for lack of memory")
+    assert job.last_line.startswith(
+        f"[no_profiler {job.number}] failed: a rank was killed, mostly for lack of memory"
+    )
 
 
 def test_a_cancelled_job_keeps_what_it_had(cluster: Cluster):
     job = cluster.submit("no_profiler", TRAIN_OPTIONS=ENDLESS)
     job.training()
     cluster.ask("scancel", str(job.number))
-    job.until(lambda: "stopped by SIGTERM: time limit, scancel or requeue" in job.last_line, "the last line")
+    job.until(
+        lambda: "stopped by SIGTERM: time limit, scancel or requeue" in job.last_line,
+        "the last line",
+    )
     assert len(training_run(job.folder / "train").steps) > 0
     assert (job.folder / "exit_code").read_text() == "143\n"
 
 
 def test_at_the_time_limit_trace_and_metrics_are_written(cluster: Cluster):
-    """The warning is due three minutes before the end, so that a new limit brings it once the training has begun."""
+    """The warning is due three minutes before the end, so that a new limit brings it once the
+    training has begun.
+    """
     job = cluster.submit("no_profiler", "--time=600", TRAIN_OPTIONS=WATCHED)
     job.training()
     hours, minutes, _ = job.field("RunTime").split(":")
@@ -84,7 +93,9 @@ def test_a_requeued_job_starts_in_a_folder_of_its_own(cluster: Cluster):
     job.training()
     cluster.ask("scontrol", "requeue", str(job.number))
     again = job.folder.with_name(f"{job.folder.name}_restart1")
-    job.until(lambda: again.is_dir() and job.log.count("5000 steps on cpu") == 2, "the second start")
+    job.until(
+        lambda: again.is_dir() and job.log.count("5000 steps on cpu") == 2, "the second start"
+    )
     assert len(training_run(job.folder / "train").steps) > 0
     # The log goes on where it was.
     assert job.log.count("stopped by SIGTERM: time limit, scancel or requeue") == 1
@@ -95,9 +106,10 @@ def test_a_requeued_job_starts_in_a_folder_of_its_own(cluster: Cluster):
 def test_missing_data_is_one_line_before_anything_runs(cluster: Cluster, tmp_path: Path):
     job = cluster.submit("rocprofv3_kernels", DATA="cifar100", DATA_PATH=str(tmp_path))
     assert job.exit_code() == 2
-    assert job.last_line == (
-        f"[rocprofv3_kernels {job.number}] refused: CIFAR-100 is not in {tmp_path}; on the login node: "
-        "scripts/slurm/download_data.sh, or set DATA=synthetic"
+    assert (
+        job.last_line
+        == f"[rocprofv3_kernels {job.number}] refused: CIFAR-100 is not in {tmp_path}; on the login"
+        " node: scripts/slurm/download_data.sh, or set DATA=synthetic"
     )
     assert "+ srun" not in job.log
 
@@ -127,7 +139,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True
+    )
     require(mounted.returncode == 0, "the right to mount a file system of 2 MB")
     try:
         yield folder
@@ -138,12 +152,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_without_room_is_refused_before_the_profile(cluster: Cluster, small_disk: Path):
     job = cluster.submit("rocprofv3_kernels", RESULTS_DIR=str(small_disk))
     assert job.exit_code() == 2
-    assert re.search(r"refused: .* has [012] MB free, less than FREE_MB=50; free some space", job.last_line)
+    assert re.search(
+        r"refused: .* has [012] MB free, less than FREE_MB=50; free some space", job.last_line
+    )
 
 
 def test_a_disk_that_fills_up_ends_the_job_with_one_line(cluster: Cluster, small_disk: Path):
     job = cluster.submit(
-        "torch_profiler", f"--output={cluster.folder}/full_%j.out", RESULTS_DIR=str(small_disk), FREE_MB="1"
+        "torch_profiler",
+        f"--output={cluster.folder}/full_%j.out",
+        RESULTS_DIR=str(small_disk),
+        FREE_MB="1",
     )
     assert job.exit_code() != 0
     log = (cluster.folder / f"full_{job.number}.out").read_text()
@@ -154,7 +173,9 @@ def test_a_disk_that_fills_up_ends_the_job_with_one_line(cluster: Cluster, small
 
 def test_two_jobs_on_one_node_at_once_keep_apart(cluster: Cluster):
     options = ("--ntasks=2", "--nodes=1", "--nodelist=node1", "--gpus-per-node=4")
-    jobs = [cluster.submit("rocprofv3_kernels", *options, SMOKE_TEST_SECONDS="180") for _ in range(2)]
+    jobs = [
+        cluster.submit("rocprofv3_kernels", *options, SMOKE_TEST_SECONDS="180") for _ in range(2)
+    ]
     for job in jobs:
         assert job.exit_code() == 0, job.log
         # The ranks of each job have met each other, at a port of their own.

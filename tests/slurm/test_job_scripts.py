@@ -1,4 +1,6 @@
-"""Every job script is submitted unchanged, for one process and for two ranks over both nodes; its files are read."""
+"""Every job script is submitted unchanged, for one process and for two ranks over both nodes; its
+files are read.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ PER_RANK = {
     "torch_profiler": ["metrics_rank*.jsonl", "trace_rank*.json.gz"],
     "rocprof_sys_trace": ["rank*perfetto-trace-*.proto", "rank*wall_clock-*.json"],
     "rocprof_sys_callstack": ["rank*perfetto-trace-*.proto", "rank*sampling_wall_clock-*.txt"],
-    "rocprofv3_kernels": ["rank*_kernel_stats.csv", "rank*_kernel_trace.csv", "rank*_agent_info.csv"],
+    "rocprofv3_kernels": [
+        "rank*_kernel_stats.csv",
+        "rank*_kernel_trace.csv",
+        "rank*_agent_info.csv",
+    ],
     "rocprofv3_trace": ["rank*_results.pftrace"],
     "rocprofv3_counters": ["rank*_counter_collection.csv"],
     "rpd": ["rank*_pid*.rpd"],
@@ -33,7 +39,16 @@ PER_RANK = {
 
 SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze", "jupyter", "gpu_check"}
 RANKS = [pytest.param(1, marks=pytest.mark.long), 2]
-NOT_SUBMITTED = {"common", "launch", "setup", "site", "submit", "submit_all", "record_all", "download_data"}
+NOT_SUBMITTED = {
+    "common",
+    "launch",
+    "setup",
+    "site",
+    "submit",
+    "submit_all",
+    "record_all",
+    "download_data",
+}
 
 
 LOOP = """
@@ -57,7 +72,9 @@ class Rehearsal:
     def done(self, script: str, ranks: int) -> SubmittedJob:
         job = self.jobs[script, ranks]
         assert job.exit_code() == 0, job.log
-        assert re.fullmatch(rf"\[{script} {job.number}\] done in \d+ s: \d+ files in {job.folder}", job.last_line)
+        assert re.fullmatch(
+            rf"\[{script} {job.number}\] done in \d+ s: \d+ files in {job.folder}", job.last_line
+        )
         return job
 
 
@@ -73,7 +90,9 @@ def rehearsal(cluster: Cluster) -> Rehearsal:
         jobs[script, 1] = cluster.submit(script, *own.get(script, []), **special.get(script, {}))
     profile = jobs["rocprof_compute_profile", 1] = cluster.submit("rocprof_compute_profile")
     after = f"--dependency=afterok:{profile.number}"
-    jobs["rocprof_compute_analyze", 1] = cluster.submit("rocprof_compute_analyze", after, "--", str(profile.number))
+    jobs["rocprof_compute_analyze", 1] = cluster.submit(
+        "rocprof_compute_analyze", after, "--", str(profile.number)
+    )
     for script in PER_RANK:
         options = ["--ntasks=2", "--nodes=2", *own.get(script, [])]
         jobs[script, 2] = cluster.submit(script, *options, **special.get(script, {}))
@@ -93,7 +112,13 @@ def test_job_scripts_are_short_and_state_what_a_job_needs():
             continue
         assert text.count("\n") < 40, path
         assert text.startswith("#!/bin/bash -l\n"), path  # module needs a login shell
-        for option in ("--job-name=", "--output=%x_%j.out", "--time=", "--nodes=1 --ntasks=1", "--cpus-per-task="):
+        for option in (
+            "--job-name=",
+            "--output=%x_%j.out",
+            "--time=",
+            "--nodes=1 --ntasks=1",
+            "--cpus-per-task=",
+        ):
             assert option in text, (path, option)
         assert path.stat().st_mode & 0o100, path
 
@@ -113,11 +138,15 @@ def test_each_rank_leaves_its_own_files(rehearsal: Rehearsal, script: str, ranks
     for pattern in PER_RANK[script]:
         found = job.files(pattern)
         assert len(found) == ranks, (pattern, found)
-        assert {re.search(r"rank(\d+)", path.name)[1] for path in found} == {str(rank) for rank in range(ranks)}
+        assert {re.search(r"rank(\d+)", path.name)[1] for path in found} == {
+            str(rank) for rank in range(ranks)
+        }
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("script", [name for name in PER_RANK if name.startswith(("t", "roc", "rpd"))] + ["omnistat"])
+@pytest.mark.parametrize(
+    "script", [name for name in PER_RANK if name.startswith(("t", "roc", "rpd"))] + ["omnistat"]
+)
 def test_tidyprof_reads_what_a_job_wrote(rehearsal: Rehearsal, script: str, ranks: int):
     job = rehearsal.done(script, ranks)
     profiles = [tidyprof.read(path) for path in readable_paths(job.folder)]
@@ -150,18 +179,25 @@ def test_triage_tells_of_all_ranks_and_leaves_the_verdict(rehearsal: Rehearsal, 
     assert job.log.count("watching took") == 1  # one rank reports
 
 
-def test_triage_tells_once_that_a_program_of_torchruns_makes_too_few_steps(cluster: Cluster, tmp_path: Path):
+def test_triage_tells_once_that_a_program_of_torchruns_makes_too_few_steps(
+    cluster: Cluster, tmp_path: Path
+):
     """Slurm's rank is that of the node there, the same for both."""
     (tmp_path / "loop.py").write_text(LOOP)
     own = ["--", "python", str(tmp_path / "loop.py"), "9"]
     job = cluster.submit("triage", "--ntasks=2", *own, LAUNCHER="torchrun")
     assert job.exit_code() == 1
     assert job.log.count("no verdict: it ended after 9 steps, and 34 are needed") == 1, job.log
-    assert [path.name for path in job.files("run_rank*.json")] == ["run_rank0.json", "run_rank1.json"]
+    assert [path.name for path in job.files("run_rank*.json")] == [
+        "run_rank0.json",
+        "run_rank1.json",
+    ]
     assert "failed: 0 files trace_rank*.json.gz" in job.log
 
 
-def test_triage_without_a_command_takes_the_training_and_enough_of_its_steps(cluster: Cluster, tmp_path: Path):
+def test_triage_without_a_command_takes_the_training_and_enough_of_its_steps(
+    cluster: Cluster, tmp_path: Path
+):
     job = cluster.submit("triage", VENV=str(made_up(tmp_path, python=RECORDS_ITSELF)))
     assert job.exit_code() == 1  # nothing was traced
     arguments = [line.partition("=")[2] for line in job.recorded(0) if line.startswith("argument=")]
@@ -181,16 +217,23 @@ def test_compute_profile_is_read_and_analysed(rehearsal: Rehearsal):
 
 def test_compute_profile_takes_two_steps_whatever_the_site_says(rehearsal: Rehearsal):
     profile = rehearsal.done("rocprof_compute_profile", 1)
-    assert len(training_run(profile.folder / "train").steps) == 2  # the site's TRAIN_OPTIONS ask for three
+    assert (
+        len(training_run(profile.folder / "train").steps) == 2
+    )  # the site's TRAIN_OPTIONS ask for three
 
 
-def test_compute_profile_searches_first_and_asks_for_what_every_release_has(cluster: Cluster, tmp_path: Path):
+def test_compute_profile_searches_first_and_asks_for_what_every_release_has(
+    cluster: Cluster, tmp_path: Path
+):
     tool = "mkdir -p workloads && touch workloads/sysinfo.csv"
     venv = made_up(tmp_path, python=RECORDS_ITSELF, rocprof_compute=tool)
     job = cluster.submit("rocprof_compute_profile", VENV=str(venv))
     assert job.exit_code() == 0, job.log
     search, profile = [line for line in job.log.splitlines() if "+ srun" in line]
-    assert " rocprof-compute profile --name cifar_train --no-roof -b 2 -- python -m cifar_train " in profile
+    assert (
+        " rocprof-compute profile --name cifar_train --no-roof -b 2 -- python -m cifar_train "
+        in profile
+    )
     # The run before it does the same work, outside the tool.
     assert search.partition(" python ")[2] == profile.partition(" python ")[2]
     assert profile.endswith(" --max-steps 2")
@@ -216,11 +259,17 @@ def test_omnistat_reports_on_the_job(rehearsal: Rehearsal):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_debug_agent_sets_what_lesson_09_does(cluster: Cluster, tmp_path: Path, ranks: int):
-    """All waves of one rank only, and a file for each; no caches, one kernel at a time, no loader, no core file."""
+    """All waves of one rank only, and a file for each; no caches, one kernel at a time, no loader,
+    no core file.
+    """
     library = tmp_path / "librocm-debug-agent.so.2"
     library.touch()
     venv = made_up(tmp_path, python=RECORDS_ITSELF)
-    site = {"DEBUG_AGENT_LIB": str(library), "VENV": str(venv), "TRAIN_OPTIONS": "--max-steps 1 --num-workers 2"}
+    site = {
+        "DEBUG_AGENT_LIB": str(library),
+        "VENV": str(venv),
+        "TRAIN_OPTIONS": "--max-steps 1 --num-workers 2",
+    }
     job = cluster.submit("debug_agent", f"--ntasks={ranks}", **site)
     assert job.exit_code() == 0, job.log
     for rank in range(ranks):
@@ -235,14 +284,18 @@ def test_debug_agent_sets_what_lesson_09_does(cluster: Cluster, tmp_path: Path, 
         } <= set(lines)
         (options,) = [line for line in lines if line.startswith("ROCM_DEBUG_AGENT_OPTIONS=")]
         output = rf"--output={job.folder}/profile/rank{rank}_pid\d+\.txt"
-        assert re.fullmatch(rf"ROCM_DEBUG_AGENT_OPTIONS={'--all ' if ranks == 1 else ''}{output}", options)
+        assert re.fullmatch(
+            rf"ROCM_DEBUG_AGENT_OPTIONS={'--all ' if ranks == 1 else ''}{output}", options
+        )
         assert lines[-2:] == ["argument=--num-workers", "argument=0"]
 
 
 def test_a_missing_tool_is_one_line(cluster: Cluster):
     job = cluster.submit("debug_agent", DEBUG_AGENT_LIB="/nowhere/librocm-debug-agent.so.2")
     assert job.exit_code() == 2
-    assert job.last_line.endswith("/nowhere/librocm-debug-agent.so.2 is not here; set DEBUG_AGENT_LIB in site.env")
+    assert job.last_line.endswith(
+        "/nowhere/librocm-debug-agent.so.2 is not here; set DEBUG_AGENT_LIB in site.env"
+    )
 
 
 def test_ranks_without_a_common_node_meet_and_share_a_port(rehearsal: Rehearsal):
@@ -260,24 +313,33 @@ def test_the_guide_and_the_sites_file_know_every_script_and_variable():
         assert f"`{script}`" in guide or f"/{script}" in guide, script
     used = "".join(path.read_text() for path in SCRIPTS.rglob("*.sh"))
     named = set(re.findall(r"\b([A-Z][A-Z_]+)=", (SCRIPTS / "site.env.example").read_text()))
-    read_by_others = {name for name in named if name.startswith(("SBATCH_", "SLURM_", "NCCL_", "OMNISTAT_CONFIG"))}
+    read_by_others = {
+        name for name in named if name.startswith(("SBATCH_", "SLURM_", "NCCL_", "OMNISTAT_CONFIG"))
+    }
     assert [name for name in sorted(named - read_by_others) if name not in used] == []
 
 
 def test_the_sites_file_finds_the_course_from_anywhere(tmp_path: Path):
     command = f"source {SCRIPTS}/site.env.example && echo $COURSE_DIR $SBATCH_PARTITION"
-    done = subprocess.run(["bash", "-euc", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-euc", command], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == [str(REPOSITORY), "mi300x"]
 
 
 def test_the_guides_masks_are_those_of_its_list_of_cores():
-    texts = [(REPOSITORY / "docs" / "slurm.md").read_text(), (SCRIPTS / "site.env.example").read_text()]
+    texts = [
+        (REPOSITORY / "docs" / "slurm.md").read_text(),
+        (SCRIPTS / "site.env.example").read_text(),
+    ]
     found = [re.findall(r"CPU_BIND=(mask_cpu:\S+)", text) for text in texts]
     assert [len(masks) for masks in found] == [2, 1]  # LUMI and Frontier, and the example
     (row,) = re.findall(r"^\| LUMI and Frontier.*?\| (.*) \|$", texts[0], re.MULTILINE)
     ranges = [[int(core) for core in cores.split("-")] for cores in row.split(" | ")]
     bits = [sum(1 << core for core in range(first, last + 1)) for first, last in ranges]
-    assert {mask for masks in found for mask in masks} == {"mask_cpu:" + ",".join(f"{own:x}" for own in bits)}
+    assert {mask for masks in found for mask in masks} == {
+        "mask_cpu:" + ",".join(f"{own:x}" for own in bits)
+    }
 
 
 def test_the_guides_modules_are_of_the_release_that_torch_is_built_for():
@@ -291,5 +353,7 @@ def test_the_guides_modules_are_of_the_release_that_torch_is_built_for():
             assert re.search(r"\brocm/\d", modules[1]), modules[0]
             assert "export VENV=" in block, modules[0]
     anchor = re.search(r"known-issues\.md#([a-z-]+)", guide)[1]
-    headings = re.findall(r"^### (.+)", (REPOSITORY / "docs" / "known-issues.md").read_text(), re.MULTILINE)
+    headings = re.findall(
+        r"^### (.+)", (REPOSITORY / "docs" / "known-issues.md").read_text(), re.MULTILINE
+    )
     assert anchor in {heading.lower().replace(" ", "-") for heading in headings}

@@ -1,4 +1,6 @@
-"""JupyterLab in a job: reached from where the login node is, and only with the token that its owner can read."""
+"""JupyterLab in a job: reached from where the login node is, and only with the token that its owner
+can read.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ IN_A_CONTAINER = {"CONTAINER": "image.sif", "CONTAINER_RUNTIME": "apptainer"}
 
 @pytest.mark.parametrize(
     "site",
-    [pytest.param({}, id="environment"), pytest.param(IN_A_CONTAINER, id="container", marks=pytest.mark.long)],
+    [
+        pytest.param({}, id="environment"),
+        pytest.param(IN_A_CONTAINER, id="container", marks=pytest.mark.long),
+    ],
 )
 def test_the_file_says_how_to_reach_it_and_its_token_alone_opens_it(
     cluster: Cluster, tmp_path: Path, site: dict[str, str]

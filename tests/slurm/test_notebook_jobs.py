@@ -23,14 +23,18 @@ def notebook(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return cluster
 
 
-def test_a_cell_goes_on_with_the_recording_and_later_shows_its_own_result(notebook: Cluster, tmp_path: Path, capsys):
+def test_a_cell_goes_on_with_the_recording_and_later_shows_its_own_result(
+    notebook: Cluster, tmp_path: Path, capsys
+):
     submitted = job("rpd", ranks=2, options=["--hold"], recording=tmp_path / "recorded.rpd")
     assert submitted.state == "waiting"
     assert submitted.result() == [tmp_path / "recorded.rpd"]
     notebook.ask("scontrol", "release", str(submitted.number))
     assert submitted.wait(PATIENCE_S).state == "done", submitted.log
     paths = submitted.result()
-    assert [path.parent.parent for path in paths] == [notebook.folder / "results" / f"rpd_{submitted.number}"] * 2
+    assert [path.parent.parent for path in paths] == [
+        notebook.folder / "results" / f"rpd_{submitted.number}"
+    ] * 2
     assert {tidyprof.read(path).meta["rank"] for path in paths} == {0, 1}
     assert f"Job {submitted.number} is done" in capsys.readouterr().out
 
@@ -39,7 +43,9 @@ def test_a_failed_job_says_why(notebook: Cluster, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("DATA", "cifar100")
     monkeypatch.setenv("DATA_PATH", str(notebook.folder / "nowhere"))
     submitted = job("rpd").wait(PATIENCE_S)
-    assert submitted.state.startswith(f"failed: [rpd {submitted.number}] refused: CIFAR-100 is not in")
+    assert submitted.state.startswith(
+        f"failed: [rpd {submitted.number}] refused: CIFAR-100 is not in"
+    )
 
 
 def test_a_wrong_partition_is_slurms_own_reason(notebook: Cluster):

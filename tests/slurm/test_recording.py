@@ -1,4 +1,6 @@
-"""What record_all makes of results: only what was measured, entered where a modelled recording stood."""
+"""What record_all makes of results: only what was measured, entered where a modelled recording
+stood.
+"""
 
 from __future__ import annotations
 
@@ -49,18 +51,29 @@ def make_job(folder: Path, *, code: str = "0", hip: str | None = "7.2.1") -> Pat
 
 
 def collect(results: Path, recordings: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(results), str(recordings), "--copyright", "Copyright (c) 2026 Somebody"]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        str(results),
+        str(recordings),
+        "--copyright",
+        "Copyright (c) 2026 Somebody",
+    ]
     command += options
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Path, Path]:
-    """Folders of results and of recordings, whose manifest holds a modelled recording between two others."""
+    """Folders of results and of recordings, whose manifest holds a modelled recording between two
+    others.
+    """
     recordings = tmp_path / "recordings"
     recordings.mkdir()
     names = ("first", "modelled-resnet", "last")
-    (recordings / "manifest.json").write_text(json.dumps([{"name": name, "notes": "Modelled."} for name in names]))
+    (recordings / "manifest.json").write_text(
+        json.dumps([{"name": name, "notes": "Modelled."} for name in names])
+    )
     (recordings / "modelled-resnet").mkdir()
     return tmp_path / "results", recordings
 
@@ -78,8 +91,14 @@ def test_a_measured_run_is_entered_with_day_and_checksums(places):
         "measured-amd-instinct-mi300x-resnet",
     ]
     entry = entries[-1]
-    assert entry["notes"].startswith("Measured 2026-03-04 with HIP 7.2.1; names of machines and people")
-    assert (entry["gpu"], entry["rocm"], entry["origin"]) == ("AMD Instinct MI300X", "HIP 7.2.1", "recorded")
+    assert entry["notes"].startswith(
+        "Measured 2026-03-04 with HIP 7.2.1; names of machines and people"
+    )
+    assert (entry["gpu"], entry["rocm"], entry["origin"]) == (
+        "AMD Instinct MI300X",
+        "HIP 7.2.1",
+        "recorded",
+    )
     assert entry["copyright"] == "Copyright (c) 2026 Somebody"
     assert [file["path"] for file in entry["files"]] == [
         "measured-amd-instinct-mi300x-resnet/rocprofv3/rank0_pid7_kernel_stats.csv.gz",
@@ -87,8 +106,14 @@ def test_a_measured_run_is_entered_with_day_and_checksums(places):
     ]
     for file in entry["files"]:
         content = (recordings / file["path"]).read_bytes()
-        assert (file["bytes"], file["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
-    assert len(tidyprof.read(recordings / "measured-amd-instinct-mi300x-resnet" / "rocprofv3").events) == 2
+        assert (file["bytes"], file["sha256"]) == (
+            len(content),
+            hashlib.sha256(content).hexdigest(),
+        )
+    assert (
+        len(tidyprof.read(recordings / "measured-amd-instinct-mi300x-resnet" / "rocprofv3").events)
+        == 2
+    )
 
 
 def test_a_measured_set_takes_the_place_of_the_modelled_one_if_asked(places):
@@ -96,18 +121,34 @@ def test_a_measured_set_takes_the_place_of_the_modelled_one_if_asked(places):
     make_job(results / "rocprofv3_kernels_17")
     assert collect(results, recordings, "--replace").returncode == 0
     entries = json.loads((recordings / "manifest.json").read_text())
-    assert [entry["name"] for entry in entries] == ["first", "last", "measured-amd-instinct-mi300x-resnet"]
+    assert [entry["name"] for entry in entries] == [
+        "first",
+        "last",
+        "measured-amd-instinct-mi300x-resnet",
+    ]
     assert not (recordings / "modelled-resnet").exists()
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda job: (job / "profile" / "modelled.json").touch(), "a stand-in wrote it, nothing was measured"),
-        (lambda job: (job / "exit_code").write_text("137\n"), "the job did not end with exit code 0"),
+        (
+            lambda job: (job / "profile" / "modelled.json").touch(),
+            "a stand-in wrote it, nothing was measured",
+        ),
+        (
+            lambda job: (job / "exit_code").write_text("137\n"),
+            "the job did not end with exit code 0",
+        ),
         (lambda job: (job / "exit_code").unlink(), "the job did not end with exit code 0"),
-        (lambda job: (job / "train" / "metrics_rank0_of_1.jsonl").unlink(), "the trainer's metrics are missing"),
-        (lambda job: (job / "profile" / "rank0_pid7_kernel_trace.csv").write_text("x\n"), "the tool saw no GPU"),
+        (
+            lambda job: (job / "train" / "metrics_rank0_of_1.jsonl").unlink(),
+            "the trainer's metrics are missing",
+        ),
+        (
+            lambda job: (job / "profile" / "rank0_pid7_kernel_trace.csv").write_text("x\n"),
+            "the tool saw no GPU",
+        ),
     ],
 )
 def test_what_was_not_measured_is_left_out_with_the_reason(places, damage, reason):
@@ -124,4 +165,7 @@ def test_what_was_not_measured_is_left_out_with_the_reason(places, damage, reaso
 def test_a_run_without_rocm_is_left_out(places):
     results, recordings = places
     make_job(results / "rocprofv3_kernels_17", hip=None)
-    assert "with a torch that was built neither for ROCm nor for CUDA" in collect(results, recordings).stderr
+    assert (
+        "with a torch that was built neither for ROCm nor for CUDA"
+        in collect(results, recordings).stderr
+    )

@@ -1,4 +1,6 @@
-"""Job scripts and snippets on each release that they promise, with its stand-ins and an srun of one task."""
+"""Job scripts and snippets on each release that they promise, with its stand-ins and an srun of one
+task.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.slurm.cluster import clean_environment
 from tests.snippets.test_07 import SCONTROL
 from tests.warm import SOCKET
 
-PROFILERS = re.compile(r"\b(rocprofv3|rocprof-compute profile|rocprof-sys-(run|sample)|runTracer\.sh) ")
+PROFILERS = re.compile(
+    r"\b(rocprofv3|rocprof-compute profile|rocprof-sys-(run|sample)|runTracer\.sh) "
+)
 SCRIPTS = {
     str(path.relative_to(REPOSITORY)): path.read_text()
     for folder in ("scripts/slurm", "snippets")
@@ -49,19 +53,28 @@ def promised(text: str) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, warm: str) -> dict[str, str]:
-    """A shell's environment in which the stand-ins are found, `python` does nothing, and srun starts one task."""
+    """A shell's environment in which the stand-ins are found, `python` does nothing, and srun
+    starts one task.
+    """
     folder = tmp_path_factory.mktemp("bin")
     for name, text in {"srun": SRUN, "scontrol": SCONTROL, "python": "#!/bin/sh\n"}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     stand_ins = REPOSITORY / "src" / "proflab" / "standins" / "bin"
     environment = clean_environment() | {"PATH": f"{folder}:{os.environ['PATH']}:{stand_ins}"}
-    course = {"COURSE_DIR": str(REPOSITORY), "DATA": "synthetic", "FREE_MB": "1", "TRAIN_OPTIONS": "--max-steps 2"}
+    course = {
+        "COURSE_DIR": str(REPOSITORY),
+        "DATA": "synthetic",
+        "FREE_MB": "1",
+        "TRAIN_OPTIONS": "--max-steps 2",
+    }
     return environment | course | {"PROFLAB_PYTHON": warm, SOCKET: os.environ[SOCKET]}
 
 
 def play(script: str, folder: Path, site: Mapping[str, str], *words: str, **variables: str) -> str:
-    """What a script says, or its text with the course's trainer in the place of `train.py`; it has to succeed."""
+    """What a script says, or its text with the course's trainer in the place of `train.py`; it has
+    to succeed.
+    """
     file = REPOSITORY / script
     if "train.py)" in file.read_text():
         file = folder / file.name
@@ -69,7 +82,12 @@ def play(script: str, folder: Path, site: Mapping[str, str], *words: str, **vari
     places = {"RESULTS_DIR": str(folder), "NODE_TMP": str(folder), "TMPDIR": str(folder)}
     command = ["bash", str(file), *words]
     done = subprocess.run(
-        command, cwd=folder, env={**site, **places, **variables}, capture_output=True, text=True, timeout=PATIENCE_S
+        command,
+        cwd=folder,
+        env={**site, **places, **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -84,10 +102,18 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("script", "release"), [*cases()])
-def test_a_script_works_on_each_release_that_it_promises(script: str, release: str, site: dict, tmp_path: Path) -> None:
+def test_a_script_works_on_each_release_that_it_promises(
+    script: str, release: str, site: dict, tmp_path: Path
+) -> None:
     here = site | {"PROFLAB_ROCM": release}
     if script.startswith("scripts"):
-        said = play(script, tmp_path, here, SLURM_JOB_NAME=Path(script).stem, SLURM_SUBMIT_DIR=str(REPOSITORY))
+        said = play(
+            script,
+            tmp_path,
+            here,
+            SLURM_JOB_NAME=Path(script).stem,
+            SLURM_SUBMIT_DIR=str(REPOSITORY),
+        )
     else:
         words = {"snippets/03_sample.sh": ["out", *TRAINER.split()]}
         said = play(script, tmp_path, here, *words.get(script, TRAINER.split()[1:]), **SLURM)
@@ -100,6 +126,16 @@ def test_a_script_works_on_each_release_that_it_promises(script: str, release: s
 
 def test_every_profiler_of_the_course_is_played_here() -> None:
     assert {match[1] for text in SCRIPTS.values() for match in PROFILERS.finditer(text)} == {
-        *("rocprofv3", "rocprof-compute profile", "rocprof-sys-run", "rocprof-sys-sample", "runTracer.sh")
+        *(
+            "rocprofv3",
+            "rocprof-compute profile",
+            "rocprof-sys-run",
+            "rocprof-sys-sample",
+            "runTracer.sh",
+        )
     }
-    assert promised(SCRIPTS["snippets/03_sample.sh"])[0] == promised(SCRIPTS["snippets/04_profile_job.sh"])[0] == "6.4"
+    assert (
+        promised(SCRIPTS["snippets/03_sample.sh"])[0]
+        == promised(SCRIPTS["snippets/04_profile_job.sh"])[0]
+        == "6.4"
+    )

@@ -1,4 +1,6 @@
-"""The whole set in one go, resumed where it was left, against a made-up Slurm that only keeps a queue."""
+"""The whole set in one go, resumed where it was left, against a made-up Slurm that only keeps a
+queue.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,12 @@ class Set:
         """Run it; returns the table's rows."""
         command = [str(SCRIPTS / "submit_all.sh"), *arguments]
         done = subprocess.run(
-            command, capture_output=True, text=True, env=self.environment, timeout=PATIENCE_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=PATIENCE_S,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return [line.split() for line in done.stdout.splitlines()[1:]]
@@ -88,8 +95,12 @@ def test_all_jobs_are_submitted_in_order_and_depend_on_the_plain_training(whole_
 
 def test_analysis_waits_for_its_profile_and_is_told_its_number(whole_set: Set):
     whole_set()
-    (profile,) = [number for number, line in whole_set.asked.items() if "rocprof_compute_profile.sh" in line]
-    (analysis,) = [line for line in whole_set.asked.values() if "rocprof_compute_analyze.sh" in line]
+    (profile,) = [
+        number for number, line in whole_set.asked.items() if "rocprof_compute_profile.sh" in line
+    ]
+    (analysis,) = [
+        line for line in whole_set.asked.values() if "rocprof_compute_analyze.sh" in line
+    ]
     assert f",afterok:{profile}" in analysis
     assert analysis.endswith(f"/rocprof_compute_analyze.sh {profile}")
 
@@ -106,7 +117,10 @@ def test_a_second_call_submits_only_what_failed_or_never_ran(whole_set: Set):
     assert len(whole_set.asked) == 22  # --status submits nothing
     rows = whole_set()
     again = list(whole_set.asked.items())[22:]
-    assert [line.split()[-1].rpartition("/")[2] for _, line in again] == ["torch_profiler.sh", "rocprofv3_kernels.sh"]
+    assert [line.split()[-1].rpartition("/")[2] for _, line in again] == [
+        "torch_profiler.sh",
+        "rocprofv3_kernels.sh",
+    ]
     assert ["torch_profiler", "1", again[0][0], "PENDING"] in [row[:4] for row in rows]
 
 

@@ -20,7 +20,9 @@ SNIPPETS = REPOSITORY / "snippets"
 AT_WORK = ("torch", "pandas", "matplotlib")
 """What a snippet may count on, with all that these packages need."""
 NAMESPACES = {"backports"}
-"""Names that several packages share: setuptools, which torch.compile uses, carries such modules inside."""
+"""Names that several packages share: setuptools, which torch.compile uses, carries such modules
+inside.
+"""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -31,7 +33,9 @@ def refused_modules() -> frozenset[str]:
     needed = set(_with_needs(*AT_WORK))
     owners = importlib.metadata.packages_distributions()
     own = {"cifar_train", "tidyprof", "gpumodel", "proflab", "tests", "tools"}
-    others = {module for module, names in owners.items() if not needed & {_plain(name) for name in names}}
+    others = {
+        module for module, names in owners.items() if not needed & {_plain(name) for name in names}
+    }
     return frozenset(own | others - NAMESPACES)
 
 
@@ -45,7 +49,9 @@ def _with_needs(*names: str) -> set[str]:
         except importlib.metadata.PackageNotFoundError:  # for another platform
             continue
         found.add(name)
-        waiting += [_plain(re.match(r"[\w.-]+", need)[0]) for need in needs if "extra ==" not in need]
+        waiting += [
+            _plain(re.match(r"[\w.-]+", need)[0]) for need in needs if "extra ==" not in need
+        ]
     return found
 
 
@@ -55,8 +61,14 @@ def _plain(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What makes an environment one with AT_WORK alone, whose `python` runs scripts in a warm copy (tests.warm)."""
-    own = {"REFUSED_MODULES": ",".join(sorted(refused_modules())), "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+    """What makes an environment one with AT_WORK alone, whose `python` runs scripts in a warm copy
+    (tests.warm).
+    """
+    own = {
+        "REFUSED_MODULES": ",".join(sorted(refused_modules())),
+        "MPLBACKEND": "agg",
+        "OMP_NUM_THREADS": "1",
+    }
     own["PYTHONPATH"] = str(Path(__file__).parent / "bare")
     modules = (OPTIMIZER, "pandas", "matplotlib.pyplot")
     with warm_python(tmp_path_factory.mktemp("warm"), modules, os.environ | own) as socket:
@@ -65,17 +77,27 @@ def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
 
 @pytest.fixture
 def bare(tmp_path: Path, bare_environment: dict[str, str]) -> Run:
-    """Run a command in an empty folder with torch, pandas and matplotlib alone; what it starts has no more either.
+    """Run a command in an empty folder with torch, pandas and matplotlib alone; what it starts has
+    no more either.
 
     The word `python` is this Python, and a word that begins with `snippets/` the file there.
     """
 
-    def run(*command: str | Path, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
-        words = [str(SNIPPETS.parent / word) if str(word).startswith("snippets/") else str(word) for word in command]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PROFLAB_")}
+    def run(
+        *command: str | Path, check: bool = True, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        words = [
+            str(SNIPPETS.parent / word) if str(word).startswith("snippets/") else str(word)
+            for word in command
+        ]
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PROFLAB_")
+        }
         environment |= bare_environment | variables
         environment["PATH"] = os.pathsep.join([str(Path(PYTHON).parent), environment["PATH"]])
-        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert not check or done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -1,4 +1,6 @@
-"""The timer of lesson 00 on steps of known length: by the host's clock, and by events of a GPU that only counts."""
+"""The timer of lesson 00 on steps of known length: by the host's clock, and by events of a GPU that
+only counts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from pathlib import Path
 from tests.snippets.conftest import SNIPPETS, Run
 
 REPORT = re.compile(
-    r"([\d.]+) ms a step \(median of (\d+), quartiles [\d.]+ to [\d.]+\), ([\d.]+) images/s, (.+), torch "
+    r"([\d.]+) ms a step \(median of (\d+), quartiles [\d.]+ to [\d.]+\), ([\d.]+) images/s, (.+),"
+    r" torch "
 )
 
 COUNTING_CLOCK = """
@@ -53,7 +56,9 @@ def reported(bare: Run, folder: Path, script: str) -> tuple[float, int, float, s
     return float(found[1]), int(found[2]), float(found[3]), found[4]
 
 
-def test_the_warm_up_does_not_count_and_the_median_ignores_a_slow_step(bare: Run, tmp_path: Path) -> None:
+def test_the_warm_up_does_not_count_and_the_median_ignores_a_slow_step(
+    bare: Run, tmp_path: Path
+) -> None:
     median, steps, rate, device = reported(bare, tmp_path, COUNTING_CLOCK)
     assert (median, steps, rate) == (20.0, 10, round(80 / 0.28, 1))
     assert device.startswith("processor")
@@ -65,4 +70,7 @@ def test_on_a_gpu_the_events_count_and_not_the_launches(bare: Run, tmp_path: Pat
 
 
 def test_its_own_trial_runs(bare: Run) -> None:
-    assert REPORT.match(bare("python", "snippets/00_time_a_step.py").stdout.splitlines()[-1])[2] == "50"
+    assert (
+        REPORT.match(bare("python", "snippets/00_time_a_step.py").stdout.splitlines()[-1])[2]
+        == "50"
+    )

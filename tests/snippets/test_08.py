@@ -1,4 +1,6 @@
-"""The snippets of lesson 08: the cures on a training of their own, and the judge on times and losses made by hand."""
+"""The snippets of lesson 08: the cures on a training of their own, and the judge on times and
+losses made by hand.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import pytest
 from tests.snippets.conftest import Run
 
 
-def write(folder: Path, name: str, seconds: float, losses: list[float] | None = None, steps: int = 8) -> None:
+def write(
+    folder: Path, name: str, seconds: float, losses: list[float] | None = None, steps: int = 8
+) -> None:
     """One run: equal steps, and losses that are given or fall from 4 to 1."""
     losses = losses or [4 - 3 * step / (steps - 1) for step in range(steps)]
     lines = [f"{seconds},{loss}" for loss in losses]
@@ -18,13 +22,18 @@ def write(folder: Path, name: str, seconds: float, losses: list[float] | None = 
 
 
 def judged(bare: Run) -> list[str]:
-    return bare("python", "snippets/08_compare_two_runs.py", "plain_*.csv", "cured_*.csv").stdout.splitlines()
+    return bare(
+        "python", "snippets/08_compare_two_runs.py", "plain_*.csv", "cured_*.csv"
+    ).stdout.splitlines()
 
 
 @pytest.mark.parametrize(
-    ("factor", "verdict"), [(0.5, "faster"), (2.0, "slower"), (1.0, "can't tell: the interval contains 1")]
+    ("factor", "verdict"),
+    [(0.5, "faster"), (2.0, "slower"), (1.0, "can't tell: the interval contains 1")],
 )
-def test_the_judge_needs_more_than_the_noise(factor: float, verdict: str, bare: Run, tmp_path: Path) -> None:
+def test_the_judge_needs_more_than_the_noise(
+    factor: float, verdict: str, bare: Run, tmp_path: Path
+) -> None:
     for place, noise in enumerate((1.0, 1.02, 0.98, 1.01, 0.99)):
         write(tmp_path, f"plain_{place}.csv", noise)
         write(tmp_path, f"cured_{place}.csv", factor * noise)
@@ -48,7 +57,12 @@ def test_the_judge_says_what_it_can_not_tell(bare: Run, tmp_path: Path) -> None:
     (tmp_path / "plain_0.csv").write_text("seconds\n1\n")
     assert judged(bare)[1] == "losses: none in the files, so nobody knows whether it still trains"
     (tmp_path / "plain_0.csv").unlink()
-    assert bare("python", "snippets/08_compare_two_runs.py", "plain_*.csv", "cured_*.csv", check=False).returncode == 1
+    assert (
+        bare(
+            "python", "snippets/08_compare_two_runs.py", "plain_*.csv", "cured_*.csv", check=False
+        ).returncode
+        == 1
+    )
 
 
 def test_each_cure_trains_and_keeps_the_losses(bare: Run, tmp_path: Path) -> None:

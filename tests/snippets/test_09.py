@@ -45,10 +45,22 @@ torch.save(good, "good.pt")
 """
 
 
-def test_a_program_runs_with_the_settings_and_keeps_its_exit_code(bare: Run, tmp_path: Path) -> None:
+def test_a_program_runs_with_the_settings_and_keeps_its_exit_code(
+    bare: Run, tmp_path: Path
+) -> None:
     agent = tmp_path / "agent.so"
     agent.touch()
-    done = bare("bash", SCRIPT, "python", "-c", SHOW, check=False, DEBUG_AGENT_LIB=str(agent), RANK="2", WAVES="--all")
+    done = bare(
+        "bash",
+        SCRIPT,
+        "python",
+        "-c",
+        SHOW,
+        check=False,
+        DEBUG_AGENT_LIB=str(agent),
+        RANK="2",
+        WAVES="--all",
+    )
     assert (done.returncode, done.stdout) == (3, "rank 2 ended with 3; see fault/rank2\n")
     seen = (tmp_path / "fault/rank2/out.txt").read_text()
     for setting in (
@@ -63,7 +75,9 @@ def test_a_program_runs_with_the_settings_and_keeps_its_exit_code(bare: Run, tmp
 
 
 def test_without_the_agent_it_says_so_and_goes_on(bare: Run, tmp_path: Path) -> None:
-    done = bare("bash", SCRIPT, "python", "-c", SHOW, check=False, DEBUG_AGENT_LIB="/nowhere", HIP_LOG="yes")
+    done = bare(
+        "bash", SCRIPT, "python", "-c", SHOW, check=False, DEBUG_AGENT_LIB="/nowhere", HIP_LOG="yes"
+    )
     assert "/nowhere is not here" in done.stderr
     seen = (tmp_path / "fault/rank0/out.txt").read_text()
     assert "HSA_TOOLS_LIB" not in seen
@@ -76,7 +90,9 @@ def test_waves_are_counted_by_reason_and_place(bare: Run, tmp_path: Path) -> Non
     (tmp_path / "report.txt").write_text(REPORT)
     agent = tmp_path / "agent.so"
     agent.touch()
-    done = bare("bash", SCRIPT, "cp", "report.txt", "fault/rank0/agent.txt", DEBUG_AGENT_LIB=str(agent))
+    done = bare(
+        "bash", SCRIPT, "cp", "report.txt", "fault/rank0/agent.txt", DEBUG_AGENT_LIB=str(agent)
+    )
     assert "Queue error (HSA_STATUS_ERROR" in done.stdout
     assert done.stdout.splitlines()[-1].split() == ["2", "ASSERT_TRAP", "at", "0x10"]
 
@@ -94,4 +110,7 @@ def test_the_guard_names_the_first_bad_label(bare: Run, tmp_path: Path) -> None:
     assert lines[6] == "None"
     done = bare("python", "snippets/09_guard_labels.py", "labels.pt", "100", check=False)
     assert (done.returncode, done.stderr.startswith("labels.pt: 2 of 4")) == (1, True)
-    assert bare("python", "snippets/09_guard_labels.py", "good.pt", "100").stdout == "good.pt: all 2 are in range\n"
+    assert (
+        bare("python", "snippets/09_guard_labels.py", "good.pt", "100").stdout
+        == "good.pt: all 2 are in range\n"
+    )

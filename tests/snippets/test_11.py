@@ -1,4 +1,6 @@
-"""The snippet of lesson 11: exact counts on a processor, and on a GPU that is put in its place a snapshot."""
+"""The snippet of lesson 11: exact counts on a processor, and on a GPU that is put in its place a
+snapshot.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def counts(text: str) -> dict[str, int]:
 
 
 def test_counts_on_a_processor_are_those_by_hand(bare: Run) -> None:
-    text = bare("python", "snippets/11_memory.py", CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="").stdout
+    text = bare(
+        "python", "snippets/11_memory.py", CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES=""
+    ).stdout
     found = counts(text)
     stages = [found.pop("when forward ends"), found.pop("in the update")]
     assert stages == [3 * PARAMETERS + 4 * 4 + SAVED, 4 * PARAMETERS + 4 * 4 + 2 * 4 * 512 * 2048]
@@ -52,10 +56,16 @@ def test_counts_on_a_processor_are_those_by_hand(bare: Run) -> None:
 
 def test_on_a_gpu_it_writes_a_snapshot_also_when_memory_runs_out(bare: Run, tmp_path: Path) -> None:
     """The GPU is an object that notes what it is asked: the order and the file are what counts."""
-    head, _, tail = SNIPPET.read_text(encoding="utf-8").partition('device = "cuda" if has_gpu else "cpu"\n')
+    head, _, tail = SNIPPET.read_text(encoding="utf-8").partition(
+        'device = "cuda" if has_gpu else "cpu"\n'
+    )
     (tmp_path / "on_gpu.py").write_text(head + GPU + tail)
     text = bare("python", "on_gpu.py").stdout
-    assert re.findall(r"called (\w+)", text) == ["_record_memory_history", "_snapshot", "_record_memory_history"]
+    assert re.findall(r"called (\w+)", text) == [
+        "_record_memory_history",
+        "_snapshot",
+        "_record_memory_history",
+    ]
     found = counts(text)
     assert (found["allocated"], found["reserved"], found["used on the device"]) == (10, 40, 70)
     assert "allocations tried again: 2" in text

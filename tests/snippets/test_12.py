@@ -16,8 +16,14 @@ from tests.conftest import REPOSITORY
 from tests.snippets.conftest import Run
 
 SNIPPET = "snippets/12_decode_bound.py"
-# A layer has 8 * 4 * 2 * (2 + 1) = 192 weights for attention and 3 * 8 * 16 = 384 more; with the last 80: 1232.
-CONFIG = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1}
+# A layer has 8 * 4 * 2 * (2 + 1) = 192 weights for attention and 3 * 8 * 16 = 384 more; with the
+# last 80: 1232.
+CONFIG = {
+    "num_hidden_layers": 2,
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
 CONFIG |= {"intermediate_size": 16, "vocab_size": 10}
 
 
@@ -27,38 +33,57 @@ def bound(bare: Run, folder: Path, *options: str, config: dict = CONFIG, check: 
 
 
 def test_bounds_counted_by_hand(bare: Run, tmp_path: Path) -> None:
-    # A token of cache has 2 layers * 2 rows * 4 numbers * 2 bytes = 32: 2464 + 10 * 32 bytes a step, at 2784 bytes/s.
+    # A token of cache has 2 layers * 2 rows * 4 numbers * 2 bytes = 32: 2464 + 10 * 32 bytes a
+    # step, at 2784 bytes/s.
     slow_memory = ("--bandwidth", "2.784e-9", "--peak", "1", "--context", "10")
     found = bound(bare, tmp_path, *slow_memory).stdout
     assert "a step takes at least 1000.000 ms (memory)" in found
     assert "at most 1.0 tokens/s together, 1.0 for each request" in found
-    # A weight of b bytes takes 2 FLOP for each token: at 246.6 FLOP per byte 246.6 tokens of two bytes, half of one.
+    # A weight of b bytes takes 2 FLOP for each token: at 246.6 FLOP per byte 246.6 tokens of two
+    # bytes, half of one.
     for size, tokens in ((2, 247), (1, 123), (4, 493)):
-        said = bound(bare, tmp_path, "--bandwidth", "5.3", "--peak", "1307", "--bytes", str(size)).stdout
-        assert f"knee at 247 FLOP per byte: memory limits prefill below {tokens} tokens, too" in said
-    found = bound(bare, tmp_path, "--bandwidth", "1", "--peak", "1.232e-9", "--batch", "4", "--bytes", "1").stdout
+        said = bound(
+            bare, tmp_path, "--bandwidth", "5.3", "--peak", "1307", "--bytes", str(size)
+        ).stdout
+        assert (
+            f"knee at 247 FLOP per byte: memory limits prefill below {tokens} tokens, too" in said
+        )
+    found = bound(
+        bare, tmp_path, "--bandwidth", "1", "--peak", "1.232e-9", "--batch", "4", "--bytes", "1"
+    ).stdout
     assert "a step takes at least 8000.000 ms (arithmetic)" in found  # 2 * 1232 * 4 operations
 
 
 def test_what_it_cannot_bound_is_refused(bare: Run, tmp_path: Path) -> None:
     roofs = ("--bandwidth", "5.3", "--peak", "1307")
     experts = bound(bare, tmp_path, *roofs, config=CONFIG | {"num_experts": 8}, check=False)
-    assert (experts.returncode, "no bound for this config: num_experts" in experts.stderr) == (1, True)
+    assert (experts.returncode, "no bound for this config: num_experts" in experts.stderr) == (
+        1,
+        True,
+    )
     assert "give --bandwidth and --peak" in bound(bare, tmp_path, check=False).stderr
 
 
 def test_prefill_and_decode_are_timed(bare: Run) -> None:
     lines = bare("python", SNIPPET).stdout.splitlines()
     for line, name in zip(lines, ("prefill", "decode "), strict=False):
-        assert re.fullmatch(name + r"  median [\d.]+ ms, quartiles [\d.]+ to [\d.]+, [\d,]+ tokens/s", line)
-    assert lines[2].startswith("decode reads 0.034 GB of weights")  # 8 * (1024 + 1) * 1024 numbers of four bytes
+        assert re.fullmatch(
+            name + r"  median [\d.]+ ms, quartiles [\d.]+ to [\d.]+, [\d,]+ tokens/s", line
+        )
+    assert lines[2].startswith(
+        "decode reads 0.034 GB of weights"
+    )  # 8 * (1024 + 1) * 1024 numbers of four bytes
 
 
-def test_a_graph_is_recorded_after_what_its_stream_has_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_is_recorded_after_what_its_stream_has_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     done: list[str] = []
 
     def stream(name: str) -> SimpleNamespace:
-        return SimpleNamespace(name=name, wait_stream=lambda other: done.append(f"{name} waits for {other.name}"))
+        return SimpleNamespace(
+            name=name, wait_stream=lambda other: done.append(f"{name} waits for {other.name}")
+        )
 
     @contextmanager
     def entered(what: str, where: SimpleNamespace) -> Iterator[None]:

@@ -1,4 +1,6 @@
-"""The snippets of lesson 14: the block in a loop that is not the course's, and the check list with a small srun."""
+"""The snippets of lesson 14: the block in a loop that is not the course's, and the check list with
+a small srun.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,15 @@ def test_it_is_off_and_silent_by_default(bare: Run, loop: str, tmp_path: Path) -
 
 def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) -> None:
     assert "gradient 96.0" in bare("python", loop, WATCH="times", WATCH_DIR="out", RANK="3").stdout
-    lines = [json.loads(line) for line in (tmp_path / "out" / "times_rank3.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "out" / "times_rank3.jsonl").read_text().splitlines()
+    ]
     assert [line["step"] for line in lines] == list(range(24))
-    assert all(set(line) == {"rank", "step", "data", "forward", "backward"} and line["rank"] == 3 for line in lines)
+    assert all(
+        set(line) == {"rank", "step", "data", "forward", "backward"} and line["rank"] == 3
+        for line in lines
+    )
 
 
 def test_a_step_may_state_its_samples(bare: Run, loop: str, tmp_path: Path) -> None:
@@ -64,13 +72,22 @@ def test_a_step_may_state_its_samples(bare: Run, loop: str, tmp_path: Path) -> N
     assert [line["samples"] for line in lines] == [step % 5 for step in range(24)]
 
 
-def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp_path: Path) -> None:
+def test_a_trace_has_the_parts_as_ranges_of_some_steps(
+    bare: Run, loop: str, tmp_path: Path
+) -> None:
     bare("python", loop, WATCH="trace", SLURM_PROCID="1")
     trace = json.loads(gzip.decompress((tmp_path / "trace_rank1.json.gz").read_bytes()))
-    names = [event["name"] for event in trace["traceEvents"] if event.get("cat") == "user_annotation"]
-    assert {name: names.count(name) for name in ("forward", "backward")} == {"forward": 3, "backward": 3}
+    names = [
+        event["name"] for event in trace["traceEvents"] if event.get("cat") == "user_annotation"
+    ]
+    assert {name: names.count(name) for name in ("forward", "backward")} == {
+        "forward": 3,
+        "backward": 3,
+    }
     assert sum(name.startswith("ProfilerStep") for name in names) == 3
-    begin = {name: event["ts"] for event in trace["traceEvents"] if (name := event["name"]) == "backward"}
+    begin = {
+        name: event["ts"] for event in trace["traceEvents"] if (name := event["name"]) == "backward"
+    }
     parts = [part for part in trace["watch_parts"] if part[0] == "backward"]
     assert len(parts) == 3
     name, began, length, processor, *line = parts[-1]
@@ -81,10 +98,16 @@ def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp
 
 @pytest.mark.parametrize("mode", ["times", "trace"])
 @pytest.mark.parametrize("skip", ["", "few", "-3", "2.5", "1e1", "²"])
-def test_nonsense_for_a_number_of_steps_is_one_line(loop: str, mode: str, skip: str, tmp_path: Path) -> None:
+def test_nonsense_for_a_number_of_steps_is_one_line(
+    loop: str, mode: str, skip: str, tmp_path: Path
+) -> None:
     environment = os.environ | {"WATCH": mode, "WATCH_SKIP": skip, "PYTHONUTF8": "1"}
     done = subprocess.run(
-        [sys.executable, loop], cwd=tmp_path, env=environment, capture_output=True, timeout=PATIENCE_S
+        [sys.executable, loop],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 1
     assert done.stderr.decode() == f"WATCH_SKIP={skip} is no number of steps, such as 8\n"
@@ -108,7 +131,9 @@ def test_a_trace_holds_the_steps_before_it_without_a_profiler_and_the_machine(
     assert {"host", "gpu", "rocm", "cuda", "python"} < {*machine}
 
 
-def test_an_option_records_after_fewer_steps_and_one_records_shapes(bare: Run, loop: str, tmp_path: Path) -> None:
+def test_an_option_records_after_fewer_steps_and_one_records_shapes(
+    bare: Run, loop: str, tmp_path: Path
+) -> None:
     (tmp_path / loop).write_text(LOOP.replace("range(24)", "range(8)"))
     found = bare("python", loop, WATCH="trace", WATCH_SKIP="4", WATCH_SHAPES="1")
     assert "are needed" not in found.stderr
@@ -120,23 +145,32 @@ def test_an_option_records_after_fewer_steps_and_one_records_shapes(bare: Run, l
 def test_stacks_end_when_their_memory_is_full(bare: Run, loop: str, tmp_path: Path) -> None:
     block = tmp_path / "instrument_me.py"
     block.write_text(
-        block.read_text().replace("WATCH_TIMED, WATCH_STACK_GB = 10, 4", "WATCH_TIMED, WATCH_STACK_GB = 10, -1")
+        block.read_text().replace(
+            "WATCH_TIMED, WATCH_STACK_GB = 10, 4", "WATCH_TIMED, WATCH_STACK_GB = 10, -1"
+        )
     )
     found = bare("python", loop, WATCH="trace", WATCH_STACK="1")
     assert "GB are full, the trace ends here" in found.stderr
     assert found.stdout == "gradient 96.0\n"
-    assert sum(event["name"] == "backward" for event in events_of(tmp_path / "trace_rank0.json.gz")) == 1
+    assert (
+        sum(event["name"] == "backward" for event in events_of(tmp_path / "trace_rank0.json.gz"))
+        == 1
+    )
 
 
 @pytest.mark.parametrize(("steps", "recorded"), [(4, None), (20, None), (22, 1), (23, 2), (24, 3)])
-def test_too_few_steps_for_a_trace_are_said(bare: Run, loop: str, tmp_path: Path, steps: int, recorded: int) -> None:
+def test_too_few_steps_for_a_trace_are_said(
+    bare: Run, loop: str, tmp_path: Path, steps: int, recorded: int
+) -> None:
     (tmp_path / loop).write_text(LOOP.replace("range(24)", f"range({steps})"))
     said = bare("python", loop, WATCH="trace").stderr
     assert (f"WATCH=trace: {steps} steps, 24 are needed" in said) == (steps < 24)
     trace = tmp_path / "trace_rank0.json.gz"
     assert trace.exists() == (recorded is not None)
     if recorded:
-        ranges = [event["name"] for event in events_of(trace) if event.get("cat") == "user_annotation"]
+        ranges = [
+            event["name"] for event in events_of(trace) if event.get("cat") == "user_annotation"
+        ]
         assert ranges.count("backward") == recorded
 
 
@@ -151,8 +185,16 @@ def test_a_trace_has_python_functions_when_asked_for(bare: Run, loop: str, tmp_p
     found = []
     for asked in ({}, {"WATCH_STACK": "1"}):
         bare("python", loop, WATCH="trace", **asked)
-        events = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))["traceEvents"]
-        found.append({event["name"].partition("(")[0] for event in events if event.get("cat") == "python_function"})
+        events = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))[
+            "traceEvents"
+        ]
+        found.append(
+            {
+                event["name"].partition("(")[0]
+                for event in events
+                if event.get("cat") == "python_function"
+            }
+        )
     assert not found[0]
     assert "torch/_tensor.py" in found[1]
 
@@ -208,7 +250,9 @@ on.on_train_end(None, None)
     ("script", "parts", "with_log"),
     [
         pytest.param(
-            *(TRAINER, {"forward_backward", "optimizer", "data"}, [1, 3]), id="transformers", marks=pytest.mark.long
+            *(TRAINER, {"forward_backward", "optimizer", "data"}, [1, 3]),
+            id="transformers",
+            marks=pytest.mark.long,
         ),
         pytest.param(LIGHTNING, {"forward", "backward", "optimizer", "data"}, [1], id="lightning"),
     ],
@@ -219,7 +263,9 @@ def test_a_callback_times_the_parts_of_a_loop_that_a_library_has(
     shutil.copy(REPOSITORY / "snippets/14_callbacks.py", tmp_path / "callbacks.py")
     (tmp_path / "trainer.py").write_text(script)
     command = [sys.executable, "trainer.py"]
-    subprocess.run(command, cwd=tmp_path, env=os.environ | {"WATCH": "times"}, check=True, timeout=PATIENCE_S)
+    subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"WATCH": "times"}, check=True, timeout=PATIENCE_S
+    )
     lines = [json.loads(line) for line in (tmp_path / "times_rank0.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(4))
     assert [line["step"] for line in lines if "log" in line] == with_log
@@ -240,10 +286,14 @@ print("WATCH", os.environ.get("WATCH", "off"))
 Path(os.environ["WATCH_DIR"], f"{os.environ.get('WATCH', 'run')}_rank{os.environ['RANK']}").touch()
 """
 
-ON_SOME_RANKS = SRUN.replace("#!/bin/bash\n", "#!/bin/bash\nexport SLURM_NTASKS=${1#--ntasks=}\nshift\n")
+ON_SOME_RANKS = SRUN.replace(
+    "#!/bin/bash\n", "#!/bin/bash\nexport SLURM_NTASKS=${1#--ntasks=}\nshift\n"
+)
 
 
-def test_the_check_list_asks_every_question(bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_list_asks_every_question(
+    bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     programs = with_programs(
         tmp_path,
         srun=ON_SOME_RANKS,
@@ -260,13 +310,22 @@ def test_the_check_list_asks_every_question(bare: Run, tmp_path: Path, monkeypat
     assert found == {
         *("clock_1/run_rank0", "clock_2/run_rank0", "smi.csv", "trace/trace_rank0"),
         *(f"times_{repeat}/times_rank0" for repeat in range(1, 6)),
-        *("kernels/rank0_kernel_trace.csv", "kernels/run_rank0", "ranks/trace_rank0", "ranks/trace_rank1"),
+        *(
+            "kernels/rank0_kernel_trace.csv",
+            "kernels/run_rank0",
+            "ranks/trace_rank0",
+            "ranks/trace_rank1",
+        ),
     }
 
 
-def test_a_failed_question_ends_the_list(bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_question_ends_the_list(
+    bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(
-        "PATH", with_programs(tmp_path, srun="#!/bin/bash\nexit 3\n", scontrol="#!/bin/bash\n"), prepend=":"
+        "PATH",
+        with_programs(tmp_path, srun="#!/bin/bash\nexit 3\n", scontrol="#!/bin/bash\n"),
+        prepend=":",
     )
     job = {"SLURM_JOB_ID": "8", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost"}
     done = bare("bash", "snippets/14_check_list.sh", check=False, **job)

@@ -1,4 +1,6 @@
-"""The snippet of lesson 15 in a program that is not the course's: dumps of ranks, one of which ends early."""
+"""The snippet of lesson 15 in a program that is not the course's: dumps of ranks, one of which ends
+early.
+"""
 
 from __future__ import annotations
 
@@ -61,12 +63,27 @@ def test_a_folder_without_dumps_says_so(bare: Run) -> None:
 
 def test_groups_and_pending_messages_are_told_apart(bare: Run, tmp_path: Path) -> None:
     def call(record: int, group: str, number: int, **other: object) -> dict[str, object]:
-        frames = [{"filename": "/x/site-packages/lib/a.py", "line": 1}, {"filename": "train.py", "line": 9}]
-        made = {"record_id": record, "process_group": (group, ""), "collective_seq_id": number, "frames": frames}
-        return made | {"profiling_name": "nccl:all_reduce", "input_sizes": [], "is_p2p": False, "state": ""} | other
+        frames = [
+            {"filename": "/x/site-packages/lib/a.py", "line": 1},
+            {"filename": "train.py", "line": 9},
+        ]
+        made = {
+            "record_id": record,
+            "process_group": (group, ""),
+            "collective_seq_id": number,
+            "frames": frames,
+        }
+        return (
+            made
+            | {"profiling_name": "nccl:all_reduce", "input_sizes": [], "is_p2p": False, "state": ""}
+            | other
+        )
 
     recv = call(2, "0", 1, is_p2p=True, profiling_name="nccl:recv 0<-1")
-    for rank, entries in {0: [call(0, "0", 1), call(1, "1", 1), recv], 1: [call(0, "0", 1)]}.items():
+    for rank, entries in {
+        0: [call(0, "0", 1), call(1, "1", 1), recv],
+        1: [call(0, "0", 1)],
+    }.items():
         (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps({"entries": entries}, 2))
     lines = bare("python", SCRIPT, ".").stdout.splitlines()
     assert lines[0] == "group 0:"

@@ -1,4 +1,6 @@
-"""The snippet of lesson 16: Triton's cache, an example that is compiled where Triton is, and a line where it isn't."""
+"""The snippet of lesson 16: Triton's cache, an example that is compiled where Triton is, and a line
+where it isn't.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.snippets.conftest import Run
 SCRIPT = "snippets/16_compiler.py"
 COMPILED = REPOSITORY / "lessons/16_compiler/compiled/3.9.0"
 NO_TRITON = (
-    "import sys, runpy; sys.modules['triton'] = None; sys.argv = ['x']; runpy.run_path({!r}, run_name='__main__')"
+    "import sys, runpy; sys.modules['triton'] = None; sys.argv = ['x']; runpy.run_path({!r},"
+    " run_name='__main__')"
 )
 
 
@@ -33,13 +36,19 @@ def test_what_was_compiled_is_listed(bare: Run, tmp_path: Path) -> None:
         unpack(case, folder)
     assert bare("python", SCRIPT, "cache").stdout.splitlines() == [
         "128x128x64/matmul gfx942 VGPR 208 AGPR 0 LDS 32768 spilled 0 spill code 0 warps 4 waves 2",
-        "256x256x64_8warps_gfx950/matmul gfx950 VGPR 256 AGPR 128 LDS 136112 spilled 69 spill code 43 warps 8 waves 2",
+        (
+            "256x256x64_8warps_gfx950/matmul gfx950 VGPR 256 AGPR 128 LDS 136112 spilled 69 spill"
+            " code 43 warps 8 waves 2"
+        ),
     ]
 
 
 def test_a_folder_without_kernels_says_so(bare: Run) -> None:
     done = bare("python", SCRIPT, ".", check=False)
-    assert (done.returncode, done.stderr) == (1, ".: no *.amdgcn here, so nothing was compiled for an AMD GPU\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        ".: no *.amdgcn here, so nothing was compiled for an AMD GPU\n",
+    )
 
 
 def test_packed_assembly_is_not_taken_for_none(bare: Run, tmp_path: Path) -> None:

@@ -13,20 +13,25 @@ import pytest
 from proflab.lessons import Lesson, lessons
 from tests.snippets.conftest import AT_WORK, SNIPPETS, Run
 
-FILES = sorted(path for path in SNIPPETS.iterdir() if path.is_file())  # __pycache__ comes with a run
+FILES = sorted(
+    path for path in SNIPPETS.iterdir() if path.is_file()
+)  # __pycache__ comes with a run
 LESSONS = list(lessons().values())
 COURSE = re.compile(r"\b(cifar_train|cifar-train|tidyprof|proflab|gpumodel)\b")
 LONGEST = 110
 LONGER = {"12_decode_bound.py": 130, "14_instrument_me.py": 190}
-"""Files that do several things: one bounds a token, times it, and times it as a graph; one to paste times, records and
-bounds itself."""
+"""Files that do several things: one bounds a token, times it, and times it as a graph; one to paste
+times, records and bounds itself.
+"""
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_a_lesson_ends_with_a_snippet(lesson: Lesson) -> None:
     text = lesson.source.read_text(encoding="utf-8")
     assert "## At work, without this course" in text
-    shown = re.findall(r"^# \{snippet (\S+)\}$", text.partition("## At work, without this course")[2], re.MULTILINE)
+    shown = re.findall(
+        r"^# \{snippet (\S+)\}$", text.partition("## At work, without this course")[2], re.MULTILINE
+    )
     assert [name for name in shown if name.startswith(f"{lesson.number}_")]
 
 
@@ -37,14 +42,18 @@ def test_a_snippet_is_shown_tested_and_free_of_the_course(file: Path) -> None:
     assert f"{{snippet {file.name}}}" in lessons()[file.name[:2]].source.read_text(encoding="utf-8")
     assert not COURSE.search(text)
     assert len(text.splitlines()) <= LONGER.get(file.name, LONGEST)
-    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_[0-9]*.py"))
+    tests = "".join(
+        path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_[0-9]*.py")
+    )
     assert f"snippets/{file.name}" in tests, "nothing runs it"
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name
+)
 def test_a_snippet_imports_what_is_at_work(file: Path) -> None:
-    # roctx comes with ROCm, triton with a torch for GPUs, a trainer with its library, and all of them may be missing;
-    # instrument_me is the block of lesson 14.
+    # roctx comes with ROCm, triton with a torch for GPUs, a trainer with its library, and all of
+    # them may be missing; instrument_me is the block of lesson 14.
     others = {"numpy", "roctx", "triton", "transformers", "lightning", "instrument_me"}
     known = {*sys.stdlib_module_names, *AT_WORK, *others}
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -53,24 +62,41 @@ def test_a_snippet_imports_what_is_at_work(file: Path) -> None:
         assert {name.partition(".")[0] for name in names} <= known
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name
+)
 def test_a_snippet_names_the_oldest_torch_that_it_works_with(file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    newer = {"accelerator": "torch 2.6 or newer"}  # attribute of torch -> the release notes that have it first
+    newer = {
+        "accelerator": "torch 2.6 or newer"
+    }  # attribute of torch -> the release notes that have it first
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & {*newer}
     for name in used:
         assert newer[name] in ast.get_docstring(tree)
 
 
 def test_the_bare_environment_has_torch_and_nothing_of_the_course(bare: Run) -> None:
-    assert "2" in bare("python", "-c", "import torch, pandas, matplotlib; print(torch.__version__)").stdout
+    assert (
+        "2"
+        in bare("python", "-c", "import torch, pandas, matplotlib; print(torch.__version__)").stdout
+    )
     for module in ("tidyprof", "cifar_train", "transformers"):
-        assert f"No module named '{module}'" in bare("python", "-c", f"import {module}", check=False).stderr
-    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import tidyprof'], check=True)"
+        assert (
+            f"No module named '{module}'"
+            in bare("python", "-c", f"import {module}", check=False).stderr
+        )
+    child = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import tidyprof'],"
+        " check=True)"
+    )
     assert bare("python", "-c", child, check=False).returncode == 1
 
 
 def test_shellcheck_finds_nothing_in_the_snippets() -> None:
     scripts = [str(file) for file in FILES if file.suffix == ".sh"]
-    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True) if scripts else None
+    done = (
+        subprocess.run(["shellcheck", *scripts], capture_output=True, text=True)
+        if scripts
+        else None
+    )
     assert done is None or done.returncode == 0, done.stdout

@@ -93,7 +93,9 @@ def wide_rows(dispatches: Sequence[Dispatch], times: bool = True) -> list[dict[s
     return rows
 
 
-def long_rows(dispatches: Sequence[Dispatch], runs: Sequence[Mapping[str, int]] = ()) -> list[dict[str, object]]:
+def long_rows(
+    dispatches: Sequence[Dispatch], runs: Sequence[Mapping[str, int]] = ()
+) -> list[dict[str, object]]:
     """Rows of pmc_perf.csv as from ROCm 7 on: runs gives for each counter the run that counts it.
 
     Each run of the program begins 10^9 ns after the one before; durations grow by 100 ns per run.

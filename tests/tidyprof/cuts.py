@@ -1,4 +1,6 @@
-"""What is left of a recording where something was not recorded: cuts of a Chrome trace, and of any profile."""
+"""What is left of a recording where something was not recorded: cuts of a Chrome trace, and of any
+profile.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,18 @@ def without_calls(events: Events) -> Events:
 def begin_and_end(events: Events) -> tuple[float, float]:
     """The first begin and the last end of complete events, in µs."""
     timed = [event for event in events if event.get("ph") == "X"]
-    return min(float(one["ts"]) for one in timed), max(float(one["ts"]) + float(one["dur"]) for one in timed)
+    return min(float(one["ts"]) for one in timed), max(
+        float(one["ts"]) + float(one["dur"]) for one in timed
+    )
 
 
 def steps_of(events: Events) -> Events:
-    """The profiler's steps in order, those of the first thread that has them; else four made ones."""
-    found = [one for one in events if category(one) == "user_annotation" and one["name"].startswith(STEP)]
+    """The profiler's steps in order, those of the first thread that has them; else four made
+    ones.
+    """
+    found = [
+        one for one in events if category(one) == "user_annotation" and one["name"].startswith(STEP)
+    ]
     if len({one["name"] for one in found}) > 2:
         found.sort(key=lambda one: float(one["ts"]))
         return [one for one in found if one["tid"] == found[0]["tid"]]
@@ -69,7 +77,9 @@ def uneven_steps(events: Events) -> Events:
 def one_step(events: Events) -> Events:
     first = steps_of(events)[0]
     begin, end = float(first["ts"]), float(first["ts"]) + float(first["dur"])
-    return [event for event in events if event.get("ph") != "X" or begin <= float(event["ts"]) < end]
+    return [
+        event for event in events if event.get("ph") != "X" or begin <= float(event["ts"]) < end
+    ]
 
 
 def one_kernel(events: Events) -> Events:
@@ -93,7 +103,9 @@ CUTS_OF_TRACES: dict[str, Callable[[Events], Events]] = {
 
 
 def cut_traces(files: Sequence[Path], folder: Path) -> Iterator[tuple[str, Path]]:
-    """Name and path of each cut: of a trace, or of a folder with one of each rank, of which the last one is cut."""
+    """Name and path of each cut: of a trace, or of a folder with one of each rank, of which the
+    last one is cut.
+    """
     *whole, last = files
     trace = decoded(last)
     for name, cut in CUTS_OF_TRACES.items():
@@ -107,7 +119,9 @@ def cut_traces(files: Sequence[Path], folder: Path) -> Iterator[tuple[str, Path]
 
 
 def cut_profiles(profile: Profile) -> Iterator[tuple[str, Profile]]:
-    """Name and profile of each cut: without one kind of events, with no other, with one event of it, and so on."""
+    """Name and profile of each cut: without one kind of events, with no other, with one event of
+    it, and so on.
+    """
     kinds = profile.events["kind"].astype(str)
     for kind in kinds.unique():
         yield f"without {kind}", replace(profile, events=profile.events[kinds != kind])

@@ -26,7 +26,11 @@ def texts(figure: Figure) -> list[matplotlib.text.Text]:
             outside = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
             beyond |= {id(label) for tick in outside for label in (tick.label1, tick.label2)}
     found = figure.findobj(matplotlib.text.Text)
-    return [text for text in found if text.get_visible() and text.get_text().strip() and id(text) not in beyond]
+    return [
+        text
+        for text in found
+        if text.get_visible() and text.get_text().strip() and id(text) not in beyond
+    ]
 
 
 def drawn(figure: Figure) -> Figure:
@@ -54,7 +58,9 @@ def assert_says_what_it_shows(figure: Figure) -> None:
 
 
 def assert_readable(figure: Figure) -> None:
-    """As wide as a cell; texts are large enough, inside the figure and apart; a legend hides no data."""
+    """As wide as a cell; texts are large enough, inside the figure and apart; a legend hides no
+    data.
+    """
     assert figure.get_figwidth() == style.WIDTH_INCHES
     within = figure.bbox.padded(1)
     places = [(text, text.get_window_extent()) for text in texts(figure)]

@@ -1,7 +1,7 @@
 """Writes Perfetto traces for tests, with an encoder and field numbers of its own.
 
-Numbers are those of protos/perfetto/trace/*.proto in https://github.com/google/perfetto. Nothing of the reader is
-used, so that a wrong number in the reader's schema shows.
+Numbers are those of protos/perfetto/trace/*.proto in https://github.com/google/perfetto. Nothing of
+the reader is used, so that a wrong number in the reader's schema shows.
 """
 
 from __future__ import annotations
@@ -98,14 +98,18 @@ def event(
     return packet(time_of(time, clock), body, data, sequence=sequence, flags=flags)
 
 
-def slice_(start: int, end: int, name: str | int, category: str | int = "host", **options: object) -> bytes:
+def slice_(
+    start: int, end: int, name: str | int, category: str | int = "host", **options: object
+) -> bytes:
     """Begin and end of a slice, one right after the other as AMD's profilers write them."""
     own = {key: options[key] for key in ("track", "sequence", "clock", "flags") if key in options}
     return event(BEGIN, start, name=name, category=category, **options) + event(END, end, **own)
 
 
 def sample(start: int, end: int, frames: Iterable[str], track: int = THREAD) -> bytes:
-    """A call-stack sample of rocprof-sys: one slice after the other with the same times, outermost first."""
+    """A call-stack sample of rocprof-sys: one slice after the other with the same times, outermost
+    first.
+    """
     return b"".join(slice_(start, end, name, "timer_sampling", track=track) for name in frames)
 
 
@@ -127,7 +131,9 @@ def interned(**names: dict[int, str]) -> bytes:
 
 def track(uuid: int, *parts: bytes, name: str = "", parent: int = 0, sequence: int = 2) -> bytes:
     """A packet with a TrackDescriptor."""
-    content = number(1, uuid) + (block(2, name) if name else b"") + (number(5, parent) if parent else b"")
+    content = (
+        number(1, uuid) + (block(2, name) if name else b"") + (number(5, parent) if parent else b"")
+    )
     return packet(block(60, content + b"".join(parts)), sequence=sequence)
 
 
@@ -140,28 +146,45 @@ def thread(pid: int, tid: int, name: str = "") -> bytes:
 
 
 def unit(name: str = "", builtin: int = 0, multiplier: int = 0, incremental: bool = False) -> bytes:
-    content = (number(3, builtin) if builtin else b"") + (number(4, multiplier) if multiplier else b"")
-    return block(8, content + (number(5, 1) if incremental else b"") + (block(6, name) if name else b""))
+    content = (number(3, builtin) if builtin else b"") + (
+        number(4, multiplier) if multiplier else b""
+    )
+    return block(
+        8, content + (number(5, 1) if incremental else b"") + (block(6, name) if name else b"")
+    )
 
 
-def clock_snapshot(*clocks: tuple[int, int] | tuple[int, int, bool, int], sequence: int = 1, primary: int = 0) -> bytes:
+def clock_snapshot(
+    *clocks: tuple[int, int] | tuple[int, int, bool, int], sequence: int = 1, primary: int = 0
+) -> bytes:
     """A packet with a ClockSnapshot: (clock, time) or (clock, time, incremental, ns per unit)."""
     content = b""
     for clock, time, *rest in clocks:
         extra = number(3, rest[0]) + number(4, rest[1]) if rest else b""
         content += block(1, number(1, clock) + number(2, time) + extra)
-    return packet(block(6, content + (number(2, primary) if primary else b"")), sequence=sequence, flags=0)
+    return packet(
+        block(6, content + (number(2, primary) if primary else b"")), sequence=sequence, flags=0
+    )
 
 
-def start(sequence: int = 2, *parts: bytes, clock: int = 6, default_track: int = THREAD, dropped: int = 1) -> bytes:
+def start(
+    sequence: int = 2, *parts: bytes, clock: int = 6, default_track: int = THREAD, dropped: int = 1
+) -> bytes:
     """The first packet of a sequence: it clears the state and sets the defaults."""
     defaults = block(59, block(11, number(11, default_track)) + number(58, clock))
     return packet(*parts, defaults, number(42, dropped), number(87, 1), sequence=sequence, flags=1)
 
 
 def statistics(**counts: int) -> bytes:
-    """A packet with TraceStats: counts of the one buffer, or of the service with the prefix `service_`."""
-    buffer = {"chunks_overwritten": 3, "patches_failed": 6, "chunks_discarded": 18, "trace_writer_packet_loss": 19}
+    """A packet with TraceStats: counts of the one buffer, or of the service with the prefix
+    `service_`.
+    """
+    buffer = {
+        "chunks_overwritten": 3,
+        "patches_failed": 6,
+        "chunks_discarded": 18,
+        "trace_writer_packet_loss": 19,
+    }
     service = {"service_chunks_discarded": 8, "service_invalid_packets": 10}
     own = b"".join(number(buffer[name], count) for name, count in counts.items() if name in buffer)
     content = block(1, own) + b"".join(
@@ -195,7 +218,14 @@ def tracks(queue: str = "COMPUTE AGENT [4] QUEUE [0] (GPU)", pid: int = 100) -> 
 
 
 def kernel(start_: int, end: int, name: str, correlation: int, **options: object) -> bytes:
-    arguments = {"track": QUEUE, "corr_id": correlation, "agent": 4, "queue": 1, "tid": 101, "kernel_id": 7}
+    arguments = {
+        "track": QUEUE,
+        "corr_id": correlation,
+        "agent": 4,
+        "queue": 1,
+        "tid": 101,
+        "kernel_id": 7,
+    }
     return slice_(start_, end, name, "kernel_dispatch", **(arguments | options))
 
 
@@ -214,7 +244,14 @@ def small_trace() -> bytes:
             call(BASE + 1_000, BASE + 2_000, "hipLaunchKernel", 1),
             call(BASE + 3_000, BASE + 4_000, "hipLaunchKernel", 2),
             call(BASE + 5_000, BASE + 9_000, "hipMemcpy", 3),
-            kernel(BASE + 1_500, BASE + 3_500, "first(float*) [clone .kd]", 1, grid_size=1024, workgroup_size=256),
+            kernel(
+                BASE + 1_500,
+                BASE + 3_500,
+                "first(float*) [clone .kd]",
+                1,
+                grid_size=1024,
+                workgroup_size=256,
+            ),
             kernel(BASE + 3_400, BASE + 4_400, "second(float*) [clone .kd]", 2),
             slice_(
                 BASE + 6_000,

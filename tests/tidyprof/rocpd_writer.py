@@ -1,7 +1,8 @@
 """Writes small rocpd databases (ROCm 7, schema 3) whose content the test knows.
 
-Tables and columns are those of the published schema (rocpd_tables.sql of rocprofiler-sdk); which rows refer to
-which is as that project's generateRocpd.cpp writes them. No file of the real tool was at hand to compare with.
+Tables and columns are those of the published schema (rocpd_tables.sql of rocprofiler-sdk); which
+rows refer to which is as that project's generateRocpd.cpp writes them. No file of the real tool was
+at hand to compare with.
 """
 
 from __future__ import annotations
@@ -23,32 +24,51 @@ _PLACE = "nid pid"
 TABLES = {
     "metadata": "id tag value",
     "string": "id guid string",
-    "info_node": "id guid hash machine_id system_name hostname release version hardware_name domain_name",
+    "info_node": (
+        "id guid hash machine_id system_name hostname release version hardware_name domain_name"
+    ),
     "info_process": "id guid nid ppid pid init fini start end command environment extdata",
     "info_thread": "id guid nid ppid pid tid name start end extdata",
-    "info_agent": f"id guid {_PLACE} type absolute_index logical_index type_index uuid name model_name vendor_name "
-    "product_name user_name extdata",
+    "info_agent": (
+        f"id guid {_PLACE} type absolute_index logical_index type_index uuid name model_name"
+        " vendor_name product_name user_name extdata"
+    ),
     "info_queue": f"id guid {_PLACE} name extdata",
     "info_stream": f"id guid {_PLACE} name extdata",
-    "info_pmc": f"id guid {_PLACE} agent_id target_arch event_code instance_id name symbol description "
-    "long_description component units value_type block expression is_constant is_derived extdata",
-    "info_code_object": f"id guid {_PLACE} agent_id uri load_base load_size load_delta storage_type extdata",
-    "info_kernel_symbol": f"id guid {_PLACE} code_object_id kernel_name display_name kernel_object "
-    "kernarg_segment_size kernarg_segment_alignment group_segment_size private_segment_size sgpr_count "
-    "arch_vgpr_count accum_vgpr_count extdata",
+    "info_pmc": (
+        f"id guid {_PLACE} agent_id target_arch event_code instance_id name symbol description"
+        " long_description component units value_type block expression is_constant is_derived"
+        " extdata"
+    ),
+    "info_code_object": (
+        f"id guid {_PLACE} agent_id uri load_base load_size load_delta storage_type extdata"
+    ),
+    "info_kernel_symbol": (
+        f"id guid {_PLACE} code_object_id kernel_name display_name kernel_object"
+        " kernarg_segment_size kernarg_segment_alignment group_segment_size private_segment_size"
+        " sgpr_count arch_vgpr_count accum_vgpr_count extdata"
+    ),
     "track": f"id guid {_PLACE} tid name_id extdata",
-    "event": "id guid category_id stack_id parent_stack_id correlation_id call_stack line_info extdata",
+    "event": (
+        "id guid category_id stack_id parent_stack_id correlation_id call_stack line_info extdata"
+    ),
     "arg": "id guid event_id position type name value extdata",
     "pmc_event": "id guid event_id pmc_id value extdata",
     "region": f"id guid {_PLACE} tid start end name_id event_id extdata",
     "sample": "id guid track_id timestamp event_id extdata",
-    "kernel_dispatch": f"id guid {_PLACE} tid agent_id kernel_id dispatch_id queue_id stream_id start end "
-    "private_segment_size group_segment_size workgroup_size_x workgroup_size_y workgroup_size_z grid_size_x "
-    "grid_size_y grid_size_z region_name_id event_id extdata",
-    "memory_copy": f"id guid {_PLACE} tid start end name_id dst_agent_id dst_address src_agent_id src_address size "
-    "queue_id stream_id region_name_id event_id extdata",
-    "memory_allocate": f"id guid {_PLACE} tid agent_id type level start end address size queue_id stream_id event_id "
-    "extdata",
+    "kernel_dispatch": (
+        f"id guid {_PLACE} tid agent_id kernel_id dispatch_id queue_id stream_id start end"
+        " private_segment_size group_segment_size workgroup_size_x workgroup_size_y"
+        " workgroup_size_z grid_size_x grid_size_y grid_size_z region_name_id event_id extdata"
+    ),
+    "memory_copy": (
+        f"id guid {_PLACE} tid start end name_id dst_agent_id dst_address src_agent_id src_address"
+        " size queue_id stream_id region_name_id event_id extdata"
+    ),
+    "memory_allocate": (
+        f"id guid {_PLACE} tid agent_id type level start end address size queue_id stream_id"
+        " event_id extdata"
+    ),
 }
 """Columns of the tables, without prefix and suffix; the first one is the key."""
 
@@ -62,8 +82,9 @@ _JSON = ("environment", "extdata", "call_stack", "line_info")
 class RocpdWriter:
     """A database under construction, of one process; `close` finishes it.
 
-    views  -- also create the views that the tool creates: one without suffix per table, and `kernels`.
-    guid   -- identifier of the recording; the suffix of the tables is made from it. Empty for tables without one.
+    views  -- also create the views that the tool creates: one without suffix per table, and
+    `kernels`. guid   -- identifier of the recording; the suffix of the tables is made from it.
+    Empty for tables without one.
     """
 
     def __init__(
@@ -88,7 +109,8 @@ class RocpdWriter:
         self._threads: set[int] = set()
         self._correlation = 0
         self.columns = {
-            table: f"{columns} {(extra_columns or {}).get(table, '')}".split() for table, columns in TABLES.items()
+            table: f"{columns} {(extra_columns or {}).get(table, '')}".split()
+            for table, columns in TABLES.items()
         }
         self.connection = sqlite3.connect(path, isolation_level=None)
         self.connection.execute(f"PRAGMA page_size = {page_bytes}")
@@ -108,7 +130,9 @@ class RocpdWriter:
     def insert(self, table: str, **values: Any) -> int:
         """A row with these columns; returns its identifier."""
         defaults = {"guid": self.guid, "nid": 1} | dict.fromkeys(_JSON, "{}")
-        row = {column: defaults[column] for column in self.columns[table] if column in defaults} | values
+        row = {
+            column: defaults[column] for column in self.columns[table] if column in defaults
+        } | values
         names, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
         cursor = self.connection.execute(
             f'INSERT INTO "{self.name(table)}" ({names}) VALUES ({marks})', tuple(row.values())
@@ -148,9 +172,13 @@ class RocpdWriter:
         message: str | None = None,
         tid: int = 4242,
     ) -> int:
-        """A call or range, start in ns after START_NS; without duration a sample. Returns its correlation id."""
+        """A call or range, start in ns after START_NS; without duration a sample. Returns its
+        correlation id.
+        """
         self._correlation += 1
-        event = self.event(category, self._correlation, {"message": message} if message is not None else None)
+        event = self.event(
+            category, self._correlation, {"message": message} if message is not None else None
+        )
         place, begin = {"pid": 1, "tid": self.thread(tid)}, START_NS + start
         if duration:
             times = {"start": begin, "end": begin + duration}
@@ -186,7 +214,9 @@ class RocpdWriter:
         tid: int = 4242,
         **columns: Any,
     ) -> int:
-        """A dispatch with, unless it is given, a launch 5 us before it. Returns its event's identifier."""
+        """A dispatch with, unless it is given, a launch 5 us before it. Returns its event's
+        identifier.
+        """
         if correlation is None:
             correlation = self.call("hipLaunchKernel", start - 5_000, 3_000, tid=tid)
         event = self.event("KERNEL_DISPATCH", correlation)
@@ -211,7 +241,9 @@ class RocpdWriter:
         )
         return event
 
-    def copy(self, direction: str, start: int, duration: int, size: int, source: int, target: int) -> None:
+    def copy(
+        self, direction: str, start: int, duration: int, size: int, source: int, target: int
+    ) -> None:
         """A copy between two agents, with its call."""
         correlation = self.call("hipMemcpyAsync", start - 5_000, 3_000)
         self.insert(
@@ -228,10 +260,18 @@ class RocpdWriter:
             event_id=self.event("MEMORY_COPY", correlation),
         )
 
-    def counter(self, name: str, event: int, values: list[float], units: str = "", agent: int | None = 4) -> None:
+    def counter(
+        self, name: str, event: int, values: list[float], units: str = "", agent: int | None = 4
+    ) -> None:
         """Values of a counter for one event: one row per instance of the hardware block."""
-        found = self.connection.execute(f'SELECT id FROM "{self.name("info_pmc")}" WHERE name = ?', (name,)).fetchone()
-        pmc = found[0] if found else self.insert("info_pmc", pid=1, agent_id=agent, name=name, symbol=name, units=units)
+        found = self.connection.execute(
+            f'SELECT id FROM "{self.name("info_pmc")}" WHERE name = ?', (name,)
+        ).fetchone()
+        pmc = (
+            found[0]
+            if found
+            else self.insert("info_pmc", pid=1, agent_id=agent, name=name, symbol=name, units=units)
+        )
         for value in values:
             self.insert("pmc_event", event_id=event, pmc_id=pmc, value=value)
 
@@ -244,7 +284,9 @@ class RocpdWriter:
         if self._views:
             for table in self.columns:
                 if self.suffix:
-                    self.connection.execute(f'CREATE VIEW "rocpd_{table}" AS SELECT * FROM "{self.name(table)}"')
+                    self.connection.execute(
+                        f'CREATE VIEW "rocpd_{table}" AS SELECT * FROM "{self.name(table)}"'
+                    )
             self.execute(
                 "CREATE VIEW kernels AS SELECT K.id, S.display_name AS name, K.start, K.end"
                 " FROM {kernel_dispatch} K JOIN {info_kernel_symbol} S ON S.id = K.kernel_id"
@@ -257,9 +299,22 @@ class RocpdWriter:
         self.string("")
         self.insert("info_node", id=1, hash=77, machine_id="m", hostname="node17")
         self.insert(
-            "info_process", id=1, ppid=1, pid=self.pid, command="python3 -m x", environment=json.dumps(environment)
+            "info_process",
+            id=1,
+            ppid=1,
+            pid=self.pid,
+            command="python3 -m x",
+            environment=json.dumps(environment),
         )
-        self.insert("info_agent", id=CPU_AGENT, pid=1, type="CPU", absolute_index=0, type_index=0, name="EPYC")
+        self.insert(
+            "info_agent",
+            id=CPU_AGENT,
+            pid=1,
+            type="CPU",
+            absolute_index=0,
+            type_index=0,
+            name="EPYC",
+        )
         for index, agent in enumerate(GPU_AGENTS):
             numbers = {"absolute_index": agent, "logical_index": agent - 3, "type_index": index}
             names = {"name": "gfx942", "product_name": "AMD Instinct MI300X"}
@@ -275,9 +330,13 @@ def _definition(table: str, column: str) -> str:
 
 
 def small_database(path: Path, **options: Any) -> Path:
-    """Two kernels, two copies, an allocation, their calls, a marked range and a mark, and a counter."""
+    """Two kernels, two copies, an allocation, their calls, a marked range and a mark, and a
+    counter.
+    """
     writer = RocpdWriter(path, **options)
-    writer.call("roctxThreadRangeA", 100, 90_000, category="MARKER_CORE_RANGE_API", message="step 1")
+    writer.call(
+        "roctxThreadRangeA", 100, 90_000, category="MARKER_CORE_RANGE_API", message="step 1"
+    )
     writer.call("roctxMarkA", 200, 0, category="MARKER_CORE_RANGE_API", message="begin")
     writer.copy("HOST_TO_DEVICE", 10_000, 4_000, 1_000_000, CPU_AGENT, GPU_AGENTS[0])
     gemm = writer.kernel("gemm<float>", 20_000, 30_000)

@@ -20,25 +20,33 @@ _COMMON = {
     "rocpd_monitor": "id deviceType deviceId monitorType start end value",
 }
 TABLES = {
-    2: _COMMON
-    | {
-        "rocpd_api": "id pid tid start end apiName_id args_id",
-        "rocpd_op": "id gpuId queueId sequenceId completionSignal start end description_id opType_id",
-        "rocpd_kernelapi": f"api_ptr_id stream {_LAUNCH} kernelArgAddress aquireFence releaseFence codeObject_id "
-        "kernelName_id",
-        "rocpd_kernelcodeobject": "id vgpr sgpr fbar",
-        "rocpd_barrierop": "op_ptr_id signalCount aquireFence releaseFence",
-        "rocpd_op_inputSignals": "id from_op_id to_op_id",
-    },
-    3: _COMMON
-    | {
-        "rocpd_ustring": "id string",
-        "rocpd_api": "id pid tid start end apiName_id category_id domain_id args_id",
-        "rocpd_op": "id gpuId queueId sequenceId start end description_id opType_id",
-        "rocpd_kernelapi": f"api_ptr_id stream {_LAUNCH} kernelName_id",
-        "rocpd_counter": "id op_id name_id",
-        "rocpd_stackframe": "id api_ptr_id depth name_id",
-    },
+    2: (
+        _COMMON
+        | {
+            "rocpd_api": "id pid tid start end apiName_id args_id",
+            "rocpd_op": (
+                "id gpuId queueId sequenceId completionSignal start end description_id opType_id"
+            ),
+            "rocpd_kernelapi": (
+                f"api_ptr_id stream {_LAUNCH} kernelArgAddress aquireFence releaseFence"
+                " codeObject_id kernelName_id"
+            ),
+            "rocpd_kernelcodeobject": "id vgpr sgpr fbar",
+            "rocpd_barrierop": "op_ptr_id signalCount aquireFence releaseFence",
+            "rocpd_op_inputSignals": "id from_op_id to_op_id",
+        }
+    ),
+    3: (
+        _COMMON
+        | {
+            "rocpd_ustring": "id string",
+            "rocpd_api": "id pid tid start end apiName_id category_id domain_id args_id",
+            "rocpd_op": "id gpuId queueId sequenceId start end description_id opType_id",
+            "rocpd_kernelapi": f"api_ptr_id stream {_LAUNCH} kernelName_id",
+            "rocpd_counter": "id op_id name_id",
+            "rocpd_stackframe": "id api_ptr_id depth name_id",
+        }
+    ),
 }
 """Columns of the tables of each schema version, the first one being the key."""
 
@@ -49,16 +57,22 @@ _INTEGER_COLUMNS = re.compile(
 
 
 class RpdWriter:
-    """An rpd file under construction; `close` finishes it. Identifiers start at `first_id`, as sessions shift them."""
+    """An rpd file under construction; `close` finishes it. Identifiers start at `first_id`, as
+    sessions shift them.
+    """
 
-    def __init__(self, path: Path, version: int = 2, first_id: int = 1, page_bytes: int = 4096) -> None:
+    def __init__(
+        self, path: Path, version: int = 2, first_id: int = 1, page_bytes: int = 4096
+    ) -> None:
         self.path = path
         self.version = version
         self.connection = sqlite3.connect(path, isolation_level=None)
         self.connection.execute(f"PRAGMA page_size = {page_bytes}")
         self.connection.execute("BEGIN")
         for table, columns in TABLES[version].items():
-            self.connection.execute(f'CREATE TABLE "{table}" ({", ".join(_columns(columns.split()))})')
+            self.connection.execute(
+                f'CREATE TABLE "{table}" ({", ".join(_columns(columns.split()))})'
+            )
         if version == 3:
             self.connection.execute('ALTER TABLE "rocpd_counter" ADD COLUMN "value" real')
         self._first_id = first_id
@@ -70,7 +84,9 @@ class RpdWriter:
             self.insert("rocpd_metadata", tag="gpu_stride", value="1000")
 
     def insert(self, table: str, **values: Any) -> int:
-        """A row with these columns; the identifier counts up unless it is given. Returns the identifier."""
+        """A row with these columns; the identifier counts up unless it is given. Returns the
+        identifier.
+        """
         key, *others = TABLES[self.version].get(table, " ".join(values)).split()
         if key == "id" and key not in values:
             last = self.connection.execute(f'SELECT max(id) FROM "{table}"').fetchone()[0]
@@ -78,7 +94,9 @@ class RpdWriter:
         row = {column: values.get(column, "") for column in (key, *others)} | values
         names = ", ".join(f'"{name}"' for name in row)
         marks = ", ".join("?" * len(row))
-        self.connection.execute(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', tuple(row.values()))
+        self.connection.execute(
+            f'INSERT INTO "{table}" ({names}) VALUES ({marks})', tuple(row.values())
+        )
         return row[key]
 
     def string(self, text: str, table: str = "rocpd_string") -> int:
@@ -114,7 +132,14 @@ class RpdWriter:
         )
 
     def operation(
-        self, category: str, name: str, start: int, duration: int, call: int | None = None, gpu: int = 2, queue: int = 0
+        self,
+        category: str,
+        name: str,
+        start: int,
+        duration: int,
+        call: int | None = None,
+        gpu: int = 2,
+        queue: int = 0,
     ) -> int:
         """Work on a GPU, launched by `call`. Returns its identifier."""
         begin = START_NS + start
@@ -142,25 +167,39 @@ class RpdWriter:
         stream: str = "0x0",
         tid: int = 1560,
     ) -> int:
-        """A kernel with its launch `launch` ns before it. Returns the launching call's identifier."""
+        """A kernel with its launch `launch` ns before it. Returns the launching call's
+        identifier.
+        """
         call = self.call("hipLaunchKernel", start - launch, 3000, tid=tid)
         self.launch(call, name, stream)
         self.operation("KernelExecution", name, start, duration, call, gpu)
         return call
 
-    def launch(self, call: int, name: str, stream: str = "0x0", grid: tuple[int, int, int] = (64, 2, 1)) -> None:
+    def launch(
+        self, call: int, name: str, stream: str = "0x0", grid: tuple[int, int, int] = (64, 2, 1)
+    ) -> None:
         """What a launching call states about its kernel."""
         sizes = dict(zip(_LAUNCH.split(), (*grid, 256, 1, 1, 0, 0), strict=True))
-        self.insert("rocpd_kernelapi", api_ptr_id=call, stream=stream, kernelName_id=self.string(name), **sizes)
+        self.insert(
+            "rocpd_kernelapi",
+            api_ptr_id=call,
+            stream=stream,
+            kernelName_id=self.string(name),
+            **sizes,
+        )
 
-    def copy(self, category: str, start: int, duration: int, size: int | str = 4096, gpu: int = 2) -> int:
+    def copy(
+        self, category: str, start: int, duration: int, size: int | str = 4096, gpu: int = 2
+    ) -> int:
         """A copy with its call. Returns the call's identifier."""
         call = self.call("hipMemcpyAsync", start - 5000, 3000)
         self.insert("rocpd_copyapi", api_ptr_id=call, stream="0x7f00", size=size, kind=1)
         self.operation(category, "", start, duration, call, gpu)
         return call
 
-    def monitor(self, value: str, start: int, end: int, device: int = 0, name: str = "sclk") -> None:
+    def monitor(
+        self, value: str, start: int, end: int, device: int = 0, name: str = "sclk"
+    ) -> None:
         """A value that a monitor had from `start` to `end`."""
         self.insert(
             "rocpd_monitor",
@@ -186,13 +225,16 @@ class RpdWriter:
 def _columns(names: list[str]) -> list[str]:
     key, *others = names
     rest = (
-        f'"{name}" {"integer" if _INTEGER_COLUMNS.fullmatch(name) else "varchar(4096)"} NOT NULL' for name in others
+        f'"{name}" {"integer" if _INTEGER_COLUMNS.fullmatch(name) else "varchar(4096)"} NOT NULL'
+        for name in others
     )
     return [f'"{key}" integer NOT NULL PRIMARY KEY', *rest]
 
 
 def small_file(path: Path, version: int = 2, **options: Any) -> Path:
-    """Two kernels, a copy and a fill on one GPU, their calls, a marked range and two samples of the clock."""
+    """Two kernels, a copy and a fill on one GPU, their calls, a marked range and two samples of the
+    clock.
+    """
     writer = RpdWriter(path, version, **options)
     writer.call("UserMarker", 500, 90_000, args="train step", domain="roctx")
     writer.copy("CopyHostToDevice", 10_000, 8_000, size=1_000_000)

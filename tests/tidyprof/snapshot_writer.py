@@ -44,7 +44,11 @@ def small_snapshot() -> dict[str, Any]:
                 entry("alloc", 2, 8 * MEBIBYTE, 8 * MEBIBYTE, [CPP]),
                 entry("free_requested", 3, 8 * MEBIBYTE, 8 * MEBIBYTE),
                 entry("free_completed", 3, 8 * MEBIBYTE, 8 * MEBIBYTE),
-                {key: value for key, value in entry("oom", 4, 18 * MEBIBYTE).items() if key != "addr"}
+                {
+                    key: value
+                    for key, value in entry("oom", 4, 18 * MEBIBYTE).items()
+                    if key != "addr"
+                }
                 | {"device_free": 5 * MEBIBYTE},
             ]
         ],
@@ -57,14 +61,30 @@ def block(address: int, mebibytes: int, state: str, frames: list[dict[str, Any]]
     """A block; one that is taken was asked for 100 bytes less."""
     size = mebibytes * MEBIBYTE
     requested = 0 if state == "inactive" else size - 100
-    return {"address": address, "size": size, "requested_size": requested, "state": state, "frames": frames}
+    return {
+        "address": address,
+        "size": size,
+        "requested_size": requested,
+        "state": state,
+        "frames": frames,
+    }
 
 
 def entry(
-    action: str, time_us: int, size: int, address: int = 0, frames: list[dict[str, Any]] | None = None
+    action: str,
+    time_us: int,
+    size: int,
+    address: int = 0,
+    frames: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """One action of the history."""
-    found = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": 1_700_000_000_000_000 + time_us}
+    found = {
+        "action": action,
+        "addr": address,
+        "size": size,
+        "stream": 0,
+        "time_us": 1_700_000_000_000_000 + time_us,
+    }
     return found | ({"frames": frames} if frames else {})
 
 

@@ -14,7 +14,12 @@ from tests.tidyprof import damage
 from tests.tidyprof.chrome_writer import small_step, trace_text
 from tests.tidyprof.damage import mutations, text_mutations
 from tests.tidyprof.perfetto_writer import small_trace
-from tests.tidyprof.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input, test_system_bad_input
+from tests.tidyprof.readers import (
+    test_rocprof_sys,
+    test_rocprof_v1,
+    test_rocprofv3_bad_input,
+    test_system_bad_input,
+)
 from tests.tidyprof.rocpd_writer import small_database
 from tests.tidyprof.rpd_writer import small_file
 from tests.tidyprof.snapshot_writer import small_snapshot
@@ -23,7 +28,9 @@ from tidyprof import Profile
 
 @dataclass(frozen=True)
 class Sound:
-    """A small sound file of a format: the name that it has to have, what is in it, and the format's own reader."""
+    """A small sound file of a format: the name that it has to have, what is in it, and the format's
+    own reader.
+    """
 
     name: str
     content: bytes
@@ -70,6 +77,8 @@ def sound_files(folder: Path) -> dict[str, Sound]:
     found["perfetto"] = Sound("trace.pftrace", small_trace(), tidyprof.read_perfetto, False)
     snapshot = pickle.dumps(small_snapshot(), 4)
     found["memory snapshot"] = Sound("a.pickle", snapshot, tidyprof.read_memory_snapshot, False)
-    found["rocpd"] = Sound("x_results.db", _database(small_database, folder), tidyprof.read_rocpd, False)
+    found["rocpd"] = Sound(
+        "x_results.db", _database(small_database, folder), tidyprof.read_rocpd, False
+    )
     found["rpd"] = Sound("trace.rpd", _database(small_file, folder), tidyprof.read_rpd, False)
     return found

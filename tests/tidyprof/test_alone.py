@@ -1,4 +1,6 @@
-"""tidyprof as a package of its own: it reads, tells and writes with nothing but what its own pyproject.toml names."""
+"""tidyprof as a package of its own: it reads, tells and writes with nothing but what its own
+pyproject.toml names.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import pytest
 from tests.conftest import REPOSITORY
 
 COURSE = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-ALONE = tomllib.loads((REPOSITORY / "packaging" / "tidyprof" / "pyproject.toml").read_text())["project"]
+ALONE = tomllib.loads((REPOSITORY / "packaging" / "tidyprof" / "pyproject.toml").read_text())[
+    "project"
+]
 RECORDINGS = (
     "torch-mi250-minitoy",
     "rpd-mi200-matmul",
@@ -22,7 +26,17 @@ RECORDINGS = (
     "smi-mi300x-vllm-llama31-bs1/monitoring",
 )
 MISSING = (
-    *("torch", "matplotlib", "cifar_train", "gpumodel", "proflab", "transformers", "jupyterlab", "psutil", "pooch"),
+    *(
+        "torch",
+        "matplotlib",
+        "cifar_train",
+        "gpumodel",
+        "proflab",
+        "transformers",
+        "jupyterlab",
+        "psutil",
+        "pooch",
+    ),
     "polars",
 )
 
@@ -48,7 +62,9 @@ for path in sys.argv[1:]:
 
 def test_every_format_is_read_without_the_course(recordings):
     paths = [str(recordings / name) for name in RECORDINGS]
-    done = subprocess.run([sys.executable, "-c", WITHOUT_THEM, *paths], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THEM, *paths], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("origin") >= len(RECORDINGS)
 
@@ -59,11 +75,16 @@ def test_plots_alone_need_matplotlib():
     assert "No module named 'matplotlib'" in done.stderr
 
 
-@pytest.mark.parametrize("requirement", [*ALONE["dependencies"], *ALONE["optional-dependencies"]["plots"]])
+@pytest.mark.parametrize(
+    "requirement", [*ALONE["dependencies"], *ALONE["optional-dependencies"]["plots"]]
+)
 def test_bounds_are_the_courses(requirement):
     assert requirement in COURSE["dependencies"]
 
 
 def test_the_command_is_the_courses():
     assert ALONE["scripts"]["tidyprof"] == COURSE["scripts"]["tidyprof"]
-    assert (ALONE["version"], ALONE["requires-python"]) == (COURSE["version"], COURSE["requires-python"])
+    assert (ALONE["version"], ALONE["requires-python"]) == (
+        COURSE["version"],
+        COURSE["requires-python"],
+    )

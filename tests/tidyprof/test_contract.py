@@ -1,4 +1,6 @@
-"""The contract of the readers: one run, whatever the format and the damage, gives equal tables, words and refusals."""
+"""The contract of the readers: one run, whatever the format and the damage, gives equal tables,
+words and refusals.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ def profile_of(name: str, damage: str = "healthy") -> Profile:
 
 def cases(*axes: Iterable[Any]) -> list[Any]:
     """All combinations, with an identifier that says what each is."""
-    return [pytest.param(*values, id="-".join(map(str, values)).replace(" ", "_")) for values in product(*axes)]
+    return [
+        pytest.param(*values, id="-".join(map(str, values)).replace(" ", "_"))
+        for values in product(*axes)
+    ]
 
 
 def relative(times: pd.Series, first: int) -> list[int | None]:
@@ -83,13 +88,23 @@ DROPPING = {
 }
 """Damage -> why its rows are left out, in words that all readers share."""
 
-KEEPING = ("healthy", "zero length", "many zero length", "overlapping", "out of order", "clock stepped", "unlaunched")
+KEEPING = (
+    "healthy",
+    "zero length",
+    "many zero length",
+    "overlapping",
+    "out of order",
+    "clock stepped",
+    "unlaunched",
+)
 """Damage after which every row is still there."""
 
 
 @functools.cache
 def true_work(damage: str) -> pd.DataFrame:
-    """The device's events that a perfect reader finds, in order of start; times from the first one on."""
+    """The device's events that a perfect reader finds, in order of start; times from the first one
+    on.
+    """
     rank = damaged(damage).ranks[0]
     calls = rank.calls.set_index("correlation_id")
     work = rank.device_work
@@ -120,9 +135,12 @@ def found_work(name: str, damage: str) -> pd.DataFrame:
 def test_a_profile_as_the_last_line_of_a_cell_is_one_line() -> None:
     profile = profile_of("kineto")
     assert re.fullmatch(
-        r"Profile of torch\.profiler: [\d,]+ events \(.*\), \d+ counter samples; modelled.*", repr(profile)
+        r"Profile of torch\.profiler: [\d,]+ events \(.*\), \d+ counter samples; modelled.*",
+        repr(profile),
     )
-    assert repr(Profile(profile.events[:0])).startswith("Profile of an unknown tool: 0 events (none)")
+    assert repr(Profile(profile.events[:0])).startswith(
+        "Profile of an unknown tool: 0 events (none)"
+    )
 
 
 @pytest.mark.parametrize(("name", "damage"), cases(WITH_COMPUTE, ["healthy", "out of order"]))
@@ -149,14 +167,18 @@ def test_device_events_are_those_of_the_run(name: str, damage: str) -> None:
     assert found["thread"].isna().all()
 
 
-@pytest.mark.parametrize(("name", "damage"), cases(FORMATS, ["healthy", "out of order", "clock stepped", "unlaunched"]))
+@pytest.mark.parametrize(
+    ("name", "damage"), cases(FORMATS, ["healthy", "out of order", "clock stepped", "unlaunched"])
+)
 def test_launches_are_those_of_the_run(name: str, damage: str) -> None:
     found, true = found_work(name, damage), true_work(damage)
     launched = true["launch_ns"].notna()
     assert found["launch_ns"].isna().tolist() == (~launched).tolist()
     assert found["launch_ns"][launched].tolist() == true["launch_ns"][launched].tolist()
     # CSV does not say which thread launched a copy between host and device.
-    stated = launched & (found["launch_thread"].notna() | (name != "rocprofv3-csv") | (true["kind"] != "copy"))
+    stated = launched & (
+        found["launch_thread"].notna() | (name != "rocprofv3-csv") | (true["kind"] != "copy")
+    )
     assert found["launch_thread"][stated].tolist() == true["launch_thread"][stated].tolist()
     assert profile_of(name, damage).meta["device_events_without_launch"] == int((~launched).sum())
 
@@ -165,26 +187,37 @@ def test_launches_are_those_of_the_run(name: str, damage: str) -> None:
 def test_a_call_and_what_it_launched_share_a_correlation_id(name: str) -> None:
     events = profile_of(name).events
     # Calls of RCCL enclose calls of HIP, and have an id of their own.
-    calls = events[(events["kind"] == "runtime") & ~events["name"].astype(str).str.startswith("nccl")]
+    calls = events[
+        (events["kind"] == "runtime") & ~events["name"].astype(str).str.startswith("nccl")
+    ]
     started = calls.set_index("correlation_id")["start_ns"]
     work = profile_of(name).device_events
     assert work["correlation_id"].map(started).tolist() == work["launch_ns"].tolist()
 
 
 TIES = {"earlier": (-1_000, 0), "later": (500, 9_000), "longer": (0, 5_000), "shorter": (0, -500)}
-"""How much later a second call with the same correlation id starts, and how much longer it lasts, in ns."""
+"""How much later a second call with the same correlation id starts, and how much longer it lasts,
+in ns.
+"""
 
 
 @pytest.mark.parametrize(("name", "tie"), cases(FORMATS, TIES))
-def test_of_calls_with_one_id_the_first_launched_and_of_these_the_longest(name: str, tie: str, tmp_path: Path) -> None:
+def test_of_calls_with_one_id_the_first_launched_and_of_these_the_longest(
+    name: str, tie: str, tmp_path: Path
+) -> None:
     path, calls = write_with_two_calls(name, *TIES[tie], tmp_path)
     right = calls.iloc[1 if tie in ("earlier", "longer") else 0]
     profile = read(path)
     events = profile.events
-    both = events[events["correlation_id"] == events["correlation_id"][events["duration_ns"] == TIED_NS].iloc[0]]
+    both = events[
+        events["correlation_id"]
+        == events["correlation_id"][events["duration_ns"] == TIED_NS].iloc[0]
+    ]
     event = events[events["duration_ns"] == TIED_NS].iloc[0]
     assert len(both) == (2 if name == "rpd" else 3)
-    first = profile.device_events["start_ns"].min() - played().ranks[0].device_work["start_ns"].min()
+    first = (
+        profile.device_events["start_ns"].min() - played().ranks[0].device_work["start_ns"].min()
+    )
     assert event["launch_ns"] - first == right["start_ns"]
     if name in ("kineto", "rpd"):
         # The others state the launching thread of the event itself.
@@ -196,12 +229,16 @@ def test_of_calls_with_one_id_the_first_launched_and_of_these_the_longest(name: 
 def test_calls_are_those_of_the_run(name: str) -> None:
     events = profile_of(name).events
     first = profile_of(name).device_events["start_ns"].min()
-    calls = events[(events["kind"] == "runtime") & ~events["name"].astype(str).str.startswith("nccl")]
+    calls = events[
+        (events["kind"] == "runtime") & ~events["name"].astype(str).str.startswith("nccl")
+    ]
     rank = played().ranks[0]
     true = rank.calls.sort_values(["start_ns", "duration_ns"])
     calls = calls.sort_values(["start_ns", "duration_ns"])
     assert calls["name"].astype(str).tolist() == true["name"].tolist()
-    assert relative(calls["start_ns"], first) == relative(true["start_ns"], rank.device_work["start_ns"].min())
+    assert relative(calls["start_ns"], first) == relative(
+        true["start_ns"], rank.device_work["start_ns"].min()
+    )
     assert calls["duration_ns"].tolist() == true["duration_ns"].tolist()
     assert calls["thread"].tolist() == true["thread_id"].tolist()
     assert set(calls["process"].tolist()) == {rank.process_id}
@@ -237,10 +274,14 @@ OTHER_NAMES = {"dispatch", "vector_registers", "accumulation_registers", "scalar
 def test_further_columns_have_one_name_and_type_in_all_readers(name: str) -> None:
     events = profile_of(name).events
     assert not OTHER_NAMES & set(events.columns)
-    found = {column: str(dtype) for column, dtype in events.dtypes.items() if column in SHARED_DTYPES}
+    found = {
+        column: str(dtype) for column, dtype in events.dtypes.items() if column in SHARED_DTYPES
+    }
     assert found == {column: SHARED_DTYPES[column] for column in found}
     assert set(ALWAYS) <= set(found) or name == "rocprof-compute"
-    optional = [column for column in found if column not in (*ALWAYS, "queue", "dispatch_id", "operator")]
+    optional = [
+        column for column in found if column not in (*ALWAYS, "queue", "dispatch_id", "operator")
+    ]
     assert [column for column in optional if events[column].isna().all()] == []
 
 
@@ -257,7 +298,9 @@ STATED_BY = {
     **dict.fromkeys(LAUNCH_FACTS, (*_AMD, "perfetto")),
     "lds_bytes": (*_AMD[1:], "perfetto", "rocprof-sys"),
 }
-"""Column -> formats whose files state it for each event: a grid in work-items, LDS of the dispatch, unrounded."""
+"""Column -> formats whose files state it for each event: a grid in work-items, LDS of the dispatch,
+unrounded.
+"""
 NAMES_OF_TRUTH = {
     "vgprs": "vector_registers",
     "accum_vgprs": "accumulation_registers",
@@ -268,7 +311,11 @@ NAMES_OF_TRUTH = {
 
 @pytest.mark.parametrize(
     ("name", "column"),
-    [case for case in cases(WITH_COMPUTE, STATED_BY) if case.values[0] in STATED_BY[case.values[1]]],
+    [
+        case
+        for case in cases(WITH_COMPUTE, STATED_BY)
+        if case.values[0] in STATED_BY[case.values[1]]
+    ],
 )
 def test_further_columns_say_the_same(name: str, column: str) -> None:
     events = profile_of(name).device_events
@@ -305,7 +352,9 @@ ENTRIES: dict[str, type] = {
 """Entries of `Profile.meta` that every reader of events has, where the file tells."""
 
 UNSTATED = {("rpd", "device_numbering")}
-"""What files do not tell: those of rpd of early 2024 number agents, and look like later ones, which do not."""
+"""What files do not tell: those of rpd of early 2024 number agents, and look like later ones, which
+do not.
+"""
 
 
 @pytest.mark.parametrize(("name", "entry"), cases(FORMATS, ENTRIES))
@@ -342,7 +391,9 @@ def test_what_is_kept_is_warned_of_in_the_same_words(name: str, damage: str) -> 
     meta = profile_of(name, damage).meta
     found = [re.sub(r"^trace\S*: ", "", warning) for warning in meta["warnings"]]
     kernels = (true_work("healthy")["kind"] != "copy").sum()
-    sentence = f"{ZERO_LENGTH.get(damage)} of {kernels} kernels last 0 ns: their times were not recorded."
+    sentence = (
+        f"{ZERO_LENGTH.get(damage)} of {kernels} kernels last 0 ns: their times were not recorded."
+    )
     assert found == ([sentence] if damage in ZERO_LENGTH else [])
     assert meta["repairs"] == {}
 
@@ -355,7 +406,9 @@ def test_what_is_left_out_is_counted_in_the_same_words(name: str, damage: str) -
 
 
 @pytest.mark.parametrize(("name", "damage"), cases(WITH_COMPUTE, DROPPING))
-def test_a_recording_that_lost_more_than_1_percent_of_its_device_events_is_refused(name: str, damage: str) -> None:
+def test_a_recording_that_lost_more_than_1_percent_of_its_device_events_is_refused(
+    name: str, damage: str
+) -> None:
     error = outcome(name, f"many {damage}")
     assert isinstance(error, ProfileReadError)
     match = re.fullmatch(r"(\d+) of (\d+) .+ are unusable \((.+)\)", error.found)
@@ -392,7 +445,9 @@ RANK_OF_NAME: dict[str, int | None] = {
     "rank": None,
     "rank12345678901": None,
 }
-"""Start of a file's name -> the rank that it states: the word rank, after the start or no letter, and a number."""
+"""Start of a file's name -> the rank that it states: the word rank, after the start or no letter,
+and a number.
+"""
 
 RANK_OF_LAUNCHED = {
     "primus-exp[llama]-rank[2].1764": 2,
@@ -409,18 +464,25 @@ RANK_OF_LAUNCHED = {
     "MI300X-TP-2": None,
     "HTTP-2": None,
 }
-"""Likewise, as Primus and SGLang name what others than rocprofv3 write: of several dimensions one may be no rank."""
+"""Likewise, as Primus and SGLang name what others than rocprofv3 write: of several dimensions one
+may be no rank.
+"""
 
 
 @pytest.mark.parametrize(
     ("name", "stem"),
-    cases(FORMATS, RANK_OF_NAME) + cases((name for name in FORMATS if "rocprofv3" not in name), RANK_OF_LAUNCHED),
+    cases(FORMATS, RANK_OF_NAME)
+    + cases((name for name in FORMATS if "rocprofv3" not in name), RANK_OF_LAUNCHED),
 )
 def test_the_rank_of_a_file_is_in_its_name(name: str, stem: str, tmp_path: Path) -> None:
     written = plain(name)
-    for file in sorted(written.parent.iterdir()) if written.is_file() else sorted(written.iterdir()):
+    for file in (
+        sorted(written.parent.iterdir()) if written.is_file() else sorted(written.iterdir())
+    ):
         (tmp_path / file.name.replace("trace", stem, 1)).symlink_to(file)
-    meta = read(tmp_path / written.name.replace("trace", stem, 1) if written.is_file() else tmp_path).meta
+    meta = read(
+        tmp_path / written.name.replace("trace", stem, 1) if written.is_file() else tmp_path
+    ).meta
     assert (meta.get("rank"), "ranks" in meta) == ((RANK_OF_NAME | RANK_OF_LAUNCHED)[stem], False)
 
 
@@ -474,7 +536,9 @@ def test_rocprof_compute_has_the_dispatches_of_the_run(damage: str) -> None:
     events = profile_of("rocprof-compute", damage).events
     true = _dispatches(damage)
     assert sorted(events["duration_ns"].tolist()) == sorted(true["duration_ns"].tolist())
-    assert sorted(events["start_ns"] - events["start_ns"].min()) == sorted(true["start_ns"] - true["start_ns"].min())
+    assert sorted(events["start_ns"] - events["start_ns"].min()) == sorted(
+        true["start_ns"] - true["start_ns"].min()
+    )
 
 
 def test_rocprof_compute_tells_the_kinds_that_others_tell() -> None:

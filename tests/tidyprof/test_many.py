@@ -31,11 +31,15 @@ RANKS = 4
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> list[Path]:
-    """One trace per rank: a kernel that lasts 1000 (rank + 1) ns, then an all-reduce that all leave at 20000."""
+    """One trace per rank: a kernel that lasts 1000 (rank + 1) ns, then an all-reduce that all leave
+    at 20000.
+    """
     folder = tmp_path_factory.mktemp("ranks")
     paths = []
     for rank in range(RANKS):
-        header = HEADER | {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": RANKS}}
+        header = HEADER | {
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": RANKS}
+        }
         arguments = {"Collective name": "allreduce", "stream": 4}
         events = [
             kernel("gemm", 1000, 1000 * (rank + 1), 1),
@@ -112,17 +116,27 @@ def test_default_processes(files):
     """In a script of its own, as a user would run it."""
     script = files[0].parent / "script.py"
     script.write_text(
-        "import sys\nfrom tidyprof.analyses.kernels import kernels\nfrom tidyprof.many import read_many\n"
-        "if __name__ == '__main__':\n    print(read_many(sys.argv[1:], kernels)['total_ns'].sum())\n"
+        "import sys\nfrom tidyprof.analyses.kernels import kernels\nfrom tidyprof.many import"
+        " read_many\nif __name__ == '__main__':\n    print(read_many(sys.argv[1:],"
+        " kernels)['total_ns'].sum())\n"
     )
-    done = subprocess.run([sys.executable, script, *files], capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.stdout.strip() == str(sum(1000 * (rank + 1) + 20_000 - 1000 * (rank + 2) for rank in range(RANKS)))
+    done = subprocess.run(
+        [sys.executable, script, *files], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.stdout.strip() == str(
+        sum(1000 * (rank + 1) + 20_000 - 1000 * (rank + 2) for rank in range(RANKS))
+    )
 
 
 def test_one_job_is_this_process_and_stops_at_the_first_error(files, broken, monkeypatch):
     read_here = []
-    monkeypatch.setattr(many, "read", lambda path, **options: read_here.append(path) or read(path, **options))
-    assert read_many(files, lambda profile: kernels(profile).head(1), jobs=1)["file"].nunique() == RANKS
+    monkeypatch.setattr(
+        many, "read", lambda path, **options: read_here.append(path) or read(path, **options)
+    )
+    assert (
+        read_many(files, lambda profile: kernels(profile).head(1), jobs=1)["file"].nunique()
+        == RANKS
+    )
     with pytest.raises(ReadManyError, match="broken"):
         read_many([files[0], broken, files[1]], kernels, jobs=1)
     assert read_here == [*map(str, files), str(files[0]), str(broken)]
@@ -137,7 +151,10 @@ def test_an_error_names_the_file_and_stops(files, pool, broken):
     with pytest.raises(ProfileReadError) as alone:
         read(broken)
     assert str(caught.value) == str(alone.value)
-    assert (caught.value.cause, caught.value.next_step) == (alone.value.cause, alone.value.next_step)
+    assert (caught.value.cause, caught.value.next_step) == (
+        alone.value.cause,
+        alone.value.next_step,
+    )
 
 
 def test_others_go_on(files, pool, broken):
@@ -149,7 +166,9 @@ def test_others_go_on(files, pool, broken):
 
 
 def test_what_an_analysis_refuses_names_the_file(files, pool):
-    with pytest.raises(ReadManyError, match=r"trace_0.*none of 4 .*no steps.*Likely cause.*Next step"):
+    with pytest.raises(
+        ReadManyError, match=r"trace_0.*none of 4 .*no steps.*Likely cause.*Next step"
+    ):
         read_many(files, refuses, pool, on_error="continue")
 
 

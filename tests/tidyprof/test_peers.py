@@ -46,7 +46,9 @@ def test_only_a_word_for_another_fault_is_wrong(truth, wrong, verdict, judged):
 
 
 def test_a_server_with_a_session_of_its_own_ends_with_the_run(tmp_path):
-    leaves = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True); exit(3)"
+    leaves = (
+        "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True); exit(3)"
+    )
     ran = peer_traceml.run([sys.executable, "-c", leaves], tmp_path, tmp_path / "out.txt")
     assert ran.exit_code == 3
     assert peer_traceml.of(tmp_path) == []

@@ -1,4 +1,6 @@
-"""The script that damages thousands of files: every input is counted, also one at which its process ends."""
+"""The script that damages thousands of files: every input is counted, also one at which its process
+ends.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,11 @@ def test_the_next_goes_on_where_a_process_ended(monkeypatch, tmp_path):
     """In place of Python a program that ends at input 2, and does nothing about any other."""
     program = tmp_path / "python"
     program.write_text(
-        f"#!{sys.executable}\n"
-        "import json, os, sys\n"
-        "first, last, log = int(sys.argv[-3]), int(sys.argv[-2]), sys.argv[-1]\n"
-        "for number in range(first, last + 1):\n"
-        "    result = {'next': number, 'counts': {'refused': number - first}, 'faults': [], 'longest': 1, 'peak': 1}\n"
-        "    open(log, 'w').write(json.dumps(result))\n"
-        f"    if number == 2: os.kill(os.getpid(), {signal.SIGKILL.value})\n"
+        f"#!{sys.executable}\nimport json, os, sys\nfirst, last, log = int(sys.argv[-3]),"
+        " int(sys.argv[-2]), sys.argv[-1]\nfor number in range(first, last + 1):\n    result ="
+        " {'next': number, 'counts': {'refused': number - first}, 'faults': [], 'longest': 1,"
+        " 'peak': 1}\n    open(log, 'w').write(json.dumps(result))\n    if number == 2:"
+        f" os.kill(os.getpid(), {signal.SIGKILL.value})\n"
     )
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", os.fspath(program))
@@ -64,7 +64,9 @@ def test_a_process_that_cannot_start_is_no_input_that_ends_it(monkeypatch):
 def test_a_number_makes_the_same_input_again(group, tmp_path):
     sounds = reliability.inputs_of(group, tmp_path)
     for number in range(30):
-        first, second = (content(reliability.write_input(group, number, sounds, tmp_path)) for _ in range(2))
+        first, second = (
+            content(reliability.write_input(group, number, sounds, tmp_path)) for _ in range(2)
+        )
         assert first == second
 
 

@@ -1,4 +1,6 @@
-"""The pages in docs/tidyprof say what the code does: columns, entries, doors, commands, and examples that run."""
+"""The pages in docs/tidyprof say what the code does: columns, entries, doors, commands, and
+examples that run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from tidyprof import analyses, plots
 from tidyprof.analyses.budget import BLOCKED_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
-from tidyprof.analyses.collectives import BANDWIDTH_COLUMNS, COLLECTIVE_COLUMNS, COLLECTIVE_RANK_COLUMNS
+from tidyprof.analyses.collectives import (
+    BANDWIDTH_COLUMNS,
+    COLLECTIVE_COLUMNS,
+    COLLECTIVE_RANK_COLUMNS,
+)
 from tidyprof.analyses.common import PLACE
 from tidyprof.analyses.comparison import COMPARISON_COLUMNS, OPERATOR_COMPARISON_COLUMNS
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
@@ -45,7 +51,14 @@ from tidyprof.tables.contract import (
     Profile,
 )
 
-from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer, snapshot_writer
+from . import (
+    compute_writer,
+    perfetto_writer,
+    rocpd_writer,
+    rocprofv3_writer,
+    rpd_writer,
+    snapshot_writer,
+)
 from .chrome_writer import TraceEvent, call, kernel, small_step, write_trace
 
 FOLDER = REPOSITORY / "docs" / "tidyprof"
@@ -127,7 +140,9 @@ def test_the_unit_of_every_measured_column_follows_from_its_name():
 
 @pytest.mark.parametrize("dtypes", [EVENT_COLUMNS, COUNTER_DTYPES], ids=["events", "counters"])
 def test_the_contract(dtypes):
-    table = {name.strip("` "): row[1] for row in rows() if len(row) == 4 for name in row[0].split(",")}
+    table = {
+        name.strip("` "): row[1] for row in rows() if len(row) == 4 for name in row[0].split(",")
+    }
     assert {name: table[name] for name in dtypes} == dtypes
     assert [name for name in (*KINDS, *COUNTER_COLUMNS) if f"`{name}`" not in README] == []
 
@@ -141,7 +156,9 @@ def test_doors(door):
 
 def test_commands():
     (commands,) = [action for action in build_parser()._actions if action.dest == "command"]
-    assert set(re.findall(r"^python -m tidyprof (\w+)", README, re.MULTILINE)) == set(commands.choices)
+    assert set(re.findall(r"^python -m tidyprof (\w+)", README, re.MULTILINE)) == set(
+        commands.choices
+    )
 
 
 def first_block(text: str) -> str:
@@ -170,7 +187,11 @@ def examples() -> dict[str, doctest.DocTest]:
     """The examples in the docstrings of what tidyprof offers, and of its gate, by name."""
     offered = {name: getattr(tidyprof, name) for name in tidyprof.__all__} | {"judge": judge}
     finder = doctest.DocTestFinder(recurse=False)
-    tests = [test for name, one in offered.items() for test in finder.find(one, name, globs={"tidyprof": tidyprof})]
+    tests = [
+        test
+        for name, one in offered.items()
+        for test in finder.find(one, name, globs={"tidyprof": tidyprof})
+    ]
     return {test.name: test for test in tests if test.examples}
 
 
@@ -178,7 +199,9 @@ EXAMPLES = examples()
 
 
 def test_what_most_begin_with_has_an_example():
-    assert {"read", "kernels", "busy", "steps", "compare", "triage", "short_name", "judge"} <= set(EXAMPLES)
+    assert {"read", "kernels", "busy", "steps", "compare", "triage", "short_name", "judge"} <= set(
+        EXAMPLES
+    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -202,7 +225,9 @@ def torch_files(folder: Path) -> None:
 def rocprofv3_files(folder: Path) -> None:
     process = folder / "out" / "node7"
     rocprofv3_writer.write_small_run(process, "908")
-    (process / "908_kernel_stats.csv").write_text(rocprofv3_writer.statistics_csv([("gemm", [10, 20])]))
+    (process / "908_kernel_stats.csv").write_text(
+        rocprofv3_writer.statistics_csv([("gemm", [10, 20])])
+    )
 
 
 def rocpd_files(folder: Path) -> None:
@@ -226,7 +251,9 @@ def rocprof_sys_files(folder: Path) -> None:
     process = folder / "rocprofsys-python3-output" / "2025-08-09_14.03"
     process.mkdir(parents=True)
     perfetto_writer.write_trace(process / "perfetto-trace-100.proto", perfetto_writer.small_trace())
-    (process / "sampling_wall_clock-100.json").write_text(document("sampling_wall_clock", TREE, pid=100))
+    (process / "sampling_wall_clock-100.json").write_text(
+        document("sampling_wall_clock", TREE, pid=100)
+    )
 
 
 def compute_files(folder: Path) -> None:
@@ -275,8 +302,15 @@ SAME_AS = {
 """Sections that refer to another page instead of repeating its table."""
 
 RECORDINGS = {
-    "torch_trace": ("torch-mi250-minitoy", "torch-mi350x-rocprofiler-sdk", "torch-nvidia-hta-2of128-ranks"),
-    "rocprofv3": ("rocprofv3-csv-gfx1151-llamacpp-decode", "rocprofv3-csv-docs/counter_collection.csv"),
+    "torch_trace": (
+        "torch-mi250-minitoy",
+        "torch-mi350x-rocprofiler-sdk",
+        "torch-nvidia-hta-2of128-ranks",
+    ),
+    "rocprofv3": (
+        "rocprofv3-csv-gfx1151-llamacpp-decode",
+        "rocprofv3-csv-docs/counter_collection.csv",
+    ),
     "rocprof_v1": ("rocprofv1-mi210-torch-add/HSA_trace",),
     "perfetto": ("rocprofv3-lumi-taylor/results.pftrace",),
     "rocprof_sys": ("rocprof-sys-cpu/rocprofsys-python-output",),
@@ -295,9 +329,14 @@ def page(name: str) -> str:
 
 
 def listed(name: str, heading: str) -> set[str]:
-    """The names in the first cells of the tables below a heading of a page, or of the page that it refers to."""
+    """The names in the first cells of the tables below a heading of a page, or of the page that it
+    refers to.
+    """
     name = SAME_AS.get((name, heading), name)
-    sections = {title.strip(): body for title, _, body in (part.partition("\n") for part in page(name).split("\n## "))}
+    sections = {
+        title.strip(): body
+        for title, _, body in (part.partition("\n") for part in page(name).split("\n## "))
+    }
     rows_of_table = [line for line in sections[heading].splitlines() if line.startswith("| `")]
     return {column for row in rows_of_table for column in re.findall(r"`(\w+)`", row.split("|")[1])}
 
@@ -308,18 +347,26 @@ def entries(name: str) -> set[str]:
     if "(perfetto.md#entries-of-meta)" in page(name):
         own |= listed("perfetto", "Entries of `meta`")
     common = README.partition("`profile.meta`")[2].partition("## Analyses")[0]
-    return own | set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*)\|", common, re.MULTILINE))))
+    return own | set(
+        re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*)\|", common, re.MULTILINE)))
+    )
 
 
 def unlisted(name: str, profile: Profile) -> set[str]:
     """Columns and entries of a profile that the reader's page does not describe."""
     columns = {*profile.events.columns} - {*EVENT_COLUMNS} - listed(name, "Columns of `events`")
-    columns |= {*profile.counters.columns} - {*COUNTER_COLUMNS} - listed(name, "Columns of `counters`")
+    columns |= (
+        {*profile.counters.columns} - {*COUNTER_COLUMNS} - listed(name, "Columns of `counters`")
+    )
     return columns | {*profile.meta} - entries(name)
 
 
 def test_every_reader_has_a_page():
-    assert set(PAGES) == set(DOORS.values()) == {path.stem for path in FOLDER.glob("*.md")} - {"README"}
+    assert (
+        set(PAGES)
+        == set(DOORS.values())
+        == {path.stem for path in FOLDER.glob("*.md")} - {"README"}
+    )
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -329,7 +376,16 @@ class TestPages:
         opening = page(name).partition("```python\n")[0]
         assert len(opening.strip().splitlines()) == 1, "nothing but the title stands before it"
         code = first_block(page(name))
-        assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 5
+        assert (
+            len(
+                [
+                    line
+                    for line in code.splitlines()
+                    if line and not line.startswith(("import", "from"))
+                ]
+            )
+            <= 5
+        )
         variables = run(code, tmp_path, monkeypatch)
         assert not unlisted(name, variables["profile"])
 
@@ -338,7 +394,9 @@ class TestPages:
         assert listed(name, "Columns of `counters`") <= KNOWN_COLUMNS
 
     def test_units_stand_beside_every_column_and_entry(self, name):
-        tables = re.findall(r"^\| (?:column|entry|quantity) \|.*\n\| ---.*\n((?:\|.*\n)+)", page(name), re.MULTILINE)
+        tables = re.findall(
+            r"^\| (?:column|entry|quantity) \|.*\n\| ---.*\n((?:\|.*\n)+)", page(name), re.MULTILINE
+        )
         assert tables
         for row in "".join(tables).splitlines():
             assert row.split("|")[2].strip(), row
@@ -359,7 +417,9 @@ class TestPages:
 def anchors(text: str) -> set[str]:
     """What links can point to in a page: its headings in lower case, with hyphens for blanks."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
 
 
 @pytest.mark.parametrize("name", ["README", *PAGES])
@@ -367,7 +427,10 @@ def test_links_lead_somewhere(name):
     links = re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", page(name))
     assert links
     for path, anchor in links:
-        assert not anchor or anchor in anchors(page(Path(path or f"{name}.md").stem)), (path, anchor)
+        assert not anchor or anchor in anchors(page(Path(path or f"{name}.md").stem)), (
+            path,
+            anchor,
+        )
         assert (FOLDER / path).exists()
 
 
@@ -381,13 +444,17 @@ def test_pages_without_a_recording_say_so():
 
 def example(text: str) -> str:
     """The example of the README that holds this text."""
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if text in block]
+    (code,) = [
+        block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if text in block
+    ]
     return code
 
 
 def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
     profile = tidyprof.read(recordings / RECORDINGS["rocprof_sys"][0])
-    variables = run(example("call_stacks"), tmp_path, monkeypatch, tidyprof=tidyprof, profile=profile)
+    variables = run(
+        example("call_stacks"), tmp_path, monkeypatch, tidyprof=tidyprof, profile=profile
+    )
     assert "invoke_parallel" in capsys.readouterr().out
     assert (variables["table"]["depth"] == 0).sum() == 1
 
@@ -403,9 +470,17 @@ def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
 )
 def test_the_example_of_an_analysis_runs(text, shown, tmp_path, monkeypatch, capsys):
     torch_files(tmp_path)
-    events = [TraceEvent("user_annotation", f"ProfilerStep#{step}", 200_000 * step, 100_000) for step in (3, 4, 5)]
-    product = TraceEvent("cpu_op", "aten::mm", 601_000, 9_000, arguments={"Input Dims": [[3, 4], [4, 5]]})
-    launch, work = call("hipLaunchKernel", 602_000, 1_000, 91), kernel("ncclDevKernel_Generic(int)", 650_000, 9_000, 91)
+    events = [
+        TraceEvent("user_annotation", f"ProfilerStep#{step}", 200_000 * step, 100_000)
+        for step in (3, 4, 5)
+    ]
+    product = TraceEvent(
+        "cpu_op", "aten::mm", 601_000, 9_000, arguments={"Input Dims": [[3, 4], [4, 5]]}
+    )
+    launch, work = (
+        call("hipLaunchKernel", 602_000, 1_000, 91),
+        kernel("ncclDevKernel_Generic(int)", 650_000, 9_000, 91),
+    )
     path = write_trace(tmp_path / "after.json.gz", [*events, product, launch, work])
     run(example(text), tmp_path, monkeypatch, tidyprof=tidyprof, profile=tidyprof.read(path))
     assert shown in capsys.readouterr().out

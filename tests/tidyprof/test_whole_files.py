@@ -36,7 +36,9 @@ def names(folder: Path) -> set[str]:
 
 def test_a_living_writer_keeps_its_file_and_a_killed_ones_goes(tmp_path):
     target = tmp_path / "table.csv"
-    with subprocess.Popen([sys.executable, "-c", HOLD, target], stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, target], stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout.readline() == "holding\n"
         half = names(tmp_path)
         assert len(half) == 1
@@ -59,8 +61,14 @@ def test_a_full_disk_leaves_the_file_of_before(tmp_path, trace, monkeypatch, cap
 
     monkeypatch.setattr("tidyprof.export.chrome_trace._write_events", full)
     for name in ("to_csv", "to_json"):
-        monkeypatch.setattr(pd.DataFrame, name, lambda _, path, **__: (Path(path).write_text("half"), full()))
-    words = ["convert", trace, str(target)] if option == "OUT" else ["kernels", trace, option, str(target)]
+        monkeypatch.setattr(
+            pd.DataFrame, name, lambda _, path, **__: (Path(path).write_text("half"), full())
+        )
+    words = (
+        ["convert", trace, str(target)]
+        if option == "OUT"
+        else ["kernels", trace, option, str(target)]
+    )
     assert main(words) == 2
     assert "No space left" in capsys.readouterr().err
     assert (names(tmp_path), target.read_text()) == ({"result.json"}, "of before")

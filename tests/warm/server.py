@@ -27,9 +27,13 @@ def main() -> NoReturn:
     for module in modules:
         import_module(module)
     gc.freeze()  # or the first collection in each copy would touch, and so copy, all of this
-    clients: dict[int, tuple[socket.socket, int]] = {}  # file descriptor of the copy's end -> client, copy's number
+    clients: dict[
+        int, tuple[socket.socket, int]
+    ] = {}  # file descriptor of the copy's end -> client, copy's number
     while True:
-        ready, _, _ = select.select([0, listener, *clients, *(client for client, _ in clients.values())], [], [])
+        ready, _, _ = select.select(
+            [0, listener, *clients, *(client for client, _ in clients.values())], [], []
+        )
         if 0 in ready:
             _end(clients)
         if listener in ready:
@@ -55,10 +59,13 @@ def _fork(client: socket.socket) -> int:
     client.close()
     for place, file in enumerate(files):
         os.dup2(file, place)
-    # The server's own streams go on as if its files were theirs, which can be sought in where a pipe can't.
+    # The server's own streams go on as if its files were theirs, which can be sought in where a
+    # pipe can't.
     encoding = sys.stdout.encoding
     sys.stdout = open(1, "w", buffering=1, encoding=encoding, closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(  # noqa: SIM115
+        2, "w", buffering=1, encoding=encoding, errors="backslashreplace", closefd=False
+    )
     _become(json.loads(message))
 
 

@@ -1,7 +1,9 @@
-"""Every command that the course shows, read by the tools' own tables of options, so that none is wrong.
+"""Every command that the course shows, read by the tools' own tables of options, so that none is
+wrong.
 
-Cells and job scripts are run, on stand-ins that are as strict as the tools. This finds what no run sees: commands in
-prose, tables and exercises, the options of launchers, and a wrong command in the middle of a cell.
+Cells and job scripts are run, on stand-ins that are as strict as the tools. This finds what no run
+sees: commands in prose, tables and exercises, the options of launchers, and a wrong command in the
+middle of a cell.
 """
 
 from __future__ import annotations
@@ -26,10 +28,14 @@ EXERCISES = "lessons/*/exercises.py"
 SCRIPTS = ("scripts/slurm/*.sh", "scripts/slurm/mpi/*.sh", "snippets/*.sh")
 
 SHELLS = ("bash", "sh", "shell", "console")
-"""Languages of code blocks that hold commands. A block without one does if a line of it begins with a tool."""
+"""Languages of code blocks that hold commands. A block without one does if a line of it begins with
+a tool.
+"""
 
 USAGE = "usage"
-"""Language of code blocks that hold commands as help texts show them: `tool FILE [--option a|b]   explanation`."""
+"""Language of code blocks that hold commands as help texts show them: `tool FILE [--option a|b]
+explanation`.
+"""
 
 _CELL_MAGIC = re.compile(r"%%(bash|sh)\b.*\n?")
 _ANGLES = re.compile(r"<[A-Za-z][^<>|&;\n]*>")
@@ -63,8 +69,14 @@ def uses_in_cell(cell: NotebookNode, path: Path) -> Iterator[Use]:
 
 
 def uses_in_files(course: Path) -> Iterator[Use]:
-    """Commands in the README and in docs, in the texts of exercises, in job scripts and snippets."""
-    for patterns, of_text in ((DOCUMENTS, of_markdown), ((EXERCISES,), of_python), (SCRIPTS, of_script)):
+    """Commands in the README and in docs, in the texts of exercises, in job scripts and
+    snippets.
+    """
+    for patterns, of_text in (
+        (DOCUMENTS, of_markdown),
+        ((EXERCISES,), of_python),
+        (SCRIPTS, of_script),
+    ):
         for path in sorted(found for pattern in patterns for found in course.glob(pattern)):
             yield from _uses(path, of_text(path.read_text(encoding="utf-8")), course)
 
@@ -90,9 +102,15 @@ def of_cell(cell: NotebookNode) -> Found:
 
 
 def of_shell(text: str) -> Iterator[Command]:
-    """Commands of a shell text, without the texts in variables that are neither a command nor a tool's options."""
+    """Commands of a shell text, without the texts in variables that are neither a command nor a
+    tool's options.
+    """
     for command in commands_in(_ANGLES.sub(OPAQUE, text.replace("$CASE", case_command("00")))):
-        if not command.variable or command.variable in tables()["variables"] or is_tool(command.words[0]):
+        if (
+            not command.variable
+            or command.variable in tables()["variables"]
+            or is_tool(command.words[0])
+        ):
             yield command
 
 
@@ -101,7 +119,9 @@ def of_markdown(text: str) -> Found:
     for token in markdown_tokens(text):
         first = token.map[0] + 1 if token.map else 1
         if token.type in ("fence", "code_block"):
-            yield from ((first, command) for command in _of_block(token.info.strip(), token.content))
+            yield from (
+                (first, command) for command in _of_block(token.info.strip(), token.content)
+            )
         for part in token.children or ():
             if part.type == "code_inline":
                 yield from ((first, command) for command in mentioned(part.content))
@@ -117,7 +137,9 @@ def markdown_tokens(text: str) -> list:
 def _of_block(language: str, text: str) -> Iterable[Command]:
     if language == USAGE:
         return [command for line in text.splitlines() for command in of_usage(line)]
-    if language in SHELLS or (not language and any(_begins_with_tool(line) for line in text.splitlines())):
+    if language in SHELLS or (
+        not language and any(_begins_with_tool(line) for line in text.splitlines())
+    ):
         return of_shell(text)
     return ()
 
@@ -126,7 +148,9 @@ def of_usage(line: str) -> Iterator[Command]:
     """The command in a line such as `tool FILE [--option a|b]   explanation`."""
     text = re.split(r"\s{2,}", line.strip())[0]
     text = re.sub(r"(?<=[\w])\[[^]]*\]", "", text)  # OUT.json[.gz]
-    yield from mentioned(re.sub(r"(\w)(?:\|[\w.]+)+", r"\1", text.replace("[", "").replace("]", "")))
+    yield from mentioned(
+        re.sub(r"(\w)(?:\|[\w.]+)+", r"\1", text.replace("[", "").replace("]", ""))
+    )
 
 
 def mentioned(text: str) -> Iterator[Command]:
@@ -138,24 +162,36 @@ def mentioned(text: str) -> Iterator[Command]:
     except ValueError:
         return
     for command in commands:
-        if len(command.words) > 1 and (is_tool(command.words[0]) or command.words[0] in tables()["prefixes"]):
+        if len(command.words) > 1 and (
+            is_tool(command.words[0]) or command.words[0] in tables()["prefixes"]
+        ):
             yield replace(command, whole=False)
 
 
 def _begins_with_tool(text: str) -> bool:
     words = text[_ENVIRONMENT.match(text).end() :].split()
-    return len(words) > 1 and (is_tool(words[0]) or (words[0] in tables()["prefixes"] and is_tool(words[1])))
+    return len(words) > 1 and (
+        is_tool(words[0]) or (words[0] in tables()["prefixes"] and is_tool(words[1]))
+    )
 
 
 def of_python(source: str) -> Found:
-    """Commands in a Python text: shell lines, lines of texts that begin with a tool, inline code."""
+    """Commands in a Python text: shell lines, lines of texts that begin with a tool, inline
+    code.
+    """
     kept = []
     for number, line in enumerate(source.splitlines(), start=1):
         magic = line.lstrip()[:1]
         if magic == "!":
-            yield from ((number, command) for command in commands_in(_BRACES.sub(OPAQUE, line.lstrip()[1:])))
+            yield from (
+                (number, command) for command in commands_in(_BRACES.sub(OPAQUE, line.lstrip()[1:]))
+            )
         if magic == "#":
-            yield from ((number, command) for found in _INLINE.finditer(line) for command in mentioned(found[1]))
+            yield from (
+                (number, command)
+                for found in _INLINE.finditer(line)
+                for command in mentioned(found[1])
+            )
         kept.append("" if magic in ("!", "%") else line)
     try:
         tree = ast.parse("\n".join(kept))
@@ -167,18 +203,24 @@ def of_python(source: str) -> Found:
 
 
 def _of_text(text: str) -> Iterator[Command]:
-    """Commands in a text for readers: inline code, and lines that are commands, commented out or not."""
+    """Commands in a text for readers: inline code, and lines that are commands, commented out or
+    not.
+    """
     for found in _INLINE.finditer(text):
         yield from mentioned(found[1])
     lines = re.sub(r"^# ?", "", text, flags=re.MULTILINE)
     for line in re.sub(r"\\\n\s*", "", lines).splitlines():
         words = line.split()
-        if len(words) > 1 and (words[1].startswith("-") or (words[0] in MODULE_OF_TOOL and "--" in words)):
+        if len(words) > 1 and (
+            words[1].startswith("-") or (words[0] in MODULE_OF_TOOL and "--" in words)
+        ):
             yield from mentioned(line)
 
 
 def of_script(text: str) -> Found:
-    """The tools' commands in a job script; its header counts as options of sbatch, a comment's usage as a command."""
+    """The tools' commands in a job script; its header counts as options of sbatch, a comment's
+    usage as a command.
+    """
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#SBATCH "):
             yield number, Command(("sbatch", *line.split()[1:]), whole=False)
@@ -186,5 +228,7 @@ def of_script(text: str) -> Found:
             yield from ((number, command) for command in of_usage(line[1:]))
     for command in of_shell(text):
         words = command.words
-        if len(words) > 1 and (command.variable or is_tool(words[0]) or words[0] in tables()["prefixes"]):
+        if len(words) > 1 and (
+            command.variable or is_tool(words[0]) or words[0] in tables()["prefixes"]
+        ):
             yield 1, command

@@ -1,6 +1,8 @@
-"""Whether a command is one that its tool would understand. Nothing is run, and torch is not imported.
+"""Whether a command is one that its tool would understand. Nothing is run, and torch is not
+imported.
 
-The course's tools and the stand-ins have parsers of their own; for other tools parsers are made of tools.toml.
+The course's tools and the stand-ins have parsers of their own; for other tools parsers are made of
+tools.toml.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ _PLACEHOLDER = re.compile(r"(?<![\w%{-])[A-Z][A-Z_]*(?![\w}])")
 class Reading:
     """What a command was understood as: its tools from the outside in, and what is wrong with it.
 
-    whole  -- required options and programs have to be there; strict -- and a tool's own rules for options together.
-    course -- the course's folder, in which its scripts have to exist.
+    whole  -- required options and programs have to be there; strict -- and a tool's own rules for
+    options together. course -- the course's folder, in which its scripts have to exist.
     """
 
     whole: bool = True
@@ -49,13 +51,21 @@ class Reading:
 def tables() -> Mapping[str, Any]:
     """All of tools.toml; texts of several words as sets."""
     data = tomllib.loads((Path(__file__).parent / "tools.toml").read_text(encoding="utf-8"))
-    return {name: frozenset(value.split()) if isinstance(value, str) else value for name, value in data.items()}
+    return {
+        name: frozenset(value.split()) if isinstance(value, str) else value
+        for name, value in data.items()
+    }
 
 
 def is_tool(word: str) -> bool:
     """Whether a word names a program that has options of its own to check."""
     name = PurePath(word).name
-    return name in MODULE_OF_TOOL or name in tables()["tool"] or name in _OWN or bool(_PYTHON.fullmatch(name))
+    return (
+        name in MODULE_OF_TOOL
+        or name in tables()["tool"]
+        or name in _OWN
+        or bool(_PYTHON.fullmatch(name))
+    )
 
 
 def read_command(command: Command, course: Path | None = None) -> Reading:
@@ -67,7 +77,8 @@ def read_command(command: Command, course: Path | None = None) -> Reading:
     if command.variable in tables()["variables"]:
         words = [tables()["variables"][command.variable], *words]
     placed = [word if " " in word else _PLACEHOLDER.sub(OPAQUE, word) for word in words]
-    # What is not known may also be nothing at all, alone or at the begin of a word, in the whole or among the options.
+    # What is not known may also be nothing at all, alone or at the begin of a word, in the whole or
+    # among the options.
     attempts = [words, placed, [word.lstrip(OPAQUE) for word in words if word.strip(OPAQUE)]]
     program = words.index("--") if "--" in words else len(words)
     attempts.append([word for word in words[:program] if word.strip(OPAQUE)] + words[program:])
@@ -125,7 +136,10 @@ def _read_other(tool: str, words: Sequence[str], reading: Reading) -> None:
     reading.tools.append(tool)
     kind, parser = tables()["tool"][tool].get("operands"), _parser(tool)
     if tool == "torchrun":  # it takes both spellings
-        words = [re.sub(r"(?<=\w)_(?=[\w-]+)", "-", word) if word.startswith("--") else word for word in words]
+        words = [
+            re.sub(r"(?<=\w)_(?=[\w-]+)", "-", word) if word.startswith("--") else word
+            for word in words
+        ]
     place = _program_begins(parser, words) if kind in ("command", "script") else len(words)
     options = _parse(tool, parser, words[:place], reading, mixed=True)
     program = words[place:]
@@ -156,7 +170,11 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     entry = tables()["tool"][tool]
     sources = [entry, tables()["tool"].get(entry.get("like"), {})]
     parser = argparse.ArgumentParser(prog=tool, add_help=False, allow_abbrev=False)
-    for kind, more in (("values", {}), ("pairs", {"nargs": 2}), ("flags", {"action": "store_true"})):
+    for kind, more in (
+        ("values", {}),
+        ("pairs", {"nargs": 2}),
+        ("flags", {"action": "store_true"}),
+    ):
         names = {name for source in sources for name in source.get(kind, "").split()}
         for name in sorted(names | getattr(LAUNCHERS.get(tool), kind, frozenset())):
             spellings = {f"-{name}", f"--{name}"} if len(name) > 1 else {f"-{name}"}
@@ -184,7 +202,12 @@ def _read_python(words: Sequence[str], reading: Reading) -> None:
 
 def _find_script(word: str, reading: Reading) -> None:
     path = re.sub(rf"^{OPAQUE}/|^\./", "", word)
-    if reading.course and path.startswith("scripts/") and OPAQUE not in path and not (reading.course / path).is_file():
+    if (
+        reading.course
+        and path.startswith("scripts/")
+        and OPAQUE not in path
+        and not (reading.course / path).is_file()
+    ):
         reading.problems.append(f"there is no {path}")
 
 
@@ -212,7 +235,11 @@ def _read_trainer(words: Sequence[str], reading: Reading) -> None:
 
 
 def _parse(
-    tool: str, parser: argparse.ArgumentParser, words: Sequence[str], reading: Reading, mixed: bool = False
+    tool: str,
+    parser: argparse.ArgumentParser,
+    words: Sequence[str],
+    reading: Reading,
+    mixed: bool = False,
 ) -> argparse.Namespace | None:
     """The options, or None and a problem more."""
     for own in _parsers(parser):
@@ -265,5 +292,7 @@ def _problems_into(tool: str, reading: Reading):
             reading.problems.append(f"{tool}: {lines[-1]}")
     except UserError as error:
         lines = str(error).splitlines()
-        fatal = (line for line in lines if line.startswith("Fatal error"))  # after warnings, before a list
+        fatal = (
+            line for line in lines if line.startswith("Fatal error")
+        )  # after warnings, before a list
         reading.problems.append(f"{tool}: {next(fatal, lines[0])}")

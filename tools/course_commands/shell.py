@@ -1,7 +1,8 @@
 """The simple commands in a shell text, found without running anything.
 
-What only a run could tell, such as the value of a variable or the output of a command, stands as OPAQUE. Whatever is
-more than simple commands (loops over words, arrays, functions) is left to the runs of the lessons and job scripts.
+What only a run could tell, such as the value of a variable or the output of a command, stands as
+OPAQUE. Whatever is more than simple commands (loops over words, arrays, functions) is left to the
+runs of the lessons and job scripts.
 """
 
 from __future__ import annotations
@@ -25,15 +26,19 @@ _DESCRIPTOR = re.compile(r"(?<=\s)(?:[012]|&)(?=[<>])|(?<=[<>])&(?=\d)")
 _SHOWS_REFUSAL = re.compile(r"\|\|\s*(?:true|:)\s*$|\|\s*grep\s+[\"']?Fatal\b", re.MULTILINE)
 _OPERATOR = re.compile(r"[;&|()<>]+")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
-_SKIPPED = re.compile(r"if|then|elif|else|fi|do|done|while|until|[{}!]|time|export|declare|local|readonly")
+_SKIPPED = re.compile(
+    r"if|then|elif|else|fi|do|done|while|until|[{}!]|time|export|declare|local|readonly"
+)
 _NOT_READ = frozenset(("for", "case", "esac"))
 
 
 @dataclass(frozen=True)
 class Command:
-    """One simple command: its words, and whether it may be refused, since a refusal is what the line shows.
+    """One simple command: its words, and whether it may be refused, since a refusal is what the
+    line shows.
 
-    whole -- False for one that prose shortens: what it needs may be missing. variable -- where the words were stored.
+    whole -- False for one that prose shortens: what it needs may be missing. variable -- where the
+    words were stored.
     """
 
     words: tuple[str, ...]

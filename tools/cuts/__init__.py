@@ -1,4 +1,5 @@
-"""Cuts of public recordings, so that no lesson needs the network: the figures that a lesson asks, in the tool's format.
+"""Cuts of public recordings, so that no lesson needs the network: the figures that a lesson asks,
+in the tool's format.
 
     PROFLAB_RECORDINGS=FOLDER python -m tools.cuts [NAME ...]
 
@@ -31,12 +32,18 @@ def make_cut(entry: Entry, source: Path, target: Path) -> Cut:
             content = _cut_packed(cutter, (source / file.path).read_bytes())
             (target / file.path).parent.mkdir(parents=True, exist_ok=True)
             (target / file.path).write_bytes(content)
-            files.append(RecordedFile(file.path, hashlib.sha256(content).hexdigest(), len(content), file.role))
+            files.append(
+                RecordedFile(
+                    file.path, hashlib.sha256(content).hexdigest(), len(content), file.role
+                )
+            )
     return Cut(recipe.keeps, tuple(files))
 
 
 def _cut_packed(cutter: Callable[[bytes], bytes], content: bytes) -> bytes:
-    """Pack the cut as the whole file is, without a time in the header, so that equal cuts are equal files."""
+    """Pack the cut as the whole file is, without a time in the header, so that equal cuts are equal
+    files.
+    """
     if content.startswith(_GZIP_MAGIC):
         return gzip.compress(cutter(gzip.decompress(content)), mtime=0)
     return cutter(content)
@@ -45,7 +52,9 @@ def _cut_packed(cutter: Callable[[bytes], bytes], content: bytes) -> bytes:
 def write_manifest(path: Path, cuts: dict[str, Cut]) -> list[Entry]:
     """Enter the cuts into the manifest, and give all of its entries that have one."""
     entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
-    entries = [msgspec.structs.replace(entry, cut=cuts.get(entry.name, entry.cut)) for entry in entries]
+    entries = [
+        msgspec.structs.replace(entry, cut=cuts.get(entry.name, entry.cut)) for entry in entries
+    ]
     text = json.dumps(msgspec.to_builtins(entries), indent=1, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")
     return [entry for entry in entries if entry.cut]
@@ -55,12 +64,25 @@ def notice(entries: list[Entry]) -> str:
     """The text of NOTICE.md: of each cut its source, what was changed, copyright and licence."""
     parts = [
         "# Cuts of public recordings",
-        "These files are not the published ones: `tools/cuts` made them, and left out what no lesson asks. "
-        "`python -m proflab fetch NAME` gets the whole files. The texts of the licences are in `licences`.",
+        (
+            "These files are not the published ones: `tools/cuts` made them, and left out what no"
+            " lesson asks. `python -m proflab fetch NAME` gets the whole files. The texts of the"
+            " licences are in `licences`."
+        ),
     ]
     for entry in entries:
         source = f"https://github.com/{entry.source_repo}/tree/{entry.source_commit}"
-        licence = f"[{entry.licence}](licences/{entry.licence}.txt), as it was [there]({entry.licence_url})"
-        lines = (f"Cut by tools/cuts of files from {source}", f"Kept: {entry.cut.keeps}", entry.copyright)
-        parts += [f"## {entry.name}", "\n".join(f"- {line}" for line in (*lines, f"Licence: {licence}"))]
+        licence = (
+            f"[{entry.licence}](licences/{entry.licence}.txt), as it was"
+            f" [there]({entry.licence_url})"
+        )
+        lines = (
+            f"Cut by tools/cuts of files from {source}",
+            f"Kept: {entry.cut.keeps}",
+            entry.copyright,
+        )
+        parts += [
+            f"## {entry.name}",
+            "\n".join(f"- {line}" for line in (*lines, f"Licence: {licence}")),
+        ]
     return "\n\n".join(parts) + "\n"

@@ -15,8 +15,12 @@ TARGET = Path(__file__).parents[2] / "recordings"
 
 def build_parser() -> argparse.ArgumentParser:
     """The command with its arguments."""
-    parser = argparse.ArgumentParser(prog="python -m tools.cuts", description="Cut public recordings for the lessons.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="recordings to cut (default: all of tools/cuts)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.cuts", description="Cut public recordings for the lessons."
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="recordings to cut (default: all of tools/cuts)"
+    )
     return parser
 
 
@@ -26,7 +30,10 @@ def main() -> int:
     names = parser.parse_args().names or list(RECIPES)
     source = os.environ.get("PROFLAB_RECORDINGS")
     if not source or not set(names) <= set(RECIPES):
-        parser.error(f"set PROFLAB_RECORDINGS to the folder with the whole files; NAME is one of {', '.join(RECIPES)}")
+        parser.error(
+            "set PROFLAB_RECORDINGS to the folder with the whole files; NAME is one of"
+            f" {', '.join(RECIPES)}"
+        )
     entries = [load_manifest()[name] for name in names]
     cuts = {entry.name: make_cut(entry, Path(source), TARGET / "cuts") for entry in entries}
     for name, cut in cuts.items():

@@ -6,14 +6,23 @@ import json
 
 import msgspec
 
-from tidyprof.readers.torch.events import MEMORY_CATEGORY, WINDOW_CATEGORY, Arguments, kind_of_category
+from tidyprof.readers.torch.events import (
+    MEMORY_CATEGORY,
+    WINDOW_CATEGORY,
+    Arguments,
+    kind_of_category,
+)
 
-_ARGUMENTS = {field.encode_name for field in msgspec.structs.fields(Arguments)} | {"Process Group Ranks"}
+_ARGUMENTS = {field.encode_name for field in msgspec.structs.fields(Arguments)} | {
+    "Process Group Ranks"
+}
 _MEMBERS = dict[str, msgspec.Raw]
 
 
 def trace(text: bytes) -> bytes:
-    """Without flow events, without the Python call stack, and without arguments that nobody reads."""
+    """Without flow events, without the Python call stack, and without arguments that nobody
+    reads.
+    """
     return _cut(text, python_functions=False)
 
 
@@ -35,7 +44,11 @@ def _is_read(event: dict[str, msgspec.Raw], python_functions: bool) -> bool:
     if category == "python_function":
         return python_functions
     names_a_row = bytes(event["ph"]) == b'"M"'
-    return names_a_row or category in (MEMORY_CATEGORY, WINDOW_CATEGORY) or kind_of_category(category) is not None
+    return (
+        names_a_row
+        or category in (MEMORY_CATEGORY, WINDOW_CATEGORY)
+        or kind_of_category(category) is not None
+    )
 
 
 def _lean(event: dict[str, msgspec.Raw]) -> dict[str, object]:
@@ -43,4 +56,6 @@ def _lean(event: dict[str, msgspec.Raw]) -> dict[str, object]:
     if "args" not in event or bytes(event["ph"]) == b'"M"':
         return event
     arguments = msgspec.json.decode(event["args"], type=_MEMBERS)
-    return event | {"args": {name: value for name, value in arguments.items() if name in _ARGUMENTS}}
+    return event | {
+        "args": {name: value for name, value in arguments.items() if name in _ARGUMENTS}
+    }

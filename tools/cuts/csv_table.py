@@ -33,6 +33,9 @@ def _cut(
     places = [place for place, name in enumerate(header) if is_column(name)]
     written = io.StringIO(newline="")
     # A damaged row is shorter than the header, and stays so.
-    lines = [[row[place] for place in places if place < len(row)] for row in (header, *filter(is_row, rows))]
+    lines = [
+        [row[place] for place in places if place < len(row)]
+        for row in (header, *filter(is_row, rows))
+    ]
     csv.writer(written, lineterminator="\n").writerows(lines)
     return written.getvalue().encode()

@@ -1,4 +1,6 @@
-"""What each cut keeps of a public recording: all that the lessons ask of it, and what tidyprof needs to read it."""
+"""What each cut keeps of a public recording: all that the lessons ask of it, and what tidyprof
+needs to read it.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +18,37 @@ from tools.cuts.rpd_database import database
 class Recipe:
     """How a recording is cut.
 
-    keeps -- for people: what is left of it.
-    files -- path below the recording's folder -> what makes the cut's file of the unpacked one. Others are left out.
+    keeps -- for people: what is left of it. files -- path below the recording's folder -> what
+    makes the cut's file of the unpacked one. Others are left out.
     """
 
     keeps: str
     files: dict[str, Callable[[bytes], bytes]]
 
 
-_TRACE = "every event and argument that tidyprof reads, without the arrows between events and the Python call stack"
+_TRACE = (
+    "every event and argument that tidyprof reads, without the arrows between events and the Python"
+    " call stack"
+)
 _STACKS = "every event and argument that tidyprof reads, without the arrows between events"
-_WORKLOAD = "the dispatches and their counters without those of single channels, and the tables that a lesson asks"
+_WORKLOAD = (
+    "the dispatches and their counters without those of single channels, and the tables that a"
+    " lesson asks"
+)
 _RPD = "every call and operation, without call stacks, indexes and two tables that are empty"
 
 _COUNTERS = without(r"\[\d+\]$|^(obj(_\d+)?|Queue_ID|PID|TID)$")
-_SYSTEM = without(r"^(ip_blocks|hostname|cpu_model|sbios|linux_distro|vbios|cpu_memory)$|kernel_version$")
+_SYSTEM = without(
+    r"^(ip_blocks|hostname|cpu_model|sbios|linux_distro|vbios|cpu_memory)$|kernel_version$"
+)
 _ROOFS = without(r"(Low|High)$")
 _AVERAGES = without("^(Min|Max)$")
 _PASSES = dict.fromkeys(PASS_FILES, _COUNTERS)
 
 
-def _workload(below: str = "", **more: Callable[[bytes], bytes]) -> dict[str, Callable[[bytes], bytes]]:
+def _workload(
+    below: str = "", **more: Callable[[bytes], bytes]
+) -> dict[str, Callable[[bytes], bytes]]:
     """The counters and the machine of one folder of rocprof-compute, and more of its CSV files."""
     files = {"pmc_perf": _COUNTERS, "sysinfo": _SYSTEM, **more}
     return {f"{below}{name}.csv": cutter for name, cutter in files.items()}
@@ -44,11 +56,17 @@ def _workload(below: str = "", **more: Callable[[bytes], bytes]) -> dict[str, Ca
 
 def _compared(*kinds: str) -> dict[str, Callable[[bytes], bytes]]:
     """Folders of two kernels, with tables that `analyze` made of them."""
-    speeds = without_rows(r"\((BF16|F32|F64|Int8)\)$")  # of the matrix products lessons ask F16 alone
+    speeds = without_rows(
+        r"\((BF16|F32|F64|Int8)\)$"
+    )  # of the matrix products lessons ask F16 alone
     tables = {"2.1_Speed-of-Light": speeds}
     tables |= dict.fromkeys(("10.1_Overall_Instruction_Mix", "12.2_LDS_Stats"), _AVERAGES)
     more = {"roofline": _ROOFS, **{f"analyze/{name}": cutter for name, cutter in tables.items()}}
-    return {path: cutter for kind in kinds for path, cutter in _workload(f"{kind}/MI300X_A1/", **more).items()}
+    return {
+        path: cutter
+        for kind in kinds
+        for path, cutter in _workload(f"{kind}/MI300X_A1/", **more).items()
+    }
 
 
 def _latency(text: bytes) -> bytes:
@@ -62,7 +80,9 @@ RECIPES = {
         f"{_STACKS}; of TraceLens's table of collectives what was sent and how long it took",
         {
             "resnet_act_checkpoint.json.gz": trace_with_stacks,
-            "reference/coll_analysis.csv": columns("Collective name", "In msg size (MB)_first", "dur_mean"),
+            "reference/coll_analysis.csv": columns(
+                "Collective name", "In msg size (MB)_first", "dur_mean"
+            ),
         },
     ),
     "torch-mi300x-resnet18-train": Recipe(_TRACE, {"train_resnet18.json.gz": trace}),
@@ -74,8 +94,12 @@ RECIPES = {
         "every kernel of the trace, without its size and registers",
         {"decode_kernel_trace.csv": without(r"_(Size|Count)(_[XYZ])?$")},
     ),
-    "rocprof-compute-mi300x-coalescing": Recipe(_WORKLOAD, _compared("coalesced_profile", "uncoalesced_profile")),
-    "rocprof-compute-mi300x-bank-conflict": Recipe(_WORKLOAD, _compared("conflict_profile", "no_conflict_profile")),
+    "rocprof-compute-mi300x-coalescing": Recipe(
+        _WORKLOAD, _compared("coalesced_profile", "uncoalesced_profile")
+    ),
+    "rocprof-compute-mi300x-bank-conflict": Recipe(
+        _WORKLOAD, _compared("conflict_profile", "no_conflict_profile")
+    ),
     "rocprof-compute-mi308x-montecarlo": Recipe(_WORKLOAD, _workload(roofline=_ROOFS)),
     "rocprof-compute-mi300x-vcopy": Recipe(_WORKLOAD, _workload(timestamps=_COUNTERS, **_PASSES)),
     "rocprof-compute-mi200-vcopy": Recipe(_WORKLOAD, _workload(roofline=_ROOFS, **_PASSES)),

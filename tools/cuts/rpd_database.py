@@ -11,7 +11,9 @@ _NOT_ASKED = ("ext_callstack", "rocpd_barrierop", "rocpd_op_inputSignals")
 
 
 def database(content: bytes) -> bytes:
-    """The database without these tables, the views of them, and the indexes, which only make questions faster."""
+    """The database without these tables, the views of them, and the indexes, which only make
+    questions faster.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cut.rpd"
         path.write_bytes(content)
@@ -22,7 +24,9 @@ def database(content: bytes) -> bytes:
 
 
 def _drop(connection: sqlite3.Connection) -> None:
-    present = connection.execute("SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    present = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL"
+    ).fetchall()
     for kind, name in present:
         if kind == "index" or name in _NOT_ASKED:
             connection.execute(f'DROP {kind} "{name}"')

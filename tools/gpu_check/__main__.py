@@ -1,4 +1,6 @@
-"""`python -m tools.gpu_check`: every part on its own, what passed is not done again, and one archive at the end."""
+"""`python -m tools.gpu_check`: every part on its own, what passed is not done again, and one
+archive at the end.
+"""
 
 from __future__ import annotations
 
@@ -34,48 +36,76 @@ maker = "AMD" if torch.version.hip else "NVIDIA"
 name = torch.cuda.get_device_name(0) if count else ""
 print(json.dumps([maker, name, count, torch.__version__]))
 """
-HIDDEN = "names, addresses, paths, secrets and environments are hidden as far as they can be recognised"
+HIDDEN = (
+    "names, addresses, paths, secrets and environments are hidden as far as they can be recognised"
+)
 STATES = ("passed", "differed", "failed", "could not run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try every part that has not passed yet; 0 if none failed or differed, 1 if one did, 2 without a GPU."""
+    """Try every part that has not passed yet; 0 if none failed or differed, 1 if one did, 2 without
+    a GPU.
+    """
     options = build_parser().parse_args(arguments)
     gpus = find_gpus()
     if gpus is None:
-        print("gpu-check: torch sees no GPU here, so nothing was checked; `proflab doctor` says why", file=sys.stderr)
+        print(
+            "gpu-check: torch sees no GPU here, so nothing was checked; `proflab doctor` says why",
+            file=sys.stderr,
+        )
         return 2
     options.folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + BUDGET_S
-    results = {part.name: attempt(part, gpus, options.folder, options.again, deadline) for part in PARTS}
+    results = {
+        part.name: attempt(part, gpus, options.folder, options.again, deadline) for part in PARTS
+    }
     page = report(gpus, results)
     (options.folder / "report.md").write_text(page, encoding="utf-8")
     archive, left_out = pack(options.folder)
     print("\n".join([page, *(f"not packed: {text}" for text in left_out)]))
-    print(f"{archive}: send it with an issue of this repository, once you have looked into it: {HIDDEN}")
+    print(
+        f"{archive}: send it with an issue of this repository, once you have looked into it:"
+        f" {HIDDEN}"
+    )
     return int(any(result["state"] in ("differed", "failed") for result in results.values()))
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line's options."""
     parser = argparse.ArgumentParser(prog="python -m tools.gpu_check", description=__doc__)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where results go (default: %(default)s)")
-    parser.add_argument("--again", nargs="*", default=[], metavar="PART", help="parts to do again although they passed")
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help="where results go (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--again",
+        nargs="*",
+        default=[],
+        metavar="PART",
+        help="parts to do again although they passed",
+    )
     return parser
 
 
 def find_gpus() -> Gpus | None:
-    """What torch sees, asked in a process of its own, since importing torch can hang; None without a GPU."""
+    """What torch sees, asked in a process of its own, since importing torch can hang; None without
+    a GPU.
+    """
     try:
-        done = subprocess.run([PYTHON, "-c", ASK_TORCH], capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            [PYTHON, "-c", ASK_TORCH], capture_output=True, text=True, timeout=300, check=False
+        )
         gpus = Gpus(*json.loads(done.stdout.strip().splitlines()[-1]))
     except (subprocess.TimeoutExpired, IndexError, ValueError):
         return None
     return gpus if gpus.count else None
 
 
-def attempt(part: Part, gpus: Gpus, folder: Path, again: Sequence[str], deadline: float) -> dict[str, str | float]:
-    """The result of a part: the one it has if it passed, else of trying it now. It is written when it is known."""
+def attempt(
+    part: Part, gpus: Gpus, folder: Path, again: Sequence[str], deadline: float
+) -> dict[str, str | float]:
+    """The result of a part: the one it has if it passed, else of trying it now. It is written when
+    it is known.
+    """
     place = folder / part.name / "result.json"
     if place.is_file() and part.name not in again:
         known = json.loads(place.read_text(encoding="utf-8"))
@@ -98,7 +128,10 @@ def _try(part: Part, gpus: Gpus, folder: Path, deadline: float) -> tuple[str, st
         for name, command in part.commands(gpus, folder).items():
             left = deadline - time.monotonic()
             if left <= 0:
-                return "could not run", f"no time was left for {name}; the same command goes on from here"
+                return (
+                    "could not run",
+                    f"no time was left for {name}; the same command goes on from here",
+                )
             log = folder / f"{name}.log"
             if problem := run(command, log, min(left, 60 * part.minutes)):
                 return "failed", f"{name}: {problem}; {log} says more"
@@ -134,7 +167,8 @@ def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
     table = "| part | | seconds | |\n| --- | --- | --- | --- |\n"
     head = f"# GPU check of {date.today().isoformat()}\n\n{machine}\n\n{table}"
     rows = [
-        f"| {what[name]} | **{result['state']}** | {result['seconds']:.0f} | {markdown_text(result['text'])} |"
+        f"| {what[name]} | **{result['state']}** | {result['seconds']:.0f} |"
+        f" {markdown_text(result['text'])} |"
         for state in STATES
         for name, result in results.items()
         if result["state"] == state
@@ -143,7 +177,9 @@ def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
 
 
 def pack(folder: Path) -> tuple[Path, list[str]]:
-    """One archive of the folder's own files, without what tells of people and machines; and what was left out, why."""
+    """One archive of the folder's own files, without what tells of people and machines; and what
+    was left out, why.
+    """
     scrubber = Scrubber([socket.gethostname()])
     archive = folder.with_name(f"{folder.name}.tar.gz")
     left_out = []

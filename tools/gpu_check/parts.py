@@ -1,4 +1,6 @@
-"""What is tried: each part has commands, and a check of what they left. To add one, add a function and its line."""
+"""What is tried: each part has commands, and a check of what they left. To add one, add a function
+and its line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ MODELS, PRECISIONS = ("resnet", "swinv2", "vit"), ("float32", "automixed", "bflo
 STEPS, BATCH = 12, 64
 DEVICE = "cuda"  # which is ROCm's name too
 PYTHON = sys.executable
-TRACED = ("--torch-profile", "--record-shapes", "--with-stack", "--profile-memory", "--with-flops", "--roctx")
+TRACED = (
+    "--torch-profile",
+    "--record-shapes",
+    "--with-stack",
+    "--profile-memory",
+    "--with-flops",
+    "--roctx",
+)
 
 Commands = dict[str, list[str]]
 """Command lines by the name of their log."""
@@ -28,7 +37,9 @@ Commands = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Gpus:
-    """What torch sees: `maker` is AMD or NVIDIA, `name` that of the first device, `build` torch's version."""
+    """What torch sees: `maker` is AMD or NVIDIA, `name` that of the first device, `build` torch's
+    version.
+    """
 
     maker: str
     name: str
@@ -41,17 +52,18 @@ class NotHereError(Exception):
 
 
 class DiffersError(Exception):
-    """A part that ran, with another result than expected; the text says what was expected and what came."""
+    """A part that ran, with another result than expected; the text says what was expected and what
+    came.
+    """
 
 
 @dataclass(frozen=True)
 class Part:
     """One part of the check.
 
-    what     -- one line for the report
-    minutes  -- longest time for one of its commands
-    commands -- what to run, told the GPUs and the part's folder; raises NotHereError
-    check    -- told the same, after all commands ended with 0: one line on what came out; raises DiffersError
+    what     -- one line for the report minutes  -- longest time for one of its commands commands --
+    what to run, told the GPUs and the part's folder; raises NotHereError check    -- told the same,
+    after all commands ended with 0: one line on what came out; raises DiffersError
     """
 
     name: str
@@ -64,11 +76,21 @@ class Part:
 def train(folder: Path, name: str, *options: str) -> list[str]:
     """A short training on the GPU, with its results in `folder/name`."""
     run = ["--device", DEVICE, "--data", "synthetic", "--run-dir", str(folder / name)]
-    return ["-m", "cifar_train", "--batch-size", str(BATCH), "--max-steps", str(STEPS), *run, *options]
+    return [
+        "-m",
+        "cifar_train",
+        "--batch-size",
+        str(BATCH),
+        "--max-steps",
+        str(STEPS),
+        *run,
+        *options,
+    ]
 
 
 def _rates(gpus: Gpus, folder: Path) -> str:
-    """Images per second of all runs; raises DiffersError for one that was cut short, on another device, or diverged.
+    """Images per second of all runs; raises DiffersError for one that was cut short, on another
+    device, or diverged.
 
     The trainer makes each run's folder; CourseError for one without results comes as it is.
     """
@@ -77,7 +99,10 @@ def _rates(gpus: Gpus, folder: Path) -> str:
         run = training_run(path)
         losses = run.steps["loss"]
         if run.device != gpus.name or len(run.steps) < STEPS or not losses.map(math.isfinite).all():
-            found = f"{len(run.steps)} steps of {STEPS} on {run.device}, the last losses {losses.tail(3).tolist()}"
+            found = (
+                f"{len(run.steps)} steps of {STEPS} on {run.device}, the last losses"
+                f" {losses.tail(3).tolist()}"
+            )
             raise DiffersError(f"{path.name}: {found}")
         rates.append(f"{path.name} {run.summary['images_per_second']:,.0f}")
     return f"images/s: {', '.join(rates)}"
@@ -90,7 +115,11 @@ def _doctor(gpus: Gpus, folder: Path) -> Commands:
 def _doctor_said(gpus: Gpus, folder: Path) -> str:
     report = json.loads((folder / "doctor.log").read_text(encoding="utf-8"))
     if not report["ok"]:
-        fixes = [f"{row['title']}: {row['found']}" for row in report["findings"] if row["status"] == "fix"]
+        fixes = [
+            f"{row['title']}: {row['found']}"
+            for row in report["findings"]
+            if row["status"] == "fix"
+        ]
         raise DiffersError("the doctor finds: " + "; ".join(fixes))
     return f"{gpus.count} x {gpus.name}, torch {gpus.build}, nothing to fix"
 
@@ -104,12 +133,18 @@ def _trainings(gpus: Gpus, folder: Path) -> Commands:
 
 
 def _compiled(gpus: Gpus, folder: Path) -> Commands:
-    return {model: [PYTHON, *train(folder, model, "--model", model, "--compile")] for model in ("resnet", "vit")}
+    return {
+        model: [PYTHON, *train(folder, model, "--model", model, "--compile")]
+        for model in ("resnet", "vit")
+    }
 
 
 def _ranks(gpus: Gpus, folder: Path) -> Commands:
     launch = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    return {f"{size}-ranks": [*launch, str(size), *train(folder, f"{size}-ranks")] for size in sorted({1, gpus.count})}
+    return {
+        f"{size}-ranks": [*launch, str(size), *train(folder, f"{size}-ranks")]
+        for size in sorted({1, gpus.count})
+    }
 
 
 def _traces(gpus: Gpus, folder: Path) -> Commands:
@@ -146,13 +181,17 @@ def _lessons(gpus: Gpus, folder: Path) -> Commands:
 def _lessons_said(gpus: Gpus, folder: Path) -> str:
     logs = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.log"))}
     partly = [number for number, text in logs.items() if "stand-in" in text]
-    return f"lessons {', '.join(logs)} as shipped" + (f"; with a stand-in: {', '.join(partly)}" if partly else "")
+    return f"lessons {', '.join(logs)} as shipped" + (
+        f"; with a stand-in: {', '.join(partly)}" if partly else ""
+    )
 
 
 def _jobs(gpus: Gpus, folder: Path) -> Commands:
     _need_amd(gpus)
     if not shutil.which("sbatch") or "SLURM_JOB_ID" in os.environ:
-        raise NotHereError("not on a login node of Slurm; scripts/slurm/record_all.sh does it there")
+        raise NotHereError(
+            "not on a login node of Slurm; scripts/slurm/record_all.sh does it there"
+        )
     return {"jobs": ["scripts/slurm/submit_all.sh", "--wait"]}
 
 
@@ -162,9 +201,27 @@ def _model(gpus: Gpus, folder: Path) -> Commands:
     known = [name for name in names() if name in gpus.name and device(name).gfx]
     if not known:
         raise NotHereError(f"kernels of {gpus.name} are not modelled")
-    device = ["--model-device", known[0], "--batch-size", str(BATCH), "--max-steps", str(STEPS), "--torch-profile"]
+    device = [
+        "--model-device",
+        known[0],
+        "--batch-size",
+        str(BATCH),
+        "--max-steps",
+        str(STEPS),
+        "--torch-profile",
+    ]
     return {
-        model: [PYTHON, "-m", "gpumodel", "write", "kineto", str(folder / model), *device, "--model", model]
+        model: [
+            PYTHON,
+            "-m",
+            "gpumodel",
+            "write",
+            "kineto",
+            str(folder / model),
+            *device,
+            "--model",
+            model,
+        ]
         for model in MODELS
     }
 
@@ -173,14 +230,19 @@ def _model_said(gpus: Gpus, folder: Path) -> str:
     said = []
     for model in MODELS:
         measured, modelled = (
-            _kernels_of_a_step(_trace(place / model))[1] for place in (folder.parent / "traces", folder)
+            _kernels_of_a_step(_trace(place / model))[1]
+            for place in (folder.parent / "traces", folder)
         )
-        said.append(f"{model} {modelled:.2f} ms for {measured:.2f} ms ({modelled / measured - 1:+.0%})")
+        said.append(
+            f"{model} {modelled:.2f} ms for {measured:.2f} ms ({modelled / measured - 1:+.0%})"
+        )
     return "kernels of a step, modelled for measured: " + "; ".join(said)
 
 
 def _trace(folder: Path) -> Path:
-    """The first rank's trace. Raises NotHereError where there is none, which the part that records it has told."""
+    """The first rank's trace. Raises NotHereError where there is none, which the part that records
+    it has told.
+    """
     found = sorted(folder.glob("*rank0*.json*"))
     if not found:
         raise NotHereError(f"{folder} holds no trace to compare")
@@ -188,14 +250,16 @@ def _trace(folder: Path) -> Path:
 
 
 def _kernels_of_a_step(path: Path) -> tuple[float, float, int]:
-    """How many kernels a step of a trace has, their time in ms, and how many events of the whole trace lost their
-    launch. Raises DiffersError without steps, and without kernels that take time.
+    """How many kernels a step of a trace has, their time in ms, and how many events of the whole
+    trace lost their launch. Raises DiffersError without steps, and without kernels that take time.
     """
     profile = tidyprof.read(path)
     kernels, steps = tidyprof.kernels(profile), tidyprof.steps(profile)
     total_ns = kernels["total_ns"].sum()
     if not total_ns or steps.empty:
-        raise DiffersError(f"{path.parent.name}: {len(kernels)} kernels and {len(steps)} steps in the trace")
+        raise DiffersError(
+            f"{path.parent.name}: {len(kernels)} kernels and {len(steps)} steps in the trace"
+        )
     lost = profile.meta["device_events_without_launch"]
     return kernels["calls"].sum() / len(steps), total_ns / len(steps) / 1e6, lost
 
@@ -208,6 +272,12 @@ PARTS = (
     Part("compile", "torch.compile", 6, _compiled, _rates),
     Part("model", "the model of this GPU against what was measured", 3, _model, _model_said),
     Part("lessons", "AMD's tools by the cells of the lessons", 10, _lessons, _lessons_said),
-    Part("jobs", "AMD's tools by the job scripts", 20, _jobs, lambda gpus, folder: "every job ended with 0"),
+    Part(
+        "jobs",
+        "AMD's tools by the job scripts",
+        20,
+        _jobs,
+        lambda gpus, folder: "every job ended with 0",
+    ),
 )
 """In the order of what is worth most if the time runs out."""

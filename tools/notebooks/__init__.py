@@ -1,9 +1,9 @@
 """Make the notebooks from the lessons; `python -m tools.notebooks` is the command line.
 
-A lesson is a solved notebook, lessons/NN_name/lesson.py, in jupytext's py:percent form. From it come
-notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for the tests: each cell as the
-learner gets it, then as it is solved, so that one run proves both. Sections of several lessons make a notebook, too,
-by a recipe (tools.notebooks.excerpt).
+A lesson is a solved notebook, lessons/NN_name/lesson.py, in jupytext's py:percent form. From it
+come notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for
+the tests: each cell as the learner gets it, then as it is solved, so that one run proves both.
+Sections of several lessons make a notebook, too, by a recipe (tools.notebooks.excerpt).
 """
 
 from __future__ import annotations
@@ -32,16 +32,22 @@ if TYPE_CHECKING:
 SOLUTION_TAG = "solution"
 
 SNIPPETS = Path("snippets")
-"""Folder of what learners take to work: `{snippet NAME}` on a line of its own shows the whole file."""
+"""Folder of what learners take to work: `{snippet NAME}` on a line of its own shows the whole
+file.
+"""
 
 COLUMNS = 100
-"""Characters of code for which a cell of JupyterLab has room at 1280 dots; longer lines scroll sideways."""
+"""Characters of code for which a cell of JupyterLab has room at 1280 dots; longer lines scroll
+sideways.
+"""
 
 QUESTION_TAG = "question"
 
 _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
 _QUESTION = re.compile(
-    r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, [^:\n]+)?): (?P<text>.+\n(?:# (?!solution$).+\n)*)", re.MULTILINE
+    r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, [^:\n]+)?): (?P<text>.+\n(?:#"
+    r" (?!solution$).+\n)*)",
+    re.MULTILINE,
 )
 _TABLE = re.compile(r"^\| lesson \| question \| with \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""
@@ -58,9 +64,9 @@ Built = tuple[str, str, list[str]]
 """A cell of a notebook to be: its type, its text, its tags."""
 
 _ELSEWHERE = (
-    "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make lab`]({}README.md#start) "
-    "starts the right one. Elsewhere, as on Colab, run `%pip install '.[train]'` in the course's folder, then restart "
-    "the kernel."
+    "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make"
+    " lab`]({}README.md#start) starts the right one. Elsewhere, as on Colab, run `%pip install"
+    " '.[train]'` in the course's folder, then restart the kernel."
 )
 """What to do where the packages are missing; home leads to the README."""
 
@@ -76,7 +82,9 @@ class Folders:
 
 @dataclass(frozen=True)
 class Source:
-    """One lesson's source: the lesson, its title (its H1), its cells as jupytext reads them, and the file."""
+    """One lesson's source: the lesson, its title (its H1), its cells as jupytext reads them, and
+    the file.
+    """
 
     lesson: Lesson
     title: str
@@ -105,7 +113,9 @@ def read_sources(folder: Path) -> list[Source]:
 
 
 def build(folders: Folders) -> dict[Path, str]:
-    """The text of every notebook by the path it belongs to, the learner's and the combined one; README's, too."""
+    """The text of every notebook by the path it belongs to, the learner's and the combined one;
+    README's, too.
+    """
     from tools.notebooks.excerpt import excerpts
 
     sources = read_sources(folders.lessons)
@@ -121,7 +131,9 @@ def build(folders: Folders) -> dict[Path, str]:
 
 
 def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
-    """README with its table of lessons as each lesson.toml has it, and the releases; nothing without such a table."""
+    """README with its table of lessons as each lesson.toml has it, and the releases; nothing
+    without such a table.
+    """
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _TABLE.search(text):
         return {}
@@ -129,18 +141,27 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
     for core, name in ((True, "the core: one case"), (False, "electives, each on its own")):
         chosen = [source.lesson for source in sources if source.lesson.core == core]
         lines += [
-            (f"[{one.number}](notebooks/{one.folder.name}.ipynb)", one.question, one.words, one.minutes)
+            (
+                f"[{one.number}](notebooks/{one.folder.name}.ipynb)",
+                one.question,
+                one.words,
+                one.minutes,
+            )
             for one in chosen
         ]
         minutes = sum(one.minutes for one in chosen)
-        lines += [("", f"**{name}**, about {round(minutes / 60)} hours", "", minutes)] if chosen else []
+        lines += (
+            [("", f"**{name}**, about {round(minutes / 60)} hours", "", minutes)] if chosen else []
+        )
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     text = _TABLE.sub(lambda _: table, text)
     return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
-    """Build and write all notebooks (or the combined ones alone) whose text changed; returns their paths."""
+    """Build and write all notebooks (or the combined ones alone) whose text changed; returns their
+    paths.
+    """
     changed = []
     for path, text in build(folders).items():
         if combined_only and path.parent != folders.combined:
@@ -153,14 +174,20 @@ def write(folders: Folders, combined_only: bool = False) -> list[Path]:
 
 
 def _without_outputs(path: Path) -> str:
-    """The text of a file; that of a notebook as it was before it was run, so that a run stays until a cell changes."""
+    """The text of a file; that of a notebook as it was before it was run, so that a run stays until
+    a cell changes.
+    """
     text = path.read_text(encoding="utf-8")
     return cleaned(text) if path.suffix == ".ipynb" else text
 
 
 def stale(folders: Folders) -> list[str]:
-    """What differs between the learner's notebooks or README and the lessons, one text per file, with first lines."""
-    wanted = {path: text for path, text in build(folders).items() if path.parent != folders.combined}
+    """What differs between the learner's notebooks or README and the lessons, one text per file,
+    with first lines.
+    """
+    wanted = {
+        path: text for path, text in build(folders).items() if path.parent != folders.combined
+    }
     findings = []
     for path, text in wanted.items():
         if not path.is_file():
@@ -168,22 +195,32 @@ def stale(folders: Folders) -> list[str]:
         elif (have := _without_outputs(path)) != text:
             findings.append(f"{path}: differs from its lesson\n{_difference(have, text)}")
     orphans = sorted(set(folders.notebooks.glob("*.ipynb")) - set(wanted))
-    return findings + [f"{path}: has no lesson; delete it, or add its source to {folders.lessons}" for path in orphans]
+    return findings + [
+        f"{path}: has no lesson; delete it, or add its source to {folders.lessons}"
+        for path in orphans
+    ]
 
 
 def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
-    """Every lesson as a solved notebook by the lesson's path; its links count from the learners' folder."""
+    """Every lesson as a solved notebook by the lesson's path; its links count from the learners'
+    folder.
+    """
     import nbformat
 
     texts = _texts(read_sources(folders.lessons), solved_cells, home="../")
-    return {folders.lessons / Path(name).stem / "lesson.py": nbformat.reads(text, 4) for name, text in texts.items()}
+    return {
+        folders.lessons / Path(name).stem / "lesson.py": nbformat.reads(text, 4)
+        for name, text in texts.items()
+    }
 
 
 def learner_cells(source: Source) -> list[Built]:
     """The lesson with its solutions cut."""
     cells = [cell for cell in source.notebook.cells if not is_solution(cell)]
     texts = iter(learner_sources([cell.source for cell in cells if cell.cell_type == "code"]))
-    return [_built(cell, next(texts) if cell.cell_type == "code" else cell.source) for cell in cells]
+    return [
+        _built(cell, next(texts) if cell.cell_type == "code" else cell.source) for cell in cells
+    ]
 
 
 def solved_cells(source: Source) -> list[Built]:
@@ -196,7 +233,9 @@ def solved_cells(source: Source) -> list[Built]:
 
 
 def combined_cells(source: Source) -> list[Built]:
-    """Each cell as the learner gets it and, where that is not the same, as it is solved; at the end the proof."""
+    """Each cell as the learner gets it and, where that is not the same, as it is solved; at the end
+    the proof.
+    """
     learner = iter(learner_cells(source))
     built = []
     for cell, solved in zip(source.notebook.cells, solved_cells(source), strict=True):
@@ -219,8 +258,12 @@ def _built(cell: NotebookNode, text: str) -> Built:
     return cell.cell_type, text, cell.metadata.get("tags", [])
 
 
-def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: str) -> dict[str, str]:
-    """The notebooks' texts by file name; `home` leads from their folder to the top of the course."""
+def _texts(
+    sources: list[Source], cells: Callable[[Source], list[Built]], home: str
+) -> dict[str, str]:
+    """The notebooks' texts by file name; `home` leads from their folder to the top of the
+    course.
+    """
     texts = {}
     for place, source in enumerate(sources):
         before = sources[place - 1] if place else None
@@ -231,14 +274,21 @@ def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: 
     return texts
 
 
-def _filled(cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source) -> list[Built]:
-    """The cells with each snippet and each known issue in the place of its name, and releases as the table has them."""
+def _filled(
+    cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source
+) -> list[Built]:
+    """The cells with each snippet and each known issue in the place of its name, and releases as
+    the table has them.
+    """
 
     def complete(text: str) -> str:
         text = _SNIPPET.sub(lambda found: _snippet(folder, found[1], home), filled(text))
         return _ISSUE.sub(lambda found: _issue_row(found[1], home), text)
 
-    return [(kind, complete(text) if kind == "markdown" else text, tags) for kind, text, tags in cells(source)]
+    return [
+        (kind, complete(text) if kind == "markdown" else text, tags)
+        for kind, text, tags in cells(source)
+    ]
 
 
 def _snippet(folder: Path, name: str, home: str) -> str:
@@ -252,7 +302,9 @@ def _snippet(folder: Path, name: str, home: str) -> str:
 
 
 def _issue_row(anchor: str, home: str) -> str:
-    """What a known issue looks like and what to do, as a row of a table; raises CourseError where there is none."""
+    """What a known issue looks like and what to do, as a row of a table; raises CourseError where
+    there is none.
+    """
     issue = all_issues().get(anchor)
     if issue is None or not issue.brief:
         raise CourseError(f"no known issue {anchor!r} has a brief: {near(anchor, all_issues())}")
@@ -280,12 +332,16 @@ def _read(lesson: Lesson) -> Source:
     markdown = (cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     title = re.search(r"^# (.+)$", "\n".join(markdown), flags=re.MULTILINE)
     if title is None:
-        raise CourseError(f"{path}: there is no H1 in any markdown cell; begin the lesson with `# Title`")
+        raise CourseError(
+            f"{path}: there is no H1 in any markdown cell; begin the lesson with `# Title`"
+        )
     return Source(lesson, title.group(1).strip(), notebook, path)
 
 
 def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
-    """What an exercise asks, which stands in the lesson as a comment above it, as a cell of text with a heading."""
+    """What an exercise asks, which stands in the lesson as a comment above it, as a cell of text
+    with a heading.
+    """
     from nbformat import v4
 
     exercise = _EXERCISE.search(cell.source) if cell.cell_type == "code" else None
@@ -293,8 +349,12 @@ def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
     if asked:
         text = asked["text"].replace("\n# ", "\n").strip()
         heading = f"### Exercise {exercise[1]} ({asked['effort'].replace('R', 'r')})"
-        yield v4.new_markdown_cell(f"{heading}\n\n{text[0].upper()}{text[1:]}", metadata={"tags": [QUESTION_TAG]})
-        cell.source = re.sub(r"\n{3,}", "\n\n", cell.source[: asked.start()]) + cell.source[asked.end() :]
+        yield v4.new_markdown_cell(
+            f"{heading}\n\n{text[0].upper()}{text[1:]}", metadata={"tags": [QUESTION_TAG]}
+        )
+        cell.source = (
+            re.sub(r"\n{3,}", "\n\n", cell.source[: asked.start()]) + cell.source[asked.end() :]
+        )
     yield cell
 
 
@@ -311,7 +371,9 @@ def _text(source: Source, top: str, bottom: str, cells: Callable[[Source], list[
 
 
 def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
-    """Cells whose ids follow from lesson and text, so that an inserted cell does not change the others."""
+    """Cells whose ids follow from lesson and text, so that an inserted cell does not change the
+    others.
+    """
     from nbformat import v4
 
     seen: dict[str, int] = {}
@@ -325,7 +387,9 @@ def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
     return cells
 
 
-def _navigation(source: Source, before: Source | None, after: Source | None, home: str) -> tuple[str, str]:
+def _navigation(
+    source: Source, before: Source | None, after: Source | None, home: str
+) -> tuple[str, str]:
     """The line above and the line below a lesson."""
     links = [f"[Course]({home}README.md)"]
     links += [f"previous: [{before.title}]({before.target})"] if before else []
@@ -337,6 +401,10 @@ def _navigation(source: Source, before: Source | None, after: Source | None, hom
 
 
 def _difference(have: str, wanted: str, lines: int = 12) -> str:
-    found = list(difflib.unified_diff(have.splitlines(), wanted.splitlines(), "notebook", "lesson", n=0, lineterm=""))
+    found = list(
+        difflib.unified_diff(
+            have.splitlines(), wanted.splitlines(), "notebook", "lesson", n=0, lineterm=""
+        )
+    )
     rest = [f"... and {len(found) - lines} lines more"] if len(found) > lines else []
     return "\n".join(f"    {line}" for line in found[:lines] + rest)

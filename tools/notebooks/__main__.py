@@ -16,7 +16,9 @@ from tools.notebooks.minutes import needed, sections
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that can't be read."""
+    """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that
+    can't be read.
+    """
     options = build_parser().parse_args(arguments)
     folders = Folders(options.lessons, options.notebooks, options.combined)
     try:
@@ -28,33 +30,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line's options."""
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description="Make notebooks from lessons.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.notebooks", description="Make notebooks from lessons."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    build_command = commands.add_parser("build", help="write the notebooks; overwrites what was edited in them")
+    build_command = commands.add_parser(
+        "build", help="write the notebooks; overwrites what was edited in them"
+    )
     build_command.add_argument(
-        "--check", action="store_true", help="write the combined notebooks only; exit with 1 if a learner's is stale"
+        "--check",
+        action="store_true",
+        help="write the combined notebooks only; exit with 1 if a learner's is stale",
     )
     build_command.set_defaults(run=_run_build)
     lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
     lint.add_argument(
-        "--columns", type=int, nargs="?", const=COLUMNS, help=f"also find longer lines of code (without N: {COLUMNS})"
+        "--columns",
+        type=int,
+        nargs="?",
+        const=COLUMNS,
+        help=f"also find longer lines of code (without N: {COLUMNS})",
     )
     lint.set_defaults(run=_run_lint)
-    minutes = commands.add_parser("minutes", help="print how long each lesson takes by the rule, section by section")
+    minutes = commands.add_parser(
+        "minutes", help="print how long each lesson takes by the rule, section by section"
+    )
     minutes.set_defaults(run=_run_minutes)
     for command in (build_command, lint, minutes):
         for name, default in vars(Folders()).items():
-            command.add_argument(f"--{name}", type=Path, default=default, help="folder (default: %(default)s)")
+            command.add_argument(
+                f"--{name}", type=Path, default=default, help="folder (default: %(default)s)"
+            )
     return parser
 
 
 def _run_build(folders: Folders, options: argparse.Namespace) -> int:
     if not folders.lessons.is_dir():
-        raise CourseError(f"{folders.lessons}: no such folder; run this at the top of the course, or give --lessons")
+        raise CourseError(
+            f"{folders.lessons}: no such folder; run this at the top of the course, or give"
+            " --lessons"
+        )
     if options.check:
         write(folders, combined_only=True)
         findings = stale(folders)
-        print("\n".join([*findings, "run `make notebooks`"] if findings else ["all notebooks are up to date"]))
+        print(
+            "\n".join(
+                [*findings, "run `make notebooks`"]
+                if findings
+                else ["all notebooks are up to date"]
+            )
+        )
         return 1 if findings else 0
     for path in write(folders):
         print(path)
@@ -76,7 +101,10 @@ def _run_minutes(folders: Folders, options: argparse.Namespace) -> int:
         file = "lesson.toml" if source.whole else source.path.name
         wrong += lesson.minutes != total
         print(f"{lesson.number} {total:4d} minutes by the rule, {file} says {lesson.minutes}")
-        print("".join(f"     {minutes:5.1f} {heading}\n" for heading, minutes in sections(source)), end="")
+        print(
+            "".join(f"     {minutes:5.1f} {heading}\n" for heading, minutes in sections(source)),
+            end="",
+        )
         print(f"     {lesson.waiting:5.1f} waiting")
     return int(wrong > 0)
 

@@ -1,8 +1,9 @@
-"""A notebook as it is shipped: git's filter for lessons, so that opening and running them is no change.
+"""A notebook as it is shipped: git's filter for lessons, so that opening and running them is no
+change.
 
-It reads a notebook from standard input and writes it without outputs, counts and what JupyterLab notes about itself.
-What you answered stays. `make setup` tells git (`filter.lesson.clean`). It runs as a file, by the standard library
-alone: git starts it for each changed notebook.
+It reads a notebook from standard input and writes it without outputs, counts and what JupyterLab
+notes about itself. What you answered stays. `make setup` tells git (`filter.lesson.clean`). It runs
+as a file, by the standard library alone: git starts it for each changed notebook.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ METADATA = {
 
 
 def cleaned(text: str) -> str:
-    """The text of a notebook file as it was before somebody opened it; a text that is no notebook as it is."""
+    """The text of a notebook file as it was before somebody opened it; a text that is no notebook
+    as it is.
+    """
     try:
         notebook = json.loads(text)
         cells = notebook["cells"]

@@ -1,11 +1,13 @@
-"""A notebook of sections of several lessons, such as the one for a talk of 90 minutes: lessons/NN_name/recipe.toml.
+"""A notebook of sections of several lessons, such as the one for a talk of 90 minutes:
+lessons/NN_name/recipe.toml.
 
-The recipe has `title`, `opening` and `closing`, `minutes` and `waiting` as lesson.toml has them, and for each lesson a
-`[[part]]` with `lesson`, `heading` and `text`. A part's `[[part.section]]` has the `name` of a section, perhaps a
-`title` that it gets here, and a `text` that stands before it. Of the lesson's other cells a part takes those of code
-whose names or files it needs, each once and in its place, so it runs without the rest and takes no name from another.
-Nor may it give a name or a file anew that an earlier part needs: who goes back runs a cell of that part again. The
-parts share one folder and one `$CASE`, and `lesson` is called `lesson_03` in the part of lesson 03.
+The recipe has `title`, `opening` and `closing`, `minutes` and `waiting` as lesson.toml has them,
+and for each lesson a `[[part]]` with `lesson`, `heading` and `text`. A part's `[[part.section]]`
+has the `name` of a section, perhaps a `title` that it gets here, and a `text` that stands before
+it. Of the lesson's other cells a part takes those of code whose names or files it needs, each once
+and in its place, so it runs without the rest and takes no name from another. Nor may it give a name
+or a file anew that an earlier part needs: who goes back runs a cell of that part again. The parts
+share one folder and one `$CASE`, and `lesson` is called `lesson_03` in the part of lesson 03.
 """
 
 from __future__ import annotations
@@ -54,14 +56,18 @@ _TARGET = re.compile(r"^\[([^\]]+)\]: \S.*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Piece:
-    """A cell of a lesson, or what of a cell of text belongs to one section; `section` is its heading."""
+    """A cell of a lesson, or what of a cell of text belongs to one section; `section` is its
+    heading.
+    """
 
     section: str
     cell: NotebookNode
 
 
 def excerpts(folder: Path, sources: list[Source]) -> list[Source]:
-    """The notebooks that the recipes below a folder ask for; raises CourseError for one that can't be followed."""
+    """The notebooks that the recipes below a folder ask for; raises CourseError for one that can't
+    be followed.
+    """
     known = {source.number: source for source in sources}
     return [_made(path, known) for path in sorted(folder.glob(f"*/{RECIPE}"))]
 
@@ -114,7 +120,9 @@ def _made(path: Path, known: Mapping[str, Source]) -> Source:
     try:
         for part in recipe["part"]:
             if part["lesson"] not in known:
-                raise CourseError(f"there is no lesson {part['lesson']!r}: {near(str(part['lesson']), known)}")
+                raise CourseError(
+                    f"there is no lesson {part['lesson']!r}: {near(str(part['lesson']), known)}"
+                )
             cells.append(v4.new_markdown_cell(f"## {part['heading']}\n\n{part['text'].strip()}"))
             source = known[part["lesson"]]
             parts.append([_own(cell, source, path) for cell in _part(part["section"], source)])
@@ -139,14 +147,19 @@ def _recipe(path: Path) -> dict[str, Any]:
     sections = [section for part in parts for section in part.get("section", [])]
     for tables, fields in zip(([recipe], parts, sections), _FIELDS, strict=True):
         if missing := sorted({name for table in tables for name in fields - set(table)}):
-            raise CourseError(f"{path}: {', '.join(missing)} is missing; lessons/90_minutes/{RECIPE} shows the form")
+            raise CourseError(
+                f"{path}: {', '.join(missing)} is missing; lessons/90_minutes/{RECIPE} shows the"
+                " form"
+            )
     if twice := [number for number, count in lessons.items() if count > 1]:
         raise CourseError(f"{path}: lesson {twice[0]} has two parts; put its sections into one")
     return recipe
 
 
 def _part(sections: list[dict[str, str]], source: Source) -> Iterator[NotebookNode]:
-    """The cells of some sections of a lesson, in its order, and before them and between them the code they need."""
+    """The cells of some sections of a lesson, in its order, and before them and between them the
+    code they need.
+    """
     from nbformat import v4
 
     all_pieces = pieces(source)
@@ -154,9 +167,13 @@ def _part(sections: list[dict[str, str]], source: Source) -> Iterator[NotebookNo
     wanted = {section["name"]: section for section in sections}
     for name in wanted:
         if name not in known:
-            raise CourseError(f"lesson {source.number} has no section {name!r}: {near(name, known)}")
+            raise CourseError(
+                f"lesson {source.number} has no section {name!r}: {near(name, known)}"
+            )
     if [section["name"] for section in sections] != [name for name in known if name in wanted]:
-        raise CourseError(f"sections of lesson {source.number} stand in another order than there, or twice")
+        raise CourseError(
+            f"sections of lesson {source.number} stand in another order than there, or twice"
+        )
     chosen = {place for place, piece in enumerate(all_pieces) if piece.section in wanted}
     needed = _needed([piece.cell for piece in all_pieces], chosen) - chosen
     taken = sorted(chosen | needed)
@@ -173,7 +190,11 @@ def _part(sections: list[dict[str, str]], source: Source) -> Iterator[NotebookNo
 
 def _own(cell: NotebookNode, source: Source, recipe: Path) -> NotebookNode:
     """A cell with a name of its own for the lesson, and the folder that all parts share."""
-    text = cell.source.replace("this lesson", "this notebook") if cell.cell_type == "markdown" else cell.source
+    text = (
+        cell.source.replace("this lesson", "this notebook")
+        if cell.cell_type == "markdown"
+        else cell.source
+    )
     if cell.cell_type == "code" and not text.startswith("%%"):
         text = _LESSON.sub(f"lesson_{source.number}", text)
         text = _START.sub(rf'\1, within="{recipe.parent.name}")', text)
@@ -183,12 +204,16 @@ def _own(cell: NotebookNode, source: Source, recipe: Path) -> NotebookNode:
 
 
 def _opened(cell: NotebookNode, section: dict[str, str]) -> Iterator[NotebookNode]:
-    """A section's first cell, with the title that it gets here, after the text that stands before it."""
+    """A section's first cell, with the title that it gets here, after the text that stands before
+    it.
+    """
     from nbformat import v4
 
     if text := section.get("text"):
         yield v4.new_markdown_cell(text.strip())
-    yield _with_text(cell, _HEADING.sub(f"## {section.get('title', section['name'])}", cell.source, count=1))
+    yield _with_text(
+        cell, _HEADING.sub(f"## {section.get('title', section['name'])}", cell.source, count=1)
+    )
 
 
 def _needed(cells: list[NotebookNode], chosen: set[int]) -> set[int]:
@@ -210,7 +235,9 @@ def _names(cell: NotebookNode) -> Names:
 
 
 def _providers(found: Mapping[int, Names], place: int) -> Iterator[int]:
-    """For each name that a cell needs the last cell before it that gives it; for each file the first that names it."""
+    """For each name that a cell needs the last cell before it that gives it; for each file the
+    first that names it.
+    """
     for name in found[place].needs:
         giving = [one for one, names in found.items() if name in names.gives and one != place]
         before = [one for one in giving if one < place]
@@ -234,8 +261,8 @@ def _check_names(recipe: Mapping[str, Any], parts: list[list[NotebookNode]]) -> 
         files = {f"$FOLDER/{file}" for names in found for file in names.files}
         if taken := sorted((gives | files) & needs.keys()):
             raise CourseError(
-                f"lesson {part['lesson']} gives {taken[0]!r} anew, which lesson {needs[taken[0]]} needs: who goes back "
-                "would get the wrong one; rename it in one of them"
+                f"lesson {part['lesson']} gives {taken[0]!r} anew, which lesson {needs[taken[0]]}"
+                " needs: who goes back would get the wrong one; rename it in one of them"
             )
         asked = {name for names in found for name in names.needs}
         needs |= dict.fromkeys(asked | files, part["lesson"])
@@ -252,6 +279,8 @@ def _imports(cell: NotebookNode) -> Iterator[str]:
 def _check_headings(cells: list[NotebookNode]) -> None:
     """Raise CourseError where two sections have one name: a link could lead to either."""
     texts = (_FENCED.sub("", cell.source) for cell in cells if cell.cell_type == "markdown")
-    names = Counter(name.strip() for text in texts for name in re.findall(r"^##? (.+)$", text, re.MULTILINE))
+    names = Counter(
+        name.strip() for text in texts for name in re.findall(r"^##? (.+)$", text, re.MULTILINE)
+    )
     if twice := [name for name, count in names.items() if count > 1]:
         raise CourseError(f"two sections are called {twice[0]!r}; give one a `title`")

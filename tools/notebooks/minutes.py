@@ -1,10 +1,12 @@
-"""How long a lesson takes, by one rule for all: `python -m tools.notebooks minutes` prints it, section by section.
+"""How long a lesson takes, by one rule for all: `python -m tools.notebooks minutes` prints it,
+section by section.
 
-Words are read at 140 a minute, what is asked about earlier lessons with all its answers, too, and lines of code at 7,
-where a statement that is longer than a cell is wide counts as the lines that it would fill, however it is wrapped; an
-exercise takes the minutes that its heading states, and waiting for commands is what lesson.toml says (`waiting`, on
-two cores). Snippets are to take home, and count nothing. The rates are those at which a new learner went through the
-nine lessons of the core: 631 minutes, where this rule said 625.
+Words are read at 140 a minute, what is asked about earlier lessons with all its answers, too, and
+lines of code at 7, where a statement that is longer than a cell is wide counts as the lines that it
+would fill, however it is wrapped; an exercise takes the minutes that its heading states, and
+waiting for commands is what lesson.toml says (`waiting`, on two cores). Snippets are to take home,
+and count nothing. The rates are those at which a new learner went through the nine lessons of the
+core: 631 minutes, where this rule said 625.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def sections(source: Source) -> list[tuple[str, float]]:
             found.append((heading[1], []))
         found[-1][1].append(cell)
     asked = sum(one.words for one in questions(source.lesson)) / WORDS_A_MINUTE
-    return [(heading, cells_take(cells) + asked * _asks(cells)) for heading, cells in found if cells]
+    return [
+        (heading, cells_take(cells) + asked * _asks(cells)) for heading, cells in found if cells
+    ]
 
 
 def _asks(cells: Iterable[Built]) -> bool:
@@ -78,7 +82,9 @@ def cells_take(cells: Iterable[Built]) -> float:
 
 
 def lines_of(text: str) -> int:
-    """Lines of a cell of code: comments and statements by their length, lines of a shell as they are."""
+    """Lines of a cell of code: comments and statements by their length, lines of a shell as they
+    are.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     if text.startswith("%%"):
         return len(lines)
@@ -89,6 +95,10 @@ def lines_of(text: str) -> int:
             length = sum(len(line.strip()) for line in plain[begin : token.start[0]])
             count += math.ceil(length / COLUMNS)
             begin = token.start[0]
-        elif token.type == tokenize.COMMENT and token.start[0] == begin + 1 and plain[begin].lstrip().startswith("#"):
+        elif (
+            token.type == tokenize.COMMENT
+            and token.start[0] == begin + 1
+            and plain[begin].lstrip().startswith("#")
+        ):
             count, begin = count + 1, begin + 1
     return count

@@ -1,6 +1,8 @@
-"""Which names and files a cell needs from the cells before it, and which it gives to those after it.
+"""Which names and files a cell needs from the cells before it, and which it gives to those after
+it.
 
-A file in the lesson's folder is a name, too, as `$FOLDER/` and what follows: commands and Python share it.
+A file in the lesson's folder is a name, too, as `$FOLDER/` and what follows: commands and Python
+share it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _IN_COMMAND = re.compile(r"\$FOLDER/([\w.-]+)")
-_CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "sort", "update"}
+_CHANGES = {
+    "add",
+    "append",
+    "clear",
+    "extend",
+    "insert",
+    "pop",
+    "remove",
+    "setdefault",
+    "sort",
+    "update",
+}
 """Methods of Python's own containers that change what they belong to."""
 
 
@@ -26,7 +39,9 @@ class Names:
 
 
 def names_of(source: str) -> Names:
-    """The names of a cell of Python, whose lines for the shell are `pass`, or of a cell that begins with `%%`."""
+    """The names of a cell of Python, whose lines for the shell are `pass`, or of a cell that begins
+    with `%%`.
+    """
     if source.startswith("%%"):
         return Names(files=set(_IN_COMMAND.findall(source)))
     tree = ast.parse(source)
@@ -39,7 +54,9 @@ def _files(tree: ast.AST) -> Iterator[str]:
     """The first part of each path that is written as `folder / "part/..."`."""
     for node in ast.walk(tree):
         match node:
-            case ast.BinOp(left, ast.Div(), ast.Constant(str(path))) if ast.unparse(left).endswith("folder"):
+            case ast.BinOp(left, ast.Div(), ast.Constant(str(path))) if ast.unparse(left).endswith(
+                "folder"
+            ):
                 yield path.partition("/")[0]
 
 
@@ -71,28 +88,42 @@ def _read(body: list[ast.stmt], names: Names) -> None:
 def _use(node: ast.AST, names: Names) -> None:
     """Add what a statement without others in it, or an expression, needs and gives."""
     table = symtable.symtable(ast.unparse(node), "cell", "exec")
-    used = {one.get_name() for one in table.get_symbols() if one.is_referenced()} | set(_inside(table))
+    used = {one.get_name() for one in table.get_symbols() if one.is_referenced()} | set(
+        _inside(table)
+    )
     if isinstance(node, ast.AugAssign):
         used |= _stored(node.target)
     names.needs |= used - names.gives
-    names.gives |= {one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
+    names.gives |= {
+        one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()
+    }
 
 
 def _inside(table: symtable.SymbolTable) -> Iterator[str]:
     """Names of the notebook that functions, classes and comprehensions read."""
     for child in table.get_children():
-        yield from (one.get_name() for one in child.get_symbols() if one.is_global() and one.is_referenced())
+        yield from (
+            one.get_name() for one in child.get_symbols() if one.is_global() and one.is_referenced()
+        )
         yield from _inside(child)
 
 
 def _stored(target: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return {
+        node.id
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def _changed(node: ast.stmt) -> set[str]:
     """Names of the tables and containers that a statement changes."""
     targets = [one for one in ast.walk(node) if isinstance(getattr(one, "ctx", None), ast.Store)]
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+    ):
         targets += [node.value.func] if node.value.func.attr in _CHANGES else []
     return {name for one in targets if (name := _root(one))}
 

@@ -44,7 +44,9 @@ def is_absent(data_path: Path) -> bool:
 
 
 def find_damage(data_path: Path, file_md5s: Mapping[str, str] = FILE_MD5S) -> str | None:
-    """What is wrong with the staged files, in words, or None if each is there with its MD5 checksum."""
+    """What is wrong with the staged files, in words, or None if each is there with its MD5
+    checksum.
+    """
     for name, expected in file_md5s.items():
         path = data_path / FOLDER / name
         if not path.is_file():
@@ -63,10 +65,14 @@ def verify_staged(data_path: Path) -> None:
         damage = find_damage(data_path)
     except OSError as error:
         raise UserError(
-            f"{data_path / FOLDER} cannot be read ({error.strerror or error}); check the path and its permissions"
+            f"{data_path / FOLDER} cannot be read ({error.strerror or error}); check the path and"
+            " its permissions"
         ) from error
     if damage is not None:
-        raise UserError(f"{damage}; the data set was cut short or changed, fetch it again: {fetch_command(data_path)}")
+        raise UserError(
+            f"{damage}; the data set was cut short or changed, fetch it again:"
+            f" {fetch_command(data_path)}"
+        )
 
 
 def md5_of(path: Path) -> str:
@@ -78,8 +84,8 @@ def md5_of(path: Path) -> str:
 def read_images(data_path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The training images, uint8 [N, 3, 32, 32], and their fine labels 0 to 99, int64 [N].
 
-    The bytes that are read are those whose checksum is verified, whoever changes the file meanwhile, and no pickle runs
-    a program here, should it have that checksum. Raises UserError.
+    The bytes that are read are those whose checksum is verified, whoever changes the file
+    meanwhile, and no pickle runs a program here, should it have that checksum. Raises UserError.
     """
     import numpy as np
 
@@ -87,12 +93,14 @@ def read_images(data_path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror or error}); fetch it again") from error
+        raise UserError(
+            f"{path} cannot be read ({error.strerror or error}); fetch it again"
+        ) from error
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != FILE_MD5S["train"]:
         raise UserError(
-            f"{path} was changed while it was in use: expected md5 {FILE_MD5S['train']}, found {found}; look who may "
-            f"write there, and fetch it again: {fetch_command(data_path)}"
+            f"{path} was changed while it was in use: expected md5 {FILE_MD5S['train']}, found"
+            f" {found}; look who may write there, and fetch it again: {fetch_command(data_path)}"
         )
     read = _Arrays(io.BytesIO(content), encoding="bytes").load()
     images = read[b"data"].reshape(-1, CHANNELS, IMAGE_SIZE, IMAGE_SIZE)
@@ -105,7 +113,10 @@ class _Arrays(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """What may be called. Raises UserError for the rest."""
         if (module, name) not in _OF_ARRAYS:
-            raise UserError(f"CIFAR-100's file asks for {module}.{name}, which has no place in it; it was not run")
+            raise UserError(
+                f"CIFAR-100's file asks for {module}.{name}, which has no place in it; it was"
+                " not run"
+            )
         return super().find_class(module, name)
 
 

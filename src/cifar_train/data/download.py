@@ -65,10 +65,10 @@ def download_cifar100(
 ) -> Path:
     """Stage CIFAR-100 in `data_path` and return the folder with its files.
 
-    Returns at once if it is there and whole; damaged files are replaced. `url` is by default CIFAR100_URL from the
-    environment, else the official address; `archive_bytes` is the most that is taken from there. `timeout` is the
-    longest silence of the server in seconds. Several processes may do this at once, and what killed ones left is
-    removed. Raises UserError.
+    Returns at once if it is there and whole; damaged files are replaced. `url` is by default
+    CIFAR100_URL from the environment, else the official address; `archive_bytes` is the most that
+    is taken from there. `timeout` is the longest silence of the server in seconds. Several
+    processes may do this at once, and what killed ones left is removed. Raises UserError.
     """
     url = url or os.environ.get(URL_VARIABLE) or ARCHIVE_URL
     with _disk_errors_explained(data_path):
@@ -77,18 +77,26 @@ def download_cifar100(
             if not is_absent(data_path):
                 say(f"{damage}; replacing it")
             data_path.mkdir(parents=True, exist_ok=True)
-            _unpack(_archive(data_path, url, archive_md5, archive_bytes, timeout), data_path, file_md5s)
+            _unpack(
+                _archive(data_path, url, archive_md5, archive_bytes, timeout), data_path, file_md5s
+            )
     already = "already " if damage is None else ""
     say(f"CIFAR-100 is {already}staged in {data_path / FOLDER}, checksums verified")
     return data_path / FOLDER
 
 
-def _archive(data_path: Path, url: str, archive_md5: str, archive_bytes: int, timeout: float) -> Path:
+def _archive(
+    data_path: Path, url: str, archive_md5: str, archive_bytes: int, timeout: float
+) -> Path:
     """The verified archive: the one that lies in `data_path`, or else a new one."""
     archive = data_path / ARCHIVE_NAME
     if archive.exists() and (found := md5_of(archive)) == archive_md5:
         return archive
-    wrong = f"{archive} has a wrong checksum: expected md5 {archive_md5}, found {found}; " if archive.exists() else ""
+    wrong = (
+        f"{archive} has a wrong checksum: expected md5 {archive_md5}, found {found}; "
+        if archive.exists()
+        else ""
+    )
     say(f"{wrong}fetching {url} into {data_path}")
     _fetch(archive, url, archive_md5, archive_bytes, timeout)
     return archive
@@ -97,25 +105,34 @@ def _archive(data_path: Path, url: str, archive_md5: str, archive_bytes: int, ti
 def _fetch(archive: Path, url: str, archive_md5: str, archive_bytes: int, timeout: float) -> None:
     pooch.get_logger().setLevel(logging.WARNING)
     bar = tqdm if sys.stderr.isatty() else _PlainLines
-    progress = bar(total=1, unit="B", unit_scale=True, desc="CIFAR-100")  # pooch knows the true total
-    download = _copy if url.startswith("file:") else pooch.HTTPDownloader(progressbar=progress, timeout=timeout)
+    progress = bar(
+        total=1, unit="B", unit_scale=True, desc="CIFAR-100"
+    )  # pooch knows the true total
+    download = (
+        _copy
+        if url.startswith("file:")
+        else pooch.HTTPDownloader(progressbar=progress, timeout=timeout)
+    )
     download = limited(download, archive_bytes)
     try:
         with whole_file(archive) as partial:
-            pooch.retrieve(url, f"md5:{archive_md5}", partial.name, partial.parent, downloader=download)
+            pooch.retrieve(
+                url, f"md5:{archive_md5}", partial.name, partial.parent, downloader=download
+            )
             partial.chmod(0o644)  # pooch makes it for its owner alone
     except requests.RequestException as error:
         # requests wraps the reason for a failed connection into two others.
         reason = getattr(error.args[0] if error.args else error, "reason", error)
         raise UserError(
-            f"{url} could not be fetched: {reason}; run this again where there is network (compute nodes often have "
-            f"none), or copy {ARCHIVE_NAME} into {archive.parent} from elsewhere, or set {URL_VARIABLE} to a mirror"
+            f"{url} could not be fetched: {reason}; run this again where there is network (compute"
+            f" nodes often have none), or copy {ARCHIVE_NAME} into {archive.parent} from elsewhere,"
+            f" or set {URL_VARIABLE} to a mirror"
         ) from error
     except ValueError as error:  # pooch names both checksums and has removed the file
         reason = str(error).split(" Deleted")[0].replace("but got", "but found")
         raise UserError(
-            f"{reason} The file from {url} was cut short, changed or is another one, and has been removed; "
-            "run this again, or take it from elsewhere"
+            f"{reason} The file from {url} was cut short, changed or is another one, and has been"
+            " removed; run this again, or take it from elsewhere"
         ) from error
 
 
@@ -125,10 +142,14 @@ def _copy(url: str, output_file: Any, pooch: Any) -> None:
     try:
         # To open a pipe would wait for its writer.
         if not stat.S_ISREG(source.stat().st_mode):
-            raise UserError(f"{url} is a folder, a pipe or a device; let {URL_VARIABLE} name the archive")
+            raise UserError(
+                f"{url} is a folder, a pipe or a device; let {URL_VARIABLE} name the archive"
+            )
         content = source.open("rb")
     except OSError as error:
-        raise UserError(f"{url} could not be fetched: {error.strerror}; set {URL_VARIABLE} to another place") from error
+        raise UserError(
+            f"{url} could not be fetched: {error.strerror}; set {URL_VARIABLE} to another place"
+        ) from error
     with content:
         shutil.copyfileobj(content, output_file)
 
@@ -138,7 +159,9 @@ class _PlainLines(tqdm):
 
     def __init__(self, **options: Any) -> None:
         shape = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f} %)"
-        super().__init__(file=io.StringIO(), mininterval=SECONDS_PER_LINE, bar_format=shape, **options)
+        super().__init__(
+            file=io.StringIO(), mininterval=SECONDS_PER_LINE, bar_format=shape, **options
+        )
 
     def display(self, *_: Any, **__: Any) -> None:
         """Write where the transfer is, unless it has not begun."""
@@ -157,7 +180,10 @@ def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> Non
         if damage is not None:
             archive.unlink(missing_ok=True)
             reason = " ".join(damage.replace(f"{scratch}/", "").split())
-            raise UserError(f"{archive} is corrupt ({reason}) and has been removed; run this again to fetch it anew")
+            raise UserError(
+                f"{archive} is corrupt ({reason}) and has been removed; run this again to fetch it"
+                " anew"
+            )
         target = data_path / FOLDER
         try:
             if target.exists():
@@ -170,7 +196,9 @@ def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> Non
 
 
 def _extract(archive: Path, scratch: Path, names: Mapping[str, str]) -> None:
-    """Write the files that are wanted and nothing else, so that no path in the archive can lead elsewhere."""
+    """Write the files that are wanted and nothing else, so that no path in the archive can lead
+    elsewhere.
+    """
     (scratch / FOLDER).mkdir()
     wanted = {f"{FOLDER}/{name}": scratch / FOLDER / name for name in names}
     with tarfile.open(archive) as content:
@@ -178,7 +206,10 @@ def _extract(archive: Path, scratch: Path, names: Mapping[str, str]) -> None:
             if member.isfile() and member.name in wanted:
                 if member.size > MEMBER_BYTES:
                     raise tarfile.ReadError(f"{member.name} has {member.size:,} bytes")
-                with content.extractfile(member) as source, wanted[member.name].open("wb") as target:
+                with (
+                    content.extractfile(member) as source,
+                    wanted[member.name].open("wb") as target,
+                ):
                     shutil.copyfileobj(source, target)
 
 
@@ -190,8 +221,9 @@ def _disk_errors_explained(data_path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             free = shutil.disk_usage(data_path).free / 1e6
             raise UserError(
-                f"{data_path}: the disk is full or your quota is used up ({error.strerror}; {free:,.0f} MB free on the "
-                f"disk, about {SPACE_NEEDED_MB} MB needed); free some space or give another --data-path, then run again"
+                f"{data_path}: the disk is full or your quota is used up ({error.strerror};"
+                f" {free:,.0f} MB free on the disk, about {SPACE_NEEDED_MB} MB needed); free some"
+                " space or give another --data-path, then run again"
             ) from error
         raise UserError(
             f"{data_path} cannot be used as data folder ({error.strerror or error}); "

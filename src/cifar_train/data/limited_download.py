@@ -11,7 +11,9 @@ Downloader = Callable[[str, Any, Any], Any]
 
 
 def limited(download: Downloader, most_bytes: int) -> Downloader:
-    """The downloader, which raises ValueError as soon as there are more bytes than these, unpacked ones counted."""
+    """The downloader, which raises ValueError as soon as there are more bytes than these, unpacked
+    ones counted.
+    """
 
     def fetch(url: str, output_file: str, pooch: Any) -> None:
         with Path(output_file).open("wb") as file:

@@ -33,7 +33,9 @@ from cifar_train.data.transforms import BatchTransform, per_image_transform, sca
 from cifar_train.errors import UserError
 
 LONGEST_WAIT_S = 300
-"""For a batch of loader processes. One that cannot be handed over (no room in shared memory) would never come."""
+"""For a batch of loader processes. One that cannot be handed over (no room in shared memory) would
+never come.
+"""
 
 SHARES = (0.8, 0.2)
 SPLIT_SEED = 55
@@ -74,14 +76,16 @@ def resolve_data_source(config: TrainConfig) -> str:
         if config.data == "auto":
             return "synthetic"
         raise UserError(
-            f"CIFAR-100 is not staged in {config.data_path}; fetch it once, where there is network (no GPU needed): "
-            f"{fetch_command(config.data_path)}"
+            f"CIFAR-100 is not staged in {config.data_path}; fetch it once, where there is network"
+            f" (no GPU needed): {fetch_command(config.data_path)}"
         )
     verify_staged(config.data_path)
     return "cifar100"
 
 
-def build_loaders(config: TrainConfig, source: str, rank: int, world_size: int, device_type: str) -> Loaders:
+def build_loaders(
+    config: TrainConfig, source: str, rank: int, world_size: int, device_type: str
+) -> Loaders:
     """The batches of one rank of `world_size`.
 
     `source` is what resolve_data_source gave, `device_type` "cpu", "cuda" or "xpu".
@@ -102,7 +106,9 @@ def build_loaders(config: TrainConfig, source: str, rank: int, world_size: int, 
     train = _loader(dataset(training.indices, True), config, device_type, sampler)
     validation = None
     if config.validate:
-        validation = _loader(dataset(held_out.indices[rank::world_size], False), config, device_type)
+        validation = _loader(
+            dataset(held_out.indices[rank::world_size], False), config, device_type
+        )
     return Loaders(
         train=train,
         validation=validation,
@@ -114,11 +120,13 @@ def build_loaders(config: TrainConfig, source: str, rank: int, world_size: int, 
 
 
 class Batches:
-    """A data set that gives whole batches (images [n, 3, 32, 32], labels int64 [n]) of some of the images.
+    """A data set that gives whole batches (images [n, 3, 32, 32], labels int64 [n]) of some of the
+    images.
 
-    Images come as stored, uint8, or through `transform`, which gets the whole batch. With a seed, its random numbers
-    follow from the seed and from which images are in the batch. So they are the same for any number of loader
-    processes, and what the model draws (dropout, say) neither changes them nor is changed by them.
+    Images come as stored, uint8, or through `transform`, which gets the whole batch. With a seed,
+    its random numbers follow from the seed and from which images are in the batch. So they are the
+    same for any number of loader processes, and what the model draws (dropout, say) neither changes
+    them nor is changed by them.
     """
 
     def __init__(
@@ -150,30 +158,39 @@ class Batches:
 
 @contextmanager
 def lost_loaders_explained() -> Iterator[None]:
-    """Raise UserError where loader processes are killed or silent, which torch says by a RuntimeError at any moment."""
+    """Raise UserError where loader processes are killed or silent, which torch says by a
+    RuntimeError at any moment.
+    """
     try:
         yield
     except RuntimeError as error:
         if not str(error).startswith("DataLoader"):
             raise
         raise UserError(
-            f"a process that loads images was lost ({str(error).split('. ')[0].strip('.')}): likely memory ran out, "
-            "/dev/shm is full (df -h /dev/shm) or files may not grow (ulimit -f); free some, or lower --num-workers"
+            f"a process that loads images was lost ({str(error).split('. ')[0].strip('.')}): likely"
+            " memory ran out, /dev/shm is full (df -h /dev/shm) or files may not grow (ulimit -f);"
+            " free some, or lower --num-workers"
         ) from error
 
 
-def _transform_each(transform: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor) -> torch.Tensor:
+def _transform_each(
+    transform: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor
+) -> torch.Tensor:
     """Each image of a batch on its own."""
     return torch.stack([transform(image) for image in images])
 
 
 @contextmanager
 def _random_numbers(seed: int | None, positions: Sequence[int]) -> Iterator[None]:
-    """Let torch draw the random numbers of this batch on the CPU; the old state returns afterwards."""
+    """Let torch draw the random numbers of this batch on the CPU; the old state returns
+    afterwards.
+    """
     if seed is None:
         yield
         return
-    digest = hashlib.blake2b(np.array([seed, *positions], dtype=np.int64).tobytes(), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        np.array([seed, *positions], dtype=np.int64).tobytes(), digest_size=8
+    ).digest()
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which would also reseed the GPUs.
         torch.default_generator.manual_seed(int.from_bytes(digest, "little"))
@@ -181,18 +198,23 @@ def _random_numbers(seed: int | None, positions: Sequence[int]) -> Iterator[None
 
 
 def _loader(
-    dataset: Batches, config: TrainConfig, device_type: str, sampler: DistributedSampler | None = None
+    dataset: Batches,
+    config: TrainConfig,
+    device_type: str,
+    sampler: DistributedSampler | None = None,
 ) -> DataLoader:
-    """A DataLoader over `dataset`, in its order if there is no sampler; torch limits each worker to one thread.
+    """A DataLoader over `dataset`, in its order if there is no sampler; torch limits each worker to
+    one thread.
 
-    Raises UserError where a worker could not hand over a batch, which goes through a file in shared memory.
+    Raises UserError where a worker could not hand over a batch, which goes through a file in shared
+    memory.
     """
     batch_bytes = config.batch_size * CHANNELS * IMAGE_SIZE**2 * torch.float32.itemsize
     file_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if config.num_workers and 0 <= file_bytes < batch_bytes:
         raise UserError(
-            f"no file may have more than {file_bytes:,} bytes (ulimit -f), but a batch of {batch_bytes:,} is handed "
-            "over in one: raise the limit, or give --num-workers 0"
+            f"no file may have more than {file_bytes:,} bytes (ulimit -f), but a batch of"
+            f" {batch_bytes:,} is handed over in one: raise the limit, or give --num-workers 0"
         )
     return DataLoader(
         dataset,
@@ -213,13 +235,18 @@ def _as_stacked(batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor,
     return batch
 
 
-def _open(config: TrainConfig, source: str) -> tuple[torch.Tensor | SyntheticImages, torch.Tensor, str]:
+def _open(
+    config: TrainConfig, source: str
+) -> tuple[torch.Tensor | SyntheticImages, torch.Tensor, str]:
     """Images, labels int64 [N] and a description."""
     if source == "cifar100":
         images, labels = map(torch.from_numpy, read_images(config.data_path))
         return images, labels, f"CIFAR-100 from {config.data_path / FOLDER}"
     images = SyntheticImages(config.seed)
-    reason = f"CIFAR-100 is not staged in {config.data_path}; {fetch_command(config.data_path)} fetches it"
+    reason = (
+        f"CIFAR-100 is not staged in {config.data_path}; {fetch_command(config.data_path)}"
+        " fetches it"
+    )
     if config.data == "synthetic":
         reason = "asked for with --data synthetic"
     return images, images.labels, f"synthetic images ({reason})"
@@ -227,12 +254,15 @@ def _open(config: TrainConfig, source: str) -> tuple[torch.Tensor | SyntheticIma
 
 def _check_enough(images: int, batch_size: int, world_size: int) -> None:
     if world_size > images:
-        raise UserError(f"{world_size:,} ranks cannot share {images:,} training images; start at most {images:,} ranks")
+        raise UserError(
+            f"{world_size:,} ranks cannot share {images:,} training images; start at most"
+            f" {images:,} ranks"
+        )
     share = math.ceil(images / world_size)
     if batch_size > share:
         raise UserError(
-            f"--batch-size {batch_size} is more than the {share:,} of {images:,} training images that each of "
-            f"{world_size:,} ranks gets; give at most --batch-size {share}"
+            f"--batch-size {batch_size} is more than the {share:,} of {images:,} training images"
+            f" that each of {world_size:,} ranks gets; give at most --batch-size {share}"
         )
 
 
@@ -244,10 +274,14 @@ NOISE_LEVELS = 96
 """Grey levels of the class pattern and of the noise; their sum stays within 255."""
 
 PATTERN_CELLS = 4
-"""Each class is a smooth random picture from 4 x 4 cells, which flips, crops and jitter leave recognisable."""
+"""Each class is a smooth random picture from 4 x 4 cells, which flips, crops and jitter leave
+recognisable.
+"""
 
 NOISE_PICTURES = 2048
-"""Noise is made once, 6 MB, and shared between classes; within a class no two images have the same."""
+"""Noise is made once, 6 MB, and shared between classes; within a class no two images have the
+same.
+"""
 
 
 class SyntheticImages:
@@ -260,10 +294,14 @@ class SyntheticImages:
     def __init__(self, seed: int, count: int = IMAGES) -> None:
         generator = torch.Generator().manual_seed(seed)
         cells = torch.rand(CLASSES, CHANNELS, PATTERN_CELLS, PATTERN_CELLS, generator=generator)
-        smooth = torch.nn.functional.interpolate(cells, size=(IMAGE_SIZE, IMAGE_SIZE), mode="bilinear")
+        smooth = torch.nn.functional.interpolate(
+            cells, size=(IMAGE_SIZE, IMAGE_SIZE), mode="bilinear"
+        )
         self._patterns = (smooth * PATTERN_LEVELS).to(torch.uint8)
         noise_shape = (NOISE_PICTURES, CHANNELS, IMAGE_SIZE, IMAGE_SIZE)
-        self._noise = torch.randint(NOISE_LEVELS, noise_shape, dtype=torch.uint8, generator=generator)
+        self._noise = torch.randint(
+            NOISE_LEVELS, noise_shape, dtype=torch.uint8, generator=generator
+        )
         self.labels = torch.arange(count) % CLASSES
         first = torch.randint(NOISE_PICTURES, (CLASSES,), generator=generator)
         self._noise_numbers = (first[self.labels] + torch.arange(count) // CLASSES) % NOISE_PICTURES

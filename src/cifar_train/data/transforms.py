@@ -18,7 +18,9 @@ from torchvision.transforms.v2.functional import to_dtype
 from cifar_train.data.cifar100 import IMAGE_SIZE
 
 CROP_AREA = (0.85, 1.0)
-"""Share of the image's area that a crop keeps: AMD's PyTorch_Profiling example, train_cifar_100.py."""
+"""Share of the image's area that a crop keeps: AMD's PyTorch_Profiling example,
+train_cifar_100.py.
+"""
 
 CROP_ASPECT = (3 / 4, 4 / 3)
 """Width over height of a crop: the default of torchvision's RandomResizedCrop."""
@@ -32,13 +34,17 @@ JITTER = 0.2
 """Brightness, contrast and saturation factors lie within 1 - JITTER and 1 + JITTER."""
 
 LUMA = (0.2989, 0.587, 0.114)
-"""Weights of red, green and blue in grey, as torchvision's rgb_to_grayscale has them (ITU-R BT.601)."""
+"""Weights of red, green and blue in grey, as torchvision's rgb_to_grayscale has them (ITU-R
+BT.601).
+"""
 
 CONTRAST, SATURATION = 1, 2
 """Columns of BatchParameters.factors; column 0 is brightness."""
 
 DRAWN_AHEAD = 8192
-"""Images whose parameters are drawn in one go: thirty tiny operations are not repeated for every batch."""
+"""Images whose parameters are drawn in one go: thirty tiny operations are not repeated for every
+batch.
+"""
 
 
 def per_image_transform(training: bool) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -62,11 +68,10 @@ def scale_batch(images: torch.Tensor) -> torch.Tensor:
 class BatchParameters:
     """What happens to each of N images. All tensors lie on the images' device.
 
-    flip    -- bool [N], mirrored before the crop
-    corner  -- float32 [N, 2], whole numbers: left column and top row of the crop in the mirrored image
-    size    -- float32 [N, 2], whole numbers: width and height of the crop
-    factors -- float32 [N, 3]: brightness, contrast, saturation
-    order   -- int64 [N, 3]: columns of `factors` in the order in which they are applied
+    flip    -- bool [N], mirrored before the crop corner  -- float32 [N, 2], whole numbers: left
+    column and top row of the crop in the mirrored image size    -- float32 [N, 2], whole numbers:
+    width and height of the crop factors -- float32 [N, 3]: brightness, contrast, saturation order
+    -- int64 [N, 3]: columns of `factors` in the order in which they are applied
     """
 
     flip: torch.Tensor
@@ -115,7 +120,9 @@ def draw_parameters(count: int, generator: torch.Generator) -> BatchParameters:
     size = _draw_sizes(*tries.chunk(2, dim=1))
     return BatchParameters(
         flip=flip[:, 0] < FLIP_PROBABILITY,
-        corner=((IMAGE_SIZE + 1 - size) * places).floor_(),  # 0 to IMAGE_SIZE - size, equally likely
+        corner=(
+            (IMAGE_SIZE + 1 - size) * places
+        ).floor_(),  # 0 to IMAGE_SIZE - size, equally likely
         size=size,
         factors=factors * (2 * JITTER) + (1 - JITTER),
         order=keys.argsort(dim=1),
@@ -123,7 +130,8 @@ def draw_parameters(count: int, generator: torch.Generator) -> BatchParameters:
 
 
 def _draw_sizes(area_draws: torch.Tensor, aspect_draws: torch.Tensor) -> torch.Tensor:
-    """Widths and heights of crops, [N, 2], from uniform draws [N, tries]: the first that fits, else the whole image.
+    """Widths and heights of crops, [N, 2], from uniform draws [N, tries]: the first that fits, else
+    the whole image.
 
     As torchvision's RandomResizedCrop: area uniform, aspect ratio uniform in its logarithm.
     """
@@ -158,18 +166,22 @@ def apply_parameters(images: torch.Tensor, parameters: BatchParameters) -> torch
         ((1 - factor) * (parameters.order == SATURATION))[:, :, None, None],
     )
     places = _sampling_places(*crop)
-    cropped = grid_sample(scale_batch(images), places, mode="bilinear", padding_mode="border", align_corners=False)
+    cropped = grid_sample(
+        scale_batch(images), places, mode="bilinear", padding_mode="border", align_corners=False
+    )
     return _jitter(cropped, *shares)
 
 
 def _sampling_places(
     middle: torch.Tensor, scale: torch.Tensor, lowest: torch.Tensor, highest: torch.Tensor
 ) -> torch.Tensor:
-    """Where in its image each output pixel is read, [N, 32, 32, 2] as (column, row): flip, crop and resize in one.
+    """Where in its image each output pixel is read, [N, 32, 32, 2] as (column, row): flip, crop and
+    resize in one.
 
-    All arguments are [N, 2, 1], for columns and rows, in grid_sample's units: -1 to 1 between the outer edges of the
-    image, so that a pixel is 2 / IMAGE_SIZE wide and mirroring changes the sign. A place is middle + scale * the output
-    pixel's own place; beyond `lowest` and `highest`, the crop's outermost pixels, torchvision repeats the edge.
+    All arguments are [N, 2, 1], for columns and rows, in grid_sample's units: -1 to 1 between the
+    outer edges of the image, so that a pixel is 2 / IMAGE_SIZE wide and mirroring changes the sign.
+    A place is middle + scale * the output pixel's own place; beyond `lowest` and `highest`, the
+    crop's outermost pixels, torchvision repeats the edge.
     """
     last = 1 - 1 / IMAGE_SIZE
     own = torch.linspace(-last, last, IMAGE_SIZE, device=middle.device)
@@ -179,13 +191,16 @@ def _sampling_places(
 
 
 def _jitter(
-    images: torch.Tensor, factor: torch.Tensor, mean_share: torch.Tensor, picture_share: torch.Tensor
+    images: torch.Tensor,
+    factor: torch.Tensor,
+    mean_share: torch.Tensor,
+    picture_share: torch.Tensor,
 ) -> torch.Tensor:
     """Brightness, contrast and saturation of images [N, 3, 32, 32], each image in its own order.
 
-    Each of them is factor * image + (1 - factor) * reference, kept within 0..1; the reference is black, the image's
-    mean grey, or its grey picture. The shares, [N, 3, 1, 1] in the order of application, are 1 - factor of the
-    reference that is meant and 0 of the others.
+    Each of them is factor * image + (1 - factor) * reference, kept within 0..1; the reference is
+    black, the image's mean grey, or its grey picture. The shares, [N, 3, 1, 1] in the order of
+    application, are 1 - factor of the reference that is meant and 0 of the others.
     """
     for turn in range(3):
         red, green, blue = images.unbind(dim=1)

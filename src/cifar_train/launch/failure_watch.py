@@ -23,17 +23,21 @@ POLL_SECONDS = 1.0
 FAILURE_KEY = "failure"
 
 DEAD_AFTER_SECONDS = 5 * POLL_SECONDS
-"""A heartbeat that has stood still for this long when the time for the start runs out is the one that is missing."""
+"""A heartbeat that has stood still for this long when the time for the start runs out is the one
+that is missing.
+"""
 
 
 class FailureWatch:
     """A daemon thread that ends this process once another rank has failed or fallen silent.
 
-    `connection` to the job's store is its alone, and `store` the other one of this process. `silence_seconds` is how
-    long the next rank's heartbeat may stand still.
+    `connection` to the job's store is its alone, and `store` the other one of this process.
+    `silence_seconds` is how long the next rank's heartbeat may stand still.
     """
 
-    def __init__(self, store: Store, connection: Store, rank: int, world_size: int, silence_seconds: float) -> None:
+    def __init__(
+        self, store: Store, connection: Store, rank: int, world_size: int, silence_seconds: float
+    ) -> None:
         self._store = store
         self._connection = connection
         self._rank = rank
@@ -48,8 +52,11 @@ class FailureWatch:
 
     @contextmanager
     def starting(self, limit: Deadline) -> Iterator[None]:
-        """End this process if what is done in here, which may wait for lost ranks, takes longer than the limit."""
-        # A timer of its own: where the host of rank 0 is gone, the watch itself waits for the store.
+        """End this process if what is done in here, which may wait for lost ranks, takes longer
+        than the limit.
+        """
+        # A timer of its own: where the host of rank 0 is gone, the watch itself waits for the
+        # store.
         timer = threading.Timer(limit.left, self._give_up_start, [limit.seconds])
         timer.daemon = True
         self._start = limit
@@ -89,11 +96,19 @@ class FailureWatch:
             if beat != last_beat:
                 last_beat, last_change = beat, time.monotonic()
             elif silence > self._patience():
-                reason = f"rank {self._neighbour} gave no sign of life for {silence:.0f} s; its log may tell why"
-                self._leave(reason, partial(self._tell, self._connection, reason, self._others - {self._neighbour}))
+                reason = (
+                    f"rank {self._neighbour} gave no sign of life for {silence:.0f} s; its log may"
+                    " tell why"
+                )
+                self._leave(
+                    reason,
+                    partial(self._tell, self._connection, reason, self._others - {self._neighbour}),
+                )
 
     def _patience(self) -> float:
-        """How many seconds the neighbour may be silent: fewer when the start has to be over soon."""
+        """How many seconds the neighbour may be silent: fewer when the start has to be over
+        soon.
+        """
         start = self._start
         urgent = start is not None and start.left < 2.5 * POLL_SECONDS
         return min(self._silence_seconds, DEAD_AFTER_SECONDS) if urgent else self._silence_seconds
@@ -104,15 +119,18 @@ class FailureWatch:
 
     def _give_up_start(self, seconds: float) -> None:
         reason = (
-            f"the ranks have met, but could not connect to each other within {seconds:.0f} s; unless one was killed, "
-            "let NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME name a network that all hosts share"
+            f"the ranks have met, but could not connect to each other within {seconds:.0f} s;"
+            " unless one was killed, let NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME name a network"
+            " that all hosts share"
         )
         # Without rank 0 there is no store; any other rank's end harms nobody.
         tell = partial(self._tell, self._connection, reason, self._others)
         self._leave(reason, tell if self._rank == 0 else None)
 
     def _tell(self, store: Store, reason: str, others: Iterable[int]) -> None:
-        with suppress(RuntimeError):  # the store went down with rank 0, whose own message is already out
+        with suppress(
+            RuntimeError
+        ):  # the store went down with rank 0, whose own message is already out
             store.set(FAILURE_KEY, reason)
             say_farewell(store, self._rank)
             wait_for_farewells(store, others)

@@ -1,9 +1,9 @@
 """How the ranks of a job find each other, and what each of them is told when they do not.
 
-Every rank says in the store of rank 0 that it is there, and how many ranks it was told of. Rank 0 judges: all are
-there, or what is wrong. So no rank goes on into torch's own initialisation, which would wait for one that never comes,
-and all of them end with the same finding. Ranks that leave early say so in the store, too; whose end would take the
-store away waits for the others' word.
+Every rank says in the store of rank 0 that it is there, and how many ranks it was told of. Rank 0
+judges: all are there, or what is wrong. So no rank goes on into torch's own initialisation, which
+would wait for one that never comes, and all of them end with the same finding. Ranks that leave
+early say so in the store, too; whose end would take the store away waits for the others' word.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ from cifar_train.errors import UserError
 from cifar_train.launch.ranks import Launch
 
 ARRIVALS, VERDICT = "meeting/arrivals", "meeting/verdict"
-"""Keys of the store: how many entries there are (their keys end with their number), and what rank 0 makes of them."""
+"""Keys of the store: how many entries there are (their keys end with their number), and what rank 0
+makes of them.
+"""
 
 PROBLEMS = {kind.__name__: kind for kind in (UserError, ConnectionError)}
 """What a verdict can be: ranks were told different things, or some stay away."""
 
-ADVICE = "start all ranks with one command of your launcher, or give them the same WORLD_SIZE and each its own RANK"
+ADVICE = (
+    "start all ranks with one command of your launcher, or give them the same WORLD_SIZE and each"
+    " its own RANK"
+)
 
 NAMED = 8
 """How many missing ranks a message names."""
@@ -64,7 +69,10 @@ def job_store(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
 
     Waits for them until the deadline. Raises UserError, on every rank for the same reason.
     """
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = launch.address or "127.0.0.1", str(launch.port or 0)
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (
+        launch.address or "127.0.0.1",
+        str(launch.port or 0),
+    )
     if launch.world_size == 1:
         store = dist.HashStore()
         return store, store
@@ -72,9 +80,10 @@ def job_store(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
         return _meet(launch, deadline)
     except (RuntimeError, ValueError, ConnectionError) as error:
         raise UserError(
-            f"rank {launch.rank} of {launch.world_size} could not meet the other ranks at {launch.meeting_point} "
-            f"within {deadline.seconds:.0f} s ({first_line(error)}); check that {launch.world_size} processes were "
-            "started, that MASTER_ADDR names the host of rank 0, and that nobody else uses MASTER_PORT"
+            f"rank {launch.rank} of {launch.world_size} could not meet the other ranks at"
+            f" {launch.meeting_point} within {deadline.seconds:.0f} s ({first_line(error)}); check"
+            f" that {launch.world_size} processes were started, that MASTER_ADDR names the host of"
+            " rank 0, and that nobody else uses MASTER_PORT"
         ) from error
 
 
@@ -84,11 +93,14 @@ def first_line(error: Exception) -> str:
 
 
 def _meet(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
-    """Name and port are tried with plain sockets first, which say more about them than torch does."""
+    """Name and port are tried with plain sockets first, which say more about them than torch
+    does.
+    """
     _check_name(launch)
     if launch.rank != 0:
         _await_listener(launch, deadline)
-    # Half of it, so that torch gives up first where it can: a thread that returns while Python ends aborts the process.
+    # Half of it, so that torch gives up first where it can: a thread that returns while Python ends
+    # aborts the process.
     limit = timedelta(seconds=deadline.left / 2)
     with _without_frames():
         store, second = _within(
@@ -98,7 +110,9 @@ def _meet(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
         )
     patience = deadline.left + 2 * PARTING_SECONDS
     try:
-        _within(patience, "rank 0 is there but does not answer", lambda: agree(store, launch, deadline))
+        _within(
+            patience, "rank 0 is there but does not answer", lambda: agree(store, launch, deadline)
+        )
     except RuntimeError as error:
         raise ConnectionError(f"the connection to rank 0 broke: {first_line(error)}") from error
     store.set_timeout(timedelta(seconds=deadline.seconds))
@@ -106,7 +120,8 @@ def _meet(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
 
 
 def _connections(rank: int, limit: timedelta) -> tuple[Store, Store]:
-    # For a world of one: torch would wait for as many as this rank was told of, and not say who came.
+    # For a world of one: torch would wait for as many as this rank was told of, and not say who
+    # came.
     store = next(rendezvous("env://", rank, 1, timeout=limit))[0]
     # Now, since later rank 0 may be gone, and torch would go on trying.
     return store, store.clone()
@@ -114,7 +129,9 @@ def _connections(rank: int, limit: timedelta) -> tuple[Store, Store]:
 
 @contextmanager
 def _without_frames() -> Iterator[None]:
-    """Drop what C++ writes to standard error: 15 lines of frames for each try to connect, which hide our one."""
+    """Drop what C++ writes to standard error: 15 lines of frames for each try to connect, which
+    hide our one.
+    """
     saved = os.dup(2)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -128,7 +145,8 @@ def _without_frames() -> Iterator[None]:
 def _within(seconds: float, otherwise: str, work: Callable[[], T]) -> T:
     """What `work` gives or raises; ConnectionError that says `otherwise` if it takes longer.
 
-    It runs in a thread of its own, since torch waits without limit for a server that is silent, and deaf to Ctrl-C.
+    It runs in a thread of its own, since torch waits without limit for a server that is silent, and
+    deaf to Ctrl-C.
     """
     results: list[T] = []
     errors: list[Exception] = []
@@ -154,8 +172,8 @@ def _check_name(launch: Launch) -> None:
         socket.getaddrinfo(launch.address, launch.port)
     except socket.gaierror as error:
         raise UserError(
-            f"MASTER_ADDR={launch.address} is not the name of a host that this one knows ({error.strerror}); "
-            "set it to the host of rank 0"
+            f"MASTER_ADDR={launch.address} is not the name of a host that this one knows"
+            f" ({error.strerror}); set it to the host of rank 0"
         ) from error
 
 
@@ -171,7 +189,9 @@ def _await_listener(launch: Launch, deadline: Deadline) -> None:
 
 
 def agree(store: Store, launch: Launch, deadline: Deadline) -> None:
-    """Return once all ranks are there and were told the same; raise what is wrong, on all that are there."""
+    """Return once all ranks are there and were told the same; raise what is wrong, on all that are
+    there.
+    """
     if launch.rank == 0:
         _judge(store, launch, deadline)
         return
@@ -188,26 +208,33 @@ def agree(store: Store, launch: Launch, deadline: Deadline) -> None:
         raise PROBLEMS[verdict["kind"]](verdict["problem"])
     if number > verdict["entries"]:
         raise UserError(
-            f"rank {launch.rank} of {launch.world_size} came to {launch.meeting_point} after all the others; "
-            f"rank 0 was told of {verdict['world_size']} ranks; {ADVICE}"
+            f"rank {launch.rank} of {launch.world_size} came to {launch.meeting_point} after all"
+            f" the others; rank 0 was told of {verdict['world_size']} ranks; {ADVICE}"
         )
 
 
 def _enter(store: Store, launch: Launch, gone: bool = False) -> int:
     """Leave an entry for rank 0; returns its number, from 1."""
     number = store.add(ARRIVALS, 1)
-    store.set(f"{ARRIVALS}/{number}", json.dumps({"rank": launch.rank, "told": launch.world_size, "gone": gone}))
+    store.set(
+        f"{ARRIVALS}/{number}",
+        json.dumps({"rank": launch.rank, "told": launch.world_size, "gone": gone}),
+    )
     return number
 
 
 def _judge(store: Store, launch: Launch, deadline: Deadline) -> None:
-    """Rank 0's part: read the entries until all are there, and tell everybody. Raises what is wrong."""
+    """Rank 0's part: read the entries until all are there, and tell everybody. Raises what is
+    wrong.
+    """
     there = {0}
     verdict = {"problem": "", "world_size": launch.world_size}
     try:
         verdict["entries"] = _count(store, launch, deadline, there)
     except (UserError, ConnectionError) as error:
-        store.set(VERDICT, json.dumps(verdict | {"problem": str(error), "kind": type(error).__name__}))
+        store.set(
+            VERDICT, json.dumps(verdict | {"problem": str(error), "kind": type(error).__name__})
+        )
         # The store ends with this process.
         wait_for_farewells(store, there - {0})
         raise
@@ -215,7 +242,9 @@ def _judge(store: Store, launch: Launch, deadline: Deadline) -> None:
 
 
 def _count(store: Store, launch: Launch, deadline: Deadline, there: set[int]) -> int:
-    """Add to `there` who comes, until it is all ranks; returns how many entries that took. Raises what is wrong."""
+    """Add to `there` who comes, until it is all ranks; returns how many entries that took. Raises
+    what is wrong.
+    """
     number = 0
     while len(there) < launch.world_size:
         number += 1
@@ -227,16 +256,20 @@ def _count(store: Store, launch: Launch, deadline: Deadline, there: set[int]) ->
         entry = json.loads(store.get(key))
         rank, told = entry["rank"], entry["told"]
         if entry["gone"]:
-            raise ConnectionError(f"{_who_is_missing(there, launch.world_size)}, and rank {rank} waits no longer")
+            raise ConnectionError(
+                f"{_who_is_missing(there, launch.world_size)}, and rank {rank} waits no longer"
+            )
         again = rank in there
         there.add(rank)
         if told != launch.world_size:
             raise UserError(
-                f"the ranks at {launch.meeting_point} were told different world sizes: rank 0 of {launch.world_size} "
-                f"ranks, rank {rank} of {told}; {ADVICE}"
+                f"the ranks at {launch.meeting_point} were told different world sizes: rank 0 of"
+                f" {launch.world_size} ranks, rank {rank} of {told}; {ADVICE}"
             )
         if again:
-            raise UserError(f"two processes came to {launch.meeting_point} as rank {rank}; {ADVICE}")
+            raise UserError(
+                f"two processes came to {launch.meeting_point} as rank {rank}; {ADVICE}"
+            )
     return number
 
 
@@ -244,11 +277,16 @@ def _who_is_missing(there: set[int], world_size: int) -> str:
     missing = world_size - len(there)
     some = list(islice((str(rank) for rank in count() if rank not in there), min(missing, NAMED)))
     more = f" and {missing - NAMED} more" if missing > NAMED else ""
-    return f"{len(there)} of {world_size} ranks came; not there: rank{'s' * (missing > 1)} {', '.join(some)}{more}"
+    return (
+        f"{len(there)} of {world_size} ranks came; not there: rank{'s' * (missing > 1)}"
+        f" {', '.join(some)}{more}"
+    )
 
 
 PARTING_SECONDS = 10.0
-"""Longest wait for the others' farewell: each has only to read why, and a rank that was killed never says it."""
+"""Longest wait for the others' farewell: each has only to read why, and a rank that was killed
+never says it.
+"""
 
 
 def say_farewell(store: Store, rank: int) -> None:

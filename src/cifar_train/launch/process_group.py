@@ -1,4 +1,6 @@
-"""Which of the visible devices belongs to this rank, how the ranks of a job meet, and how they part."""
+"""Which of the visible devices belongs to this rank, how the ranks of a job meet, and how they
+part.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ BACKENDS = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
 
 
 class ProcessGroup:
-    """The ranks of one job: they meet, watch each other, and leave in order; nothing happens without a launcher.
+    """The ranks of one job: they meet, watch each other, and leave in order; nothing happens
+    without a launcher.
 
     A rank that fails inside tells the others, and one that loses another raises LostRankError.
     """
@@ -42,7 +45,9 @@ class ProcessGroup:
         if launch.world_size == 1:
             _start_collectives(launch, device, self._store)
             return
-        self._watch = FailureWatch(self._store, connection, launch.rank, launch.world_size, timeout_seconds)
+        self._watch = FailureWatch(
+            self._store, connection, launch.rank, launch.world_size, timeout_seconds
+        )
         with self._watch.starting(Deadline(max(deadline.left, LEAST_START_SECONDS))):
             try:
                 _start_collectives(launch, device, self._store)
@@ -60,14 +65,18 @@ class ProcessGroup:
         return self._store.get(key).decode()
 
     def gather(self, key: str, value: str) -> list[str]:
-        """All ranks' values on rank 0, its own alone on the others; through the store, without device or collective."""
+        """All ranks' values on rank 0, its own alone on the others; through the store, without
+        device or collective.
+        """
         others = range(1, self._launch.world_size) if self._watch and self._launch.rank == 0 else ()
         if self._watch and self._launch.rank != 0:
             self._store.set(f"{key}/{self._launch.rank}", value)
         return [value, *(self._store.get(f"{key}/{rank}").decode() for rank in others)]
 
     def abandon(self) -> None:
-        """This rank was told to stop: wait for nobody, and let nobody else's end cut its files short."""
+        """This rank was told to stop: wait for nobody, and let nobody else's end cut its files
+        short.
+        """
         self.joined = False
         if self._watch:
             self._watch.stop()
@@ -86,7 +95,8 @@ class ProcessGroup:
         elif self._watch and _is_lost_rank(error):
             self._watch.wait_for_verdict()
             raise LostRankError(
-                f"rank {self._launch.rank} stops because another rank is gone; its own message tells why"
+                f"rank {self._launch.rank} stops because another rank is gone; its own message"
+                " tells why"
             ) from error
         elif self._watch:
             self._watch.report(str(error))
@@ -98,9 +108,11 @@ def _is_lost_rank(error: BaseException) -> bool:
 
 
 def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> None:
-    """Meet the other ranks and start collectives, for a process that watches its own time; nothing without a launcher.
+    """Meet the other ranks and start collectives, for a process that watches its own time; nothing
+    without a launcher.
 
-    Waits at most `timeout_seconds` for the others, then raises UserError with the variables to check.
+    Waits at most `timeout_seconds` for the others, then raises UserError with the variables to
+    check.
     """
     if launch.launcher is not None:
         store, _ = job_store(launch, Deadline(timeout_seconds))
@@ -119,9 +131,9 @@ def _start_collectives(launch: Launch, device: torch.device, store: Store) -> No
         )
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"rank {launch.rank} of {launch.world_size} has met the other ranks, but could not connect to them "
-            f"({first_line(error)}); another rank's message may tell why, or else let NCCL_SOCKET_IFNAME or "
-            "GLOO_SOCKET_IFNAME name a network that all hosts share"
+            f"rank {launch.rank} of {launch.world_size} has met the other ranks, but could not"
+            f" connect to them ({first_line(error)}); another rank's message may tell why, or else"
+            " let NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME name a network that all hosts share"
         ) from error
 
 
@@ -134,9 +146,16 @@ def pick_device(wanted: str, launch: Launch) -> torch.device:
     kind = _available_kind() if wanted == "auto" else wanted
     if kind == "cpu":
         return torch.device("cpu")
-    count = getattr(torch, kind).device_count() if hasattr(torch, kind) and getattr(torch, kind).is_available() else 0
+    count = (
+        getattr(torch, kind).device_count()
+        if hasattr(torch, kind) and getattr(torch, kind).is_available()
+        else 0
+    )
     if count == 0:
-        raise UserError(f"--device {kind}: torch {torch.__version__} sees no such device; --device cpu always works")
+        raise UserError(
+            f"--device {kind}: torch {torch.__version__} sees no such device; --device cpu always"
+            " works"
+        )
     return torch.device(kind, ordinal(count, launch))
 
 
@@ -146,8 +165,9 @@ def ordinal(device_count: int, launch: Launch) -> int:
         return 0
     if launch.local_rank >= device_count:
         raise UserError(
-            f"local rank {launch.local_rank} has no device: only {device_count} are visible; start at most "
-            f"{device_count} processes a node, or check ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES"
+            f"local rank {launch.local_rank} has no device: only {device_count} are visible; start"
+            f" at most {device_count} processes a node, or check ROCR_VISIBLE_DEVICES and"
+            " HIP_VISIBLE_DEVICES"
         )
     return launch.local_rank
 

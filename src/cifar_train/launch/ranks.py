@@ -28,7 +28,14 @@ class Launcher:
 
 
 LAUNCHERS = (
-    Launcher("torchrun", "RANK", ("WORLD_SIZE",), "LOCAL_RANK", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID",)),
+    Launcher(
+        "torchrun",
+        "RANK",
+        ("WORLD_SIZE",),
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID",),
+    ),
     Launcher(
         "Open MPI",
         "OMPI_COMM_WORLD_RANK",
@@ -37,9 +44,16 @@ LAUNCHERS = (
         "OMPI_COMM_WORLD_LOCAL_SIZE",
         ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     ),
-    Launcher("PALS", "PALS_RANKID", ("PMI_SIZE",), "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", ("PALS_APID",)),
     Launcher(
-        "Slurm", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NPROCS"), "SLURM_LOCALID", None, ("SLURM_JOB_ID",)
+        "PALS", "PALS_RANKID", ("PMI_SIZE",), "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", ("PALS_APID",)
+    ),
+    Launcher(
+        "Slurm",
+        "SLURM_PROCID",
+        ("SLURM_STEP_NUM_TASKS", "SLURM_NPROCS"),
+        "SLURM_LOCALID",
+        None,
+        ("SLURM_JOB_ID",),
     ),
 )
 """Order matters: torchrun and mpirun inside a Slurm job inherit Slurm's variables too."""
@@ -79,27 +93,38 @@ def discover(environment: Mapping[str, str] | None = None) -> Launch:
     if launcher is None:
         return Launch()
     rank = _number(environment, launcher.rank, launcher)
-    world_size = _number(environment, _first_set(environment, launcher.world_size, launcher), launcher)
+    world_size = _number(
+        environment, _first_set(environment, launcher.world_size, launcher), launcher
+    )
     local_rank = _number(environment, launcher.local_rank, launcher)
     if world_size < 1 or rank >= world_size:
         raise UserError(
-            f"{launcher.name} set {launcher.rank}={rank}, which is not below the number of processes {world_size}; "
-            f"a variable is left over from another run: unset it or start through the launcher again"
+            f"{launcher.name} set {launcher.rank}={rank}, which is not below the number of"
+            f" processes {world_size}; a variable is left over from another run: unset it or start"
+            " through the launcher again"
         )
     if world_size == 1 and "MASTER_ADDR" not in environment:
         return Launch(rank, world_size, local_rank, launcher.name, "127.0.0.1", 0)
     address = _address(environment, launcher, world_size)
-    return Launch(rank, world_size, local_rank, launcher.name, address, _port(environment, launcher))
+    return Launch(
+        rank, world_size, local_rank, launcher.name, address, _port(environment, launcher)
+    )
 
 
 def _find_launcher(environment: Mapping[str, str]) -> Launcher | None:
     for launcher in LAUNCHERS:
-        if launcher.name == "Slurm" and "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment:
+        if (
+            launcher.name == "Slurm"
+            and "SLURM_JOB_ID" in environment
+            and "SLURM_STEP_ID" not in environment
+        ):
             continue
         if launcher.rank in environment:
             return launcher
         if launcher.name == "torchrun" and any(name in environment for name in launcher.world_size):
-            raise UserError("WORLD_SIZE is set but RANK is not; set both, or neither for a single process")
+            raise UserError(
+                "WORLD_SIZE is set but RANK is not; set both, or neither for a single process"
+            )
     return None
 
 
@@ -108,20 +133,25 @@ def _first_set(environment: Mapping[str, str], names: tuple[str, ...], launcher:
         if name in environment:
             return name
     raise UserError(
-        f"{launcher.rank} is set but {' and '.join(names)} {'are' if len(names) > 1 else 'is'} not, so the number of "
-        f"processes is unknown; start with {launcher.name}'s own launcher or set {names[-1]}"
+        f"{launcher.rank} is set but {' and '.join(names)} {'are' if len(names) > 1 else 'is'} not,"
+        f" so the number of processes is unknown; start with {launcher.name}'s own launcher or set"
+        f" {names[-1]}"
     )
 
 
 def _number(environment: Mapping[str, str], name: str, launcher: Launcher) -> int:
     if name not in environment:
-        raise UserError(f"{launcher.rank} is set but {name} is not; start with {launcher.name} or set {name}")
+        raise UserError(
+            f"{launcher.rank} is set but {name} is not; start with {launcher.name} or set {name}"
+        )
     try:
         value = int(environment[name])
     except ValueError:
         value = -1
     if not 0 <= value <= MOST:
-        raise UserError(f"{name} must be a whole number up to {MOST}, not {shortened(repr(environment[name]))}")
+        raise UserError(
+            f"{name} must be a whole number up to {MOST}, not {shortened(repr(environment[name]))}"
+        )
     return value
 
 
@@ -133,8 +163,9 @@ def _address(environment: Mapping[str, str], launcher: Launcher, world_size: int
     if local_size == str(world_size) or (launcher.name == "Slurm" and node_count == "1"):
         return "127.0.0.1"
     raise UserError(
-        f"MASTER_ADDR is not set: {world_size} processes of {launcher.name} need the host name of rank 0, "
-        "for instance export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)"
+        f"MASTER_ADDR is not set: {world_size} processes of {launcher.name} need the host name of"
+        " rank 0, for instance export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST |"
+        " head -n1)"
     )
 
 
@@ -148,4 +179,6 @@ def _port(environment: Mapping[str, str], launcher: Launcher) -> int:
         if name in environment:
             # The same job gives all ranks the same port; two jobs on one node rarely share one.
             return 20000 + zlib.crc32(environment[name].encode()) % (FIRST_EPHEMERAL_PORT - 20000)
-    raise UserError("MASTER_PORT is not set; all processes need the same free port, for instance 29500")
+    raise UserError(
+        "MASTER_PORT is not set; all processes need the same free port, for instance 29500"
+    )

@@ -1,8 +1,9 @@
 """The small kernels around a convolution: clearing, casting and transposing.
 
-An implicit-GEMM kernel wants NHWC order, so that tensors in NCHW order are transposed before and after, unless
-one of the two dimensions is 1. It adds partial sums into its result, which SubTensorOpWithScalar1d clears first.
-Which transpose kernel takes which shape follows AMD's 4-rank trace (amd/HPCTrainingExamples, MLExamples/TraceLens).
+An implicit-GEMM kernel wants NHWC order, so that tensors in NCHW order are transposed before and
+after, unless one of the two dimensions is 1. It adds partial sums into its result, which
+SubTensorOpWithScalar1d clears first. Which transpose kernel takes which shape follows AMD's 4-rank
+trace (amd/HPCTrainingExamples, MLExamples/TraceLens).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ _TRANSPOSE_TYPES = {2: "half", 4: "dword"}
 
 
 def around_implicit_gemm(shape: Convolution, main: KernelLaunch, cast: bool) -> list[KernelLaunch]:
-    """Clear the result, transpose what goes in, run, cast where sums were float32, transpose what comes out."""
+    """Clear the result, transpose what goes in, run, cast where sums were float32, transpose what
+    comes out.
+    """
     tensors = {
         "input": (shape.n, shape.c, shape.h * shape.w),
         "filter": (shape.k, shape.c, shape.r * shape.s),
@@ -27,12 +30,21 @@ def around_implicit_gemm(shape: Convolution, main: KernelLaunch, cast: bool) -> 
     }[shape.direction]
     item = ITEM_BYTES[shape.dtype]
     cleared = main.bytes_written * (2 if cast else 1)
-    chain: list[KernelLaunch | None] = [_set_tensor("SubTensorOpWithScalar1d", cleared, 0.0, shape.dtype)]
-    chain += [] if shape.channels_last else [_transpose(*tensors[name], item, True) for name in incoming]
+    chain: list[KernelLaunch | None] = [
+        _set_tensor("SubTensorOpWithScalar1d", cleared, 0.0, shape.dtype)
+    ]
+    chain += (
+        [] if shape.channels_last else [_transpose(*tensors[name], item, True) for name in incoming]
+    )
     chain.append(main)
     if cast:
         chain.append(
-            _set_tensor("SubTensorOpWithCastTensor1d", main.bytes_written, 2 * main.bytes_written, shape.dtype)
+            _set_tensor(
+                "SubTensorOpWithCastTensor1d",
+                main.bytes_written,
+                2 * main.bytes_written,
+                shape.dtype,
+            )
         )
     chain += [] if shape.channels_last else [_transpose(*tensors[outgoing], item, False)]
     return [launch for launch in chain if launch is not None]
@@ -80,7 +92,9 @@ def _set_tensor(name: str, written: float, read: float, dtype: str) -> KernelLau
     )
 
 
-def _transpose(count: int, channels: int, pixels: int, item: int, to_nhwc: bool) -> KernelLaunch | None:
+def _transpose(
+    count: int, channels: int, pixels: int, item: int, to_nhwc: bool
+) -> KernelLaunch | None:
     """`count` matrices of channels x pixels, or None where both orders are the same in memory."""
     if pixels == 1 or channels == 1:
         return None

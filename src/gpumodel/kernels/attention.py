@@ -1,8 +1,9 @@
 """Fused attention: AOTriton's kernels, as PyTorch calls them on ROCm.
 
-Names from public recordings: attn_fwd on MI300X and MI350X; the backward pass is one kernel, bwd_kernel_fuse, in
-the MI350X recording of torch 2.x. FLOPs: 4 B H S_q S_k D forward, 10 B H S_q S_k D backward (scores are computed
-again), as in https://arxiv.org/abs/2205.14135; half of it with a causal mask.
+Names from public recordings: attn_fwd on MI300X and MI350X; the backward pass is one kernel,
+bwd_kernel_fuse, in the MI350X recording of torch 2.x. FLOPs: 4 B H S_q S_k D forward, 10 B H S_q
+S_k D backward (scores are computed again), as in https://arxiv.org/abs/2205.14135; half of it with
+a causal mask.
 """
 
 from __future__ import annotations

@@ -79,10 +79,13 @@ def launches_of(operator: Operator, device: Device, solutions: str) -> tuple[Ker
     """The device work of one leaf operator, in order of launch.
 
     Empty for what stays on the host and for tensors without values. `solutions` is one of
-    gpumodel.workload.SOLUTIONS. Raises UserError for a device without ROCm and for an operator that is not known.
+    gpumodel.workload.SOLUTIONS. Raises UserError for a device without ROCm and for an operator that
+    is not known.
     """
     if not device.gfx:
-        raise UserError(f"{device.name} does not run ROCm, so its kernels are not modelled; take an AMD device")
+        raise UserError(
+            f"{device.name} does not run ROCm, so its kernels are not modelled; take an AMD device"
+        )
     if operator.scalars.get("host_only") or _is_empty(operator):
         return ()
     if operator.name in _CONVOLUTIONS:
@@ -95,8 +98,8 @@ def launches_of(operator: Operator, device: Device, solutions: str) -> tuple[Ker
         if handles(operator.name):
             return launches(operator)
     raise UserError(
-        f"no kernel is known for the operator {operator.name}; add it to gpumodel/data/elementwise.toml or to a module "
-        "of gpumodel.kernels"
+        f"no kernel is known for the operator {operator.name}; add it to"
+        " gpumodel/data/elementwise.toml or to a module of gpumodel.kernels"
     )
 
 

@@ -12,7 +12,9 @@ def handles(name: str) -> bool:
 
 
 def launches(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """The one kernel; a reduction (triton_red, triton_per) runs a workgroup of 512 work-items on a row."""
+    """The one kernel; a reduction (triton_red, triton_per) runs a workgroup of 512 work-items on a
+    row.
+    """
     reduces = operator.name.startswith(("triton_red", "triton_per"))
     target = result(operator)
     largest = max(elements(tensor) for tensor in (*present(operator), target))

@@ -11,7 +11,9 @@ from gpumodel.recording.operators import Operator, TensorInfo
 
 @dataclass(frozen=True)
 class Convolution:
-    """Shapes of one convolution: N images of C channels, K filters of R x S; H, W going in, P, Q coming out."""
+    """Shapes of one convolution: N images of C channels, K filters of R x S; H, W going in, P, Q
+    coming out.
+    """
 
     direction: str
     dtype: str
@@ -56,7 +58,9 @@ class Convolution:
             "filter": self.k * (self.c // self.groups) * self.r * self.s * item,
             "output": self.n * self.k * self.p * self.q * item,
         }
-        written = sizes.pop({"forward": "output", "data": "input", "weights": "filter"}[self.direction])
+        written = sizes.pop(
+            {"forward": "output", "data": "input", "weights": "filter"}[self.direction]
+        )
         return float(sum(sizes.values())), float(written)
 
 
@@ -90,14 +94,20 @@ def shapes_of(operator: Operator) -> Iterator[Convolution]:
         return
     mask = operator.scalars.get("output_mask") or (True, True, False)
     yield from (
-        replace(shape, direction=name) for name, wanted in zip(("data", "weights"), mask, strict=False) if wanted
+        replace(shape, direction=name)
+        for name, wanted in zip(("data", "weights"), mask, strict=False)
+        if wanted
     )
 
 
 def input_and_filter(operator: Operator) -> tuple[TensorInfo, TensorInfo]:
     """The two tensors of a convolution in either direction."""
     tensors = present(operator)
-    return (tensors[1], tensors[2]) if operator.name == "aten::convolution_backward" else (tensors[0], tensors[1])
+    return (
+        (tensors[1], tensors[2])
+        if operator.name == "aten::convolution_backward"
+        else (tensors[0], tensors[1])
+    )
 
 
 def _has_both_orders(tensor: TensorInfo) -> bool:

@@ -18,7 +18,9 @@ from gpumodel.recording.operators import Operator
 _DIRECTION_NAMES = {"forward": "fwd", "data": "bwd", "weights": "wrw"}
 _TYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _MINIMUM_GROUPS = 512
-"""Implicit GEMM splits the summed dimension until there are about this many workgroups (recorded grids: 128-1024)."""
+"""Implicit GEMM splits the summed dimension until there are about this many workgroups (recorded
+grids: 128-1024).
+"""
 
 
 @cache
@@ -35,7 +37,9 @@ def _listed() -> dict[tuple, dict[str, str]]:
 
 
 def solution_of(shape: Convolution, solutions: str) -> str:
-    """MIOpen's choice, as data/convolutions.toml writes it; `solutions` is one of gpumodel.workload.SOLUTIONS."""
+    """MIOpen's choice, as data/convolutions.toml writes it; `solutions` is one of
+    gpumodel.workload.SOLUTIONS.
+    """
     row = _listed().get((shape.direction, shape.c, shape.k, shape.r, shape.stride, shape.h))
     if row is None:
         return _tables()["fallback"][shape.direction]
@@ -69,12 +73,16 @@ def _launches_of_shape(shape: Convolution, device: Device, solution: str) -> lis
     return [main]
 
 
-def _implicit_gemm(shape: Convolution, device: Device, tile: str, cast: str = "") -> list[KernelLaunch]:
+def _implicit_gemm(
+    shape: Convolution, device: Device, tile: str, cast: str = ""
+) -> list[KernelLaunch]:
     rows, columns, depth = (int(number) for number in tile.split("x"))
     product_rows, product_columns, inner = shape.matrix
     tiles = workgroups(product_rows, product_columns, 1, (rows, columns, depth))
     splits = max(1, min(_MINIMUM_GROUPS // tiles, inner // depth)) if tiles < _MINIMUM_GROUPS else 1
-    grid = (tiles * 256, 1, splits) if shape.direction == "weights" else (tiles * splits * 256, 1, 1)
+    grid = (
+        (tiles * 256, 1, splits) if shape.direction == "weights" else (tiles * splits * 256, 1, 1)
+    )
     read, written = shape.bytes_of()
     main = KernelLaunch(
         name=_implicit_gemm_name(shape, device, tile),
@@ -104,13 +112,18 @@ def _implicit_gemm_name(shape: Convolution, device: Device, tile: str) -> str:
     if shape.dtype == "float32":
         tail = tail.replace("wt32x32x8", "wt32x32x2").replace("wt16x16x16", "wt16x16x4")
     direction, kind = _DIRECTION_NAMES[shape.direction], _TYPE_NAMES[shape.dtype]
-    return f"igemm_{direction}_{generation}_nhwc_{kind}_bx0_ex{0 if shape.pointwise else 1}_bt{tile}_{tail}"
+    head = f"igemm_{direction}_{generation}_nhwc_{kind}"
+    return f"{head}_bx0_ex{0 if shape.pointwise else 1}_bt{tile}_{tail}"
 
 
 def _winograd(shape: Convolution, device: Device, variant: str) -> KernelLaunch:
-    """One persistent workgroup of 512 work-items on each compute unit loops over the summed dimension."""
+    """One persistent workgroup of 512 work-items on each compute unit loops over the summed
+    dimension.
+    """
     read, written = shape.bytes_of()
-    summed = {"forward": shape.c, "data": shape.k, "weights": shape.n * shape.p * shape.q}[shape.direction]
+    summed = {"forward": shape.c, "data": shape.k, "weights": shape.n * shape.p * shape.q}[
+        shape.direction
+    ]
     # A strided or dilated convolution is taken apart into stride^2 dense ones.
     rounds = shape.stride**2 if shape.r > 1 or variant.endswith("dilation2") else 1
     return KernelLaunch(

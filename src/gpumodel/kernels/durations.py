@@ -1,13 +1,15 @@
-"""How long a launch takes: a floor plus the slowest of arithmetic, memory and a chain of dependent steps.
+"""How long a launch takes: a floor plus the slowest of arithmetic, memory and a chain of dependent
+steps.
 
     duration = floor + max(FLOPs / (peak x compute efficiency x parallelism),
                            bytes / (bandwidth x memory efficiency),
                            serial steps x time of a step / share of the peak clock)
 
-The coefficients of each class stand in data/efficiencies.toml with their source; scripts/dev/fit_gpumodel.py fits
-them on measured durations. They were measured on MI300X: on another device its own peaks and bandwidth scale them, and
-floors and times of a step stay as they are. Nobody has measured whether they do. Below its peak clock a device takes
-longer for a step too: each is instructions that wait for the ones before. Floors stay.
+The coefficients of each class stand in data/efficiencies.toml with their source;
+scripts/dev/fit_gpumodel.py fits them on measured durations. They were measured on MI300X: on
+another device its own peaks and bandwidth scale them, and floors and times of a step stay as they
+are. Nobody has measured whether they do. Below its peak clock a device takes longer for a step too:
+each is instructions that wait for the ones before. Floors stay.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch
 class CostClass:
     """Coefficients of one class of kernels.
 
-    floor_ns           -- time of the smallest launch. step_ns -- time of one dependent step, 0 if it has none.
-    compute_efficiency -- share of the peak FLOP/s, memory_efficiency -- share of the peak bandwidth; 0: not a limit.
-    measured           -- how many measured mean durations the fit used; error -- median of |modelled/measured - 1|
+    floor_ns           -- time of the smallest launch. step_ns -- time of one dependent step, 0 if
+    it has none. compute_efficiency -- share of the peak FLOP/s, memory_efficiency -- share of the
+    peak bandwidth; 0: not a limit. measured           -- how many measured mean durations the fit
+    used; error -- median of |modelled/measured - 1|
                           over them; source -- where they come from.
     """
 
@@ -50,7 +53,8 @@ def cost_classes() -> dict[str, CostClass]:
 def duration_ns(launch: KernelLaunch, device: Device) -> tuple[float, str]:
     """Mean duration in ns, without jitter, and what bounds it: compute, memory or floor.
 
-    A chain of dependent steps counts as compute: the kernel's own instructions are what it waits for.
+    A chain of dependent steps counts as compute: the kernel's own instructions are what it waits
+    for.
     """
     return duration_in(launch, device, cost_classes()[launch.cost_class])
 
@@ -68,18 +72,21 @@ def duration_in(launch: KernelLaunch, device: Device, costs: CostClass) -> tuple
 
 
 def drivers_ns(launch: KernelLaunch, device: Device) -> tuple[float, float, float]:
-    """Time of the arithmetic at peak rate and of the traffic at peak bandwidth, in ns, and dependent steps."""
+    """Time of the arithmetic at peak rate and of the traffic at peak bandwidth, in ns, and
+    dependent steps.
+    """
     compute = launch.flops / (peak_flops(launch, device) * launch.parallelism) * 1e9
     memory = (launch.bytes_read + launch.bytes_written) / device.memory_bandwidth * 1e9
     return compute, memory, launch.serial_steps
 
 
 def peak_flops(launch: KernelLaunch, device: Device) -> float:
-    """FLOP/s of the units that the kernel uses; vector arithmetic in 16 bits or integers counts as float32.
+    """FLOP/s of the units that the kernel uses; vector arithmetic in 16 bits or integers counts as
+    float32.
 
-    Implicit-GEMM kernels reach a few percent of the matrix peak: they wait for operands. In a wider type they are
-    taken to be slower in proportion to the width, not to the peak of the type (an assumption; only 16-bit types are
-    measured).
+    Implicit-GEMM kernels reach a few percent of the matrix peak: they wait for operands. In a wider
+    type they are taken to be slower in proportion to the width, not to the peak of the type (an
+    assumption; only 16-bit types are measured).
     """
     if launch.cost_class.startswith("igemm"):
         return device.peak_flops["matrix float16"] * 2 / ITEM_BYTES[launch.data_type]

@@ -1,7 +1,8 @@
 """Element-wise operators: one value out for each value in, bound by memory or too small to matter.
 
-Names, block sizes and the choice among ATen's three kernel templates follow public MI300X traces of torch 2.x
-(https://github.com/amd/HPCTrainingExamples, MLExamples/TraceLens) and ATen's Loops.cuh and CUDALoops.cuh.
+Names, block sizes and the choice among ATen's three kernel templates follow public MI300X traces of
+torch 2.x (https://github.com/amd/HPCTrainingExamples, MLExamples/TraceLens) and ATen's Loops.cuh
+and CUDALoops.cuh.
 """
 
 from __future__ import annotations
@@ -10,12 +11,23 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from gpumodel.kernels.launch import KernelLaunch, accumulator, blocks, cpp, elements, nbytes, present, result
+from gpumodel.kernels.launch import (
+    KernelLaunch,
+    accumulator,
+    blocks,
+    cpp,
+    elements,
+    nbytes,
+    present,
+    result,
+)
 from gpumodel.recording.operators import Operator, TensorInfo
 
 VECTOR_BLOCK = 256
 VALUES_PER_VECTOR_BLOCK = 1024
-"""vectorized_elementwise_kernel: 256 work-items of four values; recorded grid of 4096 blocks for 4 194 304 values."""
+"""vectorized_elementwise_kernel: 256 work-items of four values; recorded grid of 4096 blocks for 4
+194 304 values.
+"""
 
 _ALL_TYPES = {"uint8": 1, "int8": 2, "int32": 3, "int64": 4, "int16": 5, "float64": 6, "float32": 7}
 _DISPATCH = {
@@ -23,8 +35,10 @@ _DISPATCH = {
     "all": {**_ALL_TYPES, "float16": 8, "bfloat16": 9},
     "copy": {**_ALL_TYPES, "float16": 10, "bool": 11, "bfloat16": 12},
 }
-"""Which lambda of a dispatch macro a type becomes: AT_DISPATCH_FLOATING_TYPES_AND2, AT_DISPATCH_ALL_TYPES_AND2,
-and AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4 (where numbers 8 and 9 are complex types)."""
+"""Which lambda of a dispatch macro a type becomes: AT_DISPATCH_FLOATING_TYPES_AND2,
+AT_DISPATCH_ALL_TYPES_AND2, and AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4 (where numbers 8 and 9 are
+complex types).
+"""
 
 
 @cache
@@ -45,9 +59,15 @@ def launches(operator: Operator) -> tuple[KernelLaunch, ...]:
     inputs = _arrays(operator)
     arity = len(inputs)
     # Tensors of one value stand for scalars; with several of them at least one array remains.
-    template = entry["binary"] if arity > 1 and "binary" in entry else entry.get("unary", entry.get("binary"))
+    template = (
+        entry["binary"]
+        if arity > 1 and "binary" in entry
+        else entry.get("unary", entry.get("binary"))
+    )
     functor = fill(str(template), inputs[0].dtype if inputs else output.dtype)
-    same_type = all(tensor.dtype == output.dtype for tensor in inputs) or entry.get("result") == "bool"
+    same_type = (
+        all(tensor.dtype == output.dtype for tensor in inputs) or entry.get("result") == "bool"
+    )
     same_shape = all(tensor.shape == output.shape for tensor in inputs)
     name, group, per_group = _template(functor, arity + 1, same_shape, same_type)
     return (
@@ -82,15 +102,23 @@ def fill(template: str, dtype: str) -> str:
 def vectorized(functor: str, arrays: int) -> str:
     """Name of ATen's kernel for contiguous tensors of one type; `arrays` counts the output too."""
     array = f"at::detail::Array<char*, {arrays}>"
-    return f"void at::native::vectorized_elementwise_kernel<4, {functor}, {array} >(int, {functor}, {array})"
+    return (
+        f"void at::native::vectorized_elementwise_kernel<4, {functor}, {array} >(int, {functor},"
+        f" {array})"
+    )
 
 
 def strided(functor: str, cast: bool) -> tuple[str, int, int]:
-    """Name of ATen's kernel for broadcast, strided or converting operators, its block and values per block."""
+    """Name of ATen's kernel for broadcast, strided or converting operators, its block and values
+    per block.
+    """
     implementation, sizes, group = (
         ("gpu_kernel_impl", "512, 1", 512) if cast else ("gpu_kernel_impl_nocast", "128, 4", 128)
     )
-    inner = f"at::native::{implementation}<{functor}>(at::TensorIteratorBase&, {functor} const&)" + "::{lambda(int)#1}"
+    inner = (
+        f"at::native::{implementation}<{functor}>(at::TensorIteratorBase&, {functor} const&)"
+        + "::{lambda(int)#1}"
+    )
     return f"void at::native::elementwise_kernel<{sizes}, {inner}>(int, {inner})", group, 512
 
 

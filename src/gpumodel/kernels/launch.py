@@ -1,4 +1,6 @@
-"""What one launch on the device is, before anyone has decided when it runs, and what its name needs of a tensor."""
+"""What one launch on the device is, before anyone has decided when it runs, and what its name needs
+of a tensor.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +16,22 @@ Grid = tuple[int, int, int]
 class KernelLaunch:
     """One kernel, copy, fill or collective that an operator puts on a stream.
 
-    name             -- as Kineto writes it, demangled, in full ("Memcpy DtoD (Device -> Device)" for a copy).
-    kind             -- kernel, copy, fill or collective.
-    grid             -- work-items (not workgroups) in x, y, z; (0, 0, 0) for copies and fills.
-    workgroup        -- work-items of one workgroup in x, y, z.
-    vector_registers, accumulation_registers, scalar_registers -- per work-item (vector, accumulation) and
-                        per wavefront (scalar), typical of the kernel's class, not read from a binary.
-    lds_bytes, scratch_bytes -- per workgroup and per work-item.
-    flops            -- floating-point operations of the operation it implements.
-    data_type        -- float16, bfloat16, float32, int64, ...; of the arithmetic.
-    matrix_cores     -- whether it uses MFMA instructions.
-    bytes_read, bytes_written -- traffic to memory, in bytes, each tensor counted once.
-    copy_bytes       -- bytes of a copy or fill, else None.
-    copy_direction   -- HostToDevice, DeviceToHost, DeviceToDevice, or "".
-    collective       -- allreduce, broadcast, ... or "".
-    runtime_call     -- the HIP call that launches it.
-    cost_class       -- row of data/efficiencies.toml that its duration comes from.
-    serial_steps     -- length of the longest chain of dependent steps in one workgroup (loop over channels,
+    name             -- as Kineto writes it, demangled, in full ("Memcpy DtoD (Device -> Device)"
+    for a copy). kind             -- kernel, copy, fill or collective. grid             --
+    work-items (not workgroups) in x, y, z; (0, 0, 0) for copies and fills. workgroup        --
+    work-items of one workgroup in x, y, z. vector_registers, accumulation_registers,
+    scalar_registers -- per work-item (vector, accumulation) and
+                        per wavefront (scalar), typical of the kernel's class, not read from a
+                        binary.
+    lds_bytes, scratch_bytes -- per workgroup and per work-item. flops            -- floating-point
+    operations of the operation it implements. data_type        -- float16, bfloat16, float32,
+    int64, ...; of the arithmetic. matrix_cores     -- whether it uses MFMA instructions.
+    bytes_read, bytes_written -- traffic to memory, in bytes, each tensor counted once. copy_bytes
+    -- bytes of a copy or fill, else None. copy_direction   -- HostToDevice, DeviceToHost,
+    DeviceToDevice, or "". collective       -- allreduce, broadcast, ... or "". runtime_call     --
+    the HIP call that launches it. cost_class       -- row of data/efficiencies.toml that its
+    duration comes from. serial_steps     -- length of the longest chain of dependent steps in one
+    workgroup (loop over channels,
                         pixels or the inner dimension), for classes whose time depends on it.
     parallelism      -- share of the compute units that have work on average (0 to 1].
     """
@@ -96,7 +97,9 @@ def elements(tensor: TensorInfo) -> int:
 
 def nbytes(*tensors: TensorInfo | None) -> float:
     """Bytes of all tensors, each counted once; None counts nothing."""
-    return float(sum(elements(tensor) * ITEM_BYTES[tensor.dtype] for tensor in tensors if tensor is not None))
+    return float(
+        sum(elements(tensor) * ITEM_BYTES[tensor.dtype] for tensor in tensors if tensor is not None)
+    )
 
 
 def present(operator: Operator) -> list[TensorInfo]:
@@ -105,7 +108,9 @@ def present(operator: Operator) -> list[TensorInfo]:
 
 
 def result(operator: Operator) -> TensorInfo:
-    """What the operator is about: its first output, else its first input (in place). Raises ValueError."""
+    """What the operator is about: its first output, else its first input (in place). Raises
+    ValueError.
+    """
     for tensor in (*operator.outputs, *operator.inputs):
         if tensor is not None:
             return tensor
@@ -118,7 +123,9 @@ def cpp(dtype: str) -> str:
 
 
 def accumulator(dtype: str) -> str:
-    """C++ name of the type that ATen computes in: float for the 16-bit types, else the type itself."""
+    """C++ name of the type that ATen computes in: float for the 16-bit types, else the type
+    itself.
+    """
     return "float" if dtype in ("float16", "bfloat16") else CPP_NAMES[dtype]
 
 

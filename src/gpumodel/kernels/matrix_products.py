@@ -1,8 +1,9 @@
 """Matrix products by hipBLASLt and rocBLAS: names, tiles and grids.
 
-The letters of a Tensile name say how the operands lie (Alik_Bljk: both with the summed index first), what is
-stored and computed (HHS: half, half, single), the macro tile (MT) and the architecture (ISA). Tiles come from a
-short list of those seen in public MI300X traces; hipBLASLt's own choice among hundreds is not reproduced.
+The letters of a Tensile name say how the operands lie (Alik_Bljk: both with the summed index
+first), what is stored and computed (HHS: half, half, single), the macro tile (MT) and the
+architecture (ISA). Tiles come from a short list of those seen in public MI300X traces; hipBLASLt's
+own choice among hundreds is not reproduced.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def name_of(layout: str, dtype: str, tile: tuple[int, int, int], device: Device)
     wave = f"{max(1, tile[0] // 64)}_{max(1, tile[1] // 32)}"
     tail = _TAIL.format(isa=device.gfx.removeprefix("gfx"), wave=wave, group=group)
     letters = f"{TYPE_LETTERS.get(dtype, 'S')}_B{'H' if dtype in ('float16', 'bfloat16') else ''}"
-    return f"Cijk_{layout}_{letters}_Bias_HA_S_SAV_UserArgs_MT{tile[0]}x{tile[1]}x{tile[2]}_MI16x16x1_{tail}"
+    macro_tile = "x".join(map(str, tile))
+    return f"Cijk_{layout}_{letters}_Bias_HA_S_SAV_UserArgs_MT{macro_tile}_MI16x16x1_{tail}"
 
 
 def product(
@@ -91,10 +93,14 @@ def product(
 
 
 def addmm(operator: Operator, device: Device) -> tuple[KernelLaunch, ...]:
-    """aten::addmm (bias, left, right): copies the bias into the result in 16 bits, then multiplies."""
+    """aten::addmm (bias, left, right): copies the bias into the result in 16 bits, then
+    multiplies.
+    """
     bias, left, right = present(operator)[:3]
     target = result(operator)
-    multiply = product(left.shape[0], right.shape[1], left.shape[1], 1, left.dtype, "Alik_Bljk", device)
+    multiply = product(
+        left.shape[0], right.shape[1], left.shape[1], 1, left.dtype, "Alik_Bljk", device
+    )
     name, group, per_group = strided(fill(COPY_FUNCTOR, target.dtype), cast=False)
     copy_bias = KernelLaunch(
         name=name,
@@ -108,11 +114,15 @@ def addmm(operator: Operator, device: Device) -> tuple[KernelLaunch, ...]:
         cost_class="elementwise_strided",
     )
     # hipBLASLt adds the bias itself where the result is large enough for its epilogue.
-    return (multiply,) if min(target.shape) > 1 and elements(target) > 65536 else (copy_bias, multiply)
+    return (
+        (multiply,) if min(target.shape) > 1 and elements(target) > 65536 else (copy_bias, multiply)
+    )
 
 
 def mm(operator: Operator, device: Device) -> tuple[KernelLaunch, ...]:
-    """aten::mm; a product over more values than it has rows is taken for a weight gradient (operands transposed)."""
+    """aten::mm; a product over more values than it has rows is taken for a weight gradient
+    (operands transposed).
+    """
     left, right = present(operator)[:2]
     rows, inner = left.shape
     layout = "Ailk_Bjlk" if inner > rows else "Ailk_Bljk"

@@ -1,8 +1,8 @@
 """Operators on lists of tensors: the optimizer's foreach and fused kernels, and gradient unscaling.
 
-ATen splits the tensors into chunks of 65536 values and packs chunks into as few launches as its kernel
-arguments hold; the limits and the packing are those of ATen's MultiTensorApply.cuh, and they give the numbers of
-launches and blocks of AMD's 4-rank trace exactly.
+ATen splits the tensors into chunks of 65536 values and packs chunks into as few launches as its
+kernel arguments hold; the limits and the packing are those of ATen's MultiTensorApply.cuh, and they
+give the numbers of launches and blocks of AMD's 4-rank trace exactly.
 """
 
 from __future__ import annotations
@@ -21,32 +21,89 @@ _LIMITS = {
     "scalar list": {1: 96, 2: 64, 3: 48, 4: 36, 5: 30},
     "fused": {4: 36, 5: 30},
 }
-"""Tensors per launch by depth (lists that take part): depth_to_max_tensors and its _scalarlist sister."""
+"""Tensors per launch by depth (lists that take part): depth_to_max_tensors and its _scalarlist
+sister.
+"""
 
 _SPACE = "at::native::(anonymous namespace)::"
 
 _FUNCTORS: dict[str, tuple[int, str, str, float, int, int]] = {
-    "_foreach_lerp_": (2, "list", "TernaryOpScalarFunctor<%T, 2, 2, 0>, at::native::LerpFunctor<%T>, %T", 3, 2, 1),
-    "_foreach_mul_": (1, "list", "BinaryOpScalarFunctor<%T, 1, 1, 0>, std::multiplies<%T>, %T", 1, 1, 1),
+    "_foreach_lerp_": (
+        2,
+        "list",
+        "TernaryOpScalarFunctor<%T, 2, 2, 0>, at::native::LerpFunctor<%T>, %T",
+        3,
+        2,
+        1,
+    ),
+    "_foreach_mul_": (
+        1,
+        "list",
+        "BinaryOpScalarFunctor<%T, 1, 1, 0>, std::multiplies<%T>, %T",
+        1,
+        1,
+        1,
+    ),
     "_foreach_add_": (1, "list", "BinaryOpScalarFunctor<%T, 1, 1, 0>, std::plus<%T>, %T", 1, 1, 1),
-    "_foreach_sub_": (2, "list", "BinaryOpListAlphaFunctor<%T, 2, 2, 0>, std::minus<%T>, %T", 1, 2, 1),
-    "_foreach_addcmul_": (3, "list", "PointwiseOpScalarFunctor<%T, 3, 3, 0>, std::multiplies<%T>, %T", 3, 3, 1),
+    "_foreach_sub_": (
+        2,
+        "list",
+        "BinaryOpListAlphaFunctor<%T, 2, 2, 0>, std::minus<%T>, %T",
+        1,
+        2,
+        1,
+    ),
+    "_foreach_addcmul_": (
+        3,
+        "list",
+        "PointwiseOpScalarFunctor<%T, 3, 3, 0>, std::multiplies<%T>, %T",
+        3,
+        3,
+        1,
+    ),
     "_foreach_sqrt": (2, "list", "UnaryOpFunctor<%T, 2, 1, 1>, at::native::Sqrt<%T>", 1, 1, 1),
-    "_foreach_div_": (1, "scalar list", "BinaryOpScalarListFunctor<%T, 1, 1, 0>, std::divides<%T>", 1, 1, 1),
-    "_foreach_addcdiv_": (3, "scalar list", "PointwiseOpScalarListFunctor<%T, 3, 3, 0>, std::divides<%T>", 3, 3, 1),
-    "_fused_adam_": (4, "fused", "FusedAdamMathFunctor<%T, 4, (at::native::ADAM_MODE)0, false>", 16, 4, 3),
+    "_foreach_div_": (
+        1,
+        "scalar list",
+        "BinaryOpScalarListFunctor<%T, 1, 1, 0>, std::divides<%T>",
+        1,
+        1,
+        1,
+    ),
+    "_foreach_addcdiv_": (
+        3,
+        "scalar list",
+        "PointwiseOpScalarListFunctor<%T, 3, 3, 0>, std::divides<%T>",
+        3,
+        3,
+        1,
+    ),
+    "_fused_adam_": (
+        4,
+        "fused",
+        "FusedAdamMathFunctor<%T, 4, (at::native::ADAM_MODE)0, false>",
+        16,
+        4,
+        3,
+    ),
     "_amp_foreach_non_finite_check_and_unscale_": (
         1,
         "list",
-        "UnaryOpFunctor<%T, 1, 1, 0>, at::native::_amp_foreach_non_finite_check_and_unscale_cuda_(c10::ArrayRef"
-        "<at::Tensor>, at::Tensor&, at::Tensor const&)::{lambda()#1}::operator()() const::{lambda()#2}"
-        "::operator()() const::{lambda(%T)#1}",
+        (
+            "UnaryOpFunctor<%T, 1, 1, 0>,"
+            " at::native::_amp_foreach_non_finite_check_and_unscale_cuda_"
+            "(c10::ArrayRef<at::Tensor>, at::Tensor&,"
+            " at::Tensor const&)::{lambda()#1}::operator()()"
+            " const::{lambda()#2}::operator()() const::{lambda(%T)#1}"
+        ),
         1,
         1,
         1,
     ),
 }
-"""Depth, kind of metadata, functor and its arguments, FLOPs, reads and writes per value of the first list."""
+"""Depth, kind of metadata, functor and its arguments, FLOPs, reads and writes per value of the
+first list.
+"""
 
 
 def handles(name: str) -> bool:
@@ -98,7 +155,9 @@ def launches(operator: Operator) -> tuple[KernelLaunch, ...]:
             # One workgroup works through a whole chunk.
             serial_steps=float(largest_chunk),
         )
-        for block_count, values in packed([elements(tensor) for tensor in first], _LIMITS[kind][depth])
+        for block_count, values in packed(
+            [elements(tensor) for tensor in first], _LIMITS[kind][depth]
+        )
     )
 
 
@@ -106,7 +165,10 @@ def update_scale(operator: Operator) -> tuple[KernelLaunch, ...]:
     """aten::_amp_update_scale_: one work-item adjusts the gradient scale."""
     return (
         KernelLaunch(
-            name="at::native::amp_update_scale_cuda_kernel(float*, int*, float const*, double, double, int)",
+            name=(
+                "at::native::amp_update_scale_cuda_kernel(float*, int*, float const*, double,"
+                " double, int)"
+            ),
             grid=(1, 1, 1),
             workgroup=(1, 1, 1),
             vector_registers=8,
@@ -128,7 +190,12 @@ def _name(kind: str, depth: int, arguments: str, dtype: str) -> str:
     parameters = _SPACE + arguments.replace("%T", cpp(dtype))
     if kind == "fused":
         parameters = f"at::native::{arguments.replace('%T', cpp(dtype))}"
-        values = "float const*, double, double, double, double, double, bool, float const*, float const*"
+        values = (
+            "float const*, double, double, double, double, double, bool, float const*, float const*"
+        )
         parameters = f"{parameters}, {values}"
     close = " >" if parameters.endswith(">") else ">"
-    return f"void {_SPACE}multi_tensor_apply_kernel<{metadata}, {parameters}{close}({metadata}, {parameters})"
+    return (
+        f"void {_SPACE}multi_tensor_apply_kernel<{metadata}, {parameters}{close}({metadata},"
+        f" {parameters})"
+    )

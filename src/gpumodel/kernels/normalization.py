@@ -1,22 +1,33 @@
 """Batch and layer normalisation.
 
-float16 and float32 batches in NCHW order with float32 parameters go to MIOpen, all others to ATen's own kernels, as
-public traces of MI300X show (float16: amd/HPCTrainingExamples; bfloat16: AMD-AGI/TraceLens test data). Layer
-normalisation follows a public MI350X recording of torch 2.x.
+float16 and float32 batches in NCHW order with float32 parameters go to MIOpen, all others to ATen's
+own kernels, as public traces of MI300X show (float16: amd/HPCTrainingExamples; bfloat16:
+AMD-AGI/TraceLens test data). Layer normalisation follows a public MI350X recording of torch 2.x.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from gpumodel.kernels.launch import KernelLaunch, accumulator, blocks, cpp, elements, nbytes, present, result
+from gpumodel.kernels.launch import (
+    KernelLaunch,
+    accumulator,
+    blocks,
+    cpp,
+    elements,
+    nbytes,
+    present,
+    result,
+)
 from gpumodel.recording.operators import Operator, TensorInfo
 
 _SPACE = "at::native::(anonymous namespace)::"
 
 
 def batch_norm(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """aten::miopen_batch_norm and its backward: one MIOpen kernel, one workgroup for each channel."""
+    """aten::miopen_batch_norm and its backward: one MIOpen kernel, one workgroup for each
+    channel.
+    """
     backward = operator.name.endswith("backward")
     values = present(operator)[0]
     channels, per_channel = _channels(values)
@@ -46,7 +57,10 @@ def native_batch_norm(operator: Operator) -> tuple[KernelLaunch, ...]:
     channels, per_channel = _channels(values)
     size = nbytes(values)
     statistics = KernelLaunch(
-        name=f"void at::native::batch_norm_collect_statistics_kernel<at::native::Var, {', '.join(types)}, int>",
+        name=(
+            "void at::native::batch_norm_collect_statistics_kernel<at::native::Var,"
+            f" {', '.join(types)}, int>"
+        ),
         flops=4.0 * elements(values),
         bytes_read=size,
         bytes_written=8.0 * channels,
@@ -87,7 +101,10 @@ def native_batch_norm_backward(operator: Operator) -> tuple[KernelLaunch, ...]:
 def _native(operator: Operator) -> tuple[TensorInfo, tuple[str, str, str], dict[str, Any]]:
     """The normalised tensor, the types in the names, and what all kernels over it share."""
     tensors = present(operator)
-    values, weight = tensors[0], next((tensor for tensor in tensors if len(tensor.shape) == 1), tensors[0])
+    values, weight = (
+        tensors[0],
+        next((tensor for tensor in tensors if len(tensor.shape) == 1), tensors[0]),
+    )
     common = {
         "data_type": values.dtype,
         "workgroup": (256, 1, 1),
@@ -99,9 +116,12 @@ def _native(operator: Operator) -> tuple[TensorInfo, tuple[str, str, str], dict[
 
 def _update_statistics(channels: int) -> KernelLaunch:
     return KernelLaunch(
-        name=f"void {_SPACE}unrolled_elementwise_kernel_for_multi_outputs<3, "
-        f"{_SPACE}batch_norm_update_stats_and_invert("
-        f"{', '.join(['at::Tensor const&'] * 4)}, double, double, long)" + "::{lambda()#1}>",
+        name=(
+            f"void {_SPACE}unrolled_elementwise_kernel_for_multi_outputs<3, "
+            f"{_SPACE}batch_norm_update_stats_and_invert("
+            f"{', '.join(['at::Tensor const&'] * 4)}, double, double, long)"
+        )
+        + "::{lambda()#1}>",
         grid=(blocks(channels, 1024) * 256, 1, 1),
         workgroup=(256, 1, 1),
         vector_registers=20,
@@ -119,7 +139,10 @@ def layer_norm(operator: Operator) -> tuple[KernelLaunch, ...]:
     pointers = f"{kind} const*, {kind} const*, {kind} const*, {wide}*, {wide}*, {kind}*"
     return (
         KernelLaunch(
-            name=f"void {_SPACE}vectorized_layer_norm_kernel<{kind}, {wide}, false>(int, {wide}, {pointers})",
+            name=(
+                f"void {_SPACE}vectorized_layer_norm_kernel<{kind}, {wide}, false>(int, {wide},"
+                f" {pointers})"
+            ),
             grid=(rows * 64, 4, 1),
             workgroup=(64, 4, 1),
             vector_registers=12,
@@ -138,7 +161,9 @@ def layer_norm_backward(operator: Operator) -> tuple[KernelLaunch, ...]:
     values = present(operator)[0]
     kind, wide, rows = cpp(values.dtype), accumulator(values.dtype), _rows(operator, values)
     size = nbytes(values)
-    pointers = f"{kind} const*, {kind} const*, {wide} const*, {wide} const*, {kind} const*, {kind}*, int"
+    pointers = (
+        f"{kind} const*, {kind} const*, {wide} const*, {wide} const*, {kind} const*, {kind}*, int"
+    )
     of_input = KernelLaunch(
         name=f"void {_SPACE}layer_norm_grad_input_kernel<{kind}, {wide}, false>({pointers})",
         grid=(rows * 256, 1, 1),
@@ -157,7 +182,9 @@ def layer_norm_backward(operator: Operator) -> tuple[KernelLaunch, ...]:
 def _parameter_gradients(values: TensorInfo, rows: int) -> tuple[KernelLaunch, KernelLaunch]:
     """Partial sums over 64 parts of the rows, then their sum."""
     kind, wide, width = cpp(values.dtype), accumulator(values.dtype), elements(values) // rows
-    partial = f"{kind} const*, {kind} const*, long, long, {wide} const*, {wide} const*, {wide}*, {wide}*"
+    partial = (
+        f"{kind} const*, {kind} const*, long, long, {wide} const*, {wide} const*, {wide}*, {wide}*"
+    )
     final = f"{wide} const*, {wide} const*, int, long, {kind}*, {kind}*"
     common = {"data_type": values.dtype, "scalar_registers": 48, "cost_class": "layer_norm"}
     return (
@@ -191,7 +218,9 @@ def _channels(values: TensorInfo) -> tuple[int, int]:
 
 
 def _rows(operator: Operator, values: TensorInfo) -> int:
-    """How many vectors are normalised: all dimensions but the normalised ones, which are the last if not stated."""
+    """How many vectors are normalised: all dimensions but the normalised ones, which are the last
+    if not stated.
+    """
     normalised = operator.scalars.get("normalized_shape") or values.shape[-1:]
     width = 1
     for size in normalised:

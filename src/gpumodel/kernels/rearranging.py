@@ -1,4 +1,6 @@
-"""Operators that move values without arithmetic: joining, indexing, shifting, padding, pooling, random numbers."""
+"""Operators that move values without arithmetic: joining, indexing, shifting, padding, pooling,
+random numbers.
+"""
 
 from __future__ import annotations
 
@@ -93,9 +95,11 @@ def concatenate(operator: Operator) -> tuple[KernelLaunch, ...]:
     dimensions = max(1, len(target.shape))
     return tuple(
         KernelLaunch(
-            name=f"void {_SPACE}CatArrayBatchedCopy_contig<{width}, unsigned int, {dimensions}, 128, 1>({width}*, "
-            f"{_SPACE}CatArrInputTensorMetadata<{width}, unsigned int, 128, 1>, "
-            f"{_SPACE}TensorSizeStride<unsigned int, 4u>, int, unsigned int)",
+            name=(
+                f"void {_SPACE}CatArrayBatchedCopy_contig<{width}, unsigned int, {dimensions}, 128,"
+                f" 1>({width}*, {_SPACE}CatArrInputTensorMetadata<{width}, unsigned int, 128, 1>,"
+                f" {_SPACE}TensorSizeStride<unsigned int, 4u>, int, unsigned int)"
+            ),
             grid=(256 * blocks(max(elements(tensor) for tensor in part), 65536), len(part), 1),
             workgroup=(256, 1, 1),
             vector_registers=4,
@@ -105,7 +109,9 @@ def concatenate(operator: Operator) -> tuple[KernelLaunch, ...]:
             bytes_written=nbytes(*part),
             cost_class="elementwise",
         )
-        for part in (tensors[start : start + _CAT_TENSORS] for start in range(0, len(tensors), _CAT_TENSORS))
+        for part in (
+            tensors[start : start + _CAT_TENSORS] for start in range(0, len(tensors), _CAT_TENSORS)
+        )
     )
 
 
@@ -120,7 +126,10 @@ def max_pool(operator: Operator) -> tuple[KernelLaunch, ...]:
         arguments = f"{kind} const*, long const*, int, long, long, long, {numbers}, {kind}*"
         name = f"max_pool_backward_{order}<{kind}, {wide}>({arguments})"
     else:
-        name = f"max_pool_forward_{order}<{kind}>(int, {kind} const*, long, long, long, {numbers}, {kind}*, long*)"
+        name = (
+            f"max_pool_forward_{order}<{kind}>(int, {kind} const*, long, long, long, {numbers},"
+            f" {kind}*, long*)"
+        )
     pool = KernelLaunch(
         name=f"void {_SPACE}{name}",
         grid=(blocks(elements(target), 256) * 256, 1, 1),

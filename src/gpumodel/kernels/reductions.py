@@ -5,11 +5,22 @@ Names follow public MI300X traces of torch 2.x; see elementwise.py.
 
 from __future__ import annotations
 
-from gpumodel.kernels.launch import KernelLaunch, accumulator, blocks, cpp, elements, nbytes, present, result
+from gpumodel.kernels.launch import (
+    KernelLaunch,
+    accumulator,
+    blocks,
+    cpp,
+    elements,
+    nbytes,
+    present,
+    result,
+)
 from gpumodel.recording.operators import Operator, TensorInfo
 
 WARP_SOFTMAX_LIMIT = 1024
-"""Rows up to this length go to softmax_warp_forward (PersistentSoftmax.cuh); longer ones take a block each."""
+"""Rows up to this length go to softmax_warp_forward (PersistentSoftmax.cuh); longer ones take a
+block each.
+"""
 
 _OPERATIONS = {
     "aten::mean": "at::native::MeanOps<%T, %A, %A, %T>",
@@ -23,14 +34,24 @@ _OPERATIONS = {
 
 
 def reduce(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """One reduce_kernel; ATen reduces across rows with 128 work-items of four values, along rows with 512."""
+    """One reduce_kernel; ATen reduces across rows with 128 work-items of four values, along rows
+    with 512.
+    """
     source, target = present(operator)[0], result(operator)
     result_type = "long" if operator.name == "aten::argmax" else cpp(target.dtype)
-    operation = _OPERATIONS[operator.name].replace("%T", cpp(source.dtype)).replace("%A", accumulator(source.dtype))
-    sizes, group = ("128, 4", 128) if elements(target) >= 128 or source.dtype == "float16" else ("512, 1", 512)
+    operation = (
+        _OPERATIONS[operator.name]
+        .replace("%T", cpp(source.dtype))
+        .replace("%A", accumulator(source.dtype))
+    )
+    sizes, group = (
+        ("128, 4", 128) if elements(target) >= 128 or source.dtype == "float16" else ("512, 1", 512)
+    )
     if operator.name == "aten::argmax":
         sizes, group = "512, 1", 512
-    inner = f"at::native::ReduceOp<{cpp(source.dtype)}, {operation}, unsigned int, {result_type}, 4>"
+    inner = (
+        f"at::native::ReduceOp<{cpp(source.dtype)}, {operation}, unsigned int, {result_type}, 4>"
+    )
     return (
         KernelLaunch(
             name=f"void at::native::reduce_kernel<{sizes}, {inner} >({inner})",
@@ -76,22 +97,31 @@ def _softmax_name(tensor: TensorInfo, length: int, backward: bool, is_log: bool)
     if length > WARP_SOFTMAX_LIMIT:
         epilogue = f"{'Log' if is_log else ''}SoftMax{direction.capitalize()}"
         return (
-            f"void at::native::(anonymous namespace)::cunn_SoftMax{direction.capitalize()}<4, {kind}, {wide}, {kind}, "
-            f"at::native::(anonymous namespace)::{epilogue}Epilogue>({kind}*, {kind} const*, long)"
+            f"void at::native::(anonymous namespace)::cunn_SoftMax{direction.capitalize()}<4,"
+            f" {kind}, {wide}, {kind}, at::native::(anonymous"
+            f" namespace)::{epilogue}Epilogue>({kind}*, {kind} const*, long)"
         )
     exponent = (length - 1).bit_length()
-    arguments = f"{kind}*, {kind} const*, " + (f"{kind} const*, " if backward else "") + "int, int, int, bool const*"
+    arguments = (
+        f"{kind}*, {kind} const*, "
+        + (f"{kind} const*, " if backward else "")
+        + "int, int, int, bool const*"
+    )
     arguments += "" if backward else ", int, bool"
     return (
-        f"void (anonymous namespace)::softmax_warp_{direction}<{kind}, {kind}, {wide}, {exponent}, {log}, false>"
-        f"({arguments})"
+        f"void (anonymous namespace)::softmax_warp_{direction}<{kind}, {kind}, {wide}, {exponent},"
+        f" {log}, false>({arguments})"
     )
 
 
 def loss(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """Negative log likelihood: one workgroup reduces the batch; backward first fills its result with zeros."""
+    """Negative log likelihood: one workgroup reduces the batch; backward first fills its result
+    with zeros.
+    """
     backward = "backward" in operator.name
-    scores = next((tensor for tensor in present(operator) if len(tensor.shape) == 2), result(operator))
+    scores = next(
+        (tensor for tensor in present(operator) if len(tensor.shape) == 2), result(operator)
+    )
     kind, wide = cpp(scores.dtype), accumulator(scores.dtype)
     batch = scores.shape[0] if scores.shape else 1
     if backward:
@@ -104,7 +134,9 @@ def loss(operator: Operator) -> tuple[KernelLaunch, ...]:
     kernel = f"nll_loss_{direction}_reduce_cuda_kernel_2d"
     return (
         KernelLaunch(
-            name=f"void at::native::(anonymous namespace)::{kernel}<{types}>({arguments}, {numbers})",
+            name=(
+                f"void at::native::(anonymous namespace)::{kernel}<{types}>({arguments}, {numbers})"
+            ),
             grid=(32, 1, 1),
             workgroup=(32, 1, 1),
             vector_registers=20,

@@ -29,7 +29,9 @@ COPY_FUNCTOR = (
 )
 
 COLLECTIVE_NAME = "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)"
-"""RCCL's kernel in the 4-rank trace; older releases wrote rccl_main_kernel, newer ones take other arguments."""
+"""RCCL's kernel in the 4-rank trace; older releases wrote rccl_main_kernel, newer ones take other
+arguments.
+"""
 
 CHANNEL_WORKGROUPS = 24
 """Workgroups of a large all-reduce on 4 MI300X in the 4-rank trace; a small message takes fewer."""
@@ -51,7 +53,9 @@ def copy_bytes(direction: str, size: float) -> KernelLaunch:
 
 
 def copy(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """aten::copy_ (destination, source), aten::clone and aten::_to_copy (source): plain copy or converting kernel."""
+    """aten::copy_ (destination, source), aten::clone and aten::_to_copy (source): plain copy or
+    converting kernel.
+    """
     direction = operator.scalars.get("direction")
     target = result(operator)
     if direction is not None:
@@ -83,7 +87,8 @@ def read_back(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 
 def collective(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """nccl:all_reduce and its like: RCCL's kernel, as long as an all-reduce of its data takes with four ranks.
+    """nccl:all_reduce and its like: RCCL's kernel, as long as an all-reduce of its data takes with
+    four ranks.
 
     The data is the larger side: what is gathered, what is scattered.
     """
@@ -102,7 +107,9 @@ def collective(operator: Operator) -> tuple[KernelLaunch, ...]:
             data_type=tensor.dtype,
             bytes_read=size,
             bytes_written=size,
-            collective=operator.scalars.get("collective", operator.name.partition(":")[2].replace("_", "")),
+            collective=operator.scalars.get(
+                "collective", operator.name.partition(":")[2].replace("_", "")
+            ),
             runtime_call="hipExtLaunchKernel",
             cost_class="collective",
         ),

@@ -1,4 +1,5 @@
-"""How a workload is played: the host issues operators, queues run what they launch, ranks wait for each other.
+"""How a workload is played: the host issues operators, queues run what they launch, ranks wait for
+each other.
 
 costs         what the host needs for an operator or a runtime call
 plan          one step as a list of marks on the host's timeline, with the work that it launches

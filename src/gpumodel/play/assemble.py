@@ -38,7 +38,9 @@ _KINETO_TYPES = {
 """C++ names that Kineto writes."""
 
 
-def rank_run(rank: int, steps: Sequence[PlayedStep], waits: Sequence[tuple[Times, Times]], marked: bool) -> RankRun:
+def rank_run(
+    rank: int, steps: Sequence[PlayedStep], waits: Sequence[tuple[Times, Times]], marked: bool
+) -> RankRun:
     """The tables of one rank, counters and samples still empty.
 
     waits  -- synchronisations of the host outside of steps, begin and end [ranks] each.
@@ -58,7 +60,9 @@ def rank_run(rank: int, steps: Sequence[PlayedStep], waits: Sequence[tuple[Times
 
 
 def images_per_second(rank: int, steps: Sequence[PlayedStep]) -> tuple[float, ...]:
-    """The trainer's rate of each step, between the moments at which the stream passes its begin and end marks."""
+    """The trainer's rate of each step, between the moments at which the stream passes its begin and
+    end marks.
+    """
     rates = []
     free = 0
     for step in steps:
@@ -72,7 +76,9 @@ def images_per_second(rank: int, steps: Sequence[PlayedStep]) -> tuple[float, ..
 
 def _table(name: str, parts: Sequence[dict[str, Any]]) -> pd.DataFrame:
     frames = [pd.DataFrame(part, columns=list(TABLES[name])) for part in parts]
-    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(TABLES[name]))
+    table = (
+        pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(TABLES[name]))
+    )
     return table.astype(TABLES[name])
 
 
@@ -95,7 +101,10 @@ class _Rows:
         self._operators_before += len(plan.operators)
         sequence = fixed["sequence_number"] + step.number * (1 + fixed["highest_sequence"])
         return {
-            **{name: fixed[name] for name in ("name", "phase", "module", "input_shapes", "input_types", "flops")},
+            **{
+                name: fixed[name]
+                for name in ("name", "phase", "module", "input_shapes", "input_types", "flops")
+            },
             "operator_id": before + 1 + np.arange(len(plan.operators)),
             "parent_id": fixed["parent"] + (before + 1),
             "thread_id": np.where(plan.on_autograd, self.autograd_thread, self.process),
@@ -151,7 +160,9 @@ class _Rows:
             "operator_id": [pd.NA],
         }
 
-    def device_work(self, steps: Sequence[PlayedStep], correlation: Sequence[np.ndarray]) -> pd.DataFrame:
+    def device_work(
+        self, steps: Sequence[PlayedStep], correlation: Sequence[np.ndarray]
+    ) -> pd.DataFrame:
         """DEVICE_WORK, sorted by start."""
         parts = []
         before = 0
@@ -174,7 +185,9 @@ class _Rows:
             )
             before += len(plan.operators)
         dispatch = 1 + np.arange(sum(len(part["start_ns"]) for part in parts))
-        table = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True).assign(dispatch_id=dispatch)
+        table = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True).assign(
+            dispatch_id=dispatch
+        )
         table = table.sort_values("start_ns", kind="stable", ignore_index=True)
         return table[list(TABLES["device_work"])].astype(TABLES["device_work"])
 
@@ -208,7 +221,9 @@ def _operator_columns(plan: StepPlan) -> dict[str, Any]:
             "flops": np.array([operator.flops for operator in operators]),
             "parent": pd.array([operator.parent for operator in operators], dtype="Int64"),
             "sequence_number": sequence,
-            "highest_sequence": max((number for number in sequence if number is not pd.NA), default=0),
+            "highest_sequence": max(
+                (number for number in sequence if number is not pd.NA), default=0
+            ),
         }
     return columns
 
@@ -218,10 +233,13 @@ def _launch_columns(plan: StepPlan) -> dict[str, Any]:
     if not columns:
         launches = plan.launches
         plain = (
-            "kind name vector_registers accumulation_registers scalar_registers lds_bytes scratch_bytes flops "
-            "data_type matrix_cores bytes_read bytes_written copy_direction collective"
+            "kind name vector_registers accumulation_registers scalar_registers lds_bytes"
+            " scratch_bytes flops data_type matrix_cores bytes_read bytes_written copy_direction"
+            " collective"
         )
-        columns |= {name: _objects(getattr(launch, name) for launch in launches) for name in plain.split()}
+        columns |= {
+            name: _objects(getattr(launch, name) for launch in launches) for name in plain.split()
+        }
         for place, axis in enumerate("xyz"):
             columns[f"grid_{axis}"] = [launch.grid[place] for launch in launches]
             columns[f"workgroup_{axis}"] = [launch.workgroup[place] for launch in launches]
@@ -244,4 +262,7 @@ def _shapes(operator: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _types(operator: Any) -> tuple[str, ...]:
-    return tuple("" if tensor is None else _KINETO_TYPES.get(tensor.dtype, tensor.dtype) for tensor in operator.inputs)
+    return tuple(
+        "" if tensor is None else _KINETO_TYPES.get(tensor.dtype, tensor.dtype)
+        for tensor in operator.inputs
+    )

@@ -1,7 +1,8 @@
 """What an operator or a runtime call costs the host.
 
-Measured under torch.profiler in a public trace of this workload on four MI300X (scripts/dev/measure_host_costs.py
-writes host_costs.json); what the profiler adds is inside. Without it, or under another tool, a factor applies.
+Measured under torch.profiler in a public trace of this workload on four MI300X
+(scripts/dev/measure_host_costs.py writes host_costs.json); what the profiler adds is inside.
+Without it, or under another tool, a factor applies.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from functools import cache
 from importlib.resources import files
 
 UNWATCHED = 0.475
-"""Share of the host's cost that remains without torch.profiler. Fitted: one MI300X then takes 20.0 ms a step, the
-median of steps 5 to 20 that AMD publishes
-(https://github.com/amd/HPCTrainingExamples, MLExamples/PyTorch_Profiling/no-profiling, 12,787 images/s)."""
+"""Share of the host's cost that remains without torch.profiler. Fitted: one MI300X then takes 20.0
+ms a step, the median of steps 5 to 20 that AMD publishes
+(https://github.com/amd/HPCTrainingExamples, MLExamples/PyTorch_Profiling/no-profiling, 12,787
+images/s).
+"""
 
 
 @dataclass(frozen=True)
 class Watching:
-    """What a tool does to the host: cost = factor x measured cost, plus call_ns for each runtime call."""
+    """What a tool does to the host: cost = factor x measured cost, plus call_ns for each runtime
+    call.
+    """
 
     factor: float
     call_ns: int = 0
@@ -32,12 +37,15 @@ PROFILERS = {
     "rocprof-sys": Watching(UNWATCHED, 3000),
     "rpd": Watching(UNWATCHED, 2000),
 }
-"""Tool -> its effect. Only "torch" is measured. The call_ns of the others are assumptions of the right order
-(a callback that reads the clock twice and stores a record); nobody publishes them."""
+"""Tool -> its effect. Only "torch" is measured. The call_ns of the others are assumptions of the
+right order (a callback that reads the clock twice and stores a record); nobody publishes them.
+"""
 
 DEFAULT_NS = {"view": 1500, "parent": 4500, "leaf": 9000, "node": 6000, "compiled": 8000}
-"""Measured under torch.profiler too, as a rounded mean over the operators of that sort, for those that the trace does
-not have. compiled (launch of a kernel from the compiler's wrapper) is an assumption: it calls no dispatcher."""
+"""Measured under torch.profiler too, as a rounded mean over the operators of that sort, for those
+that the trace does not have. compiled (launch of a kernel from the compiler's wrapper) is an
+assumption: it calls no dispatcher.
+"""
 
 VIEW_GAP_NS = 1000
 """Host time before a view: mostly called by the operator above in C++."""
@@ -59,7 +67,8 @@ def operator_ns(name: str, kind: str) -> int:
 def call_ns(name: str) -> int:
     """Host time of a launching runtime call; of one that waits, without the waiting."""
     calls = _table()["call_ns"]
-    # Triton and hipBLASLt launch modules by other entry points than MIOpen, with the same work to do.
+    # Triton and hipBLASLt launch modules by other entry points than MIOpen, with the same work to
+    # do.
     return calls.get(name, calls["hipExtModuleLaunchKernel"])
 
 

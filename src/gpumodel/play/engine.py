@@ -13,31 +13,39 @@ from gpumodel.play.plan import StepPlan, Stop
 from gpumodel.play.waits import EXIT_SKEW_NS, GATHER, Times, in_order, meet
 
 HOST_JITTER = 0.25
-"""Spread (sigma of a lognormal) of one host cost; of operators of one name in the 4-rank trace about this."""
+"""Spread (sigma of a lognormal) of one host cost; of operators of one name in the 4-rank trace
+about this.
+"""
 
 
 @dataclass(frozen=True)
 class HostSpread:
-    """Spread (sigma of a lognormal) of a thread's speed: between ranks, and between steps of one rank."""
+    """Spread (sigma of a lognormal) of a thread's speed: between ranks, and between steps of one
+    rank.
+    """
 
     rank: float
     step: float
 
 
 ALONE = {"main": HostSpread(0.0, 0.02), "autograd": HostSpread(0.0, 0.02)}
-"""One process on the node: rates of steps 5 to 20 differ by 2 percent in AMD's listing of one GPU (see
-costs.UNWATCHED)."""
+"""One process on the node: rates of steps 5 to 20 differ by 2 percent in AMD's listing of one GPU
+(see costs.UNWATCHED).
+"""
 
 TOGETHER = {"main": HostSpread(0.052, 0.044), "autograd": HostSpread(0.137, 0.139)}
-"""Several processes: duration of DistributedDataParallel.forward and of the backward pass on the hosts of the 4-rank
-trace, 4 ranks times 3 steps (12 to 15 ms, and 15 to 27 ms). Without a profiler it is taken to be the same."""
+"""Several processes: duration of DistributedDataParallel.forward and of the backward pass on the
+hosts of the 4-rank trace, 4 ranks times 3 steps (12 to 15 ms, and 15 to 27 ms). Without a profiler
+it is taken to be the same.
+"""
 
 DEVICE_JITTER = 0.04
 """Spread of the duration of equal kernels."""
 
 SETUP_NS = 433_000_000
-"""More time of the first step: loading libraries and MIOpen's search. 453 ms for step 0 against 20 ms later, in AMD's
-listing of one GPU (see costs.UNWATCHED)."""
+"""More time of the first step: loading libraries and MIOpen's search. 453 ms for step 0 against 20
+ms later, in AMD's listing of one GPU (see costs.UNWATCHED).
+"""
 
 COLLECTIVE_SETUP_NS = 169_000_000
 """More with several ranks: 622 ms for step 0 of the parallel run in the same place."""
@@ -51,10 +59,11 @@ SYNCHRONISE_NS = 10_000
 
 @dataclass
 class PlayedStep:
-    """Times of one step in ns, all ranks: marks [ranks, marks], start and duration [ranks, launches].
+    """Times of one step in ns, all ranks: marks [ranks, marks], start and duration [ranks,
+    launches].
 
-    waited     -- [ranks, launches] how long a collective waited for other ranks.
-    loader_ns  -- [ranks] waiting for the batch. synchronised -- begin and end [ranks] of a wait before the step.
+    waited     -- [ranks, launches] how long a collective waited for other ranks. loader_ns  --
+    [ranks] waiting for the batch. synchronised -- begin and end [ranks] of a wait before the step.
     """
 
     number: int
@@ -69,7 +78,9 @@ class PlayedStep:
 
 @dataclass
 class Clock:
-    """Where every rank has got to, [ranks] in ns: the host, the compute stream, the collectives' stream."""
+    """Where every rank has got to, [ranks] in ns: the host, the compute stream, the collectives'
+    stream.
+    """
 
     host: Times
     compute: Times
@@ -80,9 +91,9 @@ class Clock:
 class Conditions:
     """What acts on the host of each rank.
 
-    watching -- step -> what the tool does in it. loader_ns -- rank, images, now -> waiting for a batch.
-    late_ns  -- step -> [ranks] sleep before the forward pass. synchronise_before -- steps that begin with a
-    synchronisation. setup -- whether the first step loads libraries.
+    watching -- step -> what the tool does in it. loader_ns -- rank, images, now -> waiting for a
+    batch. late_ns  -- step -> [ranks] sleep before the forward pass. synchronise_before -- steps
+    that begin with a synchronisation. setup -- whether the first step loads libraries.
     """
 
     watching: Callable[[int], Watching]
@@ -104,7 +115,9 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._spread = TOGETHER if self.ranks > 1 else ALONE
-        self._slowness = {thread: self._draw(spread.rank) for thread, spread in self._spread.items()}
+        self._slowness = {
+            thread: self._draw(spread.rank) for thread, spread in self._spread.items()
+        }
 
     def _draw(self, sigma: float) -> NDArray[np.float64]:
         """[ranks] factors with mean 1."""
@@ -142,7 +155,9 @@ class Engine:
         watching = self.conditions.watching(number)
         shape = (self.ranks, len(plan.cost_ns))
         jitter = np.exp(self.random.normal(-(HOST_JITTER**2) / 2, HOST_JITTER, shape))
-        main, autograd = (self._slowness[name] * self._draw(spread.step) for name, spread in self._spread.items())
+        main, autograd = (
+            self._slowness[name] * self._draw(spread.step) for name, spread in self._spread.items()
+        )
         whole = np.where(plan.autograd_mark, autograd[:, None], main[:, None])
         cost = plan.cost_ns * watching.factor * jitter * whole
         cost[:, plan.call_of_mark] += watching.call_ns
@@ -160,14 +175,18 @@ class Engine:
         return np.maximum(np.rint(plan.mean_ns * jitter), 1).astype(np.int64)
 
     def _advance(self, step: PlayedStep, cost: Times, begin: int, end: int) -> None:
-        """The host passes the marks from `begin` to before `end`; the compute stream takes what it launches."""
+        """The host passes the marks from `begin` to before `end`; the compute stream takes what it
+        launches.
+        """
         if begin == end:
             return
         step.marks[:, begin:end] = self.clock.host[:, None] + np.cumsum(cost[:, begin:end], axis=1)
         self.clock.host = step.marks[:, end - 1].copy()
         plan = step.plan
         called = plan.call_end[plan.launch_call]
-        chosen = np.flatnonzero((called >= begin) & (called < end) & ~plan.is_collective & ~plan.is_awaited)
+        chosen = np.flatnonzero(
+            (called >= begin) & (called < end) & ~plan.is_collective & ~plan.is_awaited
+        )
         self._queue(step, chosen, step.marks[:, called[chosen]] + plan.delay_ns[chosen])
 
     def _queue(self, step: PlayedStep, chosen: NDArray[np.int64], ready: Times) -> None:
@@ -191,11 +210,15 @@ class Engine:
             clock.host = clock.host + self.conditions.late_ns(step.number)
         elif stop.kind == "loader":
             for rank in range(self.ranks):
-                step.loader_ns[rank] = self.conditions.loader_ns(rank, step.plan.images, int(clock.host[rank]))
+                step.loader_ns[rank] = self.conditions.loader_ns(
+                    rank, step.plan.images, int(clock.host[rank])
+                )
             clock.host = clock.host + step.loader_ns
 
     def _meet(self, step: PlayedStep, launch: int) -> None:
-        """A collective starts on its own stream, behind what its rank computed before; parameters are there already."""
+        """A collective starts on its own stream, behind what its rank computed before; parameters
+        are there already.
+        """
         plan, clock = step.plan, self.clock
         kind = plan.launches[launch].collective
         ready = step.marks[:, plan.call_end[plan.launch_call[launch]]] + plan.delay_ns[launch]

@@ -19,24 +19,30 @@ from gpumodel.play.waits import NEXT_NS, transfer_factor
 from gpumodel.recording.operators import Operator
 
 PAGEABLE_BANDWIDTH = 12.9e9
-"""Bytes per second from memory that is not pinned: 12.9 and 12.8 GB/s in the two runs of AMD's article on rpd (ROCm
-blogs, 17 April 2024; example file in https://github.com/ROCm/rocmProfileData). The host waits meanwhile."""
+"""Bytes per second from memory that is not pinned: 12.9 and 12.8 GB/s in the two runs of AMD's
+article on rpd (ROCm blogs, 17 April 2024; example file in https://github.com/ROCm/rocmProfileData).
+The host waits meanwhile.
+"""
 
 PAGEABLE_FLOOR_NS = 10_000
 """Of the smallest such copy: the 4-byte read-backs of the 4-rank trace take 11 to 16 us."""
 
 LOADER_NAMES = tuple(
-    f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__" for kind in ("SingleProcess", "MultiProcessing")
+    f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
+    for kind in ("SingleProcess", "MultiProcessing")
 )
 """Name of the loader's range without and with workers, as torch writes it."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the host's or a stream's time depends on something else. Takes effect after the mark with this index.
+    """Where the host's or a stream's time depends on something else. Takes effect after the mark
+    with this index.
 
-    kind  -- loader (wait for a batch), late (a pathology sleeps), read (wait for the copy `launch`), collective
-             (`launch` meets the other ranks), join (the compute stream waits for collective `launch`).
+    kind  -- loader (wait for a batch), late (a pathology sleeps), read (wait for the copy
+    `launch`), collective
+             (`launch` meets the other ranks), join (the compute stream waits for collective
+             `launch`).
     """
 
     mark: int
@@ -48,14 +54,16 @@ class Stop:
 class StepPlan:
     """A step that is played again and again.
 
-    cost_ns          -- [marks] measured host time before each mark (see costs); call_of_mark -- whether the mark
-                        ends a runtime call; autograd_mark -- whether it is passed by autograd's thread.
-    begin, end       -- [operators] marks; call_begin, call_end -- [calls] marks; call_names, call_operator -- [calls].
-    launch_call, launch_operator -- [launches] the call and the operator of each.
-    mean_ns, bound_by, delay_ns  -- [launches] mean duration, what bounds it, call's end to start.
-    on_autograd      -- [operators] whether it runs in autograd's thread.
-    phases           -- name of a phase -> mark at which it begins; the step ends with the last mark.
-    images           -- in the batch.
+    cost_ns          -- [marks] measured host time before each mark (see costs); call_of_mark --
+    whether the mark
+                        ends a runtime call; autograd_mark -- whether it is passed by autograd's
+                        thread.
+    begin, end       -- [operators] marks; call_begin, call_end -- [calls] marks; call_names,
+    call_operator -- [calls]. launch_call, launch_operator -- [launches] the call and the operator
+    of each. mean_ns, bound_by, delay_ns  -- [launches] mean duration, what bounds it, call's end to
+    start. on_autograd      -- [operators] whether it runs in autograd's thread. phases           --
+    name of a phase -> mark at which it begins; the step ends with the last mark. images
+    -- in the batch.
     """
 
     operators: tuple[Operator, ...]
@@ -93,7 +101,9 @@ class StepPlan:
 
     @cached_property
     def first_use(self) -> NDArray[np.int64]:
-        """Marks of the calls that launch a kernel of a name for the first time: libraries load it there."""
+        """Marks of the calls that launch a kernel of a name for the first time: libraries load it
+        there.
+        """
         seen: dict[str, int] = {}
         for number, launch in enumerate(self.launches):
             if launch.kind == "kernel":
@@ -111,9 +121,12 @@ def build(
 ) -> StepPlan:
     """The plan of a step of these operators.
 
-    workers -- of the loader; None leaves out all that a trainer adds: the loader and the marks of its step clock.
+    workers -- of the loader; None leaves out all that a trainer adds: the loader and the marks of
+    its step clock.
     """
-    return _Builder(device, solutions, ranks).build(_with_loader(operators, workers), images, workers is not None)
+    return _Builder(device, solutions, ranks).build(
+        _with_loader(operators, workers), images, workers is not None
+    )
 
 
 def with_longer_kernels(plan: StepPlan, longer: Iterable[tuple[str, float]]) -> StepPlan:
@@ -124,7 +137,11 @@ def with_longer_kernels(plan: StepPlan, longer: Iterable[tuple[str, float]]) -> 
     mean_ns = plan.mean_ns.copy()
     for part, factor in longer:
         named = np.array(
-            [launch.kind in ("kernel", "collective") and part in launch.name for launch in plan.launches], dtype=bool
+            [
+                launch.kind in ("kernel", "collective") and part in launch.name
+                for launch in plan.launches
+            ],
+            dtype=bool,
         )
         if not named.any():
             raise UserError(f"no kernel of this step has {part!r} in its name")
@@ -139,14 +156,20 @@ def _with_loader(operators: Iterable[Operator], workers: int | None) -> list[Ope
     name = LOADER_NAMES[bool(workers)]
     loader = Operator(0, None, name, (), (), {"host_only": True}, phase="data")
     shifted = [
-        replace(operator, index=operator.index + 1, parent=None if operator.parent is None else operator.parent + 1)
+        replace(
+            operator,
+            index=operator.index + 1,
+            parent=None if operator.parent is None else operator.parent + 1,
+        )
         for operator in operators
     ]
     return [loader, *shifted]
 
 
 class _Call(NamedTuple):
-    """A runtime call: its name, the place of the operator that made it (-1: none), its first and last mark."""
+    """A runtime call: its name, the place of the operator that made it (-1: none), its first and
+    last mark.
+    """
 
     name: str
     operator: int
@@ -180,7 +203,9 @@ class _Builder:
         self._in_autograd = False
 
     def build(self, operators: list[Operator], images: int, timed: bool) -> StepPlan:
-        """Walk through all operators. `timed` puts events at begin and end, as the trainer's clock does."""
+        """Walk through all operators. `timed` puts events at begin and end, as the trainer's clock
+        does.
+        """
         self._operators = operators
         self._children: dict[int | None, list[Operator]] = defaultdict(list)
         for operator in operators:
@@ -242,7 +267,9 @@ class _Builder:
             return costs.gap_ns("autograd" if autograd else "main") + handover
         if self._operators[operator.parent].name == "DistributedDataParallel.forward":
             # Compiled code has no Python layers between its kernels.
-            return costs.VIEW_GAP_NS if operator.name.startswith("triton_") else costs.gap_ns("module")
+            return (
+                costs.VIEW_GAP_NS if operator.name.startswith("triton_") else costs.gap_ns("module")
+            )
         return 0.0
 
     def _own_cost(self, operator: Operator, has_children: bool) -> float:
@@ -275,7 +302,10 @@ class _Builder:
             return
         if not self._collectives or self._joined == len(self._collectives):
             return
-        if operator.name not in ("aten::unflatten_dense_tensors", "torch.distributed.ddp.reducer::copy_bucket_to_grad"):
+        if operator.name not in (
+            "aten::unflatten_dense_tensors",
+            "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+        ):
             return
         self._joined = len(self._collectives)
         self._stops.append(Stop(int(self._begin[operator.index]), "join", self._collectives[-1]))
@@ -321,7 +351,9 @@ class _Builder:
             launch_operator=np.array([one.operator for one in launched], dtype=np.int64),
             mean_ns=np.array([mean for mean, _ in timed], dtype=np.float64),
             bound_by=tuple(bound for _, bound in timed),
-            delay_ns=np.array([costs.delay_ns(launch.runtime_call) for launch in launches], dtype=np.int64),
+            delay_ns=np.array(
+                [costs.delay_ns(launch.runtime_call) for launch in launches], dtype=np.int64
+            ),
             on_autograd=self._on_autograd,
             stops=tuple(sorted(self._stops, key=lambda stop: stop.mark)),
             phases=self._phases,
@@ -334,11 +366,16 @@ class _Builder:
             return mean * transfer_factor(launch.collective, self._ranks), bound
         if _waits(launch, self._operators[operator]):
             transfer = (launch.copy_bytes or 0) / PAGEABLE_BANDWIDTH * 1e9
-            return PAGEABLE_FLOOR_NS + transfer, "memory" if transfer > PAGEABLE_FLOOR_NS else "floor"
+            return (
+                PAGEABLE_FLOOR_NS + transfer,
+                "memory" if transfer > PAGEABLE_FLOOR_NS else "floor",
+            )
         return mean, bound
 
 
 def _waits(launch: KernelLaunch, operator: Operator) -> bool:
-    """Whether the host waits for it: copies to and from the host, unless the trainer asked for it not to."""
+    """Whether the host waits for it: copies to and from the host, unless the trainer asked for it
+    not to.
+    """
     crosses = launch.copy_direction in ("HostToDevice", "DeviceToHost")
     return crosses and not operator.scalars.get("non_blocking", False)

@@ -1,7 +1,7 @@
 """Programs that are not the trainer's, operator by operator.
 
-The matrix product is `python -m cifar_train.matmul`: two matrices up, their product, the result down. The sharded
-step is a Llama's, with the order of FSDP2 on the host
+The matrix product is `python -m cifar_train.matmul`: two matrices up, their product, the result
+down. The sharded step is a Llama's, with the order of FSDP2 on the host
 (https://github.com/pytorch/pytorch/tree/main/torch/distributed/fsdp/_fully_shard).
 """
 
@@ -24,7 +24,13 @@ def operators_of_product(workload: MatrixProduct) -> tuple[Operator, ...]:
     host_only = {"host_only": True}
     operators: list[Operator] = []
 
-    def add(name: str, parent: int | None, inputs: tuple[TensorInfo, ...], output: TensorInfo, **values: Any) -> int:
+    def add(
+        name: str,
+        parent: int | None,
+        inputs: tuple[TensorInfo, ...],
+        output: TensorInfo,
+        **values: Any,
+    ) -> int:
         operators.append(Operator(len(operators), parent, name, inputs, (output,), **values))
         return len(operators) - 1
 
@@ -86,10 +92,17 @@ class _Sharded:
         return self.operators
 
     def _add(
-        self, name: str, inputs: list[TensorInfo], output: TensorInfo, parent: int | None = None, **more: Any
+        self,
+        name: str,
+        inputs: list[TensorInfo],
+        output: TensorInfo,
+        parent: int | None = None,
+        **more: Any,
     ) -> int:
         number = len(self.operators)
-        self.operators.append(Operator(number, parent, name, tuple(inputs), (output,), phase=self.phase, **more))
+        self.operators.append(
+            Operator(number, parent, name, tuple(inputs), (output,), phase=self.phase, **more)
+        )
         return number
 
     def _gather(self, unit: int) -> None:
@@ -106,7 +119,9 @@ class _Sharded:
         whole = self._of_unit(unit, "bfloat16")
         scalars = {"host_only": True, "joins": self.gathered[unit]}
         above = self._add("FSDP::all_gather_copy_out", [whole], whole, scalars=scalars)
-        self._add("aten::copy_", [whole, whole], whole, above, scalars={"direction": "DeviceToDevice"})
+        self._add(
+            "aten::copy_", [whole, whole], whole, above, scalars={"direction": "DeviceToDevice"}
+        )
 
     def _exchange(self, range_name: str, kind: str, sent: TensorInfo, received: TensorInfo) -> int:
         above: int | None = None
@@ -119,7 +134,9 @@ class _Sharded:
 
     def _of_unit(self, unit: int, dtype: str) -> TensorInfo:
         work = self.workload
-        return TensorInfo((work.outer_parameters if unit == OUTER else work.layer_parameters,), dtype)
+        return TensorInfo(
+            (work.outer_parameters if unit == OUTER else work.layer_parameters,), dtype
+        )
 
     def _share(self, whole: TensorInfo) -> TensorInfo:
         """A rank's part, padded to equal parts."""

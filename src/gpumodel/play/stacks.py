@@ -8,10 +8,23 @@ import pandas as pd
 from gpumodel.run import SAMPLES, RankRun, empty
 from gpumodel.workload import Sampling
 
-TRAINER = ("_start", "main", "Py_RunMain", "<module> (__main__.py)", "main (cli.py)", "run (run.py)", "train (loop.py)")
+TRAINER = (
+    "_start",
+    "main",
+    "Py_RunMain",
+    "<module> (__main__.py)",
+    "main (cli.py)",
+    "run (run.py)",
+    "train (loop.py)",
+)
 """Outermost frames of the main thread, in cifar_train's own files."""
 
-ENGINE = ("clone3", "start_thread", "torch::autograd::python::PythonEngine::thread_init", "thread_main")
+ENGINE = (
+    "clone3",
+    "start_thread",
+    "torch::autograd::python::PythonEngine::thread_init",
+    "thread_main",
+)
 """Outermost frames of autograd's thread."""
 
 PHASE_FRAMES = {
@@ -23,7 +36,12 @@ PHASE_FRAMES = {
 }
 """Frames between the training loop and an operator."""
 
-WAITING_FOR_BATCH = ("__next__ (dataloader.py)", "_try_get_data (dataloader.py)", "get (queues.py)", "poll")
+WAITING_FOR_BATCH = (
+    "__next__ (dataloader.py)",
+    "_try_get_data (dataloader.py)",
+    "get (queues.py)",
+    "poll",
+)
 LOADING_ITSELF = ("__next__ (dataloader.py)", "fetch (fetch.py)", "__getitem__ (datasets.py)")
 READING_SLOWLY = ("__iter__ (pathologies.py)", "read_slowly (pathologies.py)", "sleep")
 COMING_LATE = ("after_data (pathologies.py)", "sleep")
@@ -31,12 +49,21 @@ WAITING_FOR_AUTOGRAD = ("torch::autograd::Engine::execute", "pthread_cond_wait")
 WAITING_FOR_DEVICE = ("rocr::core::InterruptSignal::WaitRelaxed",)
 
 ASLEEP = frozenset(
-    stack[-1] for stack in (WAITING_FOR_BATCH, READING_SLOWLY, COMING_LATE, WAITING_FOR_AUTOGRAD, WAITING_FOR_DEVICE)
+    stack[-1]
+    for stack in (
+        WAITING_FOR_BATCH,
+        READING_SLOWLY,
+        COMING_LATE,
+        WAITING_FOR_AUTOGRAD,
+        WAITING_FOR_DEVICE,
+    )
 )
 """Innermost frames of a thread that sleeps: it uses no CPU time."""
 
 
-def sample(run: RankRun, pathology: str | None, last_rank: bool, seed: int, sampling: Sampling) -> pd.DataFrame:
+def sample(
+    run: RankRun, pathology: str | None, last_rank: bool, seed: int, sampling: Sampling
+) -> pd.DataFrame:
     """SAMPLES of a rank: both threads at random times, on average as often as `sampling` says."""
     if not len(run.operators):
         return empty("samples")
@@ -48,7 +75,12 @@ def sample(run: RankRun, pathology: str | None, last_rank: bool, seed: int, samp
     for hertz, sees_sleep in ((sampling.by_wall_clock, True), (sampling.by_cpu_time, False)):
         times = np.sort(random.integers(begin, end, int((end - begin) * hertz / 1e9))).tolist()
         # Looks at random times, less those at a sleeping thread, are random in its CPU time.
-        taken += [row for time in times for row in finder.rows(time) if sees_sleep or row[2][-1] not in ASLEEP]
+        taken += [
+            row
+            for time in times
+            for row in finder.rows(time)
+            if sees_sleep or row[2][-1] not in ASLEEP
+        ]
     taken.sort(key=lambda row: row[0])
     return pd.DataFrame(taken, columns=list(SAMPLES)).astype(SAMPLES)
 
@@ -66,7 +98,9 @@ class _Finder:
             thread: _Intervals(run.operators[run.operators["thread_id"] == thread], run.operators)
             for thread in (run.main_thread_id, run.autograd_thread_id)
         }
-        self._calls = {thread: run.calls[run.calls["thread_id"] == thread] for thread in self._operators}
+        self._calls = {
+            thread: run.calls[run.calls["thread_id"] == thread] for thread in self._operators
+        }
         self._call_times = {
             thread: (calls["start_ns"].to_numpy(np.int64), calls["duration_ns"].to_numpy(np.int64))
             for thread, calls in self._calls.items()
@@ -74,10 +108,16 @@ class _Finder:
         self._main, self._autograd = run.main_thread_id, run.autograd_thread_id
 
     def rows(self, time: int) -> list[tuple[int, int, tuple[str, ...]]]:
-        """A row of SAMPLES for each thread that is there at a time; autograd's is there in the backward phase."""
+        """A row of SAMPLES for each thread that is there at a time; autograd's is there in the
+        backward phase.
+        """
         phase, stack = self.main_stack(time)
         found = [(time, self._main, stack)]
-        return [*found, (time, self._autograd, self.autograd_stack(time))] if phase == "backward" else found
+        return (
+            [*found, (time, self._autograd, self.autograd_stack(time))]
+            if phase == "backward"
+            else found
+        )
 
     def main_stack(self, time: int) -> tuple[str, tuple[str, ...]]:
         """Phase and stack of the main thread."""

@@ -1,4 +1,6 @@
-"""What a step waits for: a stream that keeps its order, other ranks in an all-reduce, the DataLoader."""
+"""What a step waits for: a stream that keeps its order, other ranks in an all-reduce, the
+DataLoader.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ Times = NDArray[np.int64]
 def in_order(ready: Times, duration: Times, free: Times) -> Times:
     """Start times [ranks, items] in ns of work that runs one after the other.
 
-    ready, duration -- [ranks, items]: earliest start and duration of each item, in the order of launch.
-    free            -- [ranks]: when each rank's stream has finished what came before.
-    An item starts when it is ready and the one before has ended; no time passes between two that wait
+    ready, duration -- [ranks, items]: earliest start and duration of each item, in the order of
+    launch. free            -- [ranks]: when each rank's stream has finished what came before. An
+    item starts when it is ready and the one before has ended; no time passes between two that wait
     (in public ROCm traces the gap between queued kernels is 0 at the median).
     """
     before = np.cumsum(duration, axis=1) - duration
@@ -26,7 +28,9 @@ def in_order(ready: Times, duration: Times, free: Times) -> Times:
 
 
 MEASURED_RANKS = 4
-"""Ranks of the trace on which the duration of transfers was fitted (data/efficiencies.toml, collective)."""
+"""Ranks of the trace on which the duration of transfers was fitted (data/efficiencies.toml,
+collective).
+"""
 
 EXIT_SKEW_NS = 10_000
 """Ranks leave within 2 to 24 us of each other in that trace; here each draws from 0 to this."""
@@ -37,13 +41,15 @@ GATHER, SCATTER = "_allgather_base", "_reduce_scatter_base"
 
 
 def transfer_factor(kind: str, ranks: int) -> float:
-    """How much longer a transfer takes than the measured all-reduce of the same data between MEASURED_RANKS.
+    """How much longer a transfer takes than the measured all-reduce of the same data between
+    MEASURED_RANKS.
 
-    Each of n ranks sends (n - 1) / n times the data to gather or to scatter it, and twice that in an all-reduce
-    (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). It does so over its links to all n - 1
-    others: on a board of MI300X each pair has its own, and all are used only by all eight
-    (https://rocm.blogs.amd.com/software-tools-optimization/mi300x-rccl-xgmi/README.html). A broadcast is taken to be
-    as long as the measured one.
+    Each of n ranks sends (n - 1) / n times the data to gather or to scatter it, and twice that in
+    an all-reduce (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). It does so
+    over its links to all n - 1 others: on a board of MI300X each pair has its own, and all are used
+    only by all eight
+    (https://rocm.blogs.amd.com/software-tools-optimization/mi300x-rccl-xgmi/README.html). A
+    broadcast is taken to be as long as the measured one.
     """
     if kind == "broadcast":
         return 1.0
@@ -54,8 +60,8 @@ def transfer_factor(kind: str, ranks: int) -> float:
 def meet(kind: str, entry: Times, transfer: Times, skew: Times) -> tuple[Times, Times]:
     """Ends and times of waiting [ranks] in ns of one collective.
 
-    entry -- when each rank's kernel starts; transfer -- its bare transfer time; skew -- how late each one leaves.
-    In a broadcast nobody waits for anyone but the root, rank 0.
+    entry -- when each rank's kernel starts; transfer -- its bare transfer time; skew -- how late
+    each one leaves. In a broadcast nobody waits for anyone but the root, rank 0.
     """
     awaited = entry[0] if kind == "broadcast" else entry.max()
     last = np.maximum(entry, awaited)
@@ -63,17 +69,25 @@ def meet(kind: str, entry: Times, transfer: Times, skew: Times) -> tuple[Times, 
 
 
 IMAGE_NS = 140_000
-"""Loading and transforming one image in one worker. Derived, as an upper bound: one MI300X takes 12,787 images/s
-from two workers without waiting (AMD's listing, see costs.UNWATCHED), so an image costs less than 156 us."""
+"""Loading and transforming one image in one worker. Derived, as an upper bound: one MI300X takes
+12,787 images/s from two workers without waiting (AMD's listing, see costs.UNWATCHED), so an image
+costs less than 156 us.
+"""
 
 BATCHED_IMAGE_NS = 7_000
-"""Without per-image transforms: a twentieth, the ratio measured on a CPU with this trainer's two ways."""
+"""Without per-image transforms: a twentieth, the ratio measured on a CPU with this trainer's two
+ways.
+"""
 
 NEXT_NS = 90_000
-"""Taking a ready batch from the queue: `enumerate(DataLoader)` in the 4-rank trace of AMD's TraceLens example."""
+"""Taking a ready batch from the queue: `enumerate(DataLoader)` in the 4-rank trace of AMD's
+TraceLens example.
+"""
 
 PREFETCH = 2
-"""Batches asked for ahead by each worker (https://docs.pytorch.org/docs/stable/data.html, prefetch_factor)."""
+"""Batches asked for ahead by each worker (https://docs.pytorch.org/docs/stable/data.html,
+prefetch_factor).
+"""
 
 START_NS = 50_000_000
 """Fork of the workers until they work: an assumption; it is over before the first step's set-up."""
@@ -81,7 +95,8 @@ START_NS = 50_000_000
 
 @dataclass
 class Loader:
-    """The loader of one rank. Batches are made in turn by `num_workers` workers, or by the trainer itself.
+    """The loader of one rank. Batches are made in turn by `num_workers` workers, or by the trainer
+    itself.
 
     start_ns -- when iteration begins.
     """
@@ -99,7 +114,11 @@ class Loader:
 
     def wait_ns(self, images: int, now: int) -> int:
         """How long the trainer, asking at `now`, waits for the next batch of that many images."""
-        slow = round(images * SECONDS_PER_SLOW_IMAGE * 1e9) if self.config.pathology == "slow-loader" else 0
+        slow = (
+            round(images * SECONDS_PER_SLOW_IMAGE * 1e9)
+            if self.config.pathology == "slow-loader"
+            else 0
+        )
         cost = images * (BATCHED_IMAGE_NS if self.config.batched_transforms else IMAGE_NS)
         if not self.config.num_workers:
             return cost + slow

@@ -1,4 +1,6 @@
-"""What PyTorch does on a GPU and not on meta tensors: autocast, attention kernels, gradient scaling, fused Adam."""
+"""What PyTorch does on a GPU and not on meta tensors: autocast, attention kernels, gradient
+scaling, fused Adam.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,22 @@ HALF_FUNCTIONS = frozenset(
 )
 """Functions that autocast runs in 16 bits: the ones of the list that image classifiers use.
 
-Source of this list and the next: https://docs.pytorch.org/docs/stable/amp.html, CUDA op-specific behaviour.
+Source of this list and the next: https://docs.pytorch.org/docs/stable/amp.html, CUDA op-specific
+behaviour.
 """
 
 FULL_FUNCTIONS = frozenset(
     (
-        *("__pow__", "__rpow__", "cosine_similarity", "cross_entropy", "cumsum", "exp", "group_norm", "layer_norm"),
+        *(
+            "__pow__",
+            "__rpow__",
+            "cosine_similarity",
+            "cross_entropy",
+            "cumsum",
+            "exp",
+            "group_norm",
+            "layer_norm",
+        ),
         *(
             "log",
             "log_softmax",
@@ -41,7 +53,8 @@ FULL_FUNCTIONS = frozenset(
 class DeviceFunctions(TorchFunctionMode):
     """Autocast to `half` (none if None), and scaled dot-product attention by one fused operator.
 
-    Meta tensors have no autocast of their own, and their attention is taken apart into matrix products.
+    Meta tensors have no autocast of their own, and their attention is taken apart into matrix
+    products.
     """
 
     def __init__(self, recorder: OperatorRecorder, half: torch.dtype | None) -> None:
@@ -50,7 +63,9 @@ class DeviceFunctions(TorchFunctionMode):
         self._half = half
         self._weights: dict[int, torch.Tensor] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
         """Cast the arguments as autocast would, then call."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
@@ -77,7 +92,9 @@ class DeviceFunctions(TorchFunctionMode):
         return any(_castable(value, wanted) for value in args)
 
     def _cast_all(self, args: tuple, wanted: torch.dtype) -> tuple:
-        return tuple(self._cast(value, wanted) if _castable(value, wanted) else value for value in args)
+        return tuple(
+            self._cast(value, wanted) if _castable(value, wanted) else value for value in args
+        )
 
     def _cast(self, value: torch.Tensor, wanted: torch.dtype) -> torch.Tensor:
         if not (value.is_leaf and value.requires_grad and value.dtype is torch.float32):
@@ -98,7 +115,8 @@ class DeviceFunctions(TorchFunctionMode):
         scale: float | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """On ROCm AOTriton's kernels: flash attention in 16 bits without a mask, else the memory-efficient one.
+        """On ROCm AOTriton's kernels: flash attention in 16 bits without a mask, else the
+        memory-efficient one.
 
         https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
         """
@@ -113,7 +131,9 @@ class DeviceFunctions(TorchFunctionMode):
 
 
 def _castable(value: Any, wanted: torch.dtype) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not wanted
+    return (
+        isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not wanted
+    )
 
 
 def _tensors(args: tuple) -> list[torch.Tensor]:
@@ -121,10 +141,11 @@ def _tensors(args: tuple) -> list[torch.Tensor]:
 
 
 class MetaGradScaler:
-    """The operators of torch.amp.GradScaler (https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling).
+    """The operators of torch.amp.GradScaler
+    (https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling).
 
-    The real one switches itself off where there is no GPU. A fused optimizer takes the scale and the
-    check for infinities as arguments, so that nothing is read back to the host.
+    The real one switches itself off where there is no GPU. A fused optimizer takes the scale and
+    the check for infinities as arguments, so that nothing is read back to the host.
     """
 
     def __init__(self, enabled: bool, fused: bool) -> None:
@@ -143,8 +164,17 @@ class MetaGradScaler:
         if not self._enabled:
             optimizer.step()
             return
-        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        inverse = torch.full((), 1.0, device="meta") if self._fused else self._scale.double().reciprocal().float()
+        gradients = [
+            p.grad
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
+        inverse = (
+            torch.full((), 1.0, device="meta")
+            if self._fused
+            else self._scale.double().reciprocal().float()
+        )
         found = torch.full((), 0.0, device="meta")
         copies = [value.to(device="meta", copy=True) for value in (found, inverse)]
         torch.ops.aten._amp_foreach_non_finite_check_and_unscale_(gradients, *copies)
@@ -157,14 +187,17 @@ class MetaGradScaler:
     def update(self) -> None:
         """Grow or shrink the scale."""
         if self._enabled:
-            torch.ops.aten._amp_update_scale_(self._scale, self._growth, self._found, 2.0, 0.5, 2000)
+            torch.ops.aten._amp_update_scale_(
+                self._scale, self._growth, self._found, 2.0, 0.5, 2000
+            )
 
 
 class DeviceAdam:
     """torch.optim.Adam in the form that PyTorch takes on a GPU, with its state as after some steps.
 
-    foreach is the default there, and `fused` needs tensors on a GPU, so its operators are written down
-    from its source (https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py, _fused_adam).
+    foreach is the default there, and `fused` needs tensors on a GPU, so its operators are written
+    down from its source (https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py,
+    _fused_adam).
     """
 
     def __init__(self, model: Any, fused: bool, recorder: OperatorRecorder) -> None:
@@ -180,7 +213,9 @@ class DeviceAdam:
             }
 
     def step(self, scale: Any = None, found: Any = None) -> None:
-        """Update the parameters; a fused update takes the gradient scaler's scale and its finding."""
+        """Update the parameters; a fused update takes the gradient scaler's scale and its
+        finding.
+        """
         with self._recorder.group("Optimizer.step#Adam.step"):
             if self._fused:
                 self._fused_step(scale, found)
@@ -193,7 +228,9 @@ class DeviceAdam:
             self._adam.zero_grad(set_to_none=set_to_none)
 
     def _fused_step(self, scale: Any, found: Any) -> None:
-        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        parameters = [
+            p for group in self.param_groups for p in group["params"] if p.grad is not None
+        ]
         state = [self._adam.state[parameter] for parameter in parameters]
         steps = [own["step"] for own in state]
         torch.ops.aten._foreach_add_(steps, 1)

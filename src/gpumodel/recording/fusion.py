@@ -9,14 +9,20 @@ from gpumodel.recording.operators import Operator, TensorInfo
 from gpumodel.recording.recorder import ACCUMULATE, Recorded
 
 KEPT_PREFIXES = (
-    *("aten::miopen_convolution", "aten::convolution_backward", "aten::_flash_attention", "aten::_efficient_attention"),
+    *(
+        "aten::miopen_convolution",
+        "aten::convolution_backward",
+        "aten::_flash_attention",
+        "aten::_efficient_attention",
+    ),
     *("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::max_pool2d"),
 )
 """Operators that the compiler leaves to a library. All else in the model it writes itself."""
 
 REDUCING = ("batch_norm", "layer_norm", "softmax", "sum", "mean", "norm", "amax", "var")
-"""Words in names of operators that reduce: their kernels are called triton_red_, the others triton_poi_
-(https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/triton.py)."""
+"""Words in names of operators that reduce: their kernels are called triton_red_, the others
+triton_poi_ (https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/triton.py).
+"""
 
 _COMPILER_NAMES = {
     "aten::copy_": "_to_copy",
@@ -40,7 +46,9 @@ class _Group:
     writes: set[int] = field(default_factory=set)
 
     def touches(self, reads: Iterable[int]) -> bool:
-        """Whether an operator with these inputs belongs here: it uses what the group reads or makes."""
+        """Whether an operator with these inputs belongs here: it uses what the group reads or
+        makes.
+        """
         return not self.members or bool((self.reads | self.writes) & set(reads))
 
 
@@ -59,9 +67,10 @@ class _Node:
 def fuse(recorded: Recorded) -> tuple[Operator, ...]:
     """The operators after compilation: the model's layers are gone, its small operators fused.
 
-    Neighbouring operators of the model that share a tensor become one; a matrix product, convolution,
-    attention or collective between them separates. Loss, exchange and optimizer stay as they are. The
-    backward graph is cut where a gradient bucket is full, as torch.compile does for DistributedDataParallel
+    Neighbouring operators of the model that share a tensor become one; a matrix product,
+    convolution, attention or collective between them separates. Loss, exchange and optimizer stay
+    as they are. The backward graph is cut where a gradient bucket is full, as torch.compile does
+    for DistributedDataParallel
     (https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/backends/distributed.py).
     """
     roots = _kept(recorded)
@@ -101,12 +110,16 @@ def _in_model(operator: Operator) -> bool:
 
 
 def _is_layer(operator: Operator, parents: set[int | None]) -> bool:
-    """Whether an operator of the model is only a call of others, or a view: the compiler leaves neither."""
+    """Whether an operator of the model is only a call of others, or a view: the compiler leaves
+    neither.
+    """
     return operator.index in parents or not operator.on_device
 
 
 def _in_compiled_order(roots: list[_Node]) -> list[_Node]:
-    """Runs of compiled operators under one call of the compiled graph each; gradients follow their graph."""
+    """Runs of compiled operators under one call of the compiled graph each; gradients follow their
+    graph.
+    """
     ordered: list[_Node] = []
     compiled: list[_Node] = []
     waiting: list[_Node] = []
@@ -151,8 +164,12 @@ def _flatten(node: _Node, parent: int | None, result: list[Operator]) -> None:
         _flatten(child, index, result)
 
 
-def _groups(operators: list[Operator], reads: list[frozenset[int]], writes: list[frozenset[int]]) -> list[_Group]:
-    """Groups in order. One is open at a time, as the compiler keeps the order of what depends on each other."""
+def _groups(
+    operators: list[Operator], reads: list[frozenset[int]], writes: list[frozenset[int]]
+) -> list[_Group]:
+    """Groups in order. One is open at a time, as the compiler keeps the order of what depends on
+    each other.
+    """
     parents = {operator.parent for operator in operators}
     groups = [_Group()]
     for operator in operators:
@@ -199,12 +216,16 @@ def _outer_inputs(recorded: Recorded, group: _Group) -> tuple[TensorInfo, ...]:
     return tuple(tensor for _, tensor in found)
 
 
-def _kept_outputs(recorded: Recorded, group: _Group, last_read: dict[int, int]) -> tuple[TensorInfo, ...]:
+def _kept_outputs(
+    recorded: Recorded, group: _Group, last_read: dict[int, int]
+) -> tuple[TensorInfo, ...]:
     """Tensors that somebody outside needs, and the last one in any case."""
     end = group.members[-1]
     kept = []
     for index in group.members:
-        for tensor, numbers in zip(recorded.operators[index].outputs, recorded.output_numbers[index], strict=True):
+        for tensor, numbers in zip(
+            recorded.operators[index].outputs, recorded.output_numbers[index], strict=True
+        ):
             if index == end or any(last_read.get(number, -1) > end for number in numbers):
                 kept.append(tensor)
     return tuple(kept)

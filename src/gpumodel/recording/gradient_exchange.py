@@ -11,12 +11,15 @@ from gpumodel.recording.recorder import OperatorRecorder
 
 FIRST_BUCKET_BYTES = 1024 * 1024
 BUCKET_BYTES = 25 * 1024 * 1024
-"""https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html: bucket_cap_mb is
-25; the first bucket is smaller so that the exchange starts early (torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)."""
+"""https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html:
+bucket_cap_mb is 25; the first bucket is smaller so that the exchange starts early
+(torch.distributed._DEFAULT_FIRST_BUCKET_BYTES).
+"""
 
 
 def bucket_sizes(sizes: Sequence[int]) -> list[list[int]]:
-    """Places of the gradients in each bucket. `sizes` are bytes in the order in which gradients become ready.
+    """Places of the gradients in each bucket. `sizes` are bytes in the order in which gradients
+    become ready.
 
     A bucket is closed by the gradient that reaches its limit
     (https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp,
@@ -36,13 +39,19 @@ def bucket_sizes(sizes: Sequence[int]) -> list[list[int]]:
 class GradientExchange:
     """Adds DistributedDataParallel's operators to a recording.
 
-    order  -- parameters in the order in which their gradients become ready (what DDP settles on after its
-              first step), or in reverse order of definition where unused parameters are searched for.
+    order  -- parameters in the order in which their gradients become ready (what DDP settles on
+    after its
+              first step), or in reverse order of definition where unused parameters are searched
+              for.
     unused -- parameters that get no gradient at all.
     """
 
     def __init__(
-        self, recorder: OperatorRecorder, model: Any, order: Sequence[Any], unused: Sequence[Any] = ()
+        self,
+        recorder: OperatorRecorder,
+        model: Any,
+        order: Sequence[Any],
+        unused: Sequence[Any] = (),
     ) -> None:
         self._recorder = recorder
         self._buffers: dict[torch.dtype, list[Any]] = {}
@@ -54,7 +63,9 @@ class GradientExchange:
         }
         buckets = bucket_sizes([p.numel() * p.element_size() for p in order])
         self._buckets = [[order[place] for place in bucket] for bucket in buckets]
-        self._bucket_of = {id(p): number for number, bucket in enumerate(self._buckets) for p in bucket}
+        self._bucket_of = {
+            id(p): number for number, bucket in enumerate(self._buckets) for p in bucket
+        }
         self._waiting = [len(bucket) for bucket in self._buckets]
         self._views = [
             torch.empty(sum(p.numel() for p in bucket), dtype=bucket[0].dtype, device="meta")
@@ -75,7 +86,9 @@ class GradientExchange:
             self._collective("broadcast", flat)
         for dtype, own in self._buffers.items():
             host_only = {"host_only": True}
-            self._recorder.add("aten::unflatten_dense_tensors", [self._flat[dtype]], own, scalars=host_only)
+            self._recorder.add(
+                "aten::unflatten_dense_tensors", [self._flat[dtype]], own, scalars=host_only
+            )
             for buffer in own:
                 self._copy(buffer, buffer)
 
@@ -86,7 +99,9 @@ class GradientExchange:
             for parameter in bucket:
                 if any(parameter is other for other in self._unused):
                     continue
-                with self._recorder.group("torch.distributed.ddp.reducer::copy_bucket_to_grad", [parameter]):
+                with self._recorder.group(
+                    "torch.distributed.ddp.reducer::copy_bucket_to_grad", [parameter]
+                ):
                     self._copy(parameter, self._views[number], parameter)
 
     def _ready(self, parameter: Any) -> None:
@@ -96,7 +111,9 @@ class GradientExchange:
         if self._unused and not self._marked:
             self._mark_unused()
         with self._recorder.group("torch::distributed::reducer::mul_out", [parameter]):
-            self._recorder.add("aten::mul", [parameter, None], [parameter], scalars={"other": "scalar"})
+            self._recorder.add(
+                "aten::mul", [parameter, None], [parameter], scalars={"other": "scalar"}
+            )
         self._count(parameter)
         self._recorder.leave_node()
 
@@ -124,6 +141,10 @@ class GradientExchange:
             self._recorder.add(name, [tensor], [tensor], scalars={"collective": kind})
 
     def _copy(self, target: Any, source: Any, like: Any = None) -> None:
-        """A memory copy; `like` has the shape that is copied where the source is a larger buffer."""
+        """A memory copy; `like` has the shape that is copied where the source is a larger
+        buffer.
+        """
         shown = source if like is None else like
-        self._recorder.add("aten::copy_", [target, shown], [target], scalars={"direction": "DeviceToDevice"})
+        self._recorder.add(
+            "aten::copy_", [target, shown], [target], scalars={"direction": "DeviceToDevice"}
+        )

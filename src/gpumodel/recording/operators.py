@@ -1,17 +1,22 @@
 """One call of an operator, as it is recorded.
 
 Conventions beyond aten's own schemas:
-  aten::copy_                inputs are (destination, source); scalars["direction"] is HostToDevice, DeviceToHost
-                             or DeviceToDevice where it is a plain memory copy (equal type and order), and absent
-                             where a kernel converts or reorders; scalars["non_blocking"] where the host goes on.
-  aten::_local_scalar_dense  reads one number back: the host waits for the device, then 4 bytes DeviceToHost.
-  nccl:all_reduce, nccl:broadcast, nccl:_all_gather_base, nccl:_reduce_scatter_base
-                             scalars["collective"] is torch's name for it; nothing runs with one rank.
-  scalars["joins"]           before the operator the compute stream waits for the step's collective of that number.
-  aten::_foreach_*, aten::_amp_foreach_*, aten::cat   lists are unrolled; scalars["lists"] gives their lengths.
-  triton_poi_..., triton_red_...   several operators that a compiler fused into one kernel; inputs are read once
+  aten::copy_                inputs are (destination, source); scalars["direction"] is HostToDevice,
+  DeviceToHost
+                             or DeviceToDevice where it is a plain memory copy (equal type and
+                             order), and absent where a kernel converts or reorders;
+                             scalars["non_blocking"] where the host goes on.
+  aten::_local_scalar_dense  reads one number back: the host waits for the device, then 4 bytes
+  DeviceToHost. nccl:all_reduce, nccl:broadcast, nccl:_all_gather_base, nccl:_reduce_scatter_base
+                             scalars["collective"] is torch's name for it; nothing runs with one
+                             rank.
+  scalars["joins"]           before the operator the compute stream waits for the step's collective
+  of that number. aten::_foreach_*, aten::_amp_foreach_*, aten::cat   lists are unrolled;
+  scalars["lists"] gives their lengths. triton_poi_..., triton_red_...   several operators that a
+  compiler fused into one kernel; inputs are read once
                              and outputs written once.
-  scalars["host_only"]       views, allocations and arithmetic on the host: never a kernel (`Operator.on_device`).
+  scalars["host_only"]       views, allocations and arithmetic on the host: never a kernel
+  (`Operator.on_device`).
 """
 
 from __future__ import annotations
@@ -25,7 +30,9 @@ Scalar = str | bool | int | float | tuple[Any, ...] | None
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor's shape, its type without the word torch ("float16"), and whether it lies in NHWC order."""
+    """A tensor's shape, its type without the word torch ("float16"), and whether it lies in NHWC
+    order.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -36,15 +43,14 @@ class TensorInfo:
 class Operator:
     """One call of an operator, parents before children, in the order of calls.
 
-    index, parent   -- place in the step, and that of the operator that called it.
-    name            -- as Kineto writes it: aten::addmm, autograd::engine::evaluate_function: ...
-    inputs          -- tensors in the order of the arguments, lists of tensors unrolled; None where one is absent.
-    outputs         -- tensors that came back.
-    scalars         -- other arguments by name: stride, padding, groups, transposed, output_mask, ...
-    phase           -- data, forward, loss, backward or optimizer.
-    module          -- path of the layer, "" outside of the model.
-    sequence_number -- links a forward operator with its backward one.
-    flops           -- of matrix products and convolutions; a multiplication and an addition are two.
+    index, parent   -- place in the step, and that of the operator that called it. name
+    -- as Kineto writes it: aten::addmm, autograd::engine::evaluate_function: ... inputs          --
+    tensors in the order of the arguments, lists of tensors unrolled; None where one is absent.
+    outputs         -- tensors that came back. scalars         -- other arguments by name: stride,
+    padding, groups, transposed, output_mask, ... phase           -- data, forward, loss, backward
+    or optimizer. module          -- path of the layer, "" outside of the model. sequence_number --
+    links a forward operator with its backward one. flops           -- of matrix products and
+    convolutions; a multiplication and an addition are two.
     """
 
     index: int
@@ -71,16 +77,49 @@ IGNORED = frozenset({"aten::lift_fresh", "aten::_nested_tensor_size"})
 """Made by the recording itself or without any trace."""
 
 _VIEWS = (
-    *("view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute", "expand", "as_strided"),
-    *("as_strided_", "slice", "select", "squeeze", "unsqueeze", "split", "split_with_sizes", "unbind", "chunk"),
+    *(
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "t",
+        "transpose",
+        "permute",
+        "expand",
+        "as_strided",
+    ),
+    *(
+        "as_strided_",
+        "slice",
+        "select",
+        "squeeze",
+        "unsqueeze",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "chunk",
+    ),
     *("alias", "detach", "detach_", "narrow", "diagonal"),
 )
-_ALLOCATIONS = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_")
+_ALLOCATIONS = (
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "set_",
+)
 HOST_ONLY = frozenset(f"aten::{name}" for name in (*_VIEWS, *_ALLOCATIONS))
 """Views and allocations: they cost time on the host and launch nothing."""
 
 _ABOVE: dict[str, tuple[str, ...]] = {
-    "aten::convolution": ("aten::conv2d", "aten::convolution", "aten::_convolution", "aten::miopen_convolution"),
+    "aten::convolution": (
+        "aten::conv2d",
+        "aten::convolution",
+        "aten::_convolution",
+        "aten::miopen_convolution",
+    ),
     "aten::native_batch_norm_backward": ("aten::miopen_batch_norm_backward",),
     "aten::relu": ("aten::relu", "aten::clamp_min"),
     "aten::relu_": ("aten::relu_", "aten::clamp_min_"),
@@ -90,7 +129,11 @@ _ABOVE: dict[str, tuple[str, ...]] = {
     "aten::native_layer_norm": ("aten::layer_norm", "aten::native_layer_norm"),
     "aten::_softmax": ("aten::softmax", "aten::_softmax"),
     "aten::_log_softmax": ("aten::log_softmax", "aten::_log_softmax"),
-    "aten::nll_loss_forward": ("aten::cross_entropy_loss", "aten::nll_loss_nd", "aten::nll_loss_forward"),
+    "aten::nll_loss_forward": (
+        "aten::cross_entropy_loss",
+        "aten::nll_loss_nd",
+        "aten::nll_loss_forward",
+    ),
     "aten::addmm": ("aten::linear", "aten::addmm"),
     "aten::bmm": ("aten::matmul", "aten::bmm"),
     "aten::ones_like": ("aten::ones_like", "aten::fill_"),
@@ -119,7 +162,8 @@ _ABOVE: dict[str, tuple[str, ...]] = {
         "aten::_efficient_attention_backward",
     ),
 }
-"""Dispatched operator -> the chain of names in a trace, outermost first; the last one launches the work.
+"""Dispatched operator -> the chain of names in a trace, outermost first; the last one launches the
+work.
 
 The chains of ResNet are those of a published torch.profiler trace of this workload on MI300X
 (https://github.com/AMD-AGI/TraceLens, tests/traces/mi300); the others are PyTorch's own call order
@@ -130,8 +174,8 @@ The chains of ResNet are those of a published torch.profiler trace of this workl
 def parents_and_leaf(name: str, inputs: list[Any]) -> tuple[tuple[str, ...], str]:
     """The names above a dispatched operator and the name of its leaf.
 
-    MIOpen normalises batches in NCHW order with float32 parameters; all else runs in PyTorch's own kernels
-    (https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/Normalization.cpp).
+    MIOpen normalises batches in NCHW order with float32 parameters; all else runs in PyTorch's own
+    kernels (https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/Normalization.cpp).
     """
     if name == "aten::native_batch_norm":
         leaf = "aten::miopen_batch_norm" if _suits_miopen(inputs[0], inputs[1]) else name

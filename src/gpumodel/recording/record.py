@@ -47,7 +47,9 @@ def _numbered_from_zero(operators: Iterable[Operator]) -> tuple[Operator, ...]:
     operators = tuple(operators)
     first = min(one.sequence_number for one in operators if one.sequence_number is not None)
     return tuple(
-        one if one.sequence_number is None else replace(one, sequence_number=one.sequence_number - first)
+        one
+        if one.sequence_number is None
+        else replace(one, sequence_number=one.sequence_number - first)
         for one in operators
     )
 
@@ -66,13 +68,19 @@ def _gradient_order(config: TrainConfig) -> tuple[list[int], list[int]]:
     return order, unused
 
 
-def _exchange(job: Trainer, recorder: OperatorRecorder, order: list[int], unused: list[int]) -> GradientExchange:
+def _exchange(
+    job: Trainer, recorder: OperatorRecorder, order: list[int], unused: list[int]
+) -> GradientExchange:
     parameters = list(job.raw_model.parameters())
-    # The trainer lets DDP search for unused parameters only with this fault; then buckets keep their first order.
+    # The trainer lets DDP search for unused parameters only with this fault; then buckets keep
+    # their first order.
     if job.config.pathology == "broken-grad":
         order = list(range(len(parameters)))[::-1]
     return GradientExchange(
-        recorder, job.raw_model, [parameters[place] for place in order], [parameters[place] for place in unused]
+        recorder,
+        job.raw_model,
+        [parameters[place] for place in order],
+        [parameters[place] for place in unused],
     )
 
 
@@ -141,7 +149,9 @@ def _loaders(config: TrainConfig) -> Loaders:
 
 
 def _transform(images: torch.Tensor) -> torch.Tensor:
-    """The training transforms for a batch. Random numbers are drawn for many batches at once, so none are here."""
+    """The training transforms for a batch. Random numbers are drawn for many batches at once, so
+    none are here.
+    """
     from cifar_train.data.transforms import BatchParameters, apply_parameters
 
     count = len(images)
@@ -155,7 +165,9 @@ def _transform(images: torch.Tensor) -> torch.Tensor:
     return apply_parameters(images, parameters)
 
 
-def _distributed(job: Trainer, recorder: OperatorRecorder, exchange: GradientExchange) -> Callable[..., Any]:
+def _distributed(
+    job: Trainer, recorder: OperatorRecorder, exchange: GradientExchange
+) -> Callable[..., Any]:
     """What DistributedDataParallel does around the model's forward pass."""
 
     def forward(images: torch.Tensor) -> Any:

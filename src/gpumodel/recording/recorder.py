@@ -11,7 +11,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from gpumodel.recording.operators import HOST_ONLY, IGNORED, READS_BACK, Operator, TensorInfo, parents_and_leaf
+from gpumodel.recording.operators import (
+    HOST_ONLY,
+    IGNORED,
+    READS_BACK,
+    Operator,
+    TensorInfo,
+    parents_and_leaf,
+)
 
 CONVOLUTIONS = frozenset({"aten::convolution", "aten::convolution_backward"})
 
@@ -24,7 +31,9 @@ LONGEST_LIST = 12
 
 @dataclass
 class Recorded:
-    """Operators, and for each the storages behind its inputs and outputs: sets of numbers, one set a tensor."""
+    """Operators, and for each the storages behind its inputs and outputs: sets of numbers, one set
+    a tensor.
+    """
 
     operators: list[Operator] = field(default_factory=list)
     input_numbers: list[tuple[frozenset[int], ...]] = field(default_factory=list)
@@ -44,7 +53,9 @@ class Recorded:
 class ValuelessReads(TorchDispatchMode):
     """Lets a step run on meta tensors although it reads numbers back: each of them is 0."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
         """Run the operator, or answer for it."""
         return 0.0 if _without_value(func, args) else func(*args, **(kwargs or {}))
 
@@ -57,8 +68,10 @@ class OperatorRecorder(TorchDispatchMode):
     """Records while it is entered. Set `phase` and `modules` from outside; `group` opens a parent.
 
     modules            -- stack of the paths of the layers that run at the moment.
-    keep_channels_last -- whether convolutions work in NHWC order on what they get so, as MIOpen does in a PyTorch that
-                          suggests it (PYTORCH_MIOPEN_SUGGEST_NHWC); else they put it into NCHW order first.
+    keep_channels_last -- whether convolutions work in NHWC order on what they get so, as MIOpen
+    does in a PyTorch that
+                          suggests it (PYTORCH_MIOPEN_SUGGEST_NHWC); else they put it into NCHW
+                          order first.
     """
 
     def __init__(self, keep_channels_last: bool = False) -> None:
@@ -73,10 +86,13 @@ class OperatorRecorder(TorchDispatchMode):
         self._module_of_sequence: dict[int, str] = {}
         self._normalised_by_miopen: set[int | None] = set()
         self._last_sequence = torch.autograd._get_sequence_nr()
-        # Numbers of storages must not be given out again, so the storages are kept; on meta they hold nothing.
+        # Numbers of storages must not be given out again, so the storages are kept; on meta they
+        # hold nothing.
         self._storages: dict[int, Any] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
         """Run the operator and write it down."""
         kwargs = kwargs or {}
         name = func._schema.name
@@ -93,12 +109,15 @@ class OperatorRecorder(TorchDispatchMode):
 
     def _is_shown(self, name: str, node: Any) -> bool:
         if name == "aten::detach" and self.phase in ("forward", "backward"):
-            # The recording itself detaches what autograd keeps; a trace has it where gradients are put in place.
+            # The recording itself detaches what autograd keeps; a trace has it where gradients are
+            # put in place.
             return node is not None and node.name() == ACCUMULATE
         return name.startswith("aten::") and name not in IGNORED
 
     def enter_node(self, node: Any) -> None:
-        """Open the parents of an autograd node, unless they are open, and close those of the one before."""
+        """Open the parents of an autograd node, unless they are open, and close those of the one
+        before.
+        """
         if self._node is None and node is None:
             return
         if self._node is not None and node is not None and _same_node(node, self._node):
@@ -145,8 +164,12 @@ class OperatorRecorder(TorchDispatchMode):
         finally:
             self.close()
 
-    def add(self, name: str, inputs: Iterable[Any] = (), outputs: Iterable[Any] = (), **values: Any) -> int:
-        """Write down one operator under the open parent and return its index. `values` are fields of Operator."""
+    def add(
+        self, name: str, inputs: Iterable[Any] = (), outputs: Iterable[Any] = (), **values: Any
+    ) -> int:
+        """Write down one operator under the open parent and return its index. `values` are fields
+        of Operator.
+        """
         inputs, outputs = tuple(inputs), tuple(outputs)
         index = len(self.recorded.operators)
         values.setdefault("module", self.modules[-1] if self.modules else self._module_of_node())
@@ -166,7 +189,11 @@ class OperatorRecorder(TorchDispatchMode):
         return index
 
     def _module_of_node(self) -> str:
-        return self.recorded.operators[self._open[-1]].module if self._open and self._node is not None else ""
+        return (
+            self.recorded.operators[self._open[-1]].module
+            if self._open and self._node is not None
+            else ""
+        )
 
     def _write_down(self, func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> None:
         inputs, scalars = split_arguments(func, args, kwargs)
@@ -217,7 +244,9 @@ class OperatorRecorder(TorchDispatchMode):
         return ordered
 
     def _sequence_number(self) -> int | None:
-        """That of the autograd node made for the operator now dispatched, None if there was none made."""
+        """That of the autograd node made for the operator now dispatched, None if there was none
+        made.
+        """
         if self._node is not None:
             return None
         last, self._last_sequence = self._last_sequence, torch.autograd._get_sequence_nr()
@@ -238,18 +267,25 @@ class OperatorRecorder(TorchDispatchMode):
 def _same_node(one: Any, other: Any) -> bool:
     if one.name() != other.name():
         return False
-    # All nodes that accumulate have the same number; they are told apart by their hooks (see gradient_exchange).
+    # All nodes that accumulate have the same number; they are told apart by their hooks (see
+    # gradient_exchange).
     return one._sequence_nr() == other._sequence_nr()
 
 
 def describe(tensor: Any) -> TensorInfo:
     """Shape, type and order of a tensor."""
-    return TensorInfo(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), is_channels_last(tensor))
+    return TensorInfo(
+        tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), is_channels_last(tensor)
+    )
 
 
 def is_channels_last(tensor: Any) -> bool:
     """Whether a tensor lies in NHWC order and not in NCHW order as well."""
-    return tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+    return (
+        tensor.dim() == 4
+        and not tensor.is_contiguous()
+        and tensor.is_contiguous(memory_format=torch.channels_last)
+    )
 
 
 def split_arguments(func: Any, args: tuple, kwargs: dict) -> tuple[list[Any], dict[str, Any]]:
@@ -259,7 +295,9 @@ def split_arguments(func: Any, args: tuple, kwargs: dict) -> tuple[list[Any], di
     lengths: list[int] = []
     for place, argument in enumerate(func._schema.arguments):
         value = args[place] if place < len(args) else kwargs.get(argument.name)
-        if isinstance(value, list | tuple) and any(isinstance(item, torch.Tensor) for item in value):
+        if isinstance(value, list | tuple) and any(
+            isinstance(item, torch.Tensor) for item in value
+        ):
             inputs += list(value)
             lengths.append(len(value))
         elif isinstance(value, torch.Tensor):
@@ -274,7 +312,9 @@ def split_arguments(func: Any, args: tuple, kwargs: dict) -> tuple[list[Any], di
 
 
 def _plain(value: Any) -> Any:
-    """A value that is equal in another process: numbers and texts, no objects of torch; None for the rest."""
+    """A value that is equal in another process: numbers and texts, no objects of torch; None for
+    the rest.
+    """
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):

@@ -1,11 +1,13 @@
 """The aten operators of one training step, recorded on shapes alone.
 
-The trainer's own model, loss and backward pass run on meta tensors, which have shapes and no memory, so
-that a step takes seconds and no GPU. Names are those of a ROCm build (aten::miopen_convolution), and the
-optimizer, gradient scaling and gradient exchange are the ones that a GPU gets. The trainer is taken to be
-started by a launcher (srun, torchrun), which wraps the model in DistributedDataParallel for one rank as well.
+The trainer's own model, loss and backward pass run on meta tensors, which have shapes and no
+memory, so that a step takes seconds and no GPU. Names are those of a ROCm build
+(aten::miopen_convolution), and the optimizer, gradient scaling and gradient exchange are the ones
+that a GPU gets. The trainer is taken to be started by a launcher (srun, torchrun), which wraps the
+model in DistributedDataParallel for one rank as well.
 
-Recorded steps stay on disk: those that ship with the model, then those that this machine has recorded.
+Recorded steps stay on disk: those that ship with the model, then those that this machine has
+recorded.
 """
 
 from __future__ import annotations
@@ -27,30 +29,48 @@ from cifar_train.whole_files import whole_file
 from gpumodel.recording.operators import Operator
 
 RECORDED_FIELDS = (
-    *("model", "precision", "batch_size", "batched_transforms", "compile", "channels_last", "fused_optimizer"),
+    *(
+        "model",
+        "precision",
+        "batch_size",
+        "batched_transforms",
+        "compile",
+        "channels_last",
+        "fused_optimizer",
+    ),
     "pathology",
 )
 """Fields of the configuration that change the operators of a step."""
 
 
 def operators_of_step(config: TrainConfig) -> tuple[Operator, ...]:
-    """All operators of one steady step of the trainer with this configuration, its pathology included.
+    """All operators of one steady step of the trainer with this configuration, its pathology
+    included.
 
-    Host effects of a pathology (a slow loader, a late rank) have no operators; gpumodel.play adds them.
+    Host effects of a pathology (a slow loader, a late rank) have no operators; gpumodel.play adds
+    them.
     """
     return load_or_make(step_name(config), tuple[Operator, ...], lambda: record(config))
 
 
 def step_name(config: TrainConfig) -> str:
-    """`resnet-automixed-256-channels_last`: the fields that count in order, a switch that is on by its name."""
+    """`resnet-automixed-256-channels_last`: the fields that count in order, a switch that is on by
+    its name.
+    """
     acting = _acting(config)
     fields = {name: getattr(acting, name) for name in RECORDED_FIELDS}
-    words = (name if value is True else value for name, value in fields.items() if value not in (None, False))
+    words = (
+        name if value is True else value
+        for name, value in fields.items()
+        if value not in (None, False)
+    )
     return "-".join(map(str, words))
 
 
 def _acting(config: TrainConfig) -> TrainConfig:
-    """The configuration with its pathology's settings in place, and without one that leaves no operators."""
+    """The configuration with its pathology's settings in place, and without one that leaves no
+    operators.
+    """
     config = apply_to_config(config)
     has_operators = config.pathology is None or ZOO[config.pathology].operators
     return config if has_operators else config.replace(pathology=None)
@@ -67,14 +87,17 @@ FOLDER_VARIABLE = "GPUMODEL_CACHE"
 """Environment variable with the folder; empty switches the cache off."""
 
 SHIPPED = Path(__file__).parents[1] / "data" / "steps"
-"""Steps that the lessons and recordings play, by scripts/dev/record_steps.py: they need no torch, and are the same
-whatever its version."""
+"""Steps that the lessons and recordings play, by scripts/dev/record_steps.py: they need no torch,
+and are the same whatever its version.
+"""
 
 Kept = TypeVar("Kept")
 
 
 def folder() -> Path | None:
-    """Where recordings are kept, by default below XDG_CACHE_HOME or ~/.cache; None if switched off or homeless."""
+    """Where recordings are kept, by default below XDG_CACHE_HOME or ~/.cache; None if switched off
+    or homeless.
+    """
     if FOLDER_VARIABLE in os.environ:
         chosen = os.environ[FOLDER_VARIABLE]
         return Path(chosen) if chosen else None
@@ -86,7 +109,9 @@ def folder() -> Path | None:
 
 
 def load_or_make(name: str, kind: type[Kept], make: Callable[[], Kept]) -> Kept:
-    """What ships under the name; else what `make` gives, kept for these versions of the libraries and the recorder."""
+    """What ships under the name; else what `make` gives, kept for these versions of the libraries
+    and the recorder.
+    """
     shipped = SHIPPED / f"{name}.json.gz"
     if shipped.exists():
         return unpack(shipped.read_bytes(), kind)
@@ -111,7 +136,9 @@ def pack(content: Any) -> bytes:
 
 
 def unpack(packed: bytes, kind: type[Kept]) -> Kept:
-    """The content of `pack`. Raises OSError, EOFError, zlib.error or msgspec.DecodeError for what is none."""
+    """The content of `pack`. Raises OSError, EOFError, zlib.error or msgspec.DecodeError for what
+    is none.
+    """
     return msgspec.json.decode(gzip.decompress(packed), type=kind)
 
 

@@ -38,5 +38,7 @@ def write(format_name: str, run: Run, folder: Path, **options: Any) -> list[Path
     Raises UserError for a format or a rank that there is not.
     """
     if format_name not in MODULE_OF_FORMAT:
-        raise UserError(f"no writer for the format {format_name!r}; there are {', '.join(MODULE_OF_FORMAT)}")
+        raise UserError(
+            f"no writer for the format {format_name!r}; there are {', '.join(MODULE_OF_FORMAT)}"
+        )
     return import_module(MODULE_OF_FORMAT[format_name]).write(run, Path(folder), **options)

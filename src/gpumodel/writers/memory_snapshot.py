@@ -1,8 +1,10 @@
-"""The pickle that `torch.cuda.memory._dump_snapshot` would leave at the end of a played training run.
+"""The pickle that `torch.cuda.memory._dump_snapshot` would leave at the end of a played training
+run.
 
-The allocator is PyTorch's caching one on one stream: rules and sizes are those of c10/cuda/CUDACachingAllocator.cpp and
-c10/core/AllocatorConfig.h (PyTorch 2.15) with their defaults: no limit to splitting, no expandable segments, no other
-rounding. When tensors come and go is taken from the operators of the steps and their shapes.
+The allocator is PyTorch's caching one on one stream: rules and sizes are those of
+c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h (PyTorch 2.15) with their defaults:
+no limit to splitting, no expandable segments, no other rounding. When tensors come and go is taken
+from the operators of the steps and their shapes.
 """
 
 from __future__ import annotations
@@ -25,15 +27,17 @@ from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.files import config_of, put, ranks_of, write_marker
 
 PROTOCOL = 4
-"""What `pickle.dump` takes up to Python 3.13 (documentation of `pickle`), and the newest that torch's viewer reads
-(https://github.com/pytorch/pytorch/issues/183842)."""
+"""What `pickle.dump` takes up to Python 3.13 (documentation of `pickle`), and the newest that
+torch's viewer reads (https://github.com/pytorch/pytorch/issues/183842).
+"""
 
 
 def write(run: Run, folder: Path, *, rank: int | None = None) -> list[Path]:
-    """One file per rank, `snapshot_rank0.pickle`, with the history from the model's parameters to the last step; and
-    the marker. What is allocated when is told by `TensorLifetimes`.
+    """One file per rank, `snapshot_rank0.pickle`, with the history from the model's parameters to
+    the last step; and the marker. What is allocated when is told by `TensorLifetimes`.
 
-    rank -- write only this rank. Raises UserError for a rank that there is not, and for a run that is no training.
+    rank -- write only this rank. Raises UserError for a rank that there is not, and for a run that
+    is no training.
     """
     if config_of(run) is None:
         raise UserError("a memory snapshot is modelled for training runs only")
@@ -56,7 +60,9 @@ def _snapshot(run: Run, rank: RankRun) -> dict[str, Any]:
 
 
 STATES = 2
-"""Tensors that Adam keeps for each parameter, of its size (torch.optim.Adam: exp_avg, exp_avg_sq)."""
+"""Tensors that Adam keeps for each parameter, of its size (torch.optim.Adam: exp_avg,
+exp_avg_sq).
+"""
 
 LINES = {
     "model": ("train.py", "set_up", "trainer = Trainer("),
@@ -75,11 +81,12 @@ AUTOGRAD: Frames = (("??", 0, "torch::autograd::Engine::evaluate_function"),)
 class TensorLifetimes:
     """Plays one step after the other on an allocator.
 
-    Every result of the forward pass and of the loss stays until the backward pass, which frees them in reverse order,
-    evenly over its operators: an upper bound, since autograd does not need each of them. Results of backward live until
-    two more came; gradients come evenly, the last parameter's first, and stay until zero_grad. Operators whose names
-    end in `_` work in place; views and other work of the host allocate nothing. The library's workspaces, buffers of
-    RCCL and the model's own buffers are left out.
+    Every result of the forward pass and of the loss stays until the backward pass, which frees them
+    in reverse order, evenly over its operators: an upper bound, since autograd does not need each
+    of them. Results of backward live until two more came; gradients come evenly, the last
+    parameter's first, and stay until zero_grad. Operators whose names end in `_` work in place;
+    views and other work of the host allocate nothing. The library's workspaces, buffers of RCCL and
+    the model's own buffers are left out.
     """
 
     def __init__(self, allocator: CachingAllocator, config: TrainConfig) -> None:
@@ -164,7 +171,9 @@ def frames_of(what: str) -> Frames:
     """The line of the trainer in LINES, as a call stack of one function."""
     file, function, statement = LINES[what]
     lines = files("cifar_train").joinpath(file).read_text(encoding="utf-8").splitlines()
-    (number,) = [place for place, line in enumerate(lines, start=1) if line.strip().startswith(statement)]
+    (number,) = [
+        place for place, line in enumerate(lines, start=1) if line.strip().startswith(statement)
+    ]
     return ((f"cifar_train/{file}", number, function),)
 
 
@@ -174,8 +183,10 @@ SMALL_SEGMENT = 2 * 2**20
 LARGE_SEGMENT = 20 * 2**20
 OWN_SEGMENT = 10 * 2**20
 SEGMENT_ROUNDING = 2 * 2**20
-"""Bytes: blocks are multiples of ROUNDING. Up to SMALL they come from segments of SMALL_SEGMENT, below OWN_SEGMENT from
-segments of LARGE_SEGMENT; larger ones get a segment of their own, a multiple of SEGMENT_ROUNDING."""
+"""Bytes: blocks are multiples of ROUNDING. Up to SMALL they come from segments of SMALL_SEGMENT,
+below OWN_SEGMENT from segments of LARGE_SEGMENT; larger ones get a segment of their own, a multiple
+of SEGMENT_ROUNDING.
+"""
 
 FIRST_ADDRESS = 0x7F00_0000_0000
 """Made up."""
@@ -229,7 +240,9 @@ class CachingAllocator:
         return sum(segment.size for segment in self._segments)
 
     def allocate(self, size: int, time_us: int = 0, frames: Frames = ()) -> int:
-        """The address of a block for `size` bytes. Raises OutOfMemoryError, and writes down that it did."""
+        """The address of a block for `size` bytes. Raises OutOfMemoryError, and writes down that it
+        did.
+        """
         rounded = max(ROUNDING, -(-size // ROUNDING) * ROUNDING)
         segment, block = self._fitting(rounded) or self._new_segment(size, rounded, time_us, frames)
         rest = block.size - rounded
@@ -243,8 +256,12 @@ class CachingAllocator:
 
     def free(self, address: int, time_us: int = 0) -> None:
         """Give a block back to the allocator, where it grows together with free neighbours."""
-        segment = next(one for one in self._segments if one.address <= address < one.address + one.size)
-        place = next(place for place, block in enumerate(segment.blocks) if block.address == address)
+        segment = next(
+            one for one in self._segments if one.address <= address < one.address + one.size
+        )
+        place = next(
+            place for place, block in enumerate(segment.blocks) if block.address == address
+        )
         block = segment.blocks[place]
         for action in ("free_requested", "free_completed"):
             self._note(action, address, block.requested, time_us)
@@ -260,7 +277,11 @@ class CachingAllocator:
         return {
             "segments": [self._segment_dict(segment) for segment in self._segments],
             "device_traces": [[] for _ in range(self._device)] + [self.trace],
-            "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "expandable_segments": False},
+            "allocator_settings": {
+                "PYTORCH_CUDA_ALLOC_CONF": "",
+                "max_split_size": -1,
+                "expandable_segments": False,
+            },
             "external_annotations": [],
         }
 
@@ -276,7 +297,9 @@ class CachingAllocator:
         found = min(free, key=lambda one: one[:2], default=None)
         return found and found[2:]
 
-    def _new_segment(self, size: int, rounded: int, time_us: int, frames: Frames) -> tuple[_Segment, _Block]:
+    def _new_segment(
+        self, size: int, rounded: int, time_us: int, frames: Frames
+    ) -> tuple[_Segment, _Block]:
         wanted = SMALL_SEGMENT if rounded <= SMALL else LARGE_SEGMENT
         if rounded >= OWN_SEGMENT:
             wanted = -(-rounded // SEGMENT_ROUNDING) * SEGMENT_ROUNDING
@@ -284,9 +307,17 @@ class CachingAllocator:
             self._release_free_segments(time_us)
         if self.reserved + wanted > self._capacity:
             free = self._capacity - self.reserved
-            entry = {"action": "oom", "device_free": free, "size": rounded, "stream": 0, "time_us": time_us}
+            entry = {
+                "action": "oom",
+                "device_free": free,
+                "size": rounded,
+                "stream": 0,
+                "time_us": time_us,
+            }
             self.trace.append(entry | {"pool_id": (0, 0), "frames": _dicts(frames)})
-            raise OutOfMemoryError(f"{size} bytes can't be had: {free} are free, and no free block is large enough")
+            raise OutOfMemoryError(
+                f"{size} bytes can't be had: {free} are free, and no free block is large enough"
+            )
         block = _Block(self._next_address, wanted)
         segment = _Segment(block.address, wanted, [block], frames)
         self._next_address += wanted
@@ -295,12 +326,23 @@ class CachingAllocator:
         return segment, block
 
     def _release_free_segments(self, time_us: int) -> None:
-        for segment in [one for one in self._segments if not any(block.is_taken for block in one.blocks)]:
+        for segment in [
+            one for one in self._segments if not any(block.is_taken for block in one.blocks)
+        ]:
             self._segments.remove(segment)
             self._note("segment_free", segment.address, segment.size, time_us)
 
-    def _note(self, action: str, address: int, size: int, time_us: int, frames: Frames = ()) -> None:
-        entry = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": time_us, "pool_id": (0, 0)}
+    def _note(
+        self, action: str, address: int, size: int, time_us: int, frames: Frames = ()
+    ) -> None:
+        entry = {
+            "action": action,
+            "addr": address,
+            "size": size,
+            "stream": 0,
+            "time_us": time_us,
+            "pool_id": (0, 0),
+        }
         self.trace.append(entry | ({"frames": _dicts(frames)} if frames else {}))
 
     def _segment_dict(self, segment: _Segment) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see gpumodel/data/rocpd_schema.sql).
+"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see
+gpumodel/data/rocpd_schema.sql).
 
 Rows and their numbers are as in github.com/ROCm/rocm-systems, projects/rocprofiler-sdk,
-source/lib/output/generateRocpd.cpp. But the model has no mangled names: the symbol of a C++ kernel is its name as it is
-shown, with the ending of a symbol.
+source/lib/output/generateRocpd.cpp. But the model has no mangled names: the symbol of a C++ kernel
+is its name as it is shown, with the ending of a symbol.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def write(
 ) -> list[Path]:
     """One `<prefix>_results.db` per process; `rank`, `prefix` and `traces` as of the CSV writer.
 
-    The stored environment has the rank of a parallel run (RANK, LOCAL_RANK, WORLD_SIZE) and nothing else.
-    The marker of the model is a row of rocpd_metadata. Raises UserError for an unknown rank or domain.
+    The stored environment has the rank of a parallel run (RANK, LOCAL_RANK, WORLD_SIZE) and nothing
+    else. The marker of the model is a row of rocpd_metadata. Raises UserError for an unknown rank
+    or domain.
     """
     check_domains(traces)
     written = []
@@ -76,8 +78,8 @@ def _suffix(guid: str) -> str:
 class _Filler:
     """Fills the database of one process.
 
-    Strings and events are numbered; processes, threads, agents, dispatches and calls have the numbers of the system and
-    of the tool.
+    Strings and events are numbered; processes, threads, agents, dispatches and calls have the
+    numbers of the system and of the tool.
     """
 
     def __init__(self, run: Run, rank: RankRun, guid: str, database: NewDatabase) -> None:
@@ -110,7 +112,12 @@ class _Filler:
         ):
             if domain in traces:
                 self._regions(table, category)
-        self._insert("string", len(self._strings), id=list(self._strings.values()), string=list(self._strings))
+        self._insert(
+            "string",
+            len(self._strings),
+            id=list(self._strings.values()),
+            string=list(self._strings),
+        )
 
     def _insert(self, table: str, rows: int, **columns: object) -> None:
         self._database.insert(f"rocpd_{table}{self._suffix}", rows, columns)
@@ -125,22 +132,44 @@ class _Filler:
         """Node, process, threads, agents, streams, queues, and the code object of all kernels."""
         run, rank, place = self._run, self._rank, self._place
         several = len(run.ranks) > 1
-        environment = {"RANK": rank.rank, "LOCAL_RANK": rank.device, "WORLD_SIZE": len(run.ranks)} if several else {}
+        environment = (
+            {"RANK": rank.rank, "LOCAL_RANK": rank.device, "WORLD_SIZE": len(run.ranks)}
+            if several
+            else {}
+        )
         self._insert(
-            "info_node", 1, id=place["nid"], hash=self._node_hash, machine_id=self._machine_id, system_name="Linux",
+            "info_node",
+            1,
+            id=place["nid"],
+            hash=self._node_hash,
+            machine_id=self._machine_id,
+            system_name="Linux",
             hostname=run.hostname,
-        )  # fmt: skip
+        )
         self._insert(
-            "info_process", 1, id=rank.process_id, ppid=1, **place, init=run.start_ns, fini=run.end_ns,
-            start=run.start_ns, end=run.end_ns, command=" ".join(run.command),
+            "info_process",
+            1,
+            id=rank.process_id,
+            ppid=1,
+            **place,
+            init=run.start_ns,
+            fini=run.end_ns,
+            start=run.start_ns,
+            end=run.end_ns,
+            command=" ".join(run.command),
             environment=json.dumps({name: str(value) for name, value in environment.items()}),
-        )  # fmt: skip
+        )
         tables = (rank.calls, rank.annotations, self._records.dispatches, self._records.copies)
-        threads = {rank.main_thread_id, rank.autograd_thread_id}.union(*(table["thread_id"] for table in tables))
+        threads = {rank.main_thread_id, rank.autograd_thread_id}.union(
+            *(table["thread_id"] for table in tables)
+        )
         numbers = sorted(threads)
         self._insert("info_thread", len(numbers), id=numbers, tid=numbers, ppid=1, **place)
         self._agents()
-        for kind, column, word in (("info_queue", "queue", "Queue"), ("info_stream", "stream", "Stream")):
+        for kind, column, word in (
+            ("info_queue", "queue", "Queue"),
+            ("info_stream", "stream", "Stream"),
+        ):
             used = _with_default(rank.device_work[column])
             names = [f"Default {word}", *(f"{word} {place}" for place in range(len(used) - 1))]
             self._insert(kind, len(used), id=used, name=names, **place)
@@ -152,13 +181,24 @@ class _Filler:
         known = [properties(agent, self._run) for agent in agents]
         numbers = [agent.number for agent in agents]
         self._insert(
-            "info_agent", len(agents), id=numbers,
-            type=["GPU" if agent.is_gpu else "CPU" for agent in agents], absolute_index=numbers, logical_index=numbers,
-            type_index=[agent.index for agent in agents], extdata=[json.dumps(values) for values in known],
-            **{name: [values[name] for values in known] for name in ("name", "model_name", "vendor_name")},
-            **{name: [values["product_name"] for values in known] for name in ("product_name", "user_name")},
+            "info_agent",
+            len(agents),
+            id=numbers,
+            type=["GPU" if agent.is_gpu else "CPU" for agent in agents],
+            absolute_index=numbers,
+            logical_index=numbers,
+            type_index=[agent.index for agent in agents],
+            extdata=[json.dumps(values) for values in known],
+            **{
+                name: [values[name] for values in known]
+                for name in ("name", "model_name", "vendor_name")
+            },
+            **{
+                name: [values["product_name"] for values in known]
+                for name in ("product_name", "user_name")
+            },
             **self._place,
-        )  # fmt: skip
+        )
 
     def _symbols(self) -> None:
         symbols = self._records.symbols
@@ -175,49 +215,93 @@ class _Filler:
             for number, name in symbols[["kernel_id", "name"]].itertuples(index=False)
         ]
         self._insert(
-            "info_kernel_symbol", len(symbols), id=symbols["kernel_id"], code_object_id=_CODE_OBJECT,
-            kernel_name=symbols["name"] + ".kd", display_name=symbols["name"], group_segment_size=symbols["lds_bytes"],
-            private_segment_size=symbols["scratch_bytes"], sgpr_count=symbols["scalar_registers"],
-            arch_vgpr_count=symbols["vector_registers"], accum_vgpr_count=symbols["accumulation_registers"],
-            extdata=extra, **self._place,
-        )  # fmt: skip
+            "info_kernel_symbol",
+            len(symbols),
+            id=symbols["kernel_id"],
+            code_object_id=_CODE_OBJECT,
+            kernel_name=symbols["name"] + ".kd",
+            display_name=symbols["name"],
+            group_segment_size=symbols["lds_bytes"],
+            private_segment_size=symbols["scratch_bytes"],
+            sgpr_count=symbols["scalar_registers"],
+            arch_vgpr_count=symbols["vector_registers"],
+            accum_vgpr_count=symbols["accumulation_registers"],
+            extdata=extra,
+            **self._place,
+        )
 
     def _new_events(
-        self, category: str, correlation: pd.Series, parent: pd.Series | int, extra: list[str] | str = "{}"
+        self,
+        category: str,
+        correlation: pd.Series,
+        parent: pd.Series | int,
+        extra: list[str] | str = "{}",
     ) -> list[int]:
-        """A row of rocpd_event for each correlation id; returns their identifiers. What runs on the device has the id
-        of its call, for its parent too."""
+        """A row of rocpd_event for each correlation id; returns their identifiers. What runs on the
+        device has the id of its call, for its parent too.
+        """
         numbers = list(range(self._events + 1, self._events + 1 + len(correlation)))
         self._events += len(numbers)
         self._insert(
-            "event", len(numbers), id=numbers, category_id=self._string(category), stack_id=correlation,
-            parent_stack_id=parent, correlation_id=0, extdata=extra,
-        )  # fmt: skip
+            "event",
+            len(numbers),
+            id=numbers,
+            category_id=self._string(category),
+            stack_id=correlation,
+            parent_stack_id=parent,
+            correlation_id=0,
+            extdata=extra,
+        )
         return numbers
 
     def _kernels(self, table: pd.DataFrame) -> None:
-        sizes = {f"{what}_size_{axis}": table[f"{what}_{axis}"] for what in ("workgroup", "grid") for axis in "xyz"}
+        sizes = {
+            f"{what}_size_{axis}": table[f"{what}_{axis}"]
+            for what in ("workgroup", "grid")
+            for axis in "xyz"
+        }
         self._insert(
-            "kernel_dispatch", len(table), id=table["dispatch_id"], **self._place, tid=table["thread_id"],
-            agent_id=self._rank.agent, kernel_id=table["kernel_id"], dispatch_id=table["dispatch_id"],
-            queue_id=table["queue"], stream_id=table["stream"], start=table["start_ns"], end=table["end_ns"],
-            private_segment_size=table["scratch_bytes"], group_segment_size=table["lds_bytes"], **sizes,
+            "kernel_dispatch",
+            len(table),
+            id=table["dispatch_id"],
+            **self._place,
+            tid=table["thread_id"],
+            agent_id=self._rank.agent,
+            kernel_id=table["kernel_id"],
+            dispatch_id=table["dispatch_id"],
+            queue_id=table["queue"],
+            stream_id=table["stream"],
+            start=table["start_ns"],
+            end=table["end_ns"],
+            private_segment_size=table["scratch_bytes"],
+            group_segment_size=table["lds_bytes"],
+            **sizes,
             region_name_id=self._string(""),
-            event_id=self._new_events("KERNEL_DISPATCH", table["correlation_id"], table["correlation_id"]),
-        )  # fmt: skip
+            event_id=self._new_events(
+                "KERNEL_DISPATCH", table["correlation_id"], table["correlation_id"]
+            ),
+        )
 
     def _copies(self, table: pd.DataFrame) -> None:
         """Copies; the tool gives them no queue and no region."""
         host, device = first_cpu(self._run), self._rank.agent
         inward = (table["copy_direction"] == "HostToDevice").tolist()
         self._insert(
-            "memory_copy", len(table), **self._place, tid=table["thread_id"],
-            start=table["start_ns"], end=table["end_ns"], name_id=self._string_ids(table["name"]),
+            "memory_copy",
+            len(table),
+            **self._place,
+            tid=table["thread_id"],
+            start=table["start_ns"],
+            end=table["end_ns"],
+            name_id=self._string_ids(table["name"]),
             dst_agent_id=[device if to_device else host for to_device in inward],
             src_agent_id=[host if to_device else device for to_device in inward],
-            size=table["copy_bytes"].fillna(0), stream_id=table["stream"],
-            event_id=self._new_events("MEMORY_COPY", table["correlation_id"], table["correlation_id"]),
-        )  # fmt: skip
+            size=table["copy_bytes"].fillna(0),
+            stream_id=table["stream"],
+            event_id=self._new_events(
+                "MEMORY_COPY", table["correlation_id"], table["correlation_id"]
+            ),
+        )
 
     def _regions(self, table: pd.DataFrame, category: str) -> None:
         """Calls and ranges; the text of a range of ROCTx stands in its event."""

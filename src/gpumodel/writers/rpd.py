@@ -1,4 +1,6 @@
-"""The SQLite file of rocmProfileData's runTracer.sh (see rpd_schema_2.sql and rpd_schema_3.sql in gpumodel/data)."""
+"""The SQLite file of rocmProfileData's runTracer.sh (see rpd_schema_2.sql and rpd_schema_3.sql in
+gpumodel/data).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ import pandas as pd
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.device_work import COPY_KINDS, dispatches_and_copies, grid_of_call, work_with_launches
+from gpumodel.writers.common.device_work import (
+    COPY_KINDS,
+    dispatches_and_copies,
+    grid_of_call,
+    work_with_launches,
+)
 from gpumodel.writers.common.files import MARK, NewDatabase, has_ranges, marker_text, ranks_of
 
 VERSIONS = (2, 3)
@@ -35,20 +42,20 @@ def write(
     schema: int = 2,
     tracer: str = "roctracer",
 ) -> list[Path]:
-    """One file with all ranks, as `runTracer.sh -o NAME srun ...` gives, or with one: `srun ... runTracer.sh`.
+    """One file with all ranks, as `runTracer.sh -o NAME srun ...` gives, or with one: `srun ...
+    runTracer.sh`.
 
-    rank   -- write only this rank.
-    name   -- of the file, which is replaced, as by the tool.
-    schema -- 2 (files of before June 2024, with the view ktop) or 3 (2026; other names in the view top, no ktop).
-    tracer -- what the tool is built on, one of TRACERS.
+    rank   -- write only this rank. name   -- of the file, which is replaced, as by the tool. schema
+    -- 2 (files of before June 2024, with the view ktop) or 3 (2026; other names in the view top, no
+    ktop). tracer -- what the tool is built on, one of TRACERS.
 
-    As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx) are calls named
-    UserMarker. In schema 2 devices are agent numbers, in schema 3 they count from 0. With roctracer queues count from
-    0, the size of a copy is blank from 2 GiB on, and a launch states the grid that its call received. With
-    ROCprofiler-SDK all copies say device 0; what the runtime copies and fills by kernels of its own is a kernel, and a
-    grid counts work-items (rpd_tracer/RoctracerDataSource.cpp, RocprofDataSource.cpp). The marker of the model is a row
-    of rocpd_metadata.
-    Raises UserError for an unknown rank, schema or tracer.
+    As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx)
+    are calls named UserMarker. In schema 2 devices are agent numbers, in schema 3 they count from
+    0. With roctracer queues count from 0, the size of a copy is blank from 2 GiB on, and a launch
+    states the grid that its call received. With ROCprofiler-SDK all copies say device 0; what the
+    runtime copies and fills by kernels of its own is a kernel, and a grid counts work-items
+    (rpd_tracer/RoctracerDataSource.cpp, RocprofDataSource.cpp). The marker of the model is a row of
+    rocpd_metadata. Raises UserError for an unknown rank, schema or tracer.
     """
     if schema not in VERSIONS:
         raise UserError(f"no schema {schema} of rpd; there are {' and '.join(map(str, VERSIONS))}")
@@ -84,14 +91,18 @@ class _Filler:
         metadata = {"schema_version": str(self._schema), "session_count": str(len(ranks))}
         metadata |= _GPU_STRIDE if self._schema == 3 else {}
         metadata[MARK] = marker_text(self._run)
-        self._insert("rocpd_metadata", len(metadata), tag=list(metadata), value=list(metadata.values()))
+        self._insert(
+            "rocpd_metadata", len(metadata), tag=list(metadata), value=list(metadata.values())
+        )
         self._string("")
         for rank in ranks:
             work = self._work(rank)
             api_ids = self._calls(rank)
             work["api_id"] = work["correlation_id"].map(api_ids).astype("Int64")
             self._operations(rank, work)
-            self._launches(work[work["api_id"].notna() & work["kind"].isin(["kernel", "collective"])])
+            self._launches(
+                work[work["api_id"].notna() & work["kind"].isin(["kernel", "collective"])]
+            )
             self._copies(work[work["api_id"].notna() & (work["kind"] == "copy")])
             self._ranges(rank)
             self._clocks(rank)
@@ -117,17 +128,29 @@ class _Filler:
         return texts.map({text: self._string(text, table) for text in texts.unique()})
 
     def _api(
-        self, rank: RankRun, table: pd.DataFrame, names: pd.Series, arguments: pd.Series, domain: str
+        self,
+        rank: RankRun,
+        table: pd.DataFrame,
+        names: pd.Series,
+        arguments: pd.Series,
+        domain: str,
     ) -> list[int]:
         ids = self._new_ids("rocpd_api", len(table))
         places = {}
         if self._schema == 3:
             places = {"domain_id": self._string(domain), "category_id": self._string("")}
         self._insert(
-            "rocpd_api", len(table), id=ids, pid=rank.process_id, tid=table["thread_id"], start=table["start_ns"],
-            end=table["start_ns"] + table["duration_ns"], apiName_id=self._string_ids(names),
-            args_id=self._string_ids(arguments, self._arguments), **places,
-        )  # fmt: skip
+            "rocpd_api",
+            len(table),
+            id=ids,
+            pid=rank.process_id,
+            tid=table["thread_id"],
+            start=table["start_ns"],
+            end=table["start_ns"] + table["duration_ns"],
+            apiName_id=self._string_ids(names),
+            args_id=self._string_ids(arguments, self._arguments),
+            **places,
+        )
         return ids
 
     def _calls(self, rank: RankRun) -> pd.Series:
@@ -144,16 +167,25 @@ class _Filler:
         return types.where(work["kind"] != "fill", "FillBuffer")
 
     def _places(self, rank: RankRun, work: pd.DataFrame) -> dict[str, Any]:
-        return {"gpuId": rank.agent if self._schema == 2 else rank.device, "queueId": work["queue"] - 1}
+        return {
+            "gpuId": rank.agent if self._schema == 2 else rank.device,
+            "queueId": work["queue"] - 1,
+        }
 
     def _operations(self, rank: RankRun, work: pd.DataFrame) -> None:
         ids = self._new_ids("rocpd_op", len(work))
         names = work["name"].where(work["kind"].isin(["kernel", "collective"]), "")
         self._insert(
-            "rocpd_op", len(work), id=ids, sequenceId=0, **self._places(rank, work), start=work["start_ns"],
-            end=work["start_ns"] + work["duration_ns"], description_id=self._string_ids(names),
+            "rocpd_op",
+            len(work),
+            id=ids,
+            sequenceId=0,
+            **self._places(rank, work),
+            start=work["start_ns"],
+            end=work["start_ns"] + work["duration_ns"],
+            description_id=self._string_ids(names),
             opType_id=self._string_ids(self._types(work)),
-        )  # fmt: skip
+        )
         linked = work.assign(op_id=ids)[work["api_id"].notna()]
         self._insert("rocpd_api_ops", len(linked), api_id=linked["api_id"], op_id=linked["op_id"])
 
@@ -162,34 +194,59 @@ class _Filler:
         sizes = {f"grid{axis.upper()}": grid[axis] for axis in "xyz"}
         sizes |= {f"workgroup{axis.upper()}": work[f"workgroup_{axis}"] for axis in "xyz"}
         self._insert(
-            "rocpd_kernelapi", len(work), api_ptr_id=work["api_id"], stream=_addresses(work["stream"]), **sizes,
-            groupSegmentSize=work["lds_bytes"], privateSegmentSize=work["scratch_bytes"],
+            "rocpd_kernelapi",
+            len(work),
+            api_ptr_id=work["api_id"],
+            stream=_addresses(work["stream"]),
+            **sizes,
+            groupSegmentSize=work["lds_bytes"],
+            privateSegmentSize=work["scratch_bytes"],
             kernelName_id=self._string_ids(work["name"]),
-        )  # fmt: skip
+        )
 
     def _grid(self, work: pd.DataFrame) -> pd.DataFrame:
         return grid_of_call(work)
 
     def _copies(self, work: pd.DataFrame) -> None:
-        size = work["copy_bytes"].astype(object).where(work["copy_bytes"].fillna(0) <= LARGEST_SIZE, "")
+        size = (
+            work["copy_bytes"]
+            .astype(object)
+            .where(work["copy_bytes"].fillna(0) <= LARGEST_SIZE, "")
+        )
         self._insert(
-            "rocpd_copyapi", len(work), api_ptr_id=work["api_id"], stream=_addresses(work["stream"]), size=size,
-            kind=work["copy_direction"].map(COPY_KINDS), dstDevice=0, srcDevice=0, sync=0, pinned=0,
-        )  # fmt: skip
+            "rocpd_copyapi",
+            len(work),
+            api_ptr_id=work["api_id"],
+            stream=_addresses(work["stream"]),
+            size=size,
+            kind=work["copy_direction"].map(COPY_KINDS),
+            dstDevice=0,
+            srcDevice=0,
+            sync=0,
+            pinned=0,
+        )
 
     def _ranges(self, rank: RankRun) -> None:
         ranges = rank.annotations[~rank.annotations["name"].str.startswith("ProfilerStep#")]
         if has_ranges(self._run):
-            self._api(rank, ranges, pd.Series("UserMarker", index=ranges.index), ranges["name"], "roctx")
+            self._api(
+                rank, ranges, pd.Series("UserMarker", index=ranges.index), ranges["name"], "roctx"
+            )
 
     def _clocks(self, rank: RankRun) -> None:
         """The GPU's clock: each value holds until the next one."""
         clocks = rank.counters[rank.counters["name"] == "gfx_clock"]
         end = clocks["time_ns"].shift(-1, fill_value=self._run.end_ns)
         self._insert(
-            "rocpd_monitor", len(clocks), deviceType="gpu", deviceId=rank.device, monitorType="sclk",
-            start=clocks["time_ns"], end=end, value=[f"{value:.0f}" for value in clocks["value"]],
-        )  # fmt: skip
+            "rocpd_monitor",
+            len(clocks),
+            deviceType="gpu",
+            deviceId=rank.device,
+            monitorType="sclk",
+            start=clocks["time_ns"],
+            end=end,
+            value=[f"{value:.0f}" for value in clocks["value"]],
+        )
 
 
 class _SdkFiller(_Filler):
@@ -198,7 +255,9 @@ class _SdkFiller(_Filler):
     def _work(self, rank: RankRun) -> pd.DataFrame:
         dispatches, copies = dispatches_and_copies(work_with_launches(rank))
         dispatches["kind"] = dispatches["kind"].where(dispatches["kind"] == "collective", "kernel")
-        return pd.concat([dispatches, copies]).sort_values("start_ns", kind="stable", ignore_index=True)
+        return pd.concat([dispatches, copies]).sort_values(
+            "start_ns", kind="stable", ignore_index=True
+        )
 
     def _types(self, work: pd.DataFrame) -> pd.Series:
         return work["name"].where(work["kind"] == "copy", "KernelExecution")
@@ -212,10 +271,16 @@ class _SdkFiller(_Filler):
 
     def _copies(self, work: pd.DataFrame) -> None:
         self._insert(
-            "rocpd_copyapi", len(work), api_ptr_id=work["api_id"], stream=_addresses(work["stream"]),
-            size=work["copy_bytes"].astype("int64") % 2**32, kind=self._string_ids(work["name"]), sync=1,
-            dstDevice=_node_of(work, "ToDevice"), srcDevice=_node_of(work, "DeviceTo"),
-        )  # fmt: skip
+            "rocpd_copyapi",
+            len(work),
+            api_ptr_id=work["api_id"],
+            stream=_addresses(work["stream"]),
+            size=work["copy_bytes"].astype("int64") % 2**32,
+            kind=self._string_ids(work["name"]),
+            sync=1,
+            dstDevice=_node_of(work, "ToDevice"),
+            srcDevice=_node_of(work, "DeviceTo"),
+        )
 
 
 def _node_of(work: pd.DataFrame, side: str) -> pd.Series:

@@ -1,7 +1,9 @@
-"""What is here: GPU, ROCm, profilers, PyTorch, ranks, limits, data; with one line of cure for what is wrong.
+"""What is here: GPU, ROCm, profilers, PyTorch, ranks, limits, data; with one line of cure for what
+is wrong.
 
-`check_up()` asks a `Machine` a list of small questions, all at once and each with a time limit, and returns a
-`Report`. What could not be found out is "unknown", never "ok". Nothing here imports torch.
+`check_up()` asks a `Machine` a list of small questions, all at once and each with a time limit, and
+returns a `Report`. What could not be found out is "unknown", never "ok". Nothing here imports
+torch.
 """
 
 from __future__ import annotations

@@ -24,13 +24,16 @@ GRACE_S = 3.0
 def check_up(machine: Machine | None = None, probes: Sequence[Probe] = PROBES) -> Report:
     """Ask every probe and report. Takes `machine.patience_s` and 3 s at most, whatever hangs.
 
-    A probe that doesn't come back, or fails, gives rows with the status unknown. Its thread is a daemon, so that
-    a file system that hangs can't keep the program from ending.
+    A probe that doesn't come back, or fails, gives rows with the status unknown. Its thread is a
+    daemon, so that a file system that hangs can't keep the program from ending.
     """
     machine = Machine() if machine is None else machine
     start = time.monotonic()
     answers: dict[Probe, list[Finding]] = {}
-    threads = [threading.Thread(target=_ask, args=(probe, machine, answers), daemon=True) for probe in probes]
+    threads = [
+        threading.Thread(target=_ask, args=(probe, machine, answers), daemon=True)
+        for probe in probes
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -38,7 +41,9 @@ def check_up(machine: Machine | None = None, probes: Sequence[Probe] = PROBES) -
             thread.join(max(0.0, start + machine.patience_s + GRACE_S - time.monotonic()))
     finally:
         machine.stop_all()
-    found = [finding for probe in probes for finding in answers.get(probe) or _silent(probe, machine)]
+    found = [
+        finding for probe in probes for finding in answers.get(probe) or _silent(probe, machine)
+    ]
     return Report.of(found, seconds=time.monotonic() - start)
 
 
@@ -47,7 +52,9 @@ def _ask(probe: Probe, machine: Machine, answers: dict[Probe, list[Finding]]) ->
         answers[probe] = list(probe.ask(machine))
     except Exception as error:  # one broken check must not cost the others
         text = one_line(f"this check failed itself ({type(error).__name__}: {error})")
-        answers[probe] = [Finding(key, Status.UNKNOWN, text, "Please report this.") for key in probe.keys]
+        answers[probe] = [
+            Finding(key, Status.UNKNOWN, text, "Please report this.") for key in probe.keys
+        ]
 
 
 def _silent(probe: Probe, machine: Machine) -> list[Finding]:
@@ -56,12 +63,16 @@ def _silent(probe: Probe, machine: Machine) -> list[Finding]:
     return [Finding(key, Status.UNKNOWN, text, hint) for key in probe.keys]
 
 
-HELP = "look at what is here: GPU, ROCm, profilers, PyTorch, limits; and say how to fix what is wrong"
+HELP = (
+    "look at what is here: GPU, ROCm, profilers, PyTorch, limits; and say how to fix what is wrong"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the doctor's options to a (sub-)parser."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of the table"
+    )
     parser.add_argument(
         "--patience",
         type=_seconds,

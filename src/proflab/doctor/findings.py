@@ -1,6 +1,7 @@
 """What a check says: how things stand, what was found, what to do, and which known issue it is.
 
-Known issues are in known_issues.toml: what the page, the tables of lessons and the doctor say of them.
+Known issues are in known_issues.toml: what the page, the tables of lessons and the doctor say of
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """How one row stands. `FIX` is red: something here will fail or mislead. `NOTE` is blue: good to know."""
+    """How one row stands. `FIX` is red: something here will fail or mislead. `NOTE` is blue: good
+    to know.
+    """
 
     OK = "ok"
     NOTE = "note"
@@ -34,7 +37,9 @@ LONGEST = 200
 
 
 class Issue(StrEnum):
-    """Known issues that a check points to by itself, by the anchor of their heading; the others come by version."""
+    """Known issues that a check points to by itself, by the anchor of their heading; the others
+    come by version.
+    """
 
     NO_RENDER_GROUP = "devkfd-is-there-but-may-not-be-used"
     NO_KFD = "no-devkfd-although-a-gpu-is-built-in"
@@ -59,7 +64,8 @@ class Issue(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One row. `key` is stable; `found` is what is here; `cure` is one line, needed where the status is FIX.
+    """One row. `key` is stable; `found` is what is here; `cure` is one line, needed where the
+    status is FIX.
 
     What programs said becomes one printable line. `issue` is the anchor of a known issue.
     """
@@ -111,7 +117,9 @@ class Probe:
 
 
 def one_line(text: str, longest: int = 120) -> str:
-    """Text from a tool as one printable line: control characters become blanks, and its end is cut."""
+    """Text from a tool as one printable line: control characters become blanks, and its end is
+    cut.
+    """
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
 
@@ -121,7 +129,8 @@ TABLE = Path(__file__).with_name("known_issues.toml")
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions of `tool` that have an issue: from `since` through `last`, or up to but not including `until`.
+    """Versions of `tool` that have an issue: from `since` through `last`, or up to but not
+    including `until`.
 
     "" is a bound that no source states. `note` is what else is known.
     """
@@ -136,7 +145,9 @@ class Versions:
         for bound in filter(None, (self.since, self.last, self.until)):
             parts(bound)
         if self.last and self.until:
-            raise ValueError(f"{self.tool}: an issue ends with `last` or with `until`, not with both")
+            raise ValueError(
+                f"{self.tool}: an issue ends with `last` or with `until`, not with both"
+            )
 
     def has(self, version: str) -> bool:
         """Whether this version has the issue; raises ValueError where it holds no number."""
@@ -150,7 +161,9 @@ class Versions:
 
 @dataclass(frozen=True)
 class Rule:
-    """How the doctor names an issue: red if `serious`, and only for these GPUs, systems or builds (none: for all)."""
+    """How the doctor names an issue: red if `serious`, and only for these GPUs, systems or builds
+    (none: for all).
+    """
 
     serious: bool
     architectures: Sequence[str] = ()
@@ -160,7 +173,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class KnownIssue:
-    """One entry. `looked` is the day of the last look at its sources; `doctor` is None where it is no rule."""
+    """One entry. `looked` is the day of the last look at its sources; `doctor` is None where it is
+    no rule.
+    """
 
     section: str
     heading: str
@@ -176,9 +191,18 @@ class KnownIssue:
 
     def __post_init__(self) -> None:
         if bool(self.brief) != bool(self.todo) or (self.doctor and not self.brief):
-            raise ValueError(f"{self.heading}: brief and todo belong together, and to every rule of the doctor")
-        if self.doctor and self.doctor.serious and not self.versions.last and not self.versions.until:
-            raise ValueError(f"{self.heading}: a serious fault without a last version would never end")
+            raise ValueError(
+                f"{self.heading}: brief and todo belong together, and to every rule of the doctor"
+            )
+        if (
+            self.doctor
+            and self.doctor.serious
+            and not self.versions.last
+            and not self.versions.until
+        ):
+            raise ValueError(
+                f"{self.heading}: a serious fault without a last version would never end"
+            )
 
     @property
     def anchor(self) -> str:
@@ -190,7 +214,11 @@ class KnownIssue:
 def all_issues() -> dict[str, KnownIssue]:
     """The table by anchor, in its order; a wrong entry raises TypeError or ValueError."""
     sections = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    found = [_issue(section, heading, **entry) for section in sections for heading, entry in sections[section].items()]
+    found = [
+        _issue(section, heading, **entry)
+        for section in sections
+        for heading, entry in sections[section].items()
+    ]
     by_anchor = {issue.anchor: issue for issue in found}
     if len(by_anchor) < len(found):
         raise ValueError(f"{TABLE.name}: two headings have the same anchor")
@@ -206,14 +234,18 @@ def faults_of(
 ) -> Iterator[Finding]:
     """A finding for each known fault of this version of `tool`.
 
-    A fault of other GPUs, systems or builds than those here is left out. Where there is none to compare with, it is a
-    note.
+    A fault of other GPUs, systems or builds than those here is left out. Where there is none to
+    compare with, it is a note.
     """
     for issue in all_issues().values():
         rule = issue.doctor
         if rule is None or issue.versions.tool != tool or not issue.versions.has(version):
             continue
-        limits = [(rule.architectures, architectures), (rule.systems, systems), (rule.builds, builds)]
+        limits = [
+            (rule.architectures, architectures),
+            (rule.systems, systems),
+            (rule.builds, builds),
+        ]
         if any(wanted and here and not set(wanted) & set(here) for wanted, here in limits):
             continue
         is_certain = all(here for wanted, here in limits if wanted)
@@ -227,13 +259,18 @@ def parts(version: str) -> tuple[int, int, int]:
 
     Raises ValueError where there is no number at all.
     """
-    found = [int(number) for number in re.findall(r"\d+", version.partition("-")[0].partition("+")[0])[:3]]
+    found = [
+        int(number)
+        for number in re.findall(r"\d+", version.partition("-")[0].partition("+")[0])[:3]
+    ]
     if not found:
         raise ValueError(f"no version number in {version!r}")
     major, minor, patch = [*found, 0, 0][:3]
     return major, minor, patch
 
 
-def _issue(section: str, heading: str, versions: dict, doctor: dict | None = None, **entry: Any) -> KnownIssue:
+def _issue(
+    section: str, heading: str, versions: dict, doctor: dict | None = None, **entry: Any
+) -> KnownIssue:
     rule = None if doctor is None else Rule(**doctor)
     return KnownIssue(section, heading, versions=Versions(**versions), doctor=rule, **entry)

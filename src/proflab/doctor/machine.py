@@ -1,6 +1,8 @@
-"""The machine as the doctor sees it: everything that a probe may ask, in one place, so that tests can fake it.
+"""The machine as the doctor sees it: everything that a probe may ask, in one place, so that tests
+can fake it.
 
-No other program is ever waited for in vain: each is limited in time and output, and stopped with its children.
+No other program is ever waited for in vain: each is limited in time and output, and stopped with
+its children.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from pathlib import Path
 from typing import IO
 
 PATIENCE_S = 30.0
-"""Longest wait for one program. Importing torch takes up to seven seconds, and much longer beside other work."""
+"""Longest wait for one program. Importing torch takes up to seven seconds, and much longer beside
+other work.
+"""
 
 MOST_TEXT = 1 << 20
 
@@ -33,9 +37,13 @@ class Space:
 
 
 class Machine:
-    """This machine. Every method gives None or an empty value for what is not there or may not be read."""
+    """This machine. Every method gives None or an empty value for what is not there or may not be
+    read.
+    """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, patience_s: float = PATIENCE_S
+    ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
         self.patience_s = patience_s
         self._running: set[int] = set()
@@ -147,7 +155,9 @@ class Machine:
         return Path(places[0]) if places else None
 
     def damage_of_data(self, data_path: Path) -> str | None:
-        """What is wrong with CIFAR-100 in `data_path`, in words, None if its files are whole. Reads 186 MB."""
+        """What is wrong with CIFAR-100 in `data_path`, in words, None if its files are whole. Reads
+        186 MB.
+        """
         from cifar_train.data import cifar100
 
         try:
@@ -158,7 +168,9 @@ class Machine:
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """A folder that is removed afterwards."""
-        with tempfile.TemporaryDirectory(prefix="proflab-doctor-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="proflab-doctor-", ignore_cleanup_errors=True
+        ) as folder:
             yield Path(folder)
 
 
@@ -170,9 +182,11 @@ _PAUSE_S = 0.02
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program did. `end` is exit, time-out, flood (too much output) or not started; `code` is set for exit.
+    """What a program did. `end` is exit, time-out, flood (too much output) or not started; `code`
+    is set for exit.
 
-    A program that a signal ended has a negative code, as in `subprocess`. Bytes that are not UTF-8 are replaced.
+    A program that a signal ended has a negative code, as in `subprocess`. Bytes that are not UTF-8
+    are replaced.
     """
 
     end: str
@@ -193,12 +207,19 @@ class Answer:
     @property
     def last_line(self) -> str:
         """The last line that says something, where errors usually stand."""
-        lines = [line.strip() for line in (*self.out.splitlines(), *self.err.splitlines()) if line.strip()]
+        lines = [
+            line.strip()
+            for line in (*self.out.splitlines(), *self.err.splitlines())
+            if line.strip()
+        ]
         return lines[-1] if lines else ""
 
 
 def run(
-    command: Sequence[str], limit_s: float, environment: Mapping[str, str], running: set[int] | None = None
+    command: Sequence[str],
+    limit_s: float,
+    environment: Mapping[str, str],
+    running: set[int] | None = None,
 ) -> Answer:
     """Run `command` for at most `limit_s` seconds, without input, in a session of its own.
 
@@ -249,15 +270,19 @@ def _text(file: IO[bytes]) -> str:
 
 
 def stop(pid: int) -> None:
-    """Kill the process group of `pid`, and descendants that have left it for a session of their own.
+    """Kill the process group of `pid`, and descendants that have left it for a session of their
+    own.
 
-    The group is alive until its leader has been waited for, so no other program's number can be hit.
+    The group is alive until its leader has been waited for, so no other program's number can be
+    hit.
     """
     leavers = _descendants(pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     for child in leavers:
-        with contextlib.suppress(Exception):  # it has just ended by itself, or there is no /proc to tell
+        with contextlib.suppress(
+            Exception
+        ):  # it has just ended by itself, or there is no /proc to tell
             child.kill()
 
 
@@ -266,5 +291,7 @@ def _descendants(pid: int) -> list:
 
     try:
         return psutil.Process(pid).children(recursive=True)
-    except Exception:  # without /proc psutil fails in several ways; the group is killed all the same
+    except (
+        Exception
+    ):  # without /proc psutil fails in several ways; the group is killed all the same
         return []

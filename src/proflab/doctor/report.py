@@ -27,7 +27,8 @@ COLOURS = {
     Status.UNKNOWN: "\x1b[38;5;163m",
     Status.NOT_NEEDED: "\x1b[38;5;243m",
 }
-"""Green, blue, bold red, magenta, grey: of xterm's 256 colours those that can be read on black and on white.
+"""Green, blue, bold red, magenta, grey: of xterm's 256 colours those that can be read on black and
+on white.
 
 Each status also stands there as a word, so nothing depends on telling colours apart.
 """
@@ -64,10 +65,12 @@ class Report:
         return f"{rows}; {self.seconds:.1f} s: {then}"
 
     def as_json(self) -> str:
-        """One JSON object: format, ok, seconds, counts, findings and the known issues of this stack.
+        """One JSON object: format, ok, seconds, counts, findings and the known issues of this
+        stack.
 
-        A finding has key, title, section, status, found, cure and issue; `cure` and `issue` are null where there is
-        none, and `issue` is an address within the project. A known issue has what its entry has, under this address.
+        A finding has key, title, section, status, found, cure and issue; `cure` and `issue` are
+        null where there is none, and `issue` is an address within the project. A known issue has
+        what its entry has, under this address.
         """
         counts = Counter(finding.status for finding in self.findings)
         record = {
@@ -76,18 +79,25 @@ class Report:
             "seconds": round(self.seconds, 3),
             "counts": {status.value: counts[status] for status in Status},
             "findings": [_as_record(finding) for finding in self.findings],
-            "issues": [_as_issue(anchor) for anchor in dict.fromkeys(one.issue for one in self.findings) if anchor],
+            "issues": [
+                _as_issue(anchor)
+                for anchor in dict.fromkeys(one.issue for one in self.findings)
+                if anchor
+            ],
         }
         return json.dumps(record, indent=2, ensure_ascii=False)
 
     def table(self) -> Table:
         """The rows for a notebook, with the advice below."""
-        rows = [(TITLES[finding.key], finding.status.value, finding.found) for finding in self.findings]
+        rows = [
+            (TITLES[finding.key], finding.status.value, finding.found) for finding in self.findings
+        ]
         notes = [self.summary, *(f"{head}: {advice}" for _, head, advice in self._advice())]
         return Table("What is here", ("check", "status", "found"), rows, "\n".join(notes))
 
     def print(self, target: IO[str], width: int) -> None:
-        """Print the table and below it one line of advice per row that has some, wrapped to `width` columns.
+        """Print the table and below it one line of advice per row that has some, wrapped to `width`
+        columns.
 
         In colour if `target` is a terminal and NO_COLOR is not set.
         """
@@ -99,16 +109,23 @@ class Report:
             lines += [section] if rows else []
             for finding in rows:
                 text = _wrapped(finding.found, width, " " * (column + 12))
-                status = f"{colours.get(finding.status, '')}{finding.status:<12}{(colours and PLAIN) or ''}"
+                colour, plain = colours.get(finding.status, ""), PLAIN if colours else ""
+                status = f"{colour}{finding.status:<12}{plain}"
                 lines.append(f"  {titles[finding.key]:<{column - 2}}{status}{text[column + 12 :]}")
-        for wanted, heading in ((Status.FIX, "To fix"), (Status.UNKNOWN, "To find out"), (Status.NOTE, "Notes")):
+        for wanted, heading in (
+            (Status.FIX, "To fix"),
+            (Status.UNKNOWN, "To find out"),
+            (Status.NOTE, "Notes"),
+        ):
             advice = [f"{head}: {text}" for found, head, text in self._advice() if found is wanted]
             lines += [f"\n{heading}"] if advice else []
             lines += [_wrapped(line, width, "    ")[2:] for line in advice]
         target.write("\n".join([*lines, f"\n{self.summary}", ""]))
 
     def _advice(self) -> list[tuple[Status, str, str]]:
-        """Status, title and text of each row that has advice; what is fine gives none but still may give a hint."""
+        """Status, title and text of each row that has advice; what is fine gives none but still may
+        give a hint.
+        """
         return [
             (
                 Status.NOTE if finding.status in (Status.OK, Status.NOT_NEEDED) else finding.status,
@@ -122,7 +139,9 @@ class Report:
 
 def _wrapped(text: str, width: int, indent: str) -> str:
     """The text within `width` columns, each line behind `indent`."""
-    wrap = textwrap.TextWrapper(width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    wrap = textwrap.TextWrapper(
+        width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
     return wrap.fill(text) or indent
 
 
@@ -141,22 +160,27 @@ def _as_record(finding: Finding) -> dict[str, str | None]:
 
 def _as_issue(anchor: str) -> dict[str, object]:
     issue = all_issues()[anchor]
-    bounds = {name: getattr(issue.versions, name) or None for name in ("tool", "since", "last", "until", "note")}
+    bounds = {
+        name: getattr(issue.versions, name) or None
+        for name in ("tool", "since", "last", "until", "note")
+    }
     texts = {name: getattr(issue, name) for name in ("heading", "symptom", "check", "cure")}
     kept = {"sources": list(issue.sources), "looked": issue.looked.isoformat()}
     return {"issue": f"{DOCUMENT}#{anchor}", **texts, "versions": bounds, **kept}
 
 
 _ROWS = """
-GPU: amd-gpu = AMD GPU, amd-driver = AMD driver, gpu-access = access to the GPU, gpu-visibility = visible GPUs,
-    nvidia-gpu = NVIDIA GPU
-ROCm and tools: rocm = ROCm, rocprofv3 = rocprofv3, rocprof-sys = rocprof-sys, rocprof-compute = rocprof-compute,
-    rpd = rpd, amd-smi = amd-smi, rocm-smi = rocm-smi, omnistat = omnistat, rocminfo = rocminfo,
+GPU: amd-gpu = AMD GPU, amd-driver = AMD driver, gpu-access = access to the GPU,
+    gpu-visibility = visible GPUs, nvidia-gpu = NVIDIA GPU
+ROCm and tools: rocm = ROCm, rocprofv3 = rocprofv3, rocprof-sys = rocprof-sys,
+    rocprof-compute = rocprof-compute, rpd = rpd, amd-smi = amd-smi,
+    rocm-smi = rocm-smi, omnistat = omnistat, rocminfo = rocminfo,
     tools-loaded = preloaded tools, rocprofv3-kernel = rocprofv3 at work
-PyTorch: python = Python, torch = torch, torch-device = torch at work, torch-profiler = torch.profiler,
-    bfloat16 = bfloat16, collectives = RCCL or NCCL
+PyTorch: python = Python, torch = torch, torch-device = torch at work,
+    torch-profiler = torch.profiler, bfloat16 = bfloat16, collectives = RCCL or NCCL
 Cluster: slurm = Slurm, mpi = MPI, ranks = ranks
-Limits: cores = cores, memory = memory, disk-runs = space for results, disk-temporary = temporary space,
+Limits: cores = cores, memory = memory, disk-runs = space for results,
+    disk-temporary = temporary space,
     miopen-cache = MIOpen databases, perf-counters = CPU counters, ptrace-scope = attaching
 Course: data = data set, jupyter = notebook's address, perfetto = Perfetto
 """
@@ -164,7 +188,9 @@ Course: data = data set, jupyter = notebook's address, perfetto = Perfetto
 
 def _sections(text: str) -> dict[str, dict[str, str]]:
     lines = (line.partition(": ") for line in text.replace(",\n", ",").strip().splitlines())
-    return {name: dict(row.strip().split(" = ") for row in rows.split(",")) for name, _, rows in lines}
+    return {
+        name: dict(row.strip().split(" = ") for row in rows.split(",")) for name, _, rows in lines
+    }
 
 
 SECTIONS = _sections(_ROWS)
@@ -173,5 +199,7 @@ SECTIONS = _sections(_ROWS)
 TITLES = {key: title for rows in SECTIONS.values() for key, title in rows.items()}
 
 PROBES: tuple[Probe, ...] = tuple(
-    probe for module in (gpu, rocm, tools, pytorch, cluster, limits, course) for probe in module.PROBES
+    probe
+    for module in (gpu, rocm, tools, pytorch, cluster, limits, course)
+    for probe in module.PROBES
 )

@@ -1,7 +1,9 @@
-"""Run in a process of its own: import torch, look for a device, run one kernel; one line of JSON per stage.
+"""Run in a process of its own: import torch, look for a device, run one kernel; one line of JSON
+per stage.
 
-`python -m proflab.doctor.torch_child [TRACE]`. With TRACE the kernel runs under torch.profiler, which writes that
-file. Each stage is printed as soon as it is through, so that a hang shows where it happened. Exit code 3: no device.
+`python -m proflab.doctor.torch_child [TRACE]`. With TRACE the kernel runs under torch.profiler,
+which writes that file. Each stage is printed as soon as it is through, so that a hang shows where
+it happened. Exit code 3: no device.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ VALUES = 1024
 
 
 def main(arguments: list[str]) -> int:
-    """Go through the stages import, bfloat16, collectives, device and kernel; returns the exit code."""
+    """Go through the stages import, bfloat16, collectives, device and kernel; returns the exit
+    code.
+    """
     import torch
 
     from cifar_train.precision import has_bfloat16

@@ -1,4 +1,5 @@
-"""Kinds of answers: how each finds what is right and judges what a learner gave, units, signs and ratios included.
+"""Kinds of answers: how each finds what is right and judges what a learner gave, units, signs and
+ratios included.
 
 `right(data)` computes what is right; `judge(answer, right, data)` returns None for a right answer,
 else a sentence that says what is wrong with it; `same` tells whether a wrong answer is a known one.
@@ -23,10 +24,17 @@ _SHARE = {"fraction": 1.0, "percent": 0.01}
 _FAMILIES = (_TIME, _BYTES, _SHARE)
 _ALIASES = {"µs": "us", "μs": "us", "%": "percent", "KB": "kB"}
 
-_WORDS = {100.0: "a hundred times", 1e3: "a thousand times", 1e6: "a million times", 1e9: "a billion times"}
+_WORDS = {
+    100.0: "a hundred times",
+    1e3: "a thousand times",
+    1e6: "a million times",
+    1e9: "a billion times",
+}
 
 _CLOSE = 0.02
-"""How near to a unit's factor a ratio must be, relative; less than what separates MB from MiB (0.049)."""
+"""How near to a unit's factor a ratio must be, relative; less than what separates MB from MiB
+(0.049).
+"""
 
 
 def unit_hint(answer: float, expected: float, unit: str) -> str | None:
@@ -40,7 +48,11 @@ def unit_hint(answer: float, expected: float, unit: str) -> str | None:
     ratio = answer / expected
     if _near(ratio, -1.0):
         return "The size is right, the sign is not: what was subtracted from what?"
-    return _other_unit(ratio, unit) or _other_side(answer, expected, unit) or _power_of_thousand(ratio, unit)
+    return (
+        _other_unit(ratio, unit)
+        or _other_side(answer, expected, unit)
+        or _power_of_thousand(ratio, unit)
+    )
 
 
 def _other_unit(ratio: float, unit: str) -> str | None:
@@ -65,13 +77,17 @@ def _other_side(answer: float, expected: float, unit: str) -> str | None:
 
 
 def _power_of_thousand(ratio: float, unit: str) -> str | None:
-    if unit and any(_near(ratio, factor) or _near(ratio, 1 / factor) for factor in _WORDS if factor != 100.0):
+    if unit and any(
+        _near(ratio, factor) or _near(ratio, 1 / factor) for factor in _WORDS if factor != 100.0
+    ):
         return f"{_phrase(ratio)}Check the units of what you combined; {unit} is asked."
     return None
 
 
 def _phrase(ratio: float) -> str:
-    """How far the answer is off, where that is a round factor; nothing else, so that one sentence is left."""
+    """How far the answer is off, where that is a round factor; nothing else, so that one sentence
+    is left.
+    """
     size = max(ratio, 1 / ratio)
     for factor, words in _WORDS.items():
         if _near(size, factor):
@@ -98,7 +114,8 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """One number, right within `relative` (a fraction) or `absolute` (in `unit`) of what `expected(data)` computes.
+    """One number, right within `relative` (a fraction) or `absolute` (in `unit`) of what
+    `expected(data)` computes.
 
     `unit` is shown and used for hints: see `units.unit_hint`.
     """
@@ -129,7 +146,9 @@ class Number:
     def same(self, answer: Any, known: Any) -> bool:
         """Equal within this exercise's tolerance."""
         value, other = as_number(answer, self.unit), as_number(known, self.unit)
-        return not isinstance(value, str) and not isinstance(other, str) and self._close(value, other)
+        return (
+            not isinstance(value, str) and not isinstance(other, str) and self._close(value, other)
+        )
 
     def _close(self, value: float, right: float) -> bool:
         return abs(value - right) <= max(self.relative * abs(right), self.absolute)
@@ -139,8 +158,8 @@ class Number:
 class Text:
     """A word or name; upper and lower case and spaces don't matter.
 
-    `expected(data)` gives the right text, or several of which each is right, the first being shown. Of an exercise
-    that offers `choices` what is none of them is misspelt rather than wrong.
+    `expected(data)` gives the right text, or several of which each is right, the first being shown.
+    Of an exercise that offers `choices` what is none of them is misspelt rather than wrong.
     """
 
     expected: Callable[[Any], str | Sequence[str]]
@@ -164,12 +183,15 @@ class Text:
 
     def same(self, answer: Any, known: Any) -> bool:
         """Equal but for case and spaces."""
-        return isinstance(answer, str) and isinstance(known, str) and _plain(answer) == _plain(known)
+        return (
+            isinstance(answer, str) and isinstance(known, str) and _plain(answer) == _plain(known)
+        )
 
 
 @dataclass(frozen=True)
 class Property:
-    """Any answer with a property: `check(answer, data)` returns None or True if it has it, else what is wrong.
+    """Any answer with a property: `check(answer, data)` returns None or True if it has it, else
+    what is wrong.
 
     `example(data)` gives one right answer, for the self-test.
     """
@@ -186,7 +208,9 @@ class Property:
         verdict = self.check(answer, data)
         if verdict is None or verdict is True:
             return None
-        return verdict if isinstance(verdict, str) else "It does not have the property that is asked."
+        return (
+            verdict if isinstance(verdict, str) else "It does not have the property that is asked."
+        )
 
     def same(self, answer: Any, known: Any) -> bool:
         """Never: the check itself has to know the mistakes."""
@@ -194,7 +218,9 @@ class Property:
 
 
 def as_number(answer: Any, unit: str = "") -> float | str:
-    """The answer as a finite float, or a sentence why it is none. One-element arrays and number texts count."""
+    """The answer as a finite float, or a sentence why it is none. One-element arrays and number
+    texts count.
+    """
     if hasattr(answer, "shape") and hasattr(answer, "item"):
         count = math.prod(answer.shape)
         if count != 1:

@@ -33,7 +33,9 @@ class Outcome(Enum):
 
 
 class ExerciseNotPassed(AssertionError):  # noqa: N818 - an outcome, not a fault
-    """Raised by check() under PROFLAB_STRICT=1, where the solved lessons must pass every exercise."""
+    """Raised by check() under PROFLAB_STRICT=1, where the solved lessons must pass every
+    exercise.
+    """
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ class Exercise:
     """One exercise. `id` is lesson.number; every function takes the data that the learner gave.
 
     `answer` judges; `mistakes` (two or more) are recognised by their value; `hints` rise in help:
-    where to look, which column, the expression. `insight` is said after a pass. `needs_data=False` is for
-    exercises that stand alone, `measured=True` for data that is measured where the lesson runs. Question and solution
-    stand in the lesson's cell, and there alone.
+    where to look, which column, the expression. `insight` is said after a pass. `needs_data=False`
+    is for exercises that stand alone, `measured=True` for data that is measured where the lesson
+    runs. Question and solution stand in the lesson's cell, and there alone.
     """
 
     id: str
@@ -77,7 +79,9 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one check and what the learner is told; `cause` is the error that prevented a check."""
+    """The outcome of one check and what the learner is told; `cause` is the error that prevented a
+    check.
+    """
 
     outcome: Outcome
     message: str
@@ -96,7 +100,9 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """An exercise on the learner's data. Its methods show what they have to say and return nothing."""
+    """An exercise on the learner's data. Its methods show what they have to say and return
+    nothing.
+    """
 
     exercise: Exercise
     data: Any = None
@@ -108,8 +114,9 @@ class Question:
     def check(self, answer: Any = ...) -> None:
         """Say whether the answer is right.
 
-        Never raises, whatever the answer is. With PROFLAB_STRICT=1 an answer that does not pass raises
-        ExerciseNotPassed, and one that does is followed by the exercise's own proof on this data.
+        Never raises, whatever the answer is. With PROFLAB_STRICT=1 an answer that does not pass
+        raises ExerciseNotPassed, and one that does is followed by the exercise's own proof on this
+        data.
         """
         result = self.evaluate(answer)
         self._note("check", outcome=result.outcome.value)
@@ -121,42 +128,65 @@ class Question:
             raise ExerciseNotPassed(message) from result.cause
         # A noisy machine can make a wrong answer right on what was measured here and now.
         origin = getattr(self.data, "origin", None)
-        self.prove(mistakes=not self.exercise.measured and getattr(origin, "kind", None) != "measured")
+        self.prove(
+            mistakes=not self.exercise.measured and getattr(origin, "kind", None) != "measured"
+        )
         PROVEN.add(self.exercise.id)
 
     def evaluate(self, answer: Any) -> Result:
         """Judge the answer without showing or noting anything."""
         if untouched(answer):
-            return Result(Outcome.NOT_ATTEMPTED, "Replace the `...` with your answer and run the cell again.")
+            return Result(
+                Outcome.NOT_ATTEMPTED, "Replace the `...` with your answer and run the cell again."
+            )
         if self.data is None and self.exercise.needs_data:
-            return Result(Outcome.NOT_ATTEMPTED, "There is no data to check it against: the recording is not here.")
+            return Result(
+                Outcome.NOT_ATTEMPTED,
+                "There is no data to check it against: the recording is not here.",
+            )
         try:
             right = self.exercise.answer.right(self.data)
         except Exception as error:
-            return Result(Outcome.NOT_ATTEMPTED, f"It can't be checked on this data: {_describe(error)}", error)
+            return Result(
+                Outcome.NOT_ATTEMPTED,
+                f"It can't be checked on this data: {_describe(error)}",
+                error,
+            )
         try:
             return self._judge(answer, right)
         except Exception as error:
-            return Result(Outcome.WRONG, f"The check can't work with this answer: {_describe(error)}", error)
+            return Result(
+                Outcome.WRONG, f"The check can't work with this answer: {_describe(error)}", error
+            )
 
     def prove(self, mistakes: bool = True) -> None:
-        """Assert that the right answer passes, each known mistake gets its message, and `...` is not attempted.
+        """Assert that the right answer passes, each known mistake gets its message, and `...` is
+        not attempted.
 
-        Raises AssertionError that names the exercise and what failed. That the solution in the lesson is right, the
-        lesson itself shows.
+        Raises AssertionError that names the exercise and what failed. That the solution in the
+        lesson is right, the lesson itself shows.
         """
         # Each is asked for again by all that come after it.
-        known = [replace(mistake, answer=_remembered(mistake.answer)) for mistake in self.exercise.mistakes]
+        known = [
+            replace(mistake, answer=_remembered(mistake.answer))
+            for mistake in self.exercise.mistakes
+        ]
         Question(replace(self.exercise, mistakes=known), self.data)._prove(mistakes)
 
     def _prove(self, mistakes: bool) -> None:
         self._expect("untouched", ..., Outcome.NOT_ATTEMPTED)
         right = self.exercise.answer.right(self.data)
-        self._expect("the right answer", right[0] if isinstance(self.exercise.answer, Text) else right, Outcome.PASSED)
+        self._expect(
+            "the right answer",
+            right[0] if isinstance(self.exercise.answer, Text) else right,
+            Outcome.PASSED,
+        )
         for place, mistake in enumerate(self.exercise.mistakes if mistakes else (), start=1):
             message = _text(mistake.message, self.data)
             if not message:
-                raise AssertionError(f"exercise {self.exercise.id}, mistake {place}: its message is empty")
+                raise AssertionError(
+                    f"exercise {self.exercise.id}, mistake {place}: its message is empty"
+                )
             self._expect(f"mistake {place}", mistake.answer(self.data), Outcome.WRONG, message)
 
     def hint(self, number: int = 1) -> None:
@@ -164,10 +194,18 @@ class Question:
         hints = self.exercise.hints
         self._note("hint", number=number)
         if not isinstance(number, int) or not 1 <= number <= len(hints):
-            show(Notice("No such hint", f"There are hints 1 to {len(hints)}, then `q.solution()`.", "open"))
+            show(
+                Notice(
+                    "No such hint",
+                    f"There are hints 1 to {len(hints)}, then `q.solution()`.",
+                    "open",
+                )
+            )
             return
         more = f"`q.hint({number + 1})`" if number < len(hints) else "`q.solution()`"
-        show(Notice(f"Hint {number} of {len(hints)}", f"{hints[number - 1]} (More: {more})", "info"))
+        show(
+            Notice(f"Hint {number} of {len(hints)}", f"{hints[number - 1]} (More: {more})", "info")
+        )
 
     def solution(self) -> None:
         """Show one way to get the answer."""
@@ -204,18 +242,26 @@ class Question:
     def _expect(self, what: str, answer: Any, outcome: Outcome, message: str = "") -> None:
         result = self.evaluate(answer)
         place = f"exercise {self.exercise.id}, {what} ({answer!r})"
-        if result.outcome is not outcome or (outcome is Outcome.PASSED and result.cause is not None):
+        if result.outcome is not outcome or (
+            outcome is Outcome.PASSED and result.cause is not None
+        ):
             found = f"{result.outcome.value}: {result.message or result.cause}"
-            raise AssertionError(f"{place}: {outcome.value} expected, but {found}") from result.cause
+            raise AssertionError(
+                f"{place}: {outcome.value} expected, but {found}"
+            ) from result.cause
         if message not in result.message:
-            raise AssertionError(f"{place}: the message {message!r} expected, but it was {result.message!r}")
+            raise AssertionError(
+                f"{place}: the message {message!r} expected, but it was {result.message!r}"
+            )
 
     def _note(self, event: str, **details: Any) -> None:
         journal.append(PROGRESS_FILE, {"exercise": self.exercise.id, "event": event, **details})
 
 
 def untouched(answer: Any) -> bool:
-    """Whether the answer, or a part of a tuple, list or dictionary, is still the `...` of the notebook."""
+    """Whether the answer, or a part of a tuple, list or dictionary, is still the `...` of the
+    notebook.
+    """
     if isinstance(answer, dict):
         return any(untouched(part) for part in answer.values())
     if isinstance(answer, tuple | list):
@@ -249,14 +295,18 @@ BEGIN, END = "# solution", "# end solution"
 
 
 class ExerciseCell(NamedTuple):
-    """What the comment above an exercise asks, such as "5 minutes: which share ...?", and the code that solves it."""
+    """What the comment above an exercise asks, such as "5 minutes: which share ...?", and the code
+    that solves it.
+    """
 
     question: str
     solution: str
 
 
 def exercise_cell(id: str) -> ExerciseCell:
-    """What stands in the lesson about an exercise; raises ValueError unless it has one cell, with both parts."""
+    """What stands in the lesson about an exercise; raises ValueError unless it has one cell, with
+    both parts.
+    """
     source = lesson(id[:2]).source
     cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     own = [cell for cell in cells if f'exercise("{id}"' in cell]
@@ -266,5 +316,7 @@ def exercise_cell(id: str) -> ExerciseCell:
     solution = textwrap.dedent(after.partition(END)[0]).strip("\n")
     question = " ".join(line[2:] for line in before.splitlines() if line.startswith("# "))
     if not question or not solution:
-        raise ValueError(f"{source}: exercise {id} needs a question as comment above it, and `{BEGIN}`")
+        raise ValueError(
+            f"{source}: exercise {id} needs a question as comment above it, and `{BEGIN}`"
+        )
     return ExerciseCell(question, solution)

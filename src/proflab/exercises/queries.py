@@ -15,7 +15,9 @@ from proflab.parts.trace_database import Answer, QuestionError, answer_of
 
 
 class KnownQuery(str):
-    """SQL text together with the `database` that it is about, so that two queries can be compared by what they give."""
+    """SQL text together with the `database` that it is about, so that two queries can be compared
+    by what they give.
+    """
 
     database: sqlite3.Connection
 
@@ -33,7 +35,8 @@ def wrong_query(sql: str) -> Callable[[sqlite3.Connection], KnownQuery]:
 
 @dataclass(frozen=True)
 class Query:
-    """SQL text that gives what `expected`, SQL text too, gives on the data, an open connection to SQLite.
+    """SQL text that gives what `expected`, SQL text too, gives on the data, an open connection to
+    SQLite.
 
     columns -- what is asked, column by column, for messages; names in the answer are free.
     ordered -- whether the order of the rows counts.
@@ -58,7 +61,11 @@ class Query:
         except QuestionError as error:
             return error.sentence
         wanted = answer_of(data, right)
-        return None if _agree(given.rows, wanted.rows, self.ordered) else self._difference(given, wanted)
+        return (
+            None
+            if _agree(given.rows, wanted.rows, self.ordered)
+            else self._difference(given, wanted)
+        )
 
     def same(self, answer: Any, known: Any) -> bool:
         """Whether a query gives what a known wrong one gives."""
@@ -72,32 +79,58 @@ class Query:
         if len(given.columns) != len(right.columns):
             return f"Its columns are {len(given.columns)}, asked are: {', '.join(self.columns)}."
         if not given.rows:
-            return "It gives no row: no row fulfils the condition. Look at the values with SELECT DISTINCT."
+            return (
+                "It gives no row: no row fulfils the condition. Look at the values with SELECT"
+                " DISTINCT."
+            )
         if len(given.rows) != len(right.rows):
-            return f"Its rows are too {'many' if len(given.rows) > len(right.rows) else 'few'}: {len(given.rows):,}."
+            return (
+                f"Its rows are too {'many' if len(given.rows) > len(right.rows) else 'few'}:"
+                f" {len(given.rows):,}."
+            )
         if self.ordered and _agree(given.rows, right.rows, ordered=False):
             return "The rows are right, their order is not: look at ORDER BY."
         for order in itertools.permutations(range(len(right.columns))):
-            if _agree([tuple(row[place] for place in order) for row in given.rows], right.rows, self.ordered):
-                return f"The values are right, the order of the columns is not: {', '.join(self.columns)}."
+            if _agree(
+                [tuple(row[place] for place in order) for row in given.rows],
+                right.rows,
+                self.ordered,
+            ):
+                return (
+                    "The values are right, the order of the columns is not:"
+                    f" {', '.join(self.columns)}."
+                )
         have, want = (rows if self.ordered else _sorted(rows) for rows in (given.rows, right.rows))
         cells = itertools.product(range(len(want)), range(len(right.columns)))
-        row, column = next((row, column) for row, column in cells if not _equal(have[row][column], want[row][column]))
-        where = "" if len(want) == len(right.columns) == 1 else f"Row {row + 1}, {self.columns[column]}: "
+        row, column = next(
+            (row, column)
+            for row, column in cells
+            if not _equal(have[row][column], want[row][column])
+        )
+        where = (
+            ""
+            if len(want) == len(right.columns) == 1
+            else f"Row {row + 1}, {self.columns[column]}: "
+        )
         return where + self._about(have[row][column], want[row][column], column)
 
     def _about(self, value: Any, expected: Any, column: int) -> str:
         if isinstance(value, int | float) and isinstance(expected, int | float):
             hint = unit_hint(value, expected, self.units[column] if self.units else "")
             return hint or f"{number(value)} is too {'big' if value > expected else 'small'}."
-        known = {None: "There is no value (NULL).", "": "The text is empty: such rows have no name."}
+        known = {
+            None: "There is no value (NULL).",
+            "": "The text is empty: such rows have no name.",
+        }
         return known.get(value) or f"It is not `{str(value)[:60]}`."
 
 
 def _agree(given: list[tuple], right: list[tuple], ordered: bool) -> bool:
     given, right = (rows if ordered else _sorted(rows) for rows in (given, right))
     return [len(row) for row in given] == [len(row) for row in right] and all(
-        _equal(*pair) for row, wanted in zip(given, right, strict=True) for pair in zip(row, wanted, strict=True)
+        _equal(*pair)
+        for row, wanted in zip(given, right, strict=True)
+        for pair in zip(row, wanted, strict=True)
     )
 
 
@@ -108,5 +141,12 @@ def _equal(value: Any, expected: Any) -> bool:
 
 
 def _sorted(rows: list[tuple]) -> list[tuple]:
-    """Rows in an order that does not depend on SQL: numbers, texts and NULL can stand in one column."""
-    return sorted(rows, key=lambda row: [(isinstance(value, int | float), value is None, str(value)) for value in row])
+    """Rows in an order that does not depend on SQL: numbers, texts and NULL can stand in one
+    column.
+    """
+    return sorted(
+        rows,
+        key=lambda row: [
+            (isinstance(value, int | float), value is None, str(value)) for value in row
+        ],
+    )

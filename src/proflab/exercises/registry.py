@@ -1,4 +1,5 @@
-"""Find an exercise by its id, and prove that it works: tests do, and the lessons themselves where they are tested.
+"""Find an exercise by its id, and prove that it works: tests do, and the lessons themselves where
+they are tested.
 
 The module `exercises.py` beside its lesson is imported when first asked for.
 """
@@ -28,7 +29,9 @@ def find(id: str) -> Exercise:
     """The exercise with this id; raises CourseError for an unknown one."""
     number = str(id).partition(".")[0]
     if number not in lessons():
-        raise CourseError(f"there is no exercise {id!r}: {near(number, lessons())} (lessons with exercises)")
+        raise CourseError(
+            f"there is no exercise {id!r}: {near(number, lessons())} (lessons with exercises)"
+        )
     exercises = _by_id(number)
     if id not in exercises:
         raise CourseError(f"there is no exercise {id!r}: {near(id, exercises)}")
@@ -59,14 +62,21 @@ def _by_id(number: str) -> dict[str, Exercise]:
     found: dict[str, Exercise] = {}
     for exercise in exercises_of(number).EXERCISES:
         if exercise.id in found or not exercise.id.startswith(f"{number}."):
-            raise ValueError(f"lesson {number}: exercise {exercise.id} is there twice or belongs to another lesson")
+            raise ValueError(
+                f"lesson {number}: exercise {exercise.id} is there twice or belongs to another"
+                " lesson"
+            )
         found[exercise.id] = exercise
     return found
 
 
 def all_proven(*asked: str) -> None:
-    """Assert that these exercises, or all of these lessons, were passed and proven in this notebook."""
-    wanted = [item.id for item in all_exercises() if {item.id, item.id.partition(".")[0]} & set(asked)]
+    """Assert that these exercises, or all of these lessons, were passed and proven in this
+    notebook.
+    """
+    wanted = [
+        item.id for item in all_exercises() if {item.id, item.id.partition(".")[0]} & set(asked)
+    ]
     missing = [id for id in wanted if id not in PROVEN]
     if missing:
         raise AssertionError(f"not passed in this notebook: {', '.join(missing)}")

@@ -1,7 +1,8 @@
-"""The ledger of experiments: hypothesis, change, before, after, spread, and whether the model still trains.
+"""The ledger of experiments: hypothesis, change, before, after, spread, and whether the model still
+trains.
 
-from proflab import ledger
-ledger.add("NHWC suits the convolutions", ledger.trainer(""), ledger.trainer("--channels-last"), gate)
+from proflab import ledger ledger.add("NHWC suits the convolutions", ledger.trainer(""),
+ledger.trainer("--channels-last"), gate)
 """
 
 from __future__ import annotations
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
 
     from tidyprof.plots import TidyFigure
 
-__all__ = ["VERDICTS", "CorrectnessGate", "Experiment", "add", "experiments", "table", "trainer", "waterfall"]
+__all__ = [
+    "VERDICTS",
+    "CorrectnessGate",
+    "Experiment",
+    "add",
+    "experiments",
+    "table",
+    "trainer",
+    "waterfall",
+]
 
 
 def add(
@@ -48,12 +58,15 @@ def add(
 ) -> Experiment:
     """Compare before and after, show what came out, and add it to runs/ledger.jsonl.
 
-    before, after -- functions that run once and return seconds per step or image, called in turn `repeats` times each;
+    before, after -- functions that run once and return seconds per step or image, called in turn
+    `repeats` times each;
                      or lists of at least five such times.
-    gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, or `slower`.
-    change -- a short name of what was changed, for charts; the hypothesis if not given. per -- `step`, or `image`
-              where the steps differ in size. origin -- of lists: its text, an Origin, or what has one. Where it is
-              modelled the verdict says so, and the speed-up has two digits and no interval.
+    gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, or
+    `slower`. change -- a short name of what was changed, for charts; the hypothesis if not given.
+    per -- `step`, or `image`
+              where the steps differ in size. origin -- of lists: its text, an Origin, or what has
+              one. Where it is modelled the verdict says so, and the speed-up has two digits and no
+              interval.
 
     Raises CourseError for too few repeats, and for what is no time.
     """
@@ -77,7 +90,8 @@ def add(
 
 
 def experiments(names: Sequence[str] | None = None) -> list[Experiment]:
-    """The last attempt at each change, in the order of their first attempts; `names` chooses and orders changes.
+    """The last attempt at each change, in the order of their first attempts; `names` chooses and
+    orders changes.
 
     Raises CourseError for a change that is not in the ledger.
     """
@@ -89,17 +103,27 @@ def experiments(names: Sequence[str] | None = None) -> list[Experiment]:
 
 
 def table() -> pd.DataFrame:
-    """Every attempt, one row each: hypothesis, change, attempt, per, before_ns and after_ns (medians), speed_up (before
-    / after), low and high (its 95 % interval, NaN for modelled times), interval (as text), verdict, gate, origin."""
+    """Every attempt, one row each: hypothesis, change, attempt, per, before_ns and after_ns
+    (medians), speed_up (before / after), low and high (its 95 % interval, NaN for modelled times),
+    interval (as text), verdict, gate, origin.
+    """
     import pandas as pd
 
     found = stored()
     names = ("hypothesis", "change", "attempt", "per", "interval", "verdict", "gate", "origin")
-    result = pd.DataFrame([{name: str(getattr(one, name)) for name in names} for one in found], columns=list(names))
-    for name, column in {"before_ns": "before_ns", "after_ns": "after_ns", "ratio": "speed_up"}.items():
+    result = pd.DataFrame(
+        [{name: str(getattr(one, name)) for name in names} for one in found], columns=list(names)
+    )
+    for name, column in {
+        "before_ns": "before_ns",
+        "after_ns": "after_ns",
+        "ratio": "speed_up",
+    }.items():
         result[column] = [getattr(one.speed_up, name) for one in found]
     for end in ("low", "high"):
-        result[end] = [float("nan") if one.modelled else getattr(one.speed_up, end) for one in found]
+        result[end] = [
+            float("nan") if one.modelled else getattr(one.speed_up, end) for one in found
+        ]
     result["attempt"] = result["attempt"].astype("int64")
     result.attrs["origin"] = "; ".join(dict.fromkeys(experiment.origin for experiment in found))
     return result
@@ -108,35 +132,52 @@ def table() -> pd.DataFrame:
 def waterfall(names: Sequence[str] | None = None, title: str | None = None) -> TidyFigure:
     """The steps from the plain trainer to the final one, with what each brought.
 
-    names -- changes in order; without them the last attempts that were faster or are unproven, as those that are
-    slower or undecided would not be kept. Raises CourseError if there is nothing to draw.
+    names -- changes in order; without them the last attempts that were faster or are unproven, as
+    those that are slower or undecided would not be kept. Raises CourseError if there is nothing to
+    draw.
     """
     from proflab.ledger.charts import waterfall
 
-    kept = [one for one in experiments(names) if names is not None or one.verdict.startswith(("faster", "unproven"))]
+    kept = [
+        one
+        for one in experiments(names)
+        if names is not None or one.verdict.startswith(("faster", "unproven"))
+    ]
     return waterfall(kept, title)
 
 
 def _result(experiment: Experiment) -> Table:
     rows = [(MODEL_ONLY, experiment.interval)] if experiment.modelled else _measured(experiment)
     rows += [
-        (part.name, f"{'passed' if part.passed else 'not passed'}: {part.figures}") for part in experiment.gate.parts
+        (part.name, f"{'passed' if part.passed else 'not passed'}: {part.figures}")
+        for part in experiment.gate.parts
     ]
     if not experiment.gate.parts:
         rows.append(("correctness gate", "not looked at"))
     rows.append(("verdict", experiment.verdict))
     note = f"Attempt {experiment.attempt}. {experiment.origin}"
     if not experiment.modelled and len({*experiment.before_ns}) == len({*experiment.after_ns}) == 1:
-        note = f"The repeats don't differ at all: they were computed or copied, and the interval says nothing. {note}"
+        note = (
+            "The repeats don't differ at all: they were computed or copied, and the interval says"
+            f" nothing. {note}"
+        )
     return Table(experiment.hypothesis, ("", "result"), rows, note)
 
 
 def _measured(experiment: Experiment) -> list[tuple[str, str]]:
     """Both sides with their spread, and the speed-up."""
     found = experiment.speed_up
-    sides = {"before": (found.before_ns, experiment.before_ns), "after": (found.after_ns, experiment.after_ns)}
+    sides = {
+        "before": (found.before_ns, experiment.before_ns),
+        "after": (found.after_ns, experiment.after_ns),
+    }
     rows = []
     for name, (median, times) in sides.items():
         middle, least, most = (time_text(time, False) for time in (median, min(times), max(times)))
-        rows.append((f"{name}, per {experiment.per}", f"{middle} (median of {len(times)}, {least} to {most})"))
+        rows.append(
+            (
+                f"{name}, per {experiment.per}",
+                f"{middle} (median of {len(times)}, {least} to {most})",
+            )
+        )
     return [*rows, ("speed-up", experiment.interval)]

@@ -23,16 +23,20 @@ VERDICT_LOOK = {
 """Verdict -> colour and hatch. What is modelled is grey, whatever its verdict."""
 
 LARGEST_JUMP = 0.1
-"""Relative difference between where one experiment ended and the next began that can be the machine's day. Beyond
-it the two did not build on each other, such as two changes that were each tried on the plain trainer."""
+"""Relative difference between where one experiment ended and the next began that can be the
+machine's day. Beyond it the two did not build on each other, such as two changes that were each
+tried on the plain trainer.
+"""
 
 
 def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> TidyFigure:
-    """Bars from each experiment's time before to its time after, between the first before and the last after.
+    """Bars from each experiment's time before to its time after, between the first before and the
+    last after.
 
-    A speed-up whose correctness gate is not green is hatched and called unproven, and so is the final time after any
-    change without a green gate. A bar that makes the time longer begins its text with a plus. Raises CourseError for no
-    experiments, for times per step and per image in one chart, and for changes that did not build on each other.
+    A speed-up whose correctness gate is not green is hatched and called unproven, and so is the
+    final time after any change without a green gate. A bar that makes the time longer begins its
+    text with a plus. Raises CourseError for no experiments, for times per step and per image in one
+    chart, and for changes that did not build on each other.
     """
     _refuse(experiments)
     spans = [(one.speed_up.before_ns, one.speed_up.after_ns) for one in experiments]
@@ -41,10 +45,17 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
     unit, size = axis_unit(longest)
     first, last = experiments[0], experiments[-1]
     begin, end = (style.GREY if one.modelled else style.BLUE for one in (first, last))
-    rows = [("plain trainer", (0, spans[0][0]), (begin, ""), time_text(spans[0][0], first.modelled))]
-    rows += [(one.change, span, _look(one), _text(one)) for one, span in zip(experiments, spans, strict=True)]
+    rows = [
+        ("plain trainer", (0, spans[0][0]), (begin, ""), time_text(spans[0][0], first.modelled))
+    ]
+    rows += [
+        (one.change, span, _look(one), _text(one))
+        for one, span in zip(experiments, spans, strict=True)
+    ]
     final = time_text(spans[-1][1], last.modelled) + ("" if proven else ", unproven")
-    rows.append(("final", (0, spans[-1][1]), (end, "" if proven else VERDICT_LOOK["unproven"][1]), final))
+    rows.append(
+        ("final", (0, spans[-1][1]), (end, "" if proven else VERDICT_LOOK["unproven"][1]), final)
+    )
     origin = "; ".join(dict.fromkeys(experiment.origin for experiment in experiments))
     with settings():
         figure, (axes,) = new_figure(origin, height=1.9 + 0.55 * len(rows), title=title)
@@ -63,14 +74,19 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
 
 def _refuse(experiments: Sequence[Experiment]) -> None:
     if not experiments:
-        raise CourseError("there is no experiment to draw that was faster or is unproven; add one with ledger.add")
+        raise CourseError(
+            "there is no experiment to draw that was faster or is unproven; add one with ledger.add"
+        )
     if len({experiment.per for experiment in experiments}) > 1:
-        raise CourseError("some experiments are per step, others per image; choose some by name: waterfall([...])")
+        raise CourseError(
+            "some experiments are per step, others per image; choose some by name: waterfall([...])"
+        )
     for above, one in pairwise(experiments):
         end, begin = above.speed_up.after_ns, one.speed_up.before_ns
         if abs(begin - end) > LARGEST_JUMP * max(begin, end):
             raise CourseError(
-                f"{one.change} does not begin where {above.change} ended: these do not add up; choose some"
+                f"{one.change} does not begin where {above.change} ended: these do not add up;"
+                " choose some"
             )
 
 
@@ -80,33 +96,55 @@ def _look(one: Experiment) -> tuple[str, str]:
 
 
 def _text(one: Experiment) -> str:
-    """What stands at a bar: what it adds to the time, if it does, the speed-up, the verdict, the interval below."""
+    """What stands at a bar: what it adds to the time, if it does, the speed-up, the verdict, the
+    interval below.
+    """
     before, after = one.speed_up.before_ns, one.speed_up.after_ns
     added = f"+{time_text(after - before, one.modelled)}: " if after > before else ""
     ratio, _, interval = one.interval.partition(" (")
     return f"{added}{ratio}, {one.verdict}" + (f"\n({interval}" if interval else "")
 
 
-def _bar(axes: Axes, place: int, span: tuple[int, int], size: float, look: tuple[str, str], text: str) -> None:
+def _bar(
+    axes: Axes, place: int, span: tuple[int, int], size: float, look: tuple[str, str], text: str
+) -> None:
     colour, hatch = look
     low, high = min(span) / size, max(span) / size
-    axes.barh(place, high - low, left=low, height=0.6, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6)
-    axes.annotate(text, (high, place), xytext=(7, 0), textcoords="offset points", va="center_baseline")
+    axes.barh(
+        place,
+        high - low,
+        left=low,
+        height=0.6,
+        color=colour,
+        hatch=hatch,
+        edgecolor=style.TEXT,
+        linewidth=0.6,
+    )
+    axes.annotate(
+        text, (high, place), xytext=(7, 0), textcoords="offset points", va="center_baseline"
+    )
 
 
 def _words(experiments: Sequence[Experiment], proven: bool) -> str:
     first, last = experiments[0], experiments[-1]
     begin, end = first.speed_up.before_ns, last.speed_up.after_ns
     modelled = any(one.modelled for one in experiments)
-    whole = f"{two_digits(begin / end)} times as fast in the model" if modelled else f"{begin / end:.2f} times as fast"
+    whole = (
+        f"{two_digits(begin / end)} times as fast in the model"
+        if modelled
+        else f"{begin / end:.2f} times as fast"
+    )
     listed = ", ".join(
-        f"{one.change} {one.interval.partition(' (')[0]}, {one.verdict}"
-        if one.modelled
-        else f"{one.change} {one.speed_up.ratio:.2f} times, {one.verdict}"
+        (
+            f"{one.change} {one.interval.partition(' (')[0]}, {one.verdict}"
+            if one.modelled
+            else f"{one.change} {one.speed_up.ratio:.2f} times, {one.verdict}"
+        )
         for one in experiments
     )
     return (
-        f"Waterfall from {time_text(begin, first.modelled)} per {first.per} in the plain trainer to "
-        f"{time_text(end, last.modelled)} after {len(experiments)} change{'s' if len(experiments) > 1 else ''},"
-        f"{'' if proven else ' unproven,'} {whole}. In order: {listed}."
+        f"Waterfall from {time_text(begin, first.modelled)} per {first.per} in the plain trainer to"
+        f" {time_text(end, last.modelled)} after {len(experiments)}"
+        f" change{'s' if len(experiments) > 1 else ''},{'' if proven else ' unproven,'} {whole}. In"
+        f" order: {listed}."
     )

@@ -1,4 +1,5 @@
-"""Experiments as they stand in runs/ledger.jsonl, one JSON object a line, and how much faster each says it got.
+"""Experiments as they stand in runs/ledger.jsonl, one JSON object a line, and how much faster each
+says it got.
 
 Its repeats: in which order they are measured, and what is no set of times.
 """
@@ -35,7 +36,9 @@ __all__ = ["CONFIDENCE", "LEAST_REPEATS", "SpeedUp", "speed_up"]
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """before_ns, after_ns -- medians; ratio -- before / after, so above 1 is faster; low, high -- its interval."""
+    """before_ns, after_ns -- medians; ratio -- before / after, so above 1 is faster; low, high --
+    its interval.
+    """
 
     before_ns: int
     after_ns: int
@@ -45,7 +48,9 @@ class SpeedUp:
 
 
 def speed_up(before_ns: Sequence[int], after_ns: Sequence[int]) -> SpeedUp:
-    """Ratio of the medians of two sets of repeats (ns) with its 95 % interval; raises what `ratio_of_medians` does."""
+    """Ratio of the medians of two sets of repeats (ns) with its 95 % interval; raises what
+    `ratio_of_medians` does.
+    """
     found = ratio_of_medians(before_ns, after_ns)
     before, after = (round(float(np.median(values))) for values in (before_ns, after_ns))
     return SpeedUp(before, after, found.ratio, found.low, found.high)
@@ -58,15 +63,26 @@ IN_THE_MODEL = " in the model"
 MODEL_ONLY = "In the model only (no gain)"
 """What stands before the ratio of modelled times, which is never listed as a gain."""
 
-VERDICTS = ("faster", "slower", f"faster{IN_THE_MODEL}", f"slower{IN_THE_MODEL}", "undecided", "unproven")
-"""Slower: the whole interval of the ratio lies below 1, whatever the correctness gate says, which guards gains only.
-Unproven: it does not, and the gate is not green. Undecided: the gate is green, and the interval contains 1.
+VERDICTS = (
+    "faster",
+    "slower",
+    f"faster{IN_THE_MODEL}",
+    f"slower{IN_THE_MODEL}",
+    "undecided",
+    "unproven",
+)
+"""Slower: the whole interval of the ratio lies below 1, whatever the correctness gate says, which
+guards gains only. Unproven: it does not, and the gate is not green. Undecided: the gate is green,
+and the interval contains 1.
 
-Modelled times have two digits and no interval: repeats of a model show how its random numbers vary, not how wrong it
-is. Undecided then means that the larger time over the smaller one is 1.0 in two digits."""
+Modelled times have two digits and no interval: repeats of a model show how its random numbers vary,
+not how wrong it is. Undecided then means that the larger time over the smaller one is 1.0 in two
+digits.
+"""
 
 Times = Annotated[
-    tuple[Annotated[int, msgspec.Meta(gt=0, le=2**62)], ...], msgspec.Meta(min_length=LEAST_REPEATS, max_length=10_000)
+    tuple[Annotated[int, msgspec.Meta(gt=0, le=2**62)], ...],
+    msgspec.Meta(min_length=LEAST_REPEATS, max_length=10_000),
 ]
 
 
@@ -74,8 +90,8 @@ Times = Annotated[
 class Experiment:
     """One entry of the ledger.
 
-    change -- what was changed, its short name; per -- step or image; before_ns, after_ns -- the repeats, ns per step
-    or image; attempt -- how often this change has been tried so far.
+    change -- what was changed, its short name; per -- step or image; before_ns, after_ns -- the
+    repeats, ns per step or image; attempt -- how often this change has been tried so far.
     """
 
     hypothesis: str
@@ -112,8 +128,9 @@ class Experiment:
 
     @property
     def interval(self) -> str:
-        """The speed-up and its interval as text, with as many decimals as show that the ends differ; modelled: the
-        speed-up in two digits."""
+        """The speed-up and its interval as text, with as many decimals as show that the ends
+        differ; modelled: the speed-up in two digits.
+        """
         found = self.speed_up
         if self.modelled:
             return f"{two_digits(found.ratio)} times"
@@ -129,7 +146,9 @@ def is_modelled(origin: str) -> bool:
 
 
 def two_digits(value: float) -> str:
-    """A positive number with two significant digits, never as a power of ten: 0.97, 1.0, 14, 120."""
+    """A positive number with two significant digits, never as a power of ten: 0.97, 1.0, 14,
+    120.
+    """
     exponent = math.floor(math.log10(float(f"{value:.1e}")))
     return f"{round(value, 1 - exponent):,.{max(0, 1 - exponent)}f}"
 
@@ -145,13 +164,21 @@ def time_text(nanoseconds: float, modelled: bool) -> str:
 
 
 def store(experiment: Experiment) -> None:
-    """Append to the ledger. The ratio and the verdict follow from the rest; they are for people who read the file."""
-    found = {"ratio": experiment.speed_up.ratio, "interval": experiment.interval, "verdict": experiment.verdict}
+    """Append to the ledger. The ratio and the verdict follow from the rest; they are for people who
+    read the file.
+    """
+    found = {
+        "ratio": experiment.speed_up.ratio,
+        "interval": experiment.interval,
+        "verdict": experiment.verdict,
+    }
     journal.append(FILE, asdict(experiment) | found)
 
 
 def stored() -> list[Experiment]:
-    """All experiments in order. A line that is no whole experiment is left out, as in every journal."""
+    """All experiments in order. A line that is no whole experiment is left out, as in every
+    journal.
+    """
     found: list[Experiment] = []
     for entry in journal.read(journal.runs_folder() / FILE):
         try:
@@ -166,23 +193,35 @@ Measure = Callable[[], float]
 """Runs once and returns seconds per step or image."""
 
 
-def gather(before: Measure | Sequence[float], after: Measure | Sequence[float], repeats: int) -> list[list[int]]:
+def gather(
+    before: Measure | Sequence[float], after: Measure | Sequence[float], repeats: int
+) -> list[list[int]]:
     """Both sides in ns.
 
-    Two functions are called in turn, `repeats` times each, in the order before, after, after, before, ...: a
-    machine that slows down steadily then slows both alike. Two lists are taken as they are. Raises CourseError.
+    Two functions are called in turn, `repeats` times each, in the order before, after, after,
+    before, ...: a machine that slows down steadily then slows both alike. Two lists are taken as
+    they are. Raises CourseError.
     """
     if callable(before) != callable(after):
-        raise CourseError("one side is a function, the other a list: give two functions, which are interleaved, or two")
+        raise CourseError(
+            "one side is a function, the other a list: give two functions, which are interleaved,"
+            " or two"
+        )
     if callable(before):
         if repeats < LEAST_REPEATS:
-            raise CourseError(f"{repeats} repeats are too few to see the spread; take at least {LEAST_REPEATS}")
+            raise CourseError(
+                f"{repeats} repeats are too few to see the spread; take at least {LEAST_REPEATS}"
+            )
         return _in_turn((before, after), repeats)
     for values, name in ((before, "before"), (after, "after")):
-        if isinstance(values, str) or not isinstance(values, Sequence) or len(values) < LEAST_REPEATS:
+        if (
+            isinstance(values, str)
+            or not isinstance(values, Sequence)
+            or len(values) < LEAST_REPEATS
+        ):
             raise CourseError(
-                f"{name}: give a list of at least {LEAST_REPEATS} repeats, or there is no spread to see; repeat the "
-                "run, since the steps of one run are not independent"
+                f"{name}: give a list of at least {LEAST_REPEATS} repeats, or there is no spread to"
+                " see; repeat the run, since the steps of one run are not independent"
             )
     return [[_nanoseconds(value) for value in values] for values in (before, after)]
 
@@ -209,10 +248,11 @@ def here_and_now() -> str:
 
 
 def trainer(options: str = "", inside: bool = False) -> Measure:
-    """A function that trains once with these options, such as "--channels-last", and gives the seconds per image.
+    """A function that trains once with these options, such as "--channels-last", and gives the
+    seconds per image.
 
-    inside -- train in this process, without what the trainer prints: each repeat saves the start of Python and torch.
-    It raises CourseError with the trainer's message for a run that fails.
+    inside -- train in this process, without what the trainer prints: each repeat saves the start of
+    Python and torch. It raises CourseError with the trainer's message for a run that fails.
     """
     run = _inside if inside else _outside
 
@@ -236,7 +276,9 @@ def _inside(options: list[str], folder: Path) -> float:
 
 
 def _outside(options: list[str], folder: Path) -> float:
-    done = subprocess.run([sys.executable, "-m", "cifar_train", *options], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "cifar_train", *options], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise CourseError(f"the trainer failed with `{shlex.join(options[:-2])}`: {last}")

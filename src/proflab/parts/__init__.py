@@ -1,1 +1,3 @@
-"""What single lessons bring with them: their data, tables and charts. Nothing else of the course needs these."""
+"""What single lessons bring with them: their data, tables and charts. Nothing else of the course
+needs these.
+"""

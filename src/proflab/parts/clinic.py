@@ -1,8 +1,8 @@
 """The blind clinic: runs with an unknown fault, a healthy one beside them, and their vital signs.
 
-Three patients were recorded on a GPU, from programs of others; their fault was known before they ran. More of them, to
-practise on, are modelled, and a seed draws their faults. A patient shows its letter and its events; which file it came
-from is kept out of every table, figure and message.
+Three patients were recorded on a GPU, from programs of others; their fault was known before they
+ran. More of them, to practise on, are modelled, and a seed draws their faults. A patient shows its
+letter and its events; which file it came from is kept out of every table, figure and message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ RANKS = 4
 """Of a modelled patient with a fault between ranks, and of its healthy run."""
 
 NETWORK = (("nccl", 40.0),)
-"""slow-network: how many times as long each transfer takes. Chosen: the exchange then takes most of the step."""
+"""slow-network: how many times as long each transfer takes. Chosen: the exchange then takes most of
+the step.
+"""
 
 LETTERS = "ABC"
 NO_PART = ("step_ms", "untraced_ms", "longest_gap_ms", "waiting_ms", "transfer_ms")
@@ -47,7 +49,8 @@ WRAPPER = "DistributedDataParallel.forward"
 
 @dataclass(frozen=True, repr=False)
 class Patient:
-    """A run under a letter: `profile` holds its steps, `healthy` is the run to compare it with, if there is one.
+    """A run under a letter: `profile` holds its steps, `healthy` is the run to compare it with, if
+    there is one.
 
     untraced_ms -- what its step takes without the profiler, NaN where nobody timed it.
     """
@@ -60,7 +63,10 @@ class Patient:
 
     def __repr__(self) -> str:
         ranks = f", {self.signs['ranks']:.0f} ranks" if self.signs["ranks"] > 1 else ""
-        return f"Patient {self.letter}: {len(tidyprof.steps(self.profile)) / self.signs['ranks']:.0f} step(s){ranks}"
+        return (
+            f"Patient {self.letter}: {len(tidyprof.steps(self.profile)) / self.signs['ranks']:.0f}"
+            f" step(s){ranks}"
+        )
 
     @cached_property
     def signs(self) -> pd.Series:
@@ -69,7 +75,9 @@ class Patient:
 
     @cached_property
     def changes(self) -> pd.Series:
-        """By how many ms each part of the step is longer than in the healthy run, medians over steps and ranks."""
+        """By how many ms each part of the step is longer than in the healthy run, medians over
+        steps and ranks.
+        """
         return change(self, self.healthy)
 
     def is_ill_with(self, name: str) -> bool:
@@ -80,21 +88,29 @@ class Patient:
 def change(patient: Patient, control: Patient) -> pd.Series:
     """By how many ms each part of a step is longer in one run than in another."""
     parts = [name for name in patient.signs.index if name.endswith("_ms") and name not in NO_PART]
-    return (patient.signs[parts] - control.signs[parts]).rename(index=lambda name: name.removesuffix("_ms"))
+    return (patient.signs[parts] - control.signs[parts]).rename(
+        index=lambda name: name.removesuffix("_ms")
+    )
 
 
 def recorded() -> dict[str, Patient]:
-    """Three patients by their letters: programs of others that ran on an H200, with a control where there is one."""
+    """Three patients by their letters: programs of others that ran on an H200, with a control where
+    there is one.
+    """
     import pandas as pd
 
     folder = lesson("08").folder
     table = pd.read_csv(folder / "patients.csv", comment="#").astype({"fault": "string"})
     origin = tidyprof.Origin("recorded", "NVIDIA H200")
     found: dict[str, Patient] = {}
-    for row in table.sort_values("form", ascending=False, kind="stable").itertuples():  # the well ones first
+    for row in table.sort_values(
+        "form", ascending=False, kind="stable"
+    ).itertuples():  # the well ones first
         whole = tidyprof.read(folder / row.file, origin=origin)
         fault = "" if pd.isna(row.fault) else str(row.fault)
-        found[row.letter] = Patient(row.letter, _unnamed(whole), found.get(row.letter), row.untraced_ms, fault)
+        found[row.letter] = Patient(
+            row.letter, _unnamed(whole), found.get(row.letter), row.untraced_ms, fault
+        )
     return {letter: found[letter] for letter in LETTERS}
 
 
@@ -103,7 +119,9 @@ def admit(seed: int) -> dict[str, Patient]:
     draw = random.Random(seed)
     faults = [draw.choice(ward) for ward in WARDS]
     draw.shuffle(faults)
-    return {letter: with_fault(letter, fault) for letter, fault in zip(LETTERS, faults, strict=True)}
+    return {
+        letter: with_fault(letter, fault) for letter, fault in zip(LETTERS, faults, strict=True)
+    }
 
 
 @cache
@@ -139,7 +157,9 @@ def _last_step(whole: Profile) -> Profile:
     last = steps[steps["step"] == steps["step"].max()]
     begin, end = last["start_ns"].min(), (last["start_ns"] + last["duration_ns"]).max()
     kept = whole.events["start_ns"].between(begin, end - 1)
-    if len(last) == 1:  # the model's host was measured under a launcher: one rank alone has no such range
+    if (
+        len(last) == 1
+    ):  # the model's host was measured under a launcher: one rank alone has no such range
         kept &= (whole.events["kind"] != "annotation") | (whole.events["name"] != WRAPPER)
     return _unnamed(Profile(whole.events[kept].reset_index(drop=True), meta=whole.meta))
 
@@ -148,15 +168,21 @@ def _unnamed(profile: Profile) -> Profile:
     """The same without the file names, which would tell the fault."""
     from tidyprof import Profile
 
-    meta = {key: value for key, value in profile.meta.items() if key not in ("files", "ignored_files", "trace_id")}
+    meta = {
+        key: value
+        for key, value in profile.meta.items()
+        if key not in ("files", "ignored_files", "trace_id")
+    }
     return Profile(profile.events, meta=meta)
 
 
 def vital_signs(profile: Profile, untraced_ms: float = float("nan")) -> pd.Series:
-    """What a step of this run looks like in numbers, per rank: times in ms (medians over steps and ranks), counts.
+    """What a step of this run looks like in numbers, per rank: times in ms (medians over steps and
+    ranks), counts.
 
-    busy_percent is the time in which the device computes, in percent of the step without the profiler. longest_gap_ms
-    is the longest gap of the device in a step. waiting_ms and transfer_ms are the two parts of the time in collectives.
+    busy_percent is the time in which the device computes, in percent of the step without the
+    profiler. longest_gap_ms is the longest gap of the device in a step. waiting_ms and transfer_ms
+    are the two parts of the time in collectives.
     """
     import pandas as pd
 
@@ -181,7 +207,9 @@ def vital_signs(profile: Profile, untraced_ms: float = float("nan")) -> pd.Serie
         "copies_to_device": copies.str.contains("HtoD").sum() / rows,
         "copies_to_host": copies.str.contains("DtoH").sum() / rows,
     }
-    return pd.Series(signs | _between_ranks(profile if signs["ranks"] > 1 else None), dtype="float64")
+    return pd.Series(
+        signs | _between_ranks(profile if signs["ranks"] > 1 else None), dtype="float64"
+    )
 
 
 def _longest_gaps(profile: Profile, budget: pd.DataFrame) -> pd.Series:
@@ -193,12 +221,15 @@ def _longest_gaps(profile: Profile, budget: pd.DataFrame) -> pd.Series:
     for step in budget.itertuples():
         inside = gaps["start_ns"].between(step.start_ns, step.start_ns + step.duration_ns)
         own = inside if pd.isna(step.rank) else inside & (gaps["rank"] == step.rank)
-        longest.append(gaps.loc[own.fillna(False).astype(bool), "duration_ns"].max() if own.any() else 0)
+        longest.append(
+            gaps.loc[own.fillna(False).astype(bool), "duration_ns"].max() if own.any() else 0
+        )
     return pd.Series(longest, dtype="float64")
 
 
 def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
-    """The vital signs of all runs, one row for each: run, and those of `vital_signs`, counts as whole numbers.
+    """The vital signs of all runs, one row for each: run, and those of `vital_signs`, counts as
+    whole numbers.
 
     Times are in ns here, in columns such as `step_ns`.
     """
@@ -206,7 +237,11 @@ def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
 
     table = pd.DataFrame([patient.signs for patient in patients.values()])
     table.insert(0, "run", list(patients))
-    counts = [name for name in table if name == "ranks" or name.endswith("kernels") or name.startswith("copies")]
+    counts = [
+        name
+        for name in table
+        if name == "ranks" or name.endswith("kernels") or name.startswith("copies")
+    ]
     table[counts] = table[counts].round().astype("int64")
     for unit, size in {"_ms": 1e6, "_us": 1e3}.items():
         for name in [name for name in table if name.endswith(unit)]:
@@ -220,4 +255,7 @@ def _between_ranks(profile: Profile | None) -> dict[str, float]:
     if profile is None:
         return {"waiting_ms": 0.0, "transfer_ms": 0.0}
     ranks = tidyprof.ranks(profile)
-    return {"waiting_ms": ranks["wait_ns"].median() / 1e6, "transfer_ms": ranks["transfer_ns"].median() / 1e6}
+    return {
+        "waiting_ms": ranks["wait_ns"].median() / 1e6,
+        "transfer_ms": ranks["transfer_ns"].median() / 1e6,
+    }

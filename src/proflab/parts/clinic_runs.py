@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 
 MODEL_STEPS = 30
 STEADY_STEPS = 16
-"""The model is deterministic but for its host: a few steps show a rate, once the batches that the loaders
-prepared ahead are used up. A multiple of the loader processes, as they take turns."""
+"""The model is deterministic but for its host: a few steps show a rate, once the batches that the
+loaders prepared ahead are used up. A multiple of the loader processes, as they take turns.
+"""
 
 REPEATS = 5
 
 
 @dataclass(frozen=True)
 class ModelledRepeats:
-    """seconds -- per image, one value per seed; images_per_second -- their median rate; origin -- states the error."""
+    """seconds -- per image, one value per seed; images_per_second -- their median rate; origin --
+    states the error.
+    """
 
     seconds: tuple[float, ...]
     origin: object
@@ -34,12 +37,15 @@ class ModelledRepeats:
 def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> ModelledRepeats:
     """Time per image of the trainer with these options on a modelled MI300X, once per seed.
 
-    Computed from the last STEADY_STEPS of MODEL_STEPS: their images over their time. The seeds vary the host's costs
-    only: the spread is not the model's error. Raises UserError for options that the trainer refuses.
+    Computed from the last STEADY_STEPS of MODEL_STEPS: their images over their time. The seeds vary
+    the host's costs only: the spread is not the model's error. Raises UserError for options that
+    the trainer refuses.
     """
     from cifar_train.config import parse
 
-    return _modelled(parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)]), repeats, ranks)
+    return _modelled(
+        parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)]), repeats, ranks
+    )
 
 
 @functools.cache
@@ -58,11 +64,11 @@ def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
 
 @functools.cache
 def plain_step(options: str = "") -> dict[str, float]:
-    """The trainer's mean step with these options on a modelled MI300X, without a profiler, in ms: step_ms, and each
-    part of `tidyprof.step_budget`, such as launch_bound_ms.
+    """The trainer's mean step with these options on a modelled MI300X, without a profiler, in ms:
+    step_ms, and each part of `tidyprof.step_budget`, such as launch_bound_ms.
 
-    Means over the last STEADY_STEPS of MODEL_STEPS: where loaders take turns, steps differ. Raises UserError for
-    options that the trainer refuses.
+    Means over the last STEADY_STEPS of MODEL_STEPS: where loaders take turns, steps differ. Raises
+    UserError for options that the trainer refuses.
     """
     from cifar_train.config import parse
     from gpumodel import Training, simulate
@@ -73,4 +79,7 @@ def plain_step(options: str = "") -> dict[str, float]:
     last = step_budget(profile_of(run)).tail(STEADY_STEPS)
     times = [name for name in last if name.endswith("_ns") and name != "start_ns"]
     means = last[times].mean().astype(float) / 1e6
-    return {f"{name.removesuffix('_ns').replace('duration', 'step')}_ms": value for name, value in means.items()}
+    return {
+        f"{name.removesuffix('_ns').replace('duration', 'step')}_ms": value
+        for name, value in means.items()
+    }

@@ -1,8 +1,9 @@
-"""A job script for rocprofv3 under srun, tried without a cluster: who starts whom, and which files come of it.
+"""A job script for rocprofv3 under srun, tried without a cluster: who starts whom, and which files
+come of it.
 
-`bash -n` and, where it is there, shellcheck read it. Then it runs in an empty folder, with a srun that starts two tasks
-one after the other, and with tools that write down their own command and start what stands behind them. The options are
-read by the stand-in's table of rocprofv3.
+`bash -n` and, where it is there, shellcheck read it. Then it runs in an empty folder, with a srun
+that starts two tasks one after the other, and with tools that write down their own command and
+start what stands behind them. The options are read by the stand-in's table of rocprofv3.
 """
 
 from __future__ import annotations
@@ -30,17 +31,23 @@ LONGEST_S = 20
 _FIELD, _RECORD = "\x1f", "\x1e"
 
 _LOG = r"""#!/bin/bash
-printf '%s\x1f' "${0##*/}" "${PROFLAB_TASK-}" "${RANK-}" "$@" >>"$PROFLAB_JOB_LOG"; printf '\x1e' >>"$PROFLAB_JOB_LOG"
+{
+    printf '%s\x1f' "${0##*/}" "${PROFLAB_TASK-}" "${RANK-}" "$@"
+    printf '\x1e'
+} >>"$PROFLAB_JOB_LOG"
 """
 _SRUN = r"""
 while [[ ${1-} == -* ]]; do
     case $1 in
     --) shift; break ;;
-    --*=* | --overlap | --exclusive | --label | --unbuffered | --exact | -l | -u | -[a-zA-Z]?*) shift ;;
+    --*=* | --overlap | --exclusive | --label | --unbuffered | --exact) shift ;;
+    -l | -u | -[a-zA-Z]?*) shift ;;
     *) shift 2 ;;
     esac
 done
-for rank in 0 1; do PROFLAB_TASK=$rank SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURM_NTASKS=2 "$@" || exit; done
+for rank in 0 1; do
+    PROFLAB_TASK=$rank SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURM_NTASKS=2 "$@" || exit
+done
 """
 _BEHIND_DASHES = r"""
 while (($#)) && [[ $1 != -- ]]; do shift; done
@@ -62,7 +69,9 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class Call:
-    """One start of a tool: its name, the task of srun that started it ("" outside), RANK there, and its words."""
+    """One start of a tool: its name, the task of srun that started it ("" outside), RANK there, and
+    its words.
+    """
 
     tool: str
     task: str
@@ -71,12 +80,19 @@ class Call:
 
 
 def problem(script: str) -> str | None:
-    """What is wrong with a job script that shall give a kernel trace of each rank; None if nothing was found."""
+    """What is wrong with a job script that shall give a kernel trace of each rank; None if nothing
+    was found.
+    """
     if not script.startswith("#!"):
-        return "The first line is not `#!/bin/bash`, as the very first characters: sbatch refuses a script without it."
+        return (
+            "The first line is not `#!/bin/bash`, as the very first characters: sbatch refuses a"
+            " script without it."
+        )
     if found := _unreadable(script):
         return found
-    if not re.search(r"^#SBATCH .*(--ntasks|-n ?\d)", script, re.MULTILINE) and not re.search(r"srun .*-n", script):
+    if not re.search(r"^#SBATCH .*(--ntasks|-n ?\d)", script, re.MULTILINE) and not re.search(
+        r"srun .*-n", script
+    ):
         return "How many ranks? Ask Slurm for them: `#SBATCH --ntasks-per-node=4`."
     calls, errors = _try(script)
     return _order(calls, errors) or _options(calls) or _names(calls, script)
@@ -106,15 +122,28 @@ def _try(script: str) -> tuple[list[Call], str]:
             (tools / tool).chmod(0o755)
         (work / "job.sh").write_text(script)
         log = folder / "log"
-        job = {"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "node1", "SLURM_PROCID": "0"}
-        known = {key: value for key, value in os.environ.items() if key not in ("RANK", "PROFLAB_TASK")}
+        job = {
+            "SLURM_JOB_ID": "4711",
+            "SLURM_NTASKS": "2",
+            "SLURM_JOB_NODELIST": "node1",
+            "SLURM_PROCID": "0",
+        }
+        known = {
+            key: value for key, value in os.environ.items() if key not in ("RANK", "PROFLAB_TASK")
+        }
         path = f"{tools}{os.pathsep}{known.get('PATH', '')}"
         environment = known | job | {"PATH": path, "PROFLAB_JOB_LOG": str(log)}
         try:
             done = subprocess.run(
-                ["bash", "job.sh"], cwd=work, env=environment, capture_output=True, text=True, check=False,
-                stdin=subprocess.DEVNULL, timeout=LONGEST_S,
-            )  # fmt: skip
+                ["bash", "job.sh"],
+                cwd=work,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                timeout=LONGEST_S,
+            )
         except subprocess.TimeoutExpired:
             return [], f"it still ran after {LONGEST_S} s"
         text = log.read_text() if log.is_file() else ""
@@ -137,7 +166,8 @@ def _order(calls: Sequence[Call], errors: str) -> str | None:
         return "`srun` was started, but no `rocprofv3`: nothing is recorded."
     if any(not call.task for call in tools):
         return (
-            "The tool stands around srun, so it watches srun, not a rank. Inside: `srun rocprofv3 ... -- python ...`."
+            "The tool stands around srun, so it watches srun, not a rank. Inside: `srun rocprofv3"
+            " ... -- python ...`."
         )
     if any("--" not in call.words for call in tools):
         return "There is no `--` before the program: rocprofv3 takes its words for its own options."
@@ -158,7 +188,10 @@ def _options(calls: Sequence[Call]) -> str | None:
                 return "No kernels are recorded: nothing is, unless you name it (`--kernel-trace`)."
             verify("rocprofv3", options, program)
     except SystemExit:
-        return f"rocprofv3 refuses this: {(said.getvalue().strip().splitlines() or ['wrong options'])[-1]}"
+        return (
+            "rocprofv3 refuses this:"
+            f" {(said.getvalue().strip().splitlines() or ['wrong options'])[-1]}"
+        )
     except ToolError as error:
         return f"rocprofv3 refuses this: {error}"
     if not options.output_format:
@@ -174,12 +207,22 @@ def _names(calls: Sequence[Call], script: str) -> str | None:
         environment = _environment(call)
         parts = (options.output_directory or ".", options.output_file or DEFAULT_FILE)
         # Process numbers have nothing of a rank.
-        processes = [Process("node1", number, program, environment) for number in (4000 + 17 * pid, 4000)]
-        names.append(tuple("/".join(expand(part, process) for part in parts) for process in processes))
+        processes = [
+            Process("node1", number, program, environment) for number in (4000 + 17 * pid, 4000)
+        ]
+        names.append(
+            tuple("/".join(expand(part, process) for part in parts) for process in processes)
+        )
     if len({whole for whole, _ in names}) < len(names):
-        return f"All ranks write `{names[0][0]}`: the last one replaces the others.{_why(names[0][0], script)}"
+        return (
+            f"All ranks write `{names[0][0]}`: the last one replaces the"
+            f" others.{_why(names[0][0], script)}"
+        )
     if len({same for _, same in names}) < len(names):
-        return "The files differ by process number: nobody can tell which rank is which. Put `%rank%` into the name."
+        return (
+            "The files differ by process number: nobody can tell which rank is which. Put `%rank%`"
+            " into the name."
+        )
     return None
 
 

@@ -23,9 +23,20 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
         for state, (colour, hatch) in LOOKS.items():
             own = blocks["state"] == state
             size = blocks["bytes"][own] / MEBIBYTE
-            axes.barh(row[own], size, 0.8, start[own], color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.3)
+            axes.barh(
+                row[own],
+                size,
+                0.8,
+                start[own],
+                color=colour,
+                hatch=hatch,
+                edgecolor=style.TEXT,
+                linewidth=0.3,
+            )
         axes.set(xlabel="MiB in the segment", ylabel="segment", ylim=(row.max() + 0.6, -0.6))
         add_legend(axes, {state.replace("_", " "): look for state, look in LOOKS.items()})
     free = 100 * blocks.loc[blocks["state"] == "inactive", "bytes"].sum() / blocks["bytes"].sum()
-    figure.alternative_text = f"Bars of {int(row.max()) + 1} segments of memory. {free:.0f} % of them is free."
+    figure.alternative_text = (
+        f"Bars of {int(row.max()) + 1} segments of memory. {free:.0f} % of them is free."
+    )
     return figure

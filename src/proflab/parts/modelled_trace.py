@@ -1,4 +1,6 @@
-"""A run of the trainer as torch.profiler would record it on a modelled MI300X, where there is no GPU to record."""
+"""A run of the trainer as torch.profiler would record it on a modelled MI300X, where there is no
+GPU to record.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ SCHEDULE = (
 )
 
 
-def modelled_trace(options: str, ranks: int = 1, longer: tuple[tuple[str, float], ...] = ()) -> Profile:
-    """The trainer with these options on modelled MI300X: three recorded steps, written as Chrome traces and read back.
+def modelled_trace(
+    options: str, ranks: int = 1, longer: tuple[tuple[str, float], ...] = ()
+) -> Profile:
+    """The trainer with these options on modelled MI300X: three recorded steps, written as Chrome
+    traces and read back.
 
-    Of several ranks only rank 0, unless the options have `--profile-all-ranks`; `longer` as in gpumodel's Training.
-    Raises UserError for options that the trainer refuses.
+    Of several ranks only rank 0, unless the options have `--profile-all-ranks`; `longer` as in
+    gpumodel's Training. Raises UserError for options that the trainer refuses.
     """
     import tidyprof
     from cifar_train.config import parse

@@ -1,4 +1,6 @@
-"""The figure of a loop's own parts: a bar for each run, with the parts under the names that the script gave them."""
+"""The figure of a loop's own parts: a bar for each run, with the parts under the names that the
+script gave them.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,21 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Origin
 
 _OTHER_LOOKS = (
-    (style.REDDISH_PURPLE, "\\\\\\"), (style.VERMILLION, "///"), (style.ORANGE, "xx"), (style.GREY, "..."),
-)  # fmt: skip
+    (style.REDDISH_PURPLE, "\\\\\\"),
+    (style.VERMILLION, "///"),
+    (style.ORANGE, "xx"),
+    (style.GREY, "..."),
+)
 """Colour and hatch of parts that the course has no look for."""
 
 
-def plot_own_parts(table: pd.DataFrame, origin: Origin | str, title: str | None = None) -> TidyFigure:
+def plot_own_parts(
+    table: pd.DataFrame, origin: Origin | str, title: str | None = None
+) -> TidyFigure:
     """A stacked bar for each row, its parts from the largest of all rows to the smallest.
 
-    table -- a row for each run, named in its index; a column for each part, in ms; <NA> where a run lacks the part.
-    Raises ValueError for a table without rows or parts.
+    table -- a row for each run, named in its index; a column for each part, in ms; <NA> where a run
+    lacks the part. Raises ValueError for a table without rows or parts.
     """
     if table.empty:
         raise ValueError("there is nothing to plot: no run, or no part")
@@ -35,10 +42,19 @@ def plot_own_parts(table: pd.DataFrame, origin: Origin | str, title: str | None 
     unit, size = axis_unit(totals.max())
     with settings():
         figure, (axes,) = new_figure(str(origin), height=1.7 + 0.45 * len(ordered), title=title)
-        stack(axes, ordered, looks, [*ordered.index], [duration_text(total) for total in totals], size, room=1.12)
+        stack(
+            axes,
+            ordered,
+            looks,
+            [*ordered.index],
+            [duration_text(total) for total in totals],
+            size,
+            room=1.12,
+        )
         axes.set_xlabel(f"time, {unit}")
     said = [
-        f"{run}: {duration_text(total)}, the largest part is {parts.idxmax()} with {100 * parts.max() / total:.0f} %"
+        f"{run}: {duration_text(total)}, the largest part is {parts.idxmax()} with"
+        f" {100 * parts.max() / total:.0f} %"
         for (run, parts), total in zip(ordered.iterrows(), totals, strict=True)
     ]
     figure.alternative_text = f"Stacked bars of a step's parts. {'; '.join(said)}."

@@ -1,4 +1,6 @@
-"""A short training in 64 bits for the correctness gate: the trainer's own network learns one small batch."""
+"""A short training in 64 bits for the correctness gate: the trainer's own network learns one small
+batch.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ RATE = 1e-4
 def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None = None) -> Trial:
     """Train the trainer's ResNet-50 for STEPS steps from equal weights.
 
-    images, labels -- a batch; the images are of 64 bits. fused -- Adam as one kernel for all weights. fault -- one of
-    the trainer's pathologies, put into the model.
+    images, labels -- a batch; the images are of 64 bits. fused -- Adam as one kernel for all
+    weights. fault -- one of the trainer's pathologies, put into the model.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -42,15 +44,22 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None
 
 
 def small_batch(one_by_one: bool = False) -> tuple[Tensor, Tensor]:
-    """IMAGES images of 64 bits and their labels, changed by the trainer's own transform with the same draws each time,
-    as a whole batch or one image after the other."""
+    """IMAGES images of 64 bits and their labels, changed by the trainer's own transform with the
+    same draws each time, as a whole batch or one image after the other.
+    """
     import torch
 
     from cifar_train.data.loaders import SyntheticImages
     from cifar_train.data.transforms import apply_parameters, draw_parameters
 
     data = SyntheticImages(seed=SEED)
-    raw, draws = data.index_select(0, torch.arange(IMAGES)), draw_parameters(IMAGES, torch.Generator().manual_seed(8))
+    raw, draws = (
+        data.index_select(0, torch.arange(IMAGES)),
+        draw_parameters(IMAGES, torch.Generator().manual_seed(8)),
+    )
     size = 1 if one_by_one else IMAGES
-    parts = [apply_parameters(raw[at : at + size], draws.part(at, at + size)) for at in range(0, IMAGES, size)]
+    parts = [
+        apply_parameters(raw[at : at + size], draws.part(at, at + size))
+        for at in range(0, IMAGES, size)
+    ]
     return torch.cat(parts).double(), data.labels[:IMAGES]

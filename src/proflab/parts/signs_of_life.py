@@ -9,7 +9,9 @@ from threading import Event, Thread
 
 
 @contextmanager
-def signs_of_life(doing: str, every_s: float = 5.0, tell: Callable[[str], object] = print) -> Iterator[None]:
+def signs_of_life(
+    doing: str, every_s: float = 5.0, tell: Callable[[str], object] = print
+) -> Iterator[None]:
     """While the block runs, say every `every_s` seconds what it is doing and since when."""
     begin, ended = time.perf_counter(), Event()
 

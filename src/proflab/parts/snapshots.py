@@ -1,4 +1,6 @@
-"""Snapshots of PyTorch's allocator for lesson 11: of the modelled trainer, and of requests that come and go."""
+"""Snapshots of PyTorch's allocator for lesson 11: of the modelled trainer, and of requests that
+come and go.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def trainer_parameters() -> list[int]:
 
 
 def modelled_snapshot(name: str, options: str = "") -> Profile:
-    """Play the trainer for three steps on a modelled MI300X and read the snapshot that it would leave.
+    """Play the trainer for three steps on a modelled MI300X and read the snapshot that it would
+    leave.
 
     name -- of the folder. options -- of the trainer, as on its command line.
     """
@@ -39,12 +42,17 @@ def modelled_snapshot(name: str, options: str = "") -> Profile:
     from gpumodel import Training, simulate, writers
 
     run = simulate(Training(config=parse(f"--max-steps 3 --data synthetic {options}".split())))
-    return tidyprof.read(writers.write("memory-snapshot", run, journal.runs_folder() / FOLDER / name)[0])
+    return tidyprof.read(
+        writers.write("memory-snapshot", run, journal.runs_folder() / FOLDER / name)[0]
+    )
 
 
-def play_requests(requests: Sequence[tuple[int, bool]], last: int, capacity: int, name: str = "requests") -> Profile:
-    """By the rules of PyTorch's allocator, on a device with `capacity` bytes: all requests in order, then those that
-    don't stay are freed, then one more of `last` bytes is made. The snapshot after that, or after memory ran out.
+def play_requests(
+    requests: Sequence[tuple[int, bool]], last: int, capacity: int, name: str = "requests"
+) -> Profile:
+    """By the rules of PyTorch's allocator, on a device with `capacity` bytes: all requests in
+    order, then those that don't stay are freed, then one more of `last` bytes is made. The snapshot
+    after that, or after memory ran out.
 
     requests -- bytes, and whether the tensor stays. name -- of the folder.
     """
@@ -53,7 +61,10 @@ def play_requests(requests: Sequence[tuple[int, bool]], last: int, capacity: int
 
     allocator = CachingAllocator(capacity)
     stay, go, long = (((("serve.py", line, "answer"),)) for line in (7, 9, 12))
-    held = [(allocator.allocate(size, SECOND_US, stay if stays else go), stays) for size, stays in requests]
+    held = [
+        (allocator.allocate(size, SECOND_US, stay if stays else go), stays)
+        for size, stays in requests
+    ]
     for address, stays in held:
         if not stays:
             allocator.free(address, 2 * SECOND_US)
@@ -63,4 +74,6 @@ def play_requests(requests: Sequence[tuple[int, bool]], last: int, capacity: int
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as partial:
         partial.write_bytes(pickle.dumps(allocator.snapshot(), protocol=4))
-    return tidyprof.read(path, origin=tidyprof.Origin("modelled", "by the rules of PyTorch's allocator"))
+    return tidyprof.read(
+        path, origin=tidyprof.Origin("modelled", "by the rules of PyTorch's allocator")
+    )

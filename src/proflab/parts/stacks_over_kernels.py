@@ -1,4 +1,6 @@
-"""Call stacks of each thread drawn over time, above the share of time in which the GPU ran something."""
+"""Call stacks of each thread drawn over time, above the share of time in which the GPU ran
+something.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Box = tuple[int, float, float, str]
 """A function in a stack: how deep, from when to when in ns, its name."""
 
 MOST_THREADS = 2
-"""Threads that are drawn, those with the most different stacks first: who sleeps has one stack all the time."""
+"""Threads that are drawn, those with the most different stacks first: who sleeps has one stack all
+the time.
+"""
 
 _BINS = 300
 _LEVELS = 7
@@ -31,18 +35,23 @@ _LONE_NS = np.array([500_000, 500_000])
 """How far a thread's only sample reaches to either side."""
 
 _REACH = 3
-"""A sample stands for so many usual distances between two of its thread at most: a thread that sleeps has none."""
+"""A sample stands for so many usual distances between two of its thread at most: a thread that
+sleeps has none.
+"""
 
 _RANGES_AT, _RANGES_HEIGHT = 115, 20
 """Middle and height of the ranges' names, above the 100 % of the GPU."""
 
 
-def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str | None = None) -> TidyFigure:
-    """What each thread was doing, as sampled, and how full the GPU was in which range, on one time axis.
+def stacks_over_kernels(
+    profile: Profile, begin_ns: int, end_ns: int, title: str | None = None
+) -> TidyFigure:
+    """What each thread was doing, as sampled, and how full the GPU was in which range, on one time
+    axis.
 
-    The main thread is the one that marks the ranges. A sample is drawn up to half the way to the next one of its
-    thread. Callers that all samples share are left out, and functions that are too narrow for a name.
-    Raises ValueError where no call stack was sampled from begin_ns to end_ns.
+    The main thread is the one that marks the ranges. A sample is drawn up to half the way to the
+    next one of its thread. Callers that all samples share are left out, and functions that are too
+    narrow for a name. Raises ValueError where no call stack was sampled from begin_ns to end_ns.
     """
     from tidyprof.plots import style
     from tidyprof.plots.figure import new_figure, settings
@@ -56,40 +65,64 @@ def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str
     busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
     share = 100 * busy.covered_within(edges[:-1], edges[1:]) / np.diff(edges)
     with settings():
-        figure, panes = new_figure(str(profile.origin), 2.1 * (len(threads) + 1), len(threads) + 1, title)
+        figure, panes = new_figure(
+            str(profile.origin), 2.1 * (len(threads) + 1), len(threads) + 1, title
+        )
         for axes, thread in zip(panes, threads, strict=False):
             _icicles(axes, stacks[stacks["thread"] == thread], begin_ns, end_ns)
             axes.set_ylabel("main thread" if thread in marking else f"thread {thread}")
         panes[-1].stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
-        panes[-1].set(ylim=(0, _RANGES_AT + _RANGES_HEIGHT / 2), yticks=range(0, 101, 20), ylabel="GPU busy, %")
-        panes[-1].set_xlabel("time since the beginning of the window, ms; above the GPU the ranges of the host")
+        panes[-1].set(
+            ylim=(0, _RANGES_AT + _RANGES_HEIGHT / 2),
+            yticks=range(0, 101, 20),
+            ylabel="GPU busy, %",
+        )
+        panes[-1].set_xlabel(
+            "time since the beginning of the window, ms; above the GPU the ranges of the host"
+        )
         _ranges(panes[-1], profile, begin_ns, end_ns)
         for axes in panes:
             axes.set_xlim(0, (end_ns - begin_ns) / 1e6)
     figure.alternative_text = (
-        f"Call stacks of {len(threads)} threads over {(end_ns - begin_ns) / 1e6:.1f} ms, {len(stacks)} samples in all, "
-        f"above the share of time in which the GPU ran something: {share.mean():.0f} % on average."
+        f"Call stacks of {len(threads)} threads over {(end_ns - begin_ns) / 1e6:.1f} ms,"
+        f" {len(stacks)} samples in all, above the share of time in which the GPU ran something:"
+        f" {share.mean():.0f} % on average."
     )
     return figure
 
 
 def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
-    """One row per sample taken in this time: taken_ns, thread, and the stack from the outermost function inwards."""
+    """One row per sample taken in this time: taken_ns, thread, and the stack from the outermost
+    function inwards.
+    """
     frames = profile.events[profile.events["kind"] == "sample"]
     frames = frames.assign(taken_ns=frames["start_ns"] + frames["duration_ns"])
-    frames = frames[frames["taken_ns"].between(begin_ns, end_ns, inclusive="left")].sort_values(["taken_ns", "depth"])
+    frames = frames[frames["taken_ns"].between(begin_ns, end_ns, inclusive="left")].sort_values(
+        ["taken_ns", "depth"]
+    )
     if not len(frames):
-        raise ValueError("no call stack was sampled in this time; sample more often, or look at a longer time")
+        raise ValueError(
+            "no call stack was sampled in this time; sample more often, or look at a longer time"
+        )
     moments = frames.groupby("sample", sort=False)
-    return moments.agg(taken_ns=("taken_ns", "first"), thread=("thread", "first"), stack=("short_name", tuple))
+    return moments.agg(
+        taken_ns=("taken_ns", "first"), thread=("thread", "first"), stack=("short_name", tuple)
+    )
 
 
 def _icicles(axes: Axes, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> None:
-    cut = [(depth, max(begin, begin_ns), min(end, end_ns), name) for depth, begin, end, name in _boxes(stacks)]
-    boxes = list(_named(cut, lambda begin, end, name: _fits((end - begin) / (end_ns - begin_ns), name)))
+    cut = [
+        (depth, max(begin, begin_ns), min(end, end_ns), name)
+        for depth, begin, end, name in _boxes(stacks)
+    ]
+    boxes = list(
+        _named(cut, lambda begin, end, name: _fits((end - begin) / (end_ns - begin_ns), name))
+    )
     for depth, begin, end, name in boxes:
         _box(axes, depth, 1, begin - begin_ns, end - begin_ns, end_ns - begin_ns, name)
-    axes.set(ylim=(max((depth for depth, *_ in boxes), default=0) + 0.5, -0.5), yticks=[], xticklabels=[])
+    axes.set(
+        ylim=(max((depth for depth, *_ in boxes), default=0) + 0.5, -0.5), yticks=[], xticklabels=[]
+    )
 
 
 def _fits(share: float, name: str) -> bool:
@@ -101,7 +134,8 @@ def _fits(share: float, name: str) -> bool:
 
 
 def _named(boxes: Iterable[Box], fits: Callable[[float, float, str], bool]) -> Iterator[Box]:
-    """The boxes with room for their name, each under one that has it; narrow neighbours are one box, if that has room.
+    """The boxes with room for their name, each under one that has it; narrow neighbours are one
+    box, if that has room.
 
     boxes -- level by level, from the outermost function inwards.
     """
@@ -133,23 +167,41 @@ def _ranges(axes: Axes, profile: Profile, begin_ns: int, end_ns: int) -> None:
     for part in tidyprof.phases(profile).itertuples():
         left, right = max(part.start_ns, begin_ns), min(part.start_ns + part.duration_ns, end_ns)
         if left < right and _fits((right - left) / (end_ns - begin_ns), part.phase):
-            _box(axes, _RANGES_AT, _RANGES_HEIGHT, left - begin_ns, right - begin_ns, end_ns - begin_ns, part.phase)
+            _box(
+                axes,
+                _RANGES_AT,
+                _RANGES_HEIGHT,
+                left - begin_ns,
+                right - begin_ns,
+                end_ns - begin_ns,
+                part.phase,
+            )
 
 
-def _box(axes: Axes, y: float, height: float, left_ns: float, right_ns: float, whole_ns: float, name: str) -> None:
+def _box(
+    axes: Axes, y: float, height: float, left_ns: float, right_ns: float, whole_ns: float, name: str
+) -> None:
     from tidyprof.plots import style
     from tidyprof.plots.bars import name_bar
 
     look, left, width = (style.SKY_BLUE, ""), left_ns / 1e6, (right_ns - left_ns) / 1e6
-    axes.barh(y, width, left=left, height=height, color=look[0], edgecolor=style.TEXT, linewidth=0.3)
+    axes.barh(
+        y, width, left=left, height=height, color=look[0], edgecolor=style.TEXT, linewidth=0.3
+    )
     name_bar(axes, left + width / 2, y, name, (right_ns - left_ns) / whole_ns * _INCHES, look)
 
 
 def _boxes(stacks: pd.DataFrame) -> Iterator[Box]:
-    """Depth, begin, end and name of every function of one thread, neighbours with the same callers drawn as one."""
+    """Depth, begin, end and name of every function of one thread, neighbours with the same callers
+    drawn as one.
+    """
     taken = stacks["taken_ns"].to_numpy()
     between = np.diff(taken)
-    half = np.pad(np.minimum(between, _REACH * np.median(between)) / 2, 1, mode="edge") if len(between) else _LONE_NS
+    half = (
+        np.pad(np.minimum(between, _REACH * np.median(between)) / 2, 1, mode="edge")
+        if len(between)
+        else _LONE_NS
+    )
     begins, ends = taken - half[:-1], taken + half[1:]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
     outer = max(0, len(list(shared)) - 1)

@@ -1,4 +1,6 @@
-"""The steady part of a run of the course's trainer: what a profiler recorded after the warm-up steps."""
+"""The steady part of a run of the course's trainer: what a profiler recorded after the warm-up
+steps.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 class SteadyPart:
     """Events that start between the beginning of the first steady step and the end of the last one.
 
-    profile -- these events, host ranges included; steps -- how many steady steps a rank made; duration_ns -- how long
-    they took, with several ranks on average. Each rank is cut at its own steps, so that all have the same collectives.
+    profile -- these events, host ranges included; steps -- how many steady steps a rank made;
+    duration_ns -- how long they took, with several ranks on average. Each rank is cut at its own
+    steps, so that all have the same collectives.
     """
 
     profile: Profile
@@ -33,12 +36,15 @@ class SteadyPart:
 
     @property
     def dispatches(self) -> pd.DataFrame:
-        """One row per event on a device: kernels, and the copies and fills that rocprofv3 lists among them."""
+        """One row per event on a device: kernels, and the copies and fills that rocprofv3 lists
+        among them.
+        """
         return self.profile.device_events
 
 
 def own_run(path: str | PathLike[str]) -> Profile:
-    """What a command of a lesson wrote here: `modelled` where a stand-in wrote it, else measured on this machine.
+    """What a command of a lesson wrote here: `modelled` where a stand-in wrote it, else measured on
+    this machine.
 
     Raises ProfileReadError as `tidyprof.read` does.
     """
@@ -55,8 +61,8 @@ def own_run(path: str | PathLike[str]) -> Profile:
 def steady_part(profile: Profile) -> SteadyPart:
     """The run without its warm-up, which is as long as the trainer's own rule says.
 
-    Raises ValueError for a recording without marked steps: the trainer marks them with --roctx, rocprofv3 records the
-    marks with --marker-trace.
+    Raises ValueError for a recording without marked steps: the trainer marks them with --roctx,
+    rocprofv3 records the marks with --marker-trace.
     """
     import pandas as pd
 
@@ -65,25 +71,40 @@ def steady_part(profile: Profile) -> SteadyPart:
 
     found = tidyprof.steps(profile)
     if not len(found):
-        raise ValueError("no steps are marked: run the trainer with --roctx and rocprofv3 with --marker-trace")
+        raise ValueError(
+            "no steps are marked: run the trainer with --roctx and rocprofv3 with --marker-trace"
+        )
     windows = [_steady_window(own) for _, own in found.groupby("rank", dropna=False)]
-    parts = [of_rank(profile.events, rank).query("@begin <= start_ns < @end") for rank, begin, end, _ in windows]
+    parts = [
+        of_rank(profile.events, rank).query("@begin <= start_ns < @end")
+        for rank, begin, end, _ in windows
+    ]
     events = pd.concat(parts).sort_values("start_ns", kind="stable").reset_index(drop=True)
     length = sum(end - begin for _, begin, end, _ in windows) // len(windows)
-    return SteadyPart(tidyprof.Profile(events, meta=profile.meta), min(steps for *_, steps in windows), length)
+    return SteadyPart(
+        tidyprof.Profile(events, meta=profile.meta), min(steps for *_, steps in windows), length
+    )
 
 
 def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
-    """Of one rank's steps: the rank, begin and end in ns of those after the warm-up, and how many these are."""
+    """Of one rank's steps: the rank, begin and end in ns of those after the warm-up, and how many
+    these are.
+    """
     from cifar_train.config import TrainConfig
 
     steady = own.iloc[TrainConfig().warmup_for(len(own)) :]
     last = steady.iloc[-1]
-    return last["rank"], int(steady["start_ns"].iloc[0]), int(last["start_ns"] + last["duration_ns"]), len(steady)
+    return (
+        last["rank"],
+        int(steady["start_ns"].iloc[0]),
+        int(last["start_ns"] + last["duration_ns"]),
+        len(steady),
+    )
 
 
 def mean_steps(budgets: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row per table of `tidyprof.step_budget`: its mean step, named by its key, ready for `plots.step_budget`.
+    """One row per table of `tidyprof.step_budget`: its mean step, named by its key, ready for
+    `plots.step_budget`.
 
     Columns as in `step_budget`, times in ns as float; `step` is the key.
     """
@@ -91,6 +112,12 @@ def mean_steps(budgets: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     place = ["rank", "device", "step"]
     rows = [budget.drop(columns=place).mean() for budget in budgets.values()]
-    table = pd.DataFrame(rows).assign(step=list(budgets), rank=pd.NA, device=pd.NA).reset_index(drop=True)
-    table.attrs["origin"] = "; ".join(dict.fromkeys(str(budget.attrs["origin"]) for budget in budgets.values()))
+    table = (
+        pd.DataFrame(rows)
+        .assign(step=list(budgets), rank=pd.NA, device=pd.NA)
+        .reset_index(drop=True)
+    )
+    table.attrs["origin"] = "; ".join(
+        dict.fromkeys(str(budget.attrs["origin"]) for budget in budgets.values())
+    )
     return table[[*place, *rows[0].index]]

@@ -1,10 +1,12 @@
-"""Does a timer measure the work, all of it and no other? Decided on a device whose time is counted, not measured.
+"""Does a timer measure the work, all of it and no other? Decided on a device whose time is counted,
+not measured.
 
 The answer is therefore exact and the same on every machine, however busy it is.
 
-Beside it an asynchronous device without a GPU: a thread that stands in for a GPU's stream, with real work. A program
-hands work to a GPU and goes on at once; the GPU does it later, in order. A worker thread behaves in the same way, so a
-clock that misleads on a GPU misleads here too. It is no model of a GPU: it says nothing about how fast one is.
+Beside it an asynchronous device without a GPU: a thread that stands in for a GPU's stream, with
+real work. A program hands work to a GPU and goes on at once; the GPU does it later, in order. A
+worker thread behaves in the same way, so a clock that misleads on a GPU misleads here too. It is no
+model of a GPU: it says nothing about how fast one is.
 """
 
 from __future__ import annotations
@@ -33,21 +35,23 @@ STEPS = 3
 NO_CLOCK = "Your timer never read the time: call the `clock` that it is given, not another one."
 NOT_LAUNCHED = "Launch the work exactly once, with `device.launch(work)`."
 NO_WAIT = (
-    "Your clock stopped before the device had finished: it measured launching. Call `device.synchronize()` "
-    "before the second reading."
+    "Your clock stopped before the device had finished: it measured launching. Call"
+    " `device.synchronize()` before the second reading."
 )
 WAIT_OUTSIDE = (
     "You do wait for the device, but after the second reading: the wait is in no interval. "
     "Read the clock after `device.synchronize()`."
 )
 OLD_WORK = (
-    "Your first step contains work that was launched before it. Synchronise at both ends: also before the "
-    "first reading."
+    "Your first step contains work that was launched before it. Synchronise at both ends: also"
+    " before the first reading."
 )
 
 
 class CountedDevice:
-    """A device with a clock of its own: launching takes LAUNCH_S, each piece of work WORK_S, nothing else any time."""
+    """A device with a clock of its own: launching takes LAUNCH_S, each piece of work WORK_S,
+    nothing else any time.
+    """
 
     def __init__(self) -> None:
         self.launched = 0
@@ -77,9 +81,14 @@ class CountedDevice:
 
 
 def check_timer(timer: Timer) -> str | None:
-    """None if each time that `timer` returns covers its step's work and no other; else what is wrong."""
+    """None if each time that `timer` returns covers its step's work and no other; else what is
+    wrong.
+    """
     if not callable(timer):
-        return f"A function is asked, this is a {type(timer).__name__}: hand over its name, without brackets."
+        return (
+            f"A function is asked, this is a {type(timer).__name__}: hand over its name, without"
+            " brackets."
+        )
     device = CountedDevice()
     for _ in range(BACKLOG):
         device.launch(_nothing)
@@ -140,14 +149,18 @@ class StandInDevice:
         self._waiting.append(self._worker.submit(self._do, work))
 
     def synchronize(self) -> None:
-        """Wait until all launched work is done; an error of the work is raised here, as on a GPU."""
+        """Wait until all launched work is done; an error of the work is raised here, as on a
+        GPU.
+        """
         waiting, self._waiting = self._waiting, []
         for piece in waiting:
             piece.result()
 
     @property
     def worked_ns(self) -> list[int]:
-        """How long each finished piece of work took on the device itself, in nanoseconds, in order."""
+        """How long each finished piece of work took on the device itself, in nanoseconds, in
+        order.
+        """
         return list(self._worked_ns)
 
     def close(self) -> None:
@@ -161,7 +174,9 @@ class StandInDevice:
 
 
 def matrix_work(size: int = MATRIX_SIZE) -> Work:
-    """Real work: the product of two `size` by `size` matrices, done without holding Python's lock."""
+    """Real work: the product of two `size` by `size` matrices, done without holding Python's
+    lock.
+    """
     matrix = np.random.default_rng(0).random((size, size), dtype=np.float32)
     target = np.empty_like(matrix)
     return lambda: np.matmul(matrix, matrix, out=target)

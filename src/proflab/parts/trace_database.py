@@ -1,4 +1,6 @@
-"""Questions in SQL to a learner's open database: read only, with a time limit, and with errors of one line."""
+"""Questions in SQL to a learner's open database: read only, with a time limit, and with errors of
+one line.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,31 @@ MOST_ROWS = 200_000
 _STEPS_BETWEEN_LOOKS = 10_000
 """Instructions of SQLite's machine between two looks at the clock, a fraction of a millisecond."""
 
-_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_ALLOWED = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+}
 
 _EXPLANATIONS = {
-    r'near "(.*)": syntax error': "SQLite can't read it at `{}`: the mistake is there or just before it",
+    r'near "(.*)": syntax error': (
+        "SQLite can't read it at `{}`: the mistake is there or just before it"
+    ),
     r"incomplete input": "the text ends too early: is a bracket still open, or the rest missing?",
     r"unrecognized token: (.*)": "SQLite can't read {}: is a quotation mark missing?",
-    r"ambiguous column name: (\S+)": "several tables have a column `{0}`: write the table before it, as in `o.{0}`",
-    r"misuse of (?:aliased )?(?:aggregate|window)": "sum, lag and the like stand in a SELECT: ask it in a subquery",
+    r"ambiguous column name: (\S+)": (
+        "several tables have a column `{0}`: write the table before it, as in `o.{0}`"
+    ),
+    r"misuse of (?:aliased )?(?:aggregate|window)": (
+        "sum, lag and the like stand in a SELECT: ask it in a subquery"
+    ),
     r"one statement at a time": "one question at a time: there is a `;` in the middle",
     r"not authorized|prohibited": "only questions are allowed: begin with SELECT or WITH",
-    r"interrupted": f"given up after {TIME_LIMIT_S:.0f} s: is the condition of a JOIN missing, or a recursion endless?",
+    r"interrupted": (
+        f"given up after {TIME_LIMIT_S:.0f} s: is the condition of a JOIN missing, or a recursion"
+        " endless?"
+    ),
 }
 """What SQLite says -> what that means for the question."""
 
@@ -58,9 +74,13 @@ class Answer:
 
 
 def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
-    """Names of columns and rows. Raises QuestionError for what is no question or can't be answered."""
+    """Names of columns and rows. Raises QuestionError for what is no question or can't be
+    answered.
+    """
     if not isinstance(question, str):
-        raise QuestionError(f"a question is SQL text in quotes, this is a {type(question).__name__}")
+        raise QuestionError(
+            f"a question is SQL text in quotes, this is a {type(question).__name__}"
+        )
     deadline = time.monotonic() + TIME_LIMIT_S
     connection.set_authorizer(_only_reading)
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
@@ -79,12 +99,16 @@ def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
     if cursor.description is None:
         raise QuestionError("this is no question: begin with SELECT or WITH")
     if len(rows) > MOST_ROWS:
-        raise QuestionError(f"more than {MOST_ROWS:,} rows: is a condition missing in a JOIN? LIMIT cuts")
+        raise QuestionError(
+            f"more than {MOST_ROWS:,} rows: is a condition missing in a JOIN? LIMIT cuts"
+        )
     return Answer(tuple(column[0] for column in cursor.description), rows)
 
 
 def _only_reading(action: int, *_: str | None) -> int:
-    """SQLite asks this for every part of a statement (https://www.sqlite.org/c3ref/set_authorizer.html)."""
+    """SQLite asks this for every part of a statement
+    (https://www.sqlite.org/c3ref/set_authorizer.html).
+    """
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
@@ -95,8 +119,9 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
         having = _columns(connection) if what == "column" else {}
         if own in having:
             return (
-                f"there is no column `{name}` in what you ask: the view{'s' * (len(having[own]) > 1)} "
-                f"{', '.join(having[own])} have it. What has `start` and `end` lasts `end - start`"
+                f"there is no column `{name}` in what you ask: the"
+                f" view{'s' * (len(having[own]) > 1)} {', '.join(having[own])} have it. What has"
+                " `start` and `end` lasts `end - start`"
             )
         return f"there is no {what} `{name}`: {near(own, having or _tables(connection))}"
     for pattern, words in _EXPLANATIONS.items():
@@ -111,8 +136,15 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Columns of the views alone, which have the names that the lesson uses, each with the views that have it."""
-    views = [name for (name,) in connection.execute(f"SELECT name FROM {_ALL} WHERE type = 'view' ORDER BY name")]
+    """Columns of the views alone, which have the names that the lesson uses, each with the views
+    that have it.
+    """
+    views = [
+        name
+        for (name,) in connection.execute(
+            f"SELECT name FROM {_ALL} WHERE type = 'view' ORDER BY name"
+        )
+    ]
     having: dict[str, list[str]] = {}
     for view in views:
         for column in connection.execute(f'PRAGMA table_info("{view}")'):

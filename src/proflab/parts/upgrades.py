@@ -1,4 +1,6 @@
-"""One training under three releases, and on another node: repeats as rocprofv3 would record them, of a modelled GPU."""
+"""One training under three releases, and on another node: repeats as rocprofv3 would record them,
+of a modelled GPU.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ WATCHED_STEPS = 45
 """Enough for a monitor that reads its sensors once a second."""
 
 NOISE = 0.03
-"""Run-to-run noise: all kernels of a run take up to this share longer. An assumption, since no spread of repeats on one
-machine is public; measure your own."""
+"""Run-to-run noise: all kernels of a run take up to this share longer. An assumption, since no
+spread of repeats on one machine is public; measure your own.
+"""
 
 SIDES: dict[str, dict[str, Any]] = {
     "first": {},
@@ -31,12 +34,16 @@ SIDES: dict[str, dict[str, Any]] = {
     "third": {"solutions": "winograd", "longer": (("f2x3_stride1", 1.15),)},
     "other_node": {"solutions": "winograd", "clock": 0.7},
 }
-"""Side -> the model's knobs. From the first to the second release MIOpen's search finds other kernels, as in two
-published runs of AMD's; in the third one kernel takes longer; the other node runs the second at a lower clock."""
+"""Side -> the model's knobs. From the first to the second release MIOpen's search finds other
+kernels, as in two published runs of AMD's; in the third one kernel takes longer; the other node
+runs the second at a lower clock.
+"""
 
 
 def record(side: str, repeats: int = REPEATS) -> Path:
-    """The folder of a side of SIDES, with a folder for each of its runs of STEPS steps, as a rocpd database."""
+    """The folder of a side of SIDES, with a folder for each of its runs of STEPS steps, as a rocpd
+    database.
+    """
     from gpumodel import writers
 
     folder = journal.runs_folder() / FOLDER / side
@@ -48,12 +55,16 @@ def record(side: str, repeats: int = REPEATS) -> Path:
 
 
 def watch(side: str) -> Path:
-    """What `amd-smi monitor -p -u --csv` writes beside a run of a side of SIDES, a sample each second."""
+    """What `amd-smi monitor -p -u --csv` writes beside a run of a side of SIDES, a sample each
+    second.
+    """
     from gpumodel import writers
 
     folder = journal.runs_folder() / FOLDER / f"{side}_watched"
     folder.mkdir(parents=True, exist_ok=True)
-    return writers.write("amd-smi", _play(side, REPEATS, WATCHED_STEPS, "none"), folder, flags="pu")[0]
+    return writers.write(
+        "amd-smi", _play(side, REPEATS, WATCHED_STEPS, "none"), folder, flags="pu"
+    )[0]
 
 
 def _play(side: str, number: int, steps: int, profiler: str) -> Run:

@@ -1,4 +1,6 @@
-"""Training runs as a system monitor saw them: busy, power and memory, beside the speed that was reached meanwhile."""
+"""Training runs as a system monitor saw them: busy, power and memory, beside the speed that was
+reached meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,19 @@ COMMAND_FILE = "command.txt"
 """Holds the command line that ran, in the folder of its logs."""
 
 MONITOR_TOOL = "amd-smi"
-"""What writes logs that do not say whether a stand-in wrote them; omnistat's stand-in leaves a note beside its own."""
+"""What writes logs that do not say whether a stand-in wrote them; omnistat's stand-in leaves a note
+beside its own.
+"""
 
 FROM_MONITOR, FROM_TABLE = "monitor", "course's table"
-"""Who states a power limit: the monitor in its log, or the course's table of GPUs (`gpumodel.devices`)."""
+"""Who states a power limit: the monitor in its log, or the course's table of GPUs
+(`gpumodel.devices`).
+"""
 
 DIES_OF_A_SENSOR = {"MI250X": 2}
-"""Devices of the table whose power sensor covers several of them: an MI250X has one for the two dies of the card (that
-of the second die shows N/A), and the table states one die."""
+"""Devices of the table whose power sensor covers several of them: an MI250X has one for the two
+dies of the card (that of the second die shows N/A), and the table states one die.
+"""
 
 QUANTITIES = {
     "busy_percent": "gpu_busy",
@@ -48,9 +55,10 @@ QUANTITIES = {
 class WatchedRun:
     """A run and its log.
 
-    profile -- all samples; batch_size -- images per rank and step; images_per_second -- of one rank's steady steps;
-    flops_per_image -- of forward and backward pass; peak_flops -- dense peak of its GPU in FLOP/s for its precision;
-    limit_watt -- the GPU's power limit by the course's table, for a log without one, None for a GPU not in it.
+    profile -- all samples; batch_size -- images per rank and step; images_per_second -- of one
+    rank's steady steps; flops_per_image -- of forward and backward pass; peak_flops -- dense peak
+    of its GPU in FLOP/s for its precision; limit_watt -- the GPU's power limit by the course's
+    table, for a log without one, None for a GPU not in it.
     """
 
     name: str
@@ -63,7 +71,9 @@ class WatchedRun:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation, a fraction: what the model needs per second by what the GPU could do."""
+        """Model FLOPs utilisation, a fraction: what the model needs per second by what the GPU
+        could do.
+        """
         return self.images_per_second * self.flops_per_image / self.peak_flops
 
     @property
@@ -75,8 +85,9 @@ class WatchedRun:
 def watched_run(folder: str | PathLike[str]) -> WatchedRun:
     """The run whose logs and COMMAND_FILE are in `folder`, which gives it its name.
 
-    Where a stand-in wrote the log, the speed is that of the same model. Else it is what the trainer wrote into this
-    folder. Raises CourseError for a folder without either, and ProfileReadError for a log that cannot be read.
+    Where a stand-in wrote the log, the speed is that of the same model. Else it is what the trainer
+    wrote into this folder. Raises CourseError for a folder without either, and ProfileReadError for
+    a log that cannot be read.
     """
     from tidyprof.readers.system.reader import read_system
 
@@ -84,7 +95,9 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
     try:
         command = (path / COMMAND_FILE).read_text(encoding="utf-8").strip()
     except OSError:
-        raise CourseError(f"{path / COMMAND_FILE}: can't be read; run the cell that watches this run first") from None
+        raise CourseError(
+            f"{path / COMMAND_FILE}: can't be read; run the cell that watches this run first"
+        ) from None
     profile = read_system(path)
     if profile.origin.kind != "modelled" and not is_stand_in(MONITOR_TOOL):
         return _measured(path, profile)
@@ -100,7 +113,8 @@ def is_stand_in(tool: str) -> bool:
 
 
 def stated_limit(device_name: str) -> float | None:
-    """Power limit, in W, of what one power sensor of a GPU covers, by the course's table; None for a GPU not in it.
+    """Power limit, in W, of what one power sensor of a GPU covers, by the course's table; None for
+    a GPU not in it.
 
     device_name -- as torch prints it, such as "AMD Instinct MI300X".
     """
@@ -111,11 +125,12 @@ def stated_limit(device_name: str) -> float | None:
 
 
 def one_table(runs: Sequence[WatchedRun]) -> pd.DataFrame:
-    """One row per run and GPU: run, device, the columns of QUANTITIES, limit_from, batch_size, images_per_second,
-    model_tflops (what the model needs, in TFLOP/s) and mfu_percent.
+    """One row per run and GPU: run, device, the columns of QUANTITIES, limit_from, batch_size,
+    images_per_second, model_tflops (what the model needs, in TFLOP/s) and mfu_percent.
 
-    Sensors are medians over the samples in which the GPU held more than half of the most memory that it ever held, so
-    that start and end don't count. Where a log says nothing, a cell is empty. Rates are those of one GPU.
+    Sensors are medians over the samples in which the GPU held more than half of the most memory
+    that it ever held, so that start and end don't count. Where a log says nothing, a cell is empty.
+    Rates are those of one GPU.
     """
     import pandas as pd
 
@@ -130,14 +145,18 @@ def _rows(run: WatchedRun) -> pd.DataFrame:
     wide = run.profile.counters.astype({"name": object, "device": "int64"}).pivot_table(
         index=["device", "time_ns"], columns="name", values="value"
     )
-    held = next((wide[name] for name in ("memory_used", "memory_used_percent") if name in wide), None)
+    held = next(
+        (wide[name] for name in ("memory_used", "memory_used_percent") if name in wide), None
+    )
     if held is not None:
         wide = wide[held > held.groupby("device").transform("max") / 2]
     found = wide.groupby("device").median()
     rows = pd.DataFrame(index=found.index).assign(run=run.name)
     for column, name in QUANTITIES.items():
         rows[column] = found.get(name, float("nan"))
-    rows["limit_from"] = rows["limit_watt"].notna().map({True: FROM_MONITOR, False: run.limit_watt and FROM_TABLE})
+    rows["limit_from"] = (
+        rows["limit_watt"].notna().map({True: FROM_MONITOR, False: run.limit_watt and FROM_TABLE})
+    )
     if run.limit_watt is not None:
         rows["limit_watt"] = rows["limit_watt"].fillna(run.limit_watt)
     rows["batch_size"], rows["images_per_second"] = run.batch_size, run.images_per_second
@@ -151,12 +170,26 @@ def _measured(path: Path, profile: Profile) -> WatchedRun:
     from tidyprof.tables.contract import Origin
 
     run = training_run(path)
-    peak, flops = peak_flops(run.device, run.config["precision"]), run.summary.get("flops_per_second")
+    peak, flops = (
+        peak_flops(run.device, run.config["precision"]),
+        run.summary.get("flops_per_second"),
+    )
     if not peak or not flops:
-        raise CourseError(f"{path}: no peak is known of {run.device!r}, so its MFU can't be told; train on another GPU")
+        raise CourseError(
+            f"{path}: no peak is known of {run.device!r}, so its MFU can't be told; train on"
+            " another GPU"
+        )
     profile.meta["origin"] = Origin("measured", f"{run.device}, this machine, {date.today()}")
     rate = run.summary["images_per_second"]
-    return WatchedRun(path.name, profile, run.config["batch_size"], rate, flops / rate, peak, stated_limit(run.device))
+    return WatchedRun(
+        path.name,
+        profile,
+        run.config["batch_size"],
+        rate,
+        flops / rate,
+        peak,
+        stated_limit(run.device),
+    )
 
 
 def _modelled(path: Path, command: str, profile: Profile) -> WatchedRun:
@@ -171,7 +204,8 @@ def _modelled(path: Path, command: str, profile: Profile) -> WatchedRun:
 
 @cache
 def _played(command: str, **knobs: Any) -> tuple[Any, ...]:
-    """The modelled GPU, the model's known error, and the figures of a WatchedRun for a command of the course's trainer.
+    """The modelled GPU, the model's known error, and the figures of a WatchedRun for a command of
+    the course's trainer.
 
     knobs -- of the model, see `play.knobs`.
     """
@@ -186,4 +220,12 @@ def _played(command: str, **knobs: Any) -> tuple[Any, ...]:
     flops = rank.operators.groupby("step")["flops"].sum().median() / config.batch_size
     peak = peak_flops(run.device.marketing_name, config.precision)
     rate = statistics.harmonic_mean(rates)
-    return run.device.name, run.error, config.batch_size, rate, float(flops), peak, run.device.power_watt
+    return (
+        run.device.name,
+        run.error,
+        config.batch_size,
+        rate,
+        float(flops),
+        peak,
+        run.device.power_watt,
+    )

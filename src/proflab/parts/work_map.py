@@ -26,10 +26,12 @@ NEAR_PERCENT = 60
 
 
 def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """One point per run and GPU: busy share to the right, power upwards; see `watched_runs.one_table`.
+    """One point per run and GPU: busy share to the right, power upwards; see
+    `watched_runs.one_table`.
 
-    table has the columns run, device, busy_percent and power_share_percent, the share of the power limit; rows without
-    one are left out. Raises ValueError for a table without any point, or without origin.
+    table has the columns run, device, busy_percent and power_share_percent, the share of the power
+    limit; rows without one are left out. Raises ValueError for a table without any point, or
+    without origin.
     """
     from tidyprof.plots.figure import new_figure, origin_of, settings
 
@@ -42,22 +44,46 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         labels = []
         for place, (run, rows) in enumerate(table.groupby("run", sort=False)):
             colour, marker = LOOKS[place % len(LOOKS)]
-            axes.plot(rows["busy_percent"], rows["power_share_percent"], marker, color=colour, markersize=8, zorder=3)
+            axes.plot(
+                rows["busy_percent"],
+                rows["power_share_percent"],
+                marker,
+                color=colour,
+                markersize=8,
+                zorder=3,
+            )
             for _, near in rows.groupby((rows["busy_percent"] / 10).round()):  # these share a label
                 left = near["busy_percent"].mean() > NEAR_PERCENT
                 numbers = ", ".join(str(device) for device in near["device"])
                 x = near["busy_percent"].min() if left else near["busy_percent"].max()
                 text = str(run) if len(rows) == 1 else f"{run}, GPU {numbers}"
                 labels.append((x, near["power_share_percent"].mean(), left, text))
-        for place, (x, y, left, text) in enumerate(sorted(labels)):  # above and below in turn, as neighbours are near
+        for place, (x, y, left, text) in enumerate(
+            sorted(labels)
+        ):  # above and below in turn, as neighbours are near
             offset = (-9 if left else 9, -13 if place % 2 else 6)
-            axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", ha="right" if left else "left")
-        axes.set(xlim=(-2, 102), ylim=(0, 104), xlabel="GPU busy, % of time", ylabel="power, % of the limit")
-    busiest, hardest = table.loc[table["busy_percent"].idxmax()], table.loc[table["power_share_percent"].idxmax()]
+            axes.annotate(
+                text,
+                (x, y),
+                xytext=offset,
+                textcoords="offset points",
+                ha="right" if left else "left",
+            )
+        axes.set(
+            xlim=(-2, 102),
+            ylim=(0, 104),
+            xlabel="GPU busy, % of time",
+            ylabel="power, % of the limit",
+        )
+    busiest, hardest = (
+        table.loc[table["busy_percent"].idxmax()],
+        table.loc[table["power_share_percent"].idxmax()],
+    )
     figure.alternative_text = (
-        f"Points of {len(table)} GPUs in {table['run'].nunique()} runs: the busiest, in {busiest['run']}, is busy for "
-        f"{busiest['busy_percent']:.0f} % of the time at {busiest['power_share_percent']:.0f} % of its power limit. "
-        f"The most power, {hardest['power_share_percent']:.0f} %, is that of {hardest['run']} at "
-        f"{hardest['busy_percent']:.0f} % busy."
+        f"Points of {len(table)} GPUs in {table['run'].nunique()} runs: the busiest, in"
+        f" {busiest['run']}, is busy for {busiest['busy_percent']:.0f} % of the time at"
+        f" {busiest['power_share_percent']:.0f} % of its power limit. The most power,"
+        f" {hardest['power_share_percent']:.0f} %, is that of {hardest['run']} at"
+        f" {hardest['busy_percent']:.0f} % busy."
     )
     return figure

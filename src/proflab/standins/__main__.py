@@ -12,7 +12,9 @@ from proflab.standins.tools import MODULE_OF_TOOL, build_parser, module_of, spli
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the stand-in named first. Returns its exit code; 2 after one line where the stand-in itself has to refuse."""
+    """Run the stand-in named first. Returns its exit code; 2 after one line where the stand-in
+    itself has to refuse.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] not in MODULE_OF_TOOL:
         print(f"error: name a tool: {', '.join(MODULE_OF_TOOL)}", file=sys.stderr)

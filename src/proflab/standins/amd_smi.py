@@ -22,18 +22,37 @@ if TYPE_CHECKING:
     from proflab.standins.sensors import Node
 
 MONITOR_FLAGS = "ptumv"
-INVALID_COMMAND, INVALID_PARAMETER, NO_DEVICE, INVALID_VALUE, MISSING_VALUE = 255, 254, 253, 251, 250
+INVALID_COMMAND, INVALID_PARAMETER, NO_DEVICE, INVALID_VALUE, MISSING_VALUE = (
+    255,
+    254,
+    253,
+    251,
+    250,
+)
 """Exit codes: amd-smi ends with -1, -2, -3, -5 and -6."""
 
 Cells = dict[str, tuple[Any, str]]
 """A row: value and unit by the key of the column."""
 
 HEADERS = {
-    "timestamp": "TIMESTAMP", "gpu": "GPU", "xcp": "XCP", "power_usage": "POWER", "max_power": "PWR_CAP",
-    "hotspot_temperature": "GPU_T", "memory_temperature": "MEM_T", "gfx_clk": "GFX_CLK", "gfx": "GFX%",
-    "mem": "MEM%", "mem_clock": "MEM_CLOCK", "encoder": "ENC%", "decoder": "DEC%", "vram_used": "VRAM_USED",
-    "vram_free": "VRAM_FREE", "vram_total": "VRAM_TOTAL", "vram_percent": "VRAM%",
-}  # fmt: skip
+    "timestamp": "TIMESTAMP",
+    "gpu": "GPU",
+    "xcp": "XCP",
+    "power_usage": "POWER",
+    "max_power": "PWR_CAP",
+    "hotspot_temperature": "GPU_T",
+    "memory_temperature": "MEM_T",
+    "gfx_clk": "GFX_CLK",
+    "gfx": "GFX%",
+    "mem": "MEM%",
+    "mem_clock": "MEM_CLOCK",
+    "encoder": "ENC%",
+    "decoder": "DEC%",
+    "vram_used": "VRAM_USED",
+    "vram_free": "VRAM_FREE",
+    "vram_total": "VRAM_TOTAL",
+    "vram_percent": "VRAM%",
+}
 """Columns of `amd-smi monitor` by their keys in CSV and JSON."""
 
 _UNITS = {"C": "°C"}
@@ -53,7 +72,11 @@ class PARSER(argparse.ArgumentParser):
             name = message.removeprefix("argument ").partition(":")[0]
             what, code, status = f"Parameter '{name}' requires a value", -6, MISSING_VALUE
         elif message.startswith("argument ") and "invalid" in message:
-            what, code, status = f"Value '{value}' is not of valid type or format", -5, INVALID_VALUE
+            what, code, status = (
+                f"Value '{value}' is not of valid type or format",
+                -5,
+                INVALID_VALUE,
+            )
         raise ToolError(f"{what}. Run '--help' for more info. Error code: {code}", status)
 
 
@@ -80,12 +103,16 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
 
 @contextmanager
 def _alone(log: Path) -> Iterator[None]:
-    """Hold the log: two monitors would each replace what the other has written. Raises UserError."""
+    """Hold the log: two monitors would each replace what the other has written. Raises
+    UserError.
+    """
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(log.with_name(f".{log.name}.lock")))
         except BlockingIOError as error:
-            raise UserError(f"{log} is in use by another amd-smi; wait for its end, or give another --file") from error
+            raise UserError(
+                f"{log} is in use by another amd-smi; wait for its end, or give another --file"
+            ) from error
         except OSError as error:
             raise _unwritable(log, error) from error
         yield
@@ -96,18 +123,22 @@ def _unwritable(log: Path, error: OSError) -> UserError:
 
 
 def _refuse_to_ask(log: Path, options: argparse.Namespace) -> None:
-    """Newer releases ask whether to overwrite or append; without a terminal they refuse, or would wait for ever."""
+    """Newer releases ask whether to overwrite or append; without a terminal they refuse, or would
+    wait for ever.
+    """
     asks = release.has("amd-smi", "--append") and not (options.overwrite or options.append)
     if log.exists() and asks and not sys.stdin.isatty():
         raise ToolError(
-            f"File '{log}' exists and stdin is not a TTY; cannot prompt to overwrite or append. Re-run with "
-            "--overwrite or --append.",
+            f"File '{log}' exists and stdin is not a TTY; cannot prompt to overwrite or append."
+            " Re-run with --overwrite or --append.",
             1,
         )
 
 
 def _mark(log: Path, device: str) -> None:
-    """Leave a note beside a log that it is modelled. Raises UserError where that cannot be written."""
+    """Leave a note beside a log that it is modelled. Raises UserError where that cannot be
+    written.
+    """
     from gpumodel.devices import model_error
 
     note = {"modelled": {"by": "gpumodel", "device": device, "error": model_error()}}
@@ -124,7 +155,8 @@ def _devices(wanted: list[str], node: Node) -> list[int]:
     for text in wanted:
         if not text.isdecimal() or int(text) not in node.devices:
             raise ToolError(
-                f"GPU Device with GPU_INDEX '{text}' cannot be found on the system. Error code: -3", NO_DEVICE
+                f"GPU Device with GPU_INDEX '{text}' cannot be found on the system. Error code: -3",
+                NO_DEVICE,
             )
     return [int(text) for text in wanted]
 
@@ -141,11 +173,15 @@ def _version(options: argparse.Namespace) -> str:
     if options.csv:
         return f"{','.join(values)}\n{','.join(values.values())}"
     names = ("AMDSMI Tool", "AMDSMI Library version", "ROCm version")
-    return " | ".join(f"{name}: {value}" for name, value in zip(names, list(values.values())[1:], strict=True))
+    return " | ".join(
+        f"{name}: {value}" for name, value in zip(names, list(values.values())[1:], strict=True)
+    )
 
 
 def _monitor(node: Node, devices: Sequence[int], options: argparse.Namespace) -> None:
-    """One sample, or one every -w seconds for -W seconds or -i times; real seconds, as with the tool."""
+    """One sample, or one every -w seconds for -W seconds or -i times; real seconds, as with the
+    tool.
+    """
     if not options.watch:
         _out(_text(_sample(node, devices, options), options), options, append=not options.overwrite)
         return
@@ -171,7 +207,11 @@ def _sample(node: Node, devices: Sequence[int], options: argparse.Namespace) -> 
 
     asked = "".join(letter for letter in MONITOR_FLAGS if getattr(options, f"show_{letter}"))
     memory, limit = node.device.memory_bytes, node.device.power_watt
-    found = [amd_smi.monitor(row, asked, memory, limit) for row in node.readings() if row.device in devices]
+    found = [
+        amd_smi.monitor(row, asked, memory, limit)
+        for row in node.readings()
+        if row.device in devices
+    ]
     hidden = () if options.watch else ("timestamp",)
     return [{name: cell for name, cell in cells.items() if name not in hidden} for cells in found]
 
@@ -200,7 +240,10 @@ def _csv(rows: list[Cells]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n", restval="N/A")
     writer.writeheader()
-    writer.writerows({name: "N/A" if value is None else value for name, (value, _) in row.items()} for row in rows)
+    writer.writerows(
+        {name: "N/A" if value is None else value for name, (value, _) in row.items()}
+        for row in rows
+    )
     return text.getvalue()
 
 
@@ -222,6 +265,8 @@ def _table(rows: list[Cells]) -> str:
 def _joined_memory(row: Cells) -> dict[str, str]:
     if "vram_percent" in row or "vram_used" not in row:
         return {HEADERS[name]: _shown(cell) for name, cell in row.items()}
-    shown = {HEADERS[name]: _shown(cell) for name, cell in row.items() if not name.startswith("vram")}
+    shown = {
+        HEADERS[name]: _shown(cell) for name, cell in row.items() if not name.startswith("vram")
+    }
     (used, _), (total, _) = row["vram_used"], row["vram_total"]
     return shown | {"VRAM_USAGE": f"{'N/A' if used is None else used}/{total} GB"}

@@ -1,7 +1,8 @@
 """Stand-in for omnistat-usermode and omnistat-query: a report of a modelled job.
 
-Source: github.com/ROCm/omnistat (1.6). Between start and stop of the exporters a job runs; here PROFLAB_WORKLOAD
-holds the command line of its workload, and the query plays it. Without it the node is idle.
+Source: github.com/ROCm/omnistat (1.6). Between start and stop of the exporters a job runs; here
+PROFLAB_WORKLOAD holds the command line of its workload, and the query plays it. Without it the node
+is idle.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int |
     """Start and stop nothing, or play the job and report; 0."""
     if options.interval < SHORTEST_INTERVAL_S:
         raise UserError(
-            f"--interval {options.interval:g}: omnistat samples every {SHORTEST_INTERVAL_S} s at the most often"
+            f"--interval {options.interval:g}: omnistat samples every {SHORTEST_INTERVAL_S} s at"
+            " the most often"
         )
     return _usermode(tool, options) if tool == "omnistat-usermode" else _query(tool, options)
 
@@ -48,7 +50,11 @@ def _usermode(tool: str, options: argparse.Namespace) -> int | None:
         return None
     from proflab.standins.play import announce, device_name
 
-    announce(tool, f"modelled {device_name()}; --{asked[0]} starts and stops nothing, omnistat-query plays the job")
+    announce(
+        tool,
+        f"modelled {device_name()}; --{asked[0]} starts and stops nothing, omnistat-query plays"
+        " the job",
+    )
     return 0
 
 
@@ -78,7 +84,9 @@ def _job(tool: str) -> Run:
 
 
 def _samples(run: Run, interval_s: float, folder: Path | None) -> pd.DataFrame:
-    """What omnistat exports: columns (metric, instance, card); kept in `folder` where it is given."""
+    """What omnistat exports: columns (metric, instance, card); kept in `folder` where it is
+    given.
+    """
     import pandas as pd
 
     from gpumodel import writers
@@ -91,7 +99,9 @@ def _samples(run: Run, interval_s: float, folder: Path | None) -> pd.DataFrame:
                 for path in files:
                     shutil.copy(path, folder)
             except OSError as error:
-                raise UserError(f"{folder} cannot be written ({error.strerror}); give another --export") from error
+                raise UserError(
+                    f"{folder} cannot be written ({error.strerror}); give another --export"
+                ) from error
         return pd.read_csv(files[0], header=[0, 1, 2], index_col=0)
 
 
@@ -106,13 +116,20 @@ _REPORT = {
 def _report(table: pd.DataFrame, job: str) -> str:
     """omnistat's report card: maximum and mean of each device."""
     cards = sorted({card for _, _, card in table.columns}, key=int)
-    lines = [f"Omnistat Report Card for Job # {job}", f"Job Overview (Num Nodes = 1, Samples = {len(table)})"]
+    lines = [
+        f"Omnistat Report Card for Job # {job}",
+        f"Job Overview (Num Nodes = 1, Samples = {len(table)})",
+    ]
     lines.append("       |" + "|".join(f"{name:^18}" for name in _REPORT) + "|")
     lines.append(" GPU # |" + "|".join("    Max     Mean  " for _ in _REPORT) + "|")
     for card in cards:
         cells = []
         for metric in _REPORT.values():
             values = table[metric].xs(card, axis=1, level=1).iloc[:, 0].dropna()
-            cells.append(f"{values.max():7.2f}  {values.mean():7.2f}  " if len(values) else f"{'N/A':>7}  {'N/A':>7}  ")
+            cells.append(
+                f"{values.max():7.2f}  {values.mean():7.2f}  "
+                if len(values)
+                else f"{'N/A':>7}  {'N/A':>7}  "
+            )
         lines.append(f"{card:>6} |" + "|".join(cells) + "|")
     return "\n".join(lines)

@@ -1,7 +1,8 @@
-"""The files that a stand-in leaves: put where the real tool would have put them, under the names it would have given.
+"""The files that a stand-in leaves: put where the real tool would have put them, under the names it
+would have given.
 
-Names have placeholders such as `rank%rank%_%pid%`, as ROCprofiler-SDK and rocprof-sys expand them. Source:
-github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
+Names have placeholders such as `rank%rank%_%pid%`, as ROCprofiler-SDK and rocprof-sys expand them.
+Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
 source/docs/how-to/using-rocprofv3.rst (ROCm 7).
 """
 
@@ -35,15 +36,17 @@ def deliver(
 ) -> list[Path]:
     """Write a rank's files in ROCprofiler-SDK's naming, `<target>_<suffix>`, and return them.
 
-    target -- folder and first part of the names; options -- of the writer. A file of that name is replaced, as the
-    tools do. Beside the files lies the writer's note that they are modelled. Raises UserError where the folder
-    cannot be written.
+    target -- folder and first part of the names; options -- of the writer. A file of that name is
+    replaced, as the tools do. Beside the files lies the writer's note that they are modelled.
+    Raises UserError where the folder cannot be written.
     """
     from gpumodel import writers
 
     with tempfile.TemporaryDirectory() as scratch:
         written = writers.write(format_name, run, Path(scratch), rank=rank.rank, **options)
-        return [put_file(path, target.parent / _name(path.name, rank, target.name)) for path in written]
+        return [
+            put_file(path, target.parent / _name(path.name, rank, target.name)) for path in written
+        ]
 
 
 def _name(name: str, rank: RankRun, prefix: str) -> str:
@@ -60,7 +63,9 @@ def put_file(source: Path, target: Path) -> Path:
             shutil.move(source, partial)
         return target
     except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}); give another output folder") from error
+        raise UserError(
+            f"{target} cannot be written ({error.strerror}); give another output folder"
+        ) from error
 
 
 RANK_VARIABLES = (
@@ -73,8 +78,16 @@ RANK_VARIABLES = (
 )
 """Where %rank% is looked up, in this order. torchrun's RANK is not among them."""
 
-SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_NRANKS", "MPI_LOCALNRANKS", "MPI_SIZE")
-"""Where %size% is looked up, in this order (format_path.cpp: the last one in its list wins): 1 under plain srun."""
+SIZE_VARIABLES = (
+    "OMPI_COMM_WORLD_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "MPI_NRANKS",
+    "MPI_LOCALNRANKS",
+    "MPI_SIZE",
+)
+"""Where %size% is looked up, in this order (format_path.cpp: the last one in its list wins): 1
+under plain srun.
+"""
 
 TIME_FORMAT = "%F_%H.%M"
 
@@ -86,7 +99,8 @@ _PLACEHOLDER = re.compile(r"%env\{([A-Z0-9_]+)\}%|\$ENV\{([A-Z0-9_]+)\}|%arg(\d+
 class Process:
     """What the placeholders of one process stand for.
 
-    command     -- the program's words; environment -- its variables; launch_time -- seconds since 1970.
+    command     -- the program's words; environment -- its variables; launch_time -- seconds since
+    1970.
     """
 
     hostname: str

@@ -30,14 +30,18 @@ class Found:
 
 
 def append_to_path(environ: MutableMapping[str, str] | None = None) -> tuple[Found, ...]:
-    """Put stand-ins for the missing tools at the end of PATH in `environ` (default: this process's), and say what is.
+    """Put stand-ins for the missing tools at the end of PATH in `environ` (default: this
+    process's), and say what is.
 
-    A folder of links to the missing tools' launchers is made, since a link to all would let `which -a` find a
-    stand-in beside a real tool. Calling again brings the folder up to date. PROFLAB_PYTHON, by which the launchers
-    find the course's Python, is set where it is not. Raises CourseError where the folder cannot be written.
+    A folder of links to the missing tools' launchers is made, since a link to all would let `which
+    -a` find a stand-in beside a real tool. Calling again brings the folder up to date.
+    PROFLAB_PYTHON, by which the launchers find the course's Python, is set where it is not. Raises
+    CourseError where the folder cannot be written.
     """
     environ = os.environ if environ is None else environ
-    parts = [part for part in environ.get("PATH", "").split(os.pathsep) if part and not _is_ours(part)]
+    parts = [
+        part for part in environ.get("PATH", "").split(os.pathsep) if part and not _is_ours(part)
+    ]
     real = {tool: shutil.which(tool, path=os.pathsep.join(parts)) for tool in MODULE_OF_TOOL}
     missing = [tool for tool, path in real.items() if path is None]
     if missing:
@@ -57,17 +61,21 @@ def _is_ours(part: str) -> bool:
 
 
 def _folder_of_links(tools: list[str]) -> Path:
-    """One folder per set of missing tools. It lies in the user's cache, which all nodes of a cluster see."""
+    """One folder per set of missing tools. It lies in the user's cache, which all nodes of a
+    cluster see.
+    """
     key = zlib.crc32(" ".join([str(LAUNCHERS), *tools]).encode())
     folder = cache_folder() / FOLDER / f"{key:08x}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for tool in tools:
-            with suppress(FileExistsError):  # of an earlier call, or of another notebook that begins now
+            with suppress(
+                FileExistsError
+            ):  # of an earlier call, or of another notebook that begins now
                 (folder / tool).symlink_to(LAUNCHERS / tool)
     except OSError as error:
         raise CourseError(
-            f"{folder} cannot be written ({error.strerror}), where stand-ins of missing tools are to be found; "
-            "set PROFLAB_CACHE to a folder of yours"
+            f"{folder} cannot be written ({error.strerror}), where stand-ins of missing tools are"
+            " to be found; set PROFLAB_CACHE to a folder of yours"
         ) from error
     return folder

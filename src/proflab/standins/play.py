@@ -1,4 +1,6 @@
-"""Playing the workload behind `--`: understand it, say that it is modelled, simulate it, print the trainer's lines."""
+"""Playing the workload behind `--`: understand it, say that it is modelled, simulate it, print the
+trainer's lines.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Played:
 
 def device_name(environment: Mapping[str, str] | None = None) -> str:
     """The modelled device: PROFLAB_DEVICE, else the MI300X."""
-    return (os.environ if environment is None else environment).get("PROFLAB_DEVICE") or DEFAULT_DEVICE
+    return (os.environ if environment is None else environment).get(
+        "PROFLAB_DEVICE"
+    ) or DEFAULT_DEVICE
 
 
 def knobs(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -59,14 +63,21 @@ def knobs(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def understand(words: Sequence[str], environment: Mapping[str, str], **more: Any) -> Command:
-    """The workload of a command line, with the knobs of `environment`; `more` are profiler and stacks."""
+    """The workload of a command line, with the knobs of `environment`; `more` are profiler and
+    stacks.
+    """
     return read_command(words, environment, **knobs(environment), **more)
 
 
 def play(
-    tool: str, words: Sequence[str], *, profiler: str = "none", stacks: Sampling | Literal[False] = False
+    tool: str,
+    words: Sequence[str],
+    *,
+    profiler: str = "none",
+    stacks: Sampling | Literal[False] = False,
 ) -> Played:
-    """Play the workload that `words` start, under the eyes of `profiler`; prints one line about it on stderr.
+    """Play the workload that `words` start, under the eyes of `profiler`; prints one line about it
+    on stderr.
 
     The trainer's own lines go to stdout. Raises UserError for another workload.
     """

@@ -1,4 +1,6 @@
-"""Which release the stand-ins follow: PROFLAB_ROCM, else the ROCm that is here, else the newest (proflab.releases)."""
+"""Which release the stand-ins follow: PROFLAB_ROCM, else the ROCm that is here, else the newest
+(proflab.releases).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def rocm() -> str:
 def version_of(tool: str) -> str:
     """The tool's version in that release; where none is stated, that of the release before."""
     followed = releases.number(rocm())
-    known = [one.versions[tool] for one in releases.releases() if releases.number(one.rocm) <= followed]
+    known = [
+        one.versions[tool] for one in releases.releases() if releases.number(one.rocm) <= followed
+    ]
     return next(version for version in reversed(known) if version)
 
 
@@ -30,7 +34,9 @@ def has(tool: str, option: str) -> bool:
 
 
 def default(tool: str, option: str, otherwise: str) -> str:
-    """What an option is in that release where it is not given; `otherwise` where that never changed."""
+    """What an option is in that release where it is not given; `otherwise` where that never
+    changed.
+    """
     found = releases.change(tool, option)
     return (found and found.default_in(rocm())) or otherwise
 
@@ -58,4 +64,7 @@ def sdk_version() -> str:
 
 def sys_version(tool: str) -> str:
     """What the tools of rocprof-sys print for --version."""
-    return f"{tool} v{version_of('rocprof-sys')} (rev: {REVISION}, compiler: {REVISION}, rocm: v{rocm()})"
+    return (
+        f"{tool} v{version_of('rocprof-sys')} (rev: {REVISION}, compiler: {REVISION}, rocm:"
+        f" v{rocm()})"
+    )

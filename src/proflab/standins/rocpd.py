@@ -28,7 +28,8 @@ _EVENTS = {
 }
 _CALLS = """
 SELECT duration,
-  CASE WHEN category LIKE 'MARKER%' THEN COALESCE(json_extract(extdata, '$.message'), name) ELSE name END AS name
+  CASE WHEN category LIKE 'MARKER%' THEN COALESCE(json_extract(extdata, '$.message'), name)
+  ELSE name END AS name
 FROM regions WHERE category LIKE '{}%'"""
 _CALL_TABLES = {"HIP": "hip", "HSA": "hsa", "RCCL": "rccl", "MARKER": "markers"}
 
@@ -44,7 +45,9 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int |
         return None
     if len(options.input) > 1:
         raise UserError("several databases as one are not modelled here; give one")
-    print(f"{tool}: stand-in, nothing was measured here: it reads {options.input[0]}", file=sys.stderr)
+    print(
+        f"{tool}: stand-in, nothing was measured here: it reads {options.input[0]}", file=sys.stderr
+    )
     with closing(_opened(options.input[0])) as database:
         (_query if options.command == "query" else _summary)(database, options)
     return 0
@@ -56,14 +59,18 @@ def _opened(file: Path) -> sqlite3.Connection:
         raise UserError(f"{file}: no such file; rocprofv3 writes FOLDER/HOST/PID_results.db")
     connection = sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)
     try:
-        views = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
+        views = {
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+        }
     except sqlite3.DatabaseError as error:
         connection.close()
         raise UserError(f"{file}: {error}; give the _results.db of rocprofv3") from error
     if not {"kernels", "rocpd_metadata"} <= views:
         connection.close()
         raise UserError(
-            f"{file} has no view `kernels`, so it is no database of rocprofv3 (an .rpd file has another layout)"
+            f"{file} has no view `kernels`, so it is no database of rocprofv3 (an .rpd file has"
+            " another layout)"
         )
     return connection
 
@@ -76,7 +83,9 @@ def _query(database: sqlite3.Connection, options: argparse.Namespace) -> None:
         if options.script:
             database.executescript(options.script.read_text())
         rows = database.execute(options.query)
-        table = pd.DataFrame(rows.fetchall(), columns=[column[0] for column in rows.description or ()])
+        table = pd.DataFrame(
+            rows.fetchall(), columns=[column[0] for column in rows.description or ()]
+        )
     except sqlite3.Error as error:
         raise UserError(f"SQL: {error}; sqlite3 DB .schema shows tables and views") from error
     except OSError as error:
@@ -92,7 +101,9 @@ def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
     import pandas as pd
 
     asked = options.region_categories or _CALL_TABLES
-    queries = _EVENTS | {table: _CALLS.format(name) for name, table in _CALL_TABLES.items() if name in asked}
+    queries = _EVENTS | {
+        table: _CALLS.format(name) for name, table in _CALL_TABLES.items() if name in asked
+    }
     for name, sql in queries.items():
         times = pd.read_sql_query(sql, database).groupby("name", sort=False)["duration"]
         table = times.agg(["size", "sum", "mean", "min", "max", "std"]).fillna({"std": 0.0})
@@ -101,7 +112,15 @@ def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
         table.insert(3, "percent", 100 * table["sum"] / table["sum"].sum())
         table = table.sort_values(["sum", "size"], ascending=False, kind="stable").reset_index()
         units = [f"{what} (nsec)" for what in ("DURATION", "AVERAGE")]
-        table.columns = ["Name", "Calls", *units, "PERCENT (INC)", "MIN (nsec)", "MAX (nsec)", "STD_DEV"]
+        table.columns = [
+            "Name",
+            "Calls",
+            *units,
+            "PERCENT (INC)",
+            "MIN (nsec)",
+            "MAX (nsec)",
+            "STD_DEV",
+        ]
         _show(table, f"{name}_summary", options)
 
 

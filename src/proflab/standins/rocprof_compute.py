@@ -1,6 +1,7 @@
 """Stand-in for rocprof-compute: profile, and analyze for blocks 0 and 2.
 
-Its model counts everything in one played run; the real tool runs the program once per group of counters.
+Its model counts everything in one played run; the real tool runs the program once per group of
+counters.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int |
         rocprof_compute_tables.print_metric_ids(options.list_metrics)
         return 0
     verify(tool, options, program)
-    return _analyze(tool, options) if options.mode == "analyze" else _profile(tool, options, program)
+    return (
+        _analyze(tool, options) if options.mode == "analyze" else _profile(tool, options, program)
+    )
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
@@ -56,7 +59,9 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> No
     if options.no_roof and options.roof_only:
         raise ToolError("ERROR --roof-only cannot be combined with --no-roof", 1)
     if not program and not options.attach_pid:
-        raise ToolError("ERROR Profiling command required. Pass application executable after -- at the end.", 1)
+        raise ToolError(
+            "ERROR Profiling command required. Pass application executable after -- at the end.", 1
+        )
 
 
 def _profile(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
@@ -103,7 +108,9 @@ def _workload(played: Played, options: argparse.Namespace, scratch: Path) -> Pat
 
 
 def _deliver(folder: Path, target: Path, options: argparse.Namespace) -> None:
-    """Copy the workload. Since ROCm 10.0 files of another run are refused or replaced; before, they stayed among it."""
+    """Copy the workload. Since ROCm 10.0 files of another run are refused or replaced; before, they
+    stayed among it.
+    """
     if release.has("rocprof-compute", "--overwrite") and target.is_dir() and any(target.iterdir()):
         if not options.overwrite:
             raise ToolError(f"ERROR {target} is not empty; --overwrite replaces what is in it", 1)
@@ -111,11 +118,15 @@ def _deliver(folder: Path, target: Path, options: argparse.Namespace) -> None:
     try:
         shutil.copytree(folder, target, dirs_exist_ok=True)
     except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}); begin in another folder") from error
+        raise UserError(
+            f"{target} cannot be written ({error.strerror}); begin in another folder"
+        ) from error
 
 
 def _output_format(options: argparse.Namespace) -> str:
-    """What the counters are written as: from the release that has no option for it any more, a database."""
+    """What the counters are written as: from the release that has no option for it any more, a
+    database.
+    """
     given = getattr(options, "format_rocprof_output", None)
     return given or release.default("rocprof-compute", "--format-rocprof-output", "rocpd")
 
@@ -125,16 +136,25 @@ def _target(options: argparse.Namespace, hostname: str, gpu_model: str) -> Path:
     if folder := getattr(options, "output_directory", None):
         return Path(folder.replace("%gpumodel%", gpu_model).replace("%hostname%", hostname))
     by_node = getattr(options, "subpath", "gpu_model") == "node_name"
-    return Path(getattr(options, "path", "workloads")) / options.name / (hostname if by_node else gpu_model)
+    return (
+        Path(getattr(options, "path", "workloads"))
+        / options.name
+        / (hostname if by_node else gpu_model)
+    )
 
 
 def _analyze(tool: str, options: argparse.Namespace) -> int:
     folders = [Path(path) for group in options.path for path in group]
     if options.output_format not in ("stdout", "txt"):
-        raise UserError(f"--output-format {options.output_format} is not modelled; ask for stdout or txt")
+        raise UserError(
+            f"--output-format {options.output_format} is not modelled; ask for stdout or txt"
+        )
     if options.normal_unit != "per_kernel":
         raise UserError(f"-n {options.normal_unit} is not modelled; leave it out")
-    print(f"{tool}: stand-in, nothing was measured here: it reads {', '.join(map(str, folders))}", file=sys.stderr)
+    print(
+        f"{tool}: stand-in, nothing was measured here: it reads {', '.join(map(str, folders))}",
+        file=sys.stderr,
+    )
     from proflab.standins.rocprof_compute_tables import join_runs, tables_of
 
     for folder in folders:
@@ -146,7 +166,9 @@ def _analyze(tool: str, options: argparse.Namespace) -> int:
             with whole_file(target) as partial:
                 partial.write_text(text)
         except OSError as error:
-            raise UserError(f"{target} cannot be written ({error.strerror}); give another --output-name") from error
+            raise UserError(
+                f"{target} cannot be written ({error.strerror}); give another --output-name"
+            ) from error
         print(f"{tool}: stand-in: tables of {', '.join(map(str, folders))} are in {target}")
     else:
         print(text, end="")

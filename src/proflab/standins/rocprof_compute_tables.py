@@ -1,6 +1,8 @@
-"""The tables of `rocprof-compute analyze`: kernels and dispatches (0), Speed-of-Light (2), from tidyprof.
+"""The tables of `rocprof-compute analyze`: kernels and dispatches (0), Speed-of-Light (2), from
+tidyprof.
 
-Titles and columns: github.com/ROCm/rocm-systems, projects/rocprofiler-compute, docs/how-to/analyze/cli.rst.
+Titles and columns: github.com/ROCm/rocm-systems, projects/rocprofiler-compute,
+docs/how-to/analyze/cli.rst.
 """
 
 from __future__ import annotations
@@ -22,19 +24,47 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 NEWER_METRICS = ("CU Utilization",)
-"""Rows of tidyprof's table that the tool has since 3.4 only; before, `Active CUs` stands in that place."""
+"""Rows of tidyprof's table that the tool has since 3.4 only; before, `Active CUs` stands in that
+place.
+"""
 
 _DIVISORS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 _NAME_WIDTH = 48
 
 SPEED_OF_LIGHT_NAMES = (
-    "VALU FLOPs", "VALU IOPs", "MFMA FLOPs (F8)", "MFMA FLOPs (BF16)", "MFMA FLOPs (F16)", "MFMA FLOPs (F32)",
-    "MFMA FLOPs (F64)", "MFMA IOPs (Int8)", "Active CUs", "SALU Utilization", "VALU Utilization", "MFMA Utilization",
-    "VMEM Utilization", "Branch Utilization", "VALU Active Threads", "IPC", "Wavefront Occupancy",
-    "Theoretical LDS Bandwidth", "LDS Bank Conflicts/Access", "vL1D Cache Hit Rate", "vL1D Cache BW",
-    "L2 Cache Hit Rate", "L2 Cache BW", "L2-Fabric Read BW", "L2-Fabric Write BW", "L2-Fabric Read Latency",
-    "L2-Fabric Write Latency", "sL1D Cache Hit Rate", "sL1D Cache BW", "L1I Hit Rate", "L1I BW", "L1I Fetch Latency",
-)  # fmt: skip
+    "VALU FLOPs",
+    "VALU IOPs",
+    "MFMA FLOPs (F8)",
+    "MFMA FLOPs (BF16)",
+    "MFMA FLOPs (F16)",
+    "MFMA FLOPs (F32)",
+    "MFMA FLOPs (F64)",
+    "MFMA IOPs (Int8)",
+    "Active CUs",
+    "SALU Utilization",
+    "VALU Utilization",
+    "MFMA Utilization",
+    "VMEM Utilization",
+    "Branch Utilization",
+    "VALU Active Threads",
+    "IPC",
+    "Wavefront Occupancy",
+    "Theoretical LDS Bandwidth",
+    "LDS Bank Conflicts/Access",
+    "vL1D Cache Hit Rate",
+    "vL1D Cache BW",
+    "L2 Cache Hit Rate",
+    "L2 Cache BW",
+    "L2-Fabric Read BW",
+    "L2-Fabric Write BW",
+    "L2-Fabric Read Latency",
+    "L2-Fabric Write Latency",
+    "sL1D Cache Hit Rate",
+    "sL1D Cache BW",
+    "L1I Hit Rate",
+    "L1I BW",
+    "L1I Fetch Latency",
+)
 """Table 2.1 on gfx942, by number."""
 
 
@@ -69,7 +99,9 @@ def join_runs(folder: Path) -> None:
 
 
 def tables_of(folder: Path, options: argparse.Namespace) -> str:
-    """The tables of a workload folder as text. Raises UserError for a folder that is none, and other blocks."""
+    """The tables of a workload folder as text. Raises UserError for a folder that is none, and
+    other blocks.
+    """
     try:
         profile = tidyprof.read_rocprof_compute(folder)
     except tidyprof.ProfileReadError as error:
@@ -78,7 +110,9 @@ def tables_of(folder: Path, options: argparse.Namespace) -> str:
     wanted = _wanted_blocks(options)
     parts = [f"\nAnalysis of {folder} with tidyprof; rocprof-compute has more blocks\n"]
     if "0.1" in wanted:
-        parts.append(_section("0. Top Stats", "0.1 Top Kernels", _top_kernels(profile, kernels, options)))
+        parts.append(
+            _section("0. Top Stats", "0.1 Top Kernels", _top_kernels(profile, kernels, options))
+        )
     if "0.2" in wanted:
         parts.append(_section("", "0.2 Dispatch List", _dispatches(profile, options)))
     if "2.1" in wanted:
@@ -100,7 +134,9 @@ def _wanted_blocks(options: argparse.Namespace) -> set[str]:
             if f"{name}.".startswith(f"{table}.") or table.startswith(f"{name}.")
         ]
         if not tables:
-            raise UserError(f"block {name} is not modelled; there are 0 (top stats) and 2 (Speed-of-Light)")
+            raise UserError(
+                f"block {name} is not modelled; there are 0 (top stats) and 2 (Speed-of-Light)"
+            )
         found |= set(tables)
     return found | {"0.1"}
 
@@ -110,7 +146,9 @@ def _section(title: str, name: str, table: pd.DataFrame) -> str:
     return f"{head}{name}\n{boxed(table)}\n"
 
 
-def _top_kernels(profile: Profile, kernels: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
+def _top_kernels(
+    profile: Profile, kernels: pd.DataFrame, options: argparse.Namespace
+) -> pd.DataFrame:
     medians = profile.events.groupby("name", observed=True)["duration_ns"].median()
     scale, unit, digits = _DIVISORS[options.time_unit], options.time_unit, options.decimal
     rows = kernels.head(options.max_stat_num)
@@ -148,11 +186,15 @@ def _chosen_kernel(kernels: pd.DataFrame, options: argparse.Namespace) -> str | 
         raise UserError("-k with several kernels is not modelled; give one number of --list-stats")
     number = options.kernel[0]
     if not 0 <= number < len(kernels):
-        raise ToolError(f"ERROR {number} is an invalid kernel id; --list-stats has 0 to {len(kernels) - 1}", 1)
+        raise ToolError(
+            f"ERROR {number} is an invalid kernel id; --list-stats has 0 to {len(kernels) - 1}", 1
+        )
     return str(kernels["name"].iloc[number])
 
 
-def _speed_of_light(profile: Profile, kernel: str | None, options: argparse.Namespace) -> pd.DataFrame:
+def _speed_of_light(
+    profile: Profile, kernel: str | None, options: argparse.Namespace
+) -> pd.DataFrame:
     try:
         table = tidyprof.speed_of_light(profile, kernel=kernel)
     except ValueError as error:
@@ -186,15 +228,26 @@ def _cell(value: float, digits: int) -> str:
 
 def boxed(table: pd.DataFrame) -> str:
     """The table in a box; long names go on in the next line, as in the tool."""
-    cells = [[_folded(str(text)) for text in row] for row in [table.columns, *table.to_numpy().tolist()]]
-    widths = [max(len(line) for row in cells for line in row[column]) for column in range(len(table.columns))]
+    cells = [
+        [_folded(str(text)) for text in row] for row in [table.columns, *table.to_numpy().tolist()]
+    ]
+    widths = [
+        max(len(line) for row in cells for line in row[column])
+        for column in range(len(table.columns))
+    ]
     edges = {
         place: mark.join("═" * (width + 2) for width in widths)
         for place, mark in (("top", "╤"), ("head", "╪"), ("end", "╧"))
     }
     between = "├" + "┼".join("─" * (width + 2) for width in widths) + "┤"
     body = f"\n{between}\n".join(_box_row(row, widths) for row in cells[1:])
-    lines = [f"╒{edges['top']}╕", _box_row(cells[0], widths), f"╞{edges['head']}╡", body, f"╘{edges['end']}╛"]
+    lines = [
+        f"╒{edges['top']}╕",
+        _box_row(cells[0], widths),
+        f"╞{edges['head']}╡",
+        body,
+        f"╘{edges['end']}╛",
+    ]
     return "\n".join(line for line in lines if line)
 
 
@@ -207,5 +260,9 @@ def _box_row(row: Sequence[list[str]], widths: Sequence[int]) -> str:
     lines = []
     for number in range(height):
         parts = [cell[number] if number < len(cell) else "" for cell in row]
-        lines.append("│ " + " │ ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)) + " │")
+        lines.append(
+            "│ "
+            + " │ ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True))
+            + " │"
+        )
     return "\n".join(lines)

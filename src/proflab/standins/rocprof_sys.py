@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 NOT_MODELLED = ("ROCPROFSYS_FLAT_PROFILE", "ROCPROFSYS_USE_ROCPD")
-"""Switches for what the real tool would do, and the model does not: better no file than a wrong one."""
+"""Switches for what the real tool would do, and the model does not: better no file than a wrong
+one.
+"""
 
 
 class PARSER(argparse.ArgumentParser):
@@ -33,7 +35,9 @@ class PARSER(argparse.ArgumentParser):
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The tool's own words, and the program: behind `--`, or everything where the first word is no option."""
+    """The tool's own words, and the program: behind `--`, or everything where the first word is no
+    option.
+    """
     words = list(arguments)
     if words and not words[0].startswith("-") and "--" not in words:
         return [], words
@@ -54,7 +58,10 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
         if settings.on(name) and default_of(name) != "true":
             raise UserError(f"{name} is not modelled here; leave it out")
     if not (settings.on("ROCPROFSYS_TRACE") or settings.on("ROCPROFSYS_PROFILE")):
-        raise UserError("rocpd.db, what this release writes by default, is not modelled here; add --trace or --profile")
+        raise UserError(
+            "rocpd.db, what this release writes by default, is not modelled here; add --trace or"
+            " --profile"
+        )
     from proflab.standins.play import play
 
     played = play(tool, program, profiler="rocprof-sys", stacks=settings.sampling())
@@ -116,7 +123,9 @@ def _recorded(run: Run, settings: Settings) -> Run:
             device_work=rank.device_work[wanted].reset_index(drop=True),
             calls=rank.calls if domains & {"hip_runtime_api", "hip_api"} else rank.calls.iloc[:0],
             annotations=rank.annotations if "marker_api" in domains else rank.annotations.iloc[:0],
-            counters=rank.counters if settings.on("ROCPROFSYS_USE_AMD_SMI") else rank.counters.iloc[:0],
+            counters=(
+                rank.counters if settings.on("ROCPROFSYS_USE_AMD_SMI") else rank.counters.iloc[:0]
+            ),
         )
         ranks.append(within(rank, begin, end))
     return replace(run, ranks=tuple(ranks))

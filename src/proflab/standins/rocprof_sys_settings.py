@@ -12,13 +12,17 @@ from gpumodel.workload import Sampling
 from proflab.standins import release
 from proflab.standins.options import ToolError
 
-SETTINGS: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SETTINGS: Mapping[str, list[str]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 """Name -> default and meaning."""
 
 _WALL_CLOCK, _CPU_TIME = "ROCPROFSYS_SAMPLING_REALTIME", "ROCPROFSYS_SAMPLING_CPUTIME"
 
 ADVANCED = frozenset({_WALL_CLOCK, f"{_WALL_CLOCK}_FREQ", _CPU_TIME, f"{_CPU_TIME}_FREQ"})
-"""Settings of the category advanced, which `rocprof-sys-avail` shows with `--advanced` alone (config.cpp)."""
+"""Settings of the category advanced, which `rocprof-sys-avail` shows with `--advanced` alone
+(config.cpp).
+"""
 
 UP_TO_6_4 = {
     "ROCPROFSYS_USE_AMD_SMI": "ROCPROFSYS_USE_ROCM_SMI",
@@ -54,10 +58,16 @@ _ON = ("true", "on", "yes", "y", "t", "1")
 
 
 class Settings:
-    """Values by today's names, from defaults, files, the environment and the command line, the last one wins."""
+    """Values by today's names, from defaults, files, the environment and the command line, the last
+    one wins.
+    """
 
-    def __init__(self, files: str, environment: Mapping[str, str], options: Mapping[str, str]) -> None:
-        """`files` are joined by colons. Raises ToolError for a file that cannot be read or has an unknown name."""
+    def __init__(
+        self, files: str, environment: Mapping[str, str], options: Mapping[str, str]
+    ) -> None:
+        """`files` are joined by colons. Raises ToolError for a file that cannot be read or has an
+        unknown name.
+        """
         self._values = {name: default_of(name) for name in SETTINGS}
         given: dict[str, str] = {}
         for file in filter(None, files.split(":")):
@@ -67,11 +77,19 @@ class Settings:
             # By ROCPROFSYS_STRICT_CONFIG, which is on by default.
             if name in {*UP_TO_6_4, *UP_TO_6_4.values()} - {*today}:
                 raise ToolError(f"[rocprof-sys] unknown setting {name} in {files}", 1)
-        given |= {name: value for name, value in environment.items() if name.startswith("ROCPROFSYS_")}
+        given |= {
+            name: value for name, value in environment.items() if name.startswith("ROCPROFSYS_")
+        }
         given = {today.get(name, name): value for name, value in given.items()}
         given |= options
-        if not release.is_at_least("10.1") and "ROCPROFSYS_PROFILE" in given and "ROCPROFSYS_TRACE" not in given:
-            self._values["ROCPROFSYS_TRACE"] = "false" if given["ROCPROFSYS_PROFILE"].lower() in _ON else "true"
+        if (
+            not release.is_at_least("10.1")
+            and "ROCPROFSYS_PROFILE" in given
+            and "ROCPROFSYS_TRACE" not in given
+        ):
+            self._values["ROCPROFSYS_TRACE"] = (
+                "false" if given["ROCPROFSYS_PROFILE"].lower() in _ON else "true"
+            )
         self._values |= given
 
     def text(self, name: str) -> str:
@@ -87,22 +105,32 @@ class Settings:
         try:
             return float(self._values[name])
         except ValueError:
-            raise ToolError(f"[rocprof-sys] {name} must be a number, not {self._values[name]!r}", 1) from None
+            raise ToolError(
+                f"[rocprof-sys] {name} must be a number, not {self._values[name]!r}", 1
+            ) from None
 
     def sampling(self) -> Sampling | Literal[False]:
-        """How call stacks are taken: by CPU time where no clock is chosen; False for not at all. Raises ToolError."""
+        """How call stacks are taken: by CPU time where no clock is chosen; False for not at all.
+        Raises ToolError.
+        """
         if not self.on("ROCPROFSYS_USE_SAMPLING"):
             return False
         clocks = [name for name in (_WALL_CLOCK, _CPU_TIME) if self.on(name)] or [_CPU_TIME]
         rates = {name: self._rate(name) for name in clocks}
-        return Sampling(by_wall_clock=rates.get(_WALL_CLOCK, 0), by_cpu_time=rates.get(_CPU_TIME, 0))
+        return Sampling(
+            by_wall_clock=rates.get(_WALL_CLOCK, 0), by_cpu_time=rates.get(_CPU_TIME, 0)
+        )
 
     def _rate(self, clock: str) -> float:
-        """Samples a second by a clock: its own setting, or that of all clocks where its own is not above 0."""
+        """Samples a second by a clock: its own setting, or that of all clocks where its own is not
+        above 0.
+        """
         rate = self.number(f"{clock}_FREQ")
         rate = rate if rate > 0 else self.number("ROCPROFSYS_SAMPLING_FREQ")
         if rate <= 0:
-            raise ToolError(f"[rocprof-sys] ROCPROFSYS_SAMPLING_FREQ must be above 0, not {rate:g}", 1)
+            raise ToolError(
+                f"[rocprof-sys] ROCPROFSYS_SAMPLING_FREQ must be above 0, not {rate:g}", 1
+            )
         return rate
 
 
@@ -112,7 +140,9 @@ def name_in_release(name: str) -> str:
 
 
 def default_of(name: str) -> str:
-    """What a setting is without being set: in this release, where it has changed between releases."""
+    """What a setting is without being set: in this release, where it has changed between
+    releases.
+    """
     value = SETTINGS[name][0]
     stated = release.default("rocprof-sys", name, value)
     return stated if stated in ("true", "false") else value
@@ -123,7 +153,9 @@ def read_file(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
-        raise ToolError(f"[rocprof-sys] configuration file {path} cannot be read ({error.strerror})", 1) from error
+        raise ToolError(
+            f"[rocprof-sys] configuration file {path} cannot be read ({error.strerror})", 1
+        ) from error
     found = {}
     for line in lines:
         name, equals, value = line.partition("#")[0].partition("=")
@@ -145,17 +177,24 @@ def settings_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
         found |= dict(zip(names, options.output, strict=False))
     for backends, value in ((options.include, "true"), (options.exclude, "false")):
         for backend in backends or ():
-            names = _BACKEND_SETTINGS.values() if backend == "all" else (_BACKEND_SETTINGS.get(backend),)
+            names = (
+                _BACKEND_SETTINGS.values()
+                if backend == "all"
+                else (_BACKEND_SETTINGS.get(backend),)
+            )
             found |= {name: value for name in names if name}
     return found
 
 
 def _clocks_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
-    """What the options say of the clocks of sampling; of their values, the first one is samples a second."""
+    """What the options say of the clocks of sampling; of their values, the first one is samples a
+    second.
+    """
     found: dict[str, str] = {}
     if chosen := getattr(options, "sample", None):
         found = {
-            name: str(word in chosen).lower() for word, name in (("realtime", _WALL_CLOCK), ("cputime", _CPU_TIME))
+            name: str(word in chosen).lower()
+            for word, name in (("realtime", _WALL_CLOCK), ("cputime", _CPU_TIME))
         }
     for values, name in ((options.realtime, _WALL_CLOCK), (options.cputime, _CPU_TIME)):
         if values is not None:

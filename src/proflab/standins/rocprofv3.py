@@ -58,9 +58,13 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> li
 
 
 def _refuse_unmodelled(options: argparse.Namespace) -> None:
-    """Raises UserError for what only the stand-in cannot do, ToolError for what rocprofv3 finds while it starts."""
+    """Raises UserError for what only the stand-in cannot do, ToolError for what rocprofv3 finds
+    while it starts.
+    """
     if options.advanced_thread_trace:
-        raise ToolError("Fatal error: rocprof-trace-decoder library path not found in ['/opt/rocm/lib']", 1)
+        raise ToolError(
+            "Fatal error: rocprof-trace-decoder library path not found in ['/opt/rocm/lib']", 1
+        )
     if options.pc_sampling_unit or options.pc_sampling_method or options.pc_sampling_interval:
         _check_sampling(options)
     if options.pmc:
@@ -68,7 +72,10 @@ def _refuse_unmodelled(options: argparse.Namespace) -> None:
     if "otf2" in (options.output_format or ()):
         raise UserError("--output-format otf2 is not modelled; ask for csv, json, pftrace or rocpd")
     if options.agent_index == "type-relative":
-        raise UserError("--agent-index type-relative is not modelled; leave it out, agents then count CPUs and GPUs")
+        raise UserError(
+            "--agent-index type-relative is not modelled; leave it out, agents then count CPUs and"
+            " GPUs"
+        )
 
 
 def _check_counters(options: argparse.Namespace) -> None:
@@ -82,11 +89,14 @@ def _check_counters(options: argparse.Namespace) -> None:
 def _check_sampling(options: argparse.Namespace) -> None:
     if not options.pc_sampling_beta_enabled:
         raise ToolError(
-            "Fatal error: PC sampling unavailable. The feature is implicitly disabled. To enable it, use "
-            "--pc-sampling-beta-enable option or set ROCPROFILER_PC_SAMPLING_BETA_ENABLED=ON in the environment",
+            "Fatal error: PC sampling unavailable. The feature is implicitly disabled. To enable"
+            " it, use --pc-sampling-beta-enable option or set"
+            " ROCPROFILER_PC_SAMPLING_BETA_ENABLED=ON in the environment",
             1,
         )
-    if not (options.pc_sampling_unit and options.pc_sampling_method and options.pc_sampling_interval):
+    if not (
+        options.pc_sampling_unit and options.pc_sampling_method and options.pc_sampling_interval
+    ):
         raise ToolError("Fatal error: All three PC sampling configurations need to be set", 1)
     raise UserError("PC sampling is not modelled; leave its options out")
 
@@ -94,7 +104,13 @@ def _check_sampling(options: argparse.Namespace) -> None:
 def _write(played: Played, options: argparse.Namespace) -> None:
     """Write each rank's files, in order of rank: a later rank replaces files of the same name."""
     from proflab.standins.output_files import expand
-    from proflab.standins.rocprofv3_records import events_of, is_profiled, print_summary, recorded, traces_of
+    from proflab.standins.rocprofv3_records import (
+        events_of,
+        is_profiled,
+        print_summary,
+        recorded,
+        traces_of,
+    )
 
     run, traces = recorded(played.run, options), traces_of(options)
     for rank in (run.ranks[number] for number in played.command.ranks):
@@ -112,17 +128,23 @@ def _write(played: Played, options: argparse.Namespace) -> None:
             print_summary(events, options.summary_units or "nsec")
 
 
-def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[str, ...], prefix: Path) -> list[Path]:
+def _files(
+    run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[str, ...], prefix: Path
+) -> list[Path]:
     from proflab.standins.output_files import MARKER, deliver
     from proflab.standins.rocprofv3_records import of_traces
 
     written = []
-    for name in dict.fromkeys(options.output_format or [default("rocprofv3", "--output-format", "rocpd")]):
+    for name in dict.fromkeys(
+        options.output_format or [default("rocprofv3", "--output-format", "rocpd")]
+    ):
         if name == "pftrace":
             # Its writer takes what is there, so what nobody asked for is taken out first.
             shown = of_traces(rank, traces)
             ranks = tuple(shown if one is rank else one for one in run.ranks)
-            written += deliver("perfetto", replace(run, ranks=ranks), shown, prefix, calls="hip" in traces)
+            written += deliver(
+                "perfetto", replace(run, ranks=ranks), shown, prefix, calls="hip" in traces
+            )
             continue
         more = {"stats": bool(options.stats)} if name == "csv" else {}
         written += deliver(WRITERS[name], run, rank, prefix, traces=traces, **more)

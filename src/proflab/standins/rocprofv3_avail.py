@@ -40,4 +40,6 @@ def list_counters(number: int = 0, agent_only: bool = False) -> None:
     found = device(device_name())
     print(f"GPU : {number}\nName : {found.gfx}\nProduct : {found.marketing_name}")
     if not agent_only:
-        print(f"Modelled counters : {', '.join(modelled_counters(found))}\nPC sampling : not modelled")
+        print(
+            f"Modelled counters : {', '.join(modelled_counters(found))}\nPC sampling : not modelled"
+        )

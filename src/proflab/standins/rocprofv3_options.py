@@ -1,6 +1,8 @@
-"""What rocprofv3's options switch on, and which of them go together; the options are in options/rocprofv3.toml.
+"""What rocprofv3's options switch on, and which of them go together; the options are in
+options/rocprofv3.toml.
 
-Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/bin/rocprofv3.py (ROCm 7.0 to 10.2).
+Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/bin/rocprofv3.py (ROCm 7.0 to
+10.2).
 """
 
 from __future__ import annotations
@@ -14,16 +16,34 @@ from proflab.standins.options import ToolError, at_dashes, build_parser
 from proflab.standins.release import default, is_at_least
 
 DOMAINS = (
-    "hip_compiler_trace", "hip_runtime_trace", "hsa_core_trace", "hsa_amd_trace", "hsa_image_trace",
-    "hsa_finalizer_trace", "marker_trace", "rccl_trace", "rocdecode_trace", "rocjpeg_trace", "kernel_trace",
-    "memory_copy_trace", "memory_allocation_trace", "scratch_memory_trace",
-)  # fmt: skip
+    "hip_compiler_trace",
+    "hip_runtime_trace",
+    "hsa_core_trace",
+    "hsa_amd_trace",
+    "hsa_image_trace",
+    "hsa_finalizer_trace",
+    "marker_trace",
+    "rccl_trace",
+    "rocdecode_trace",
+    "rocjpeg_trace",
+    "kernel_trace",
+    "memory_copy_trace",
+    "memory_allocation_trace",
+    "scratch_memory_trace",
+)
 """What can be traced by itself."""
 
 _RUNTIME = (
-    "hip_runtime_trace", "marker_trace", "kernel_trace", "memory_copy_trace", "memory_allocation_trace",
-    "scratch_memory_trace", "rccl_trace", "rocdecode_trace", "rocjpeg_trace",
-)  # fmt: skip
+    "hip_runtime_trace",
+    "marker_trace",
+    "kernel_trace",
+    "memory_copy_trace",
+    "memory_allocation_trace",
+    "scratch_memory_trace",
+    "rccl_trace",
+    "rocdecode_trace",
+    "rocjpeg_trace",
+)
 _HSA = ("hsa_core_trace", "hsa_amd_trace", "hsa_image_trace", "hsa_finalizer_trace")
 
 AGGREGATES = {
@@ -34,12 +54,21 @@ AGGREGATES = {
 }
 """Options that switch several domains on."""
 
-NEEDS_TRACE = ("stats", "summary", "summary_per_domain", "summary_groups", "summary_output_file", "summary_units")
+NEEDS_TRACE = (
+    "stats",
+    "summary",
+    "summary_per_domain",
+    "summary_groups",
+    "summary_output_file",
+    "summary_units",
+)
 """Options that are a fatal error without anything to trace."""
 
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """rocprofv3's own options, and the program behind the first `--`. argparse ends with code 2 for a wrong one."""
+    """rocprofv3's own options, and the program behind the first `--`. argparse ends with code 2 for
+    a wrong one.
+    """
     own, program = at_dashes(arguments)
     return build_parser("rocprofv3", "rocprofv3").parse_args(own), program
 
@@ -56,10 +85,11 @@ def enabled_domains(options: argparse.Namespace) -> frozenset[str]:
 
 
 def passes(options: argparse.Namespace) -> list[argparse.Namespace]:
-    """The options of each run of the program: one for each `--pmc`, before ROCm 7.13 one with the last of them.
+    """The options of each run of the program: one for each `--pmc`, before ROCm 7.13 one with the
+    last of them.
 
-    Of several runs each has a folder of its own, pass_1, pass_2. Raises ToolError for one of several lists that is
-    empty.
+    Of several runs each has a folder of its own, pass_1, pass_2. Raises ToolError for one of
+    several lists that is empty.
     """
     lists = [" ".join(words).split() for words in options.pmc or ()]
     if len(lists) < 2 or not is_at_least("7.13"):
@@ -70,13 +100,17 @@ def passes(options: argparse.Namespace) -> list[argparse.Namespace]:
             raise ToolError(f"Fatal error: Empty counter group in --pmc flag {number}. {reason}", 1)
     folder = Path(options.output_directory or ".")
     return [
-        argparse.Namespace(**{**vars(options), "pmc": counters, "output_directory": str(folder / f"pass_{number}")})
+        argparse.Namespace(
+            **{**vars(options), "pmc": counters, "output_directory": str(folder / f"pass_{number}")}
+        )
         for number, counters in enumerate(lists, start=1)
     ]
 
 
 def check(options: argparse.Namespace) -> list[str]:
-    """Warnings for a run with options from `passes`. Raises ToolError for what rocprofv3 calls a fatal error."""
+    """Warnings for a run with options from `passes`. Raises ToolError for what rocprofv3 calls a
+    fatal error.
+    """
     if (options.mpi_world_rank_variable is None) != (options.mpi_world_size_variable is None):
         both = "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified"
         raise ToolError(f"Fatal error: When using custom MPI environment variables, {both}", 1)
@@ -96,7 +130,9 @@ def check(options: argparse.Namespace) -> list[str]:
 
 
 def _without_effect(options: argparse.Namespace) -> list[str]:
-    """What ROCm 10.2 says of `--stats` for a database alone; before, it has no effect there either, without a word."""
+    """What ROCm 10.2 says of `--stats` for a database alone; before, it has no effect there either,
+    without a word.
+    """
     formats = options.output_format or [default("rocprofv3", "--output-format", "rocpd")]
     if not options.stats or {*formats} != {"rocpd"} or not is_at_least("10.2"):
         return []

@@ -1,9 +1,10 @@
-"""What of a modelled run rocprofv3 was asked to record, the table of `--summary`, and the counters of `--pmc`.
+"""What of a modelled run rocprofv3 was asked to record, the table of `--summary`, and the counters
+of `--pmc`.
 
-Counters have a row for each kernel and counter; they are those that the model gives rocprof-compute: see
-gpumodel.writers.rocprof_compute.counters for what is exact and what is estimated. Columns:
-github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/docs/data (ROCm 7.0), and of the summary
-source/lib/output/generateStats.cpp.
+Counters have a row for each kernel and counter; they are those that the model gives
+rocprof-compute: see gpumodel.writers.rocprof_compute.counters for what is exact and what is
+estimated. Columns: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/docs/data (ROCm
+7.0), and of the summary source/lib/output/generateStats.cpp.
 """
 
 from __future__ import annotations
@@ -85,15 +86,21 @@ _LAUNCHERS = (
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
-"""Variables of rank and size by launcher, in the order in which rocprofv3.py looks. torchrun's are not among them."""
+"""Variables of rank and size by launcher, in the order in which rocprofv3.py looks. torchrun's are
+not among them.
+"""
 
 
 def is_profiled(environment: Mapping[str, str], options: argparse.Namespace) -> bool:
-    """Whether `--profile-mpi-ranks` leaves the process with this environment; without a rank and a size it does."""
+    """Whether `--profile-mpi-ranks` leaves the process with this environment; without a rank and a
+    size it does.
+    """
     wanted = profiled_ranks(options.profile_mpi_ranks)
     named = (options.mpi_world_rank_variable, options.mpi_world_size_variable)
     pairs = (named,) if all(named) else _LAUNCHERS
-    ranks = [environment[rank] for rank, size in pairs if rank in environment and size in environment]
+    ranks = [
+        environment[rank] for rank, size in pairs if rank in environment and size in environment
+    ]
     return wanted is None or not ranks or int(ranks[0]) in wanted
 
 
@@ -105,7 +112,9 @@ def profiled_ranks(text: str | None) -> set[int] | None:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not (first.isdecimal() and (last or first).isdecimal()):
-            raise ToolError(f"Fatal error: --profile-mpi-ranks {text!r} is no list of ranks such as 0-3,8", 1)
+            raise ToolError(
+                f"Fatal error: --profile-mpi-ranks {text!r} is no list of ranks such as 0-3,8", 1
+            )
         found |= set(range(int(first), int(last or first) + 1))
     return found
 
@@ -117,7 +126,9 @@ def within(rank: RankRun, begin: float, end: float) -> RankRun:
         inside = (table["start_ns"] >= begin) & (table["start_ns"] + table["duration_ns"] <= end)
         return table[inside].reset_index(drop=True)
 
-    kept_tables = {name: kept(getattr(rank, name)) for name in ("device_work", "calls", "annotations")}
+    kept_tables = {
+        name: kept(getattr(rank, name)) for name in ("device_work", "calls", "annotations")
+    }
     return replace(rank, **kept_tables)
 
 
@@ -144,9 +155,18 @@ def print_summary(events: pd.DataFrame, unit: str) -> None:
             "STDDEV": means["std"].map("{:.3e}".format),
         }
     )
-    widths = [max(len(name), int(table[name].astype(str).str.len().max())) for name in table.columns]
-    lines = [list(table.columns), ["-" * width for width in widths], *table.astype(str).to_numpy().tolist()]
-    text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    widths = [
+        max(len(name), int(table[name].astype(str).str.len().max())) for name in table.columns
+    ]
+    lines = [
+        list(table.columns),
+        ["-" * width for width in widths],
+        *table.astype(str).to_numpy().tolist(),
+    ]
+    text = [
+        " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    ]
     print("\nROCPROFV3 SUMMARY:\n", *(f"| {line} |" for line in text), sep="\n", file=sys.stderr)
 
 
@@ -161,33 +181,48 @@ def events_of(run: Run, rank: RankRun, traces: Sequence[str]) -> pd.DataFrame:
         "rccl": ("RCCL_API", records.rccl_calls),
     }
     parts = [
-        pd.DataFrame({"name": table["name"], "domain": domain, "duration_ns": table["end_ns"] - table["start_ns"]})
+        pd.DataFrame(
+            {
+                "name": table["name"],
+                "domain": domain,
+                "duration_ns": table["end_ns"] - table["start_ns"],
+            }
+        )
         for domain, table in (tables[trace] for trace in traces)
     ]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["name", "domain", "duration_ns"])
+    return (
+        pd.concat(parts, ignore_index=True)
+        if parts
+        else pd.DataFrame(columns=["name", "domain", "duration_ns"])
+    )
 
 
 COUNTER_FILE = "counter_collection.csv"
 
 
 def modelled_counters(device: Device) -> list[str]:
-    """Names of the counters that the model gives; those that only rocprof-compute makes are left out."""
+    """Names of the counters that the model gives; those that only rocprof-compute makes are left
+    out.
+    """
     nothing = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in DEVICE_WORK.items()})
     return [name for name in counters_of(nothing, device).columns if name != LEVEL]
 
 
 def check_counters(names: Sequence[str], device: Device) -> None:
-    """Raises UserError for a counter that is not modelled, and for more than the hardware counts in one pass."""
+    """Raises UserError for a counter that is not modelled, and for more than the hardware counts in
+    one pass.
+    """
     known = modelled_counters(device)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UserError(
-            f"--pmc {' '.join(unknown)}: not modelled on {device.name}; `rocprofv3-avail list --pmc` names what is"
+            f"--pmc {' '.join(unknown)}: not modelled on {device.name}; `rocprofv3-avail list"
+            " --pmc` names what is"
         )
     if len(runs_of(names)) > 1:
         raise UserError(
-            f"--pmc with {len(names)} counters: more than the hardware counts in one pass (8 of SQ, 4 of TCC, 2 of SPI "
-            "and GRBM each); start the program once for each group"
+            f"--pmc with {len(names)} counters: more than the hardware counts in one pass (8 of SQ,"
+            " 4 of TCC, 2 of SPI and GRBM each); start the program once for each group"
         )
 
 
@@ -205,7 +240,9 @@ def check(options: argparse.Namespace, device: Device) -> None:
 
 
 def write(run: Run, rank: RankRun, options: argparse.Namespace, prefix: Path) -> list[Path]:
-    """Write `<prefix>_counter_collection.csv`; nothing where the filters leave no kernel. Raises UserError."""
+    """Write `<prefix>_counter_collection.csv`; nothing where the filters leave no kernel. Raises
+    UserError.
+    """
     table = _chosen(Records(run, rank).dispatches, options)
     if table.empty:
         return []
@@ -214,18 +251,28 @@ def write(run: Run, rank: RankRun, options: argparse.Namespace, prefix: Path) ->
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as partial:
-            partial.write_text(csv_text(list(counted), list(counted.values())), encoding="utf-8", newline="")
+            partial.write_text(
+                csv_text(list(counted), list(counted.values())), encoding="utf-8", newline=""
+            )
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}); give another output folder") from error
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}); give another output folder"
+        ) from error
     return [path]
 
 
 def _chosen(table: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
     """The kernels that the regular expressions on names leave, in the order of their dispatch."""
     keep = pd.Series(True, index=table.index)
-    for pattern, wanted in ((options.kernel_include_regex, True), (options.kernel_exclude_regex, False)):
+    for pattern, wanted in (
+        (options.kernel_include_regex, True),
+        (options.kernel_exclude_regex, False),
+    ):
         if pattern:
-            keep &= table["name"].map(lambda name, pattern=pattern: bool(re.search(pattern, name))) == wanted
+            keep &= (
+                table["name"].map(lambda name, pattern=pattern: bool(re.search(pattern, name)))
+                == wanted
+            )
     return table[keep].sort_values("dispatch_id", ignore_index=True)
 
 
@@ -258,7 +305,10 @@ def _rows(table: pd.DataFrame, rank: RankRun, counters: pd.DataFrame) -> dict[st
     return {
         **{name: _repeated(column, each) for name, column in columns.items()},
         "Counter_Name": [*counters.columns] * len(table),
-        "Counter_Value": [Decimal(value).quantize(six_digits) for value in counters.to_numpy().reshape(-1).tolist()],
+        "Counter_Value": [
+            Decimal(value).quantize(six_digits)
+            for value in counters.to_numpy().reshape(-1).tolist()
+        ],
         **{name: _repeated(column, each) for name, column in times.items()},
     }
 

@@ -1,4 +1,5 @@
-"""Stand-in for rpd2tracing.py of rocmProfileData: an .rpd file as a Chrome trace; it reads real ones as well.
+"""Stand-in for rpd2tracing.py of rocmProfileData: an .rpd file as a Chrome trace; it reads real
+ones as well.
 
 The tracks QueueDepth and Idle are not written.
 """
@@ -17,8 +18,13 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     """Read and write; 0."""
     target = Path(options.output_json or Path(options.input_rpd).with_suffix(".json"))
     if not target.name.endswith((".json", ".json.gz")):
-        raise UserError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")
-    print(f"{tool}: stand-in, nothing was measured here: it reads {options.input_rpd}", file=sys.stderr)
+        raise UserError(
+            f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz"
+        )
+    print(
+        f"{tool}: stand-in, nothing was measured here: it reads {options.input_rpd}",
+        file=sys.stderr,
+    )
     import tidyprof
 
     try:
@@ -26,6 +32,8 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     except tidyprof.ProfileReadError as error:
         raise UserError(str(error)) from error
     except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}); give another file") from error
+        raise UserError(
+            f"{target} cannot be written ({error.strerror}); give another file"
+        ) from error
     print(f"{target}: {written.events} events")
     return 0

@@ -27,12 +27,17 @@ def _tracer() -> str:
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    """Play and write; 0. The file is replaced: ranks with the same name destroy each other's, as with the tool.
+    """Play and write; 0. The file is replaced: ranks with the same name destroy each other's, as
+    with the tool.
 
-    Behind the tool a launcher's ranks all go into one file; inside a launcher each rank writes its own.
+    Behind the tool a launcher's ranks all go into one file; inside a launcher each rank writes its
+    own.
     """
     if not program:
-        raise UserError(f"no program to trace: {tool} [-o FILE.rpd] python3 -m cifar_train ...; -o must come first")
+        raise UserError(
+            f"no program to trace: {tool} [-o FILE.rpd] python3 -m cifar_train ...; -o must come"
+            " first"
+        )
     from proflab.standins.play import play
 
     played = play(tool, program, profiler="rpd")
@@ -50,5 +55,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
             tracer=_tracer(),
         )
     except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}); give another file to -o") from error
+        raise UserError(
+            f"{target} cannot be written ({error.strerror}); give another file to -o"
+        ) from error
     return 0

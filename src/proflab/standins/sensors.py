@@ -1,8 +1,9 @@
 """What the sensors of the modelled node show now: the workload that is running, or nothing.
 
-A workload runs where PROFLAB_WORKLOAD holds its command line, or where a process of this user is the course's
-workload. It is played once; as long as the process lives, its steps after the warm-up come again and again. An idle
-device has its idle power and no activity; what the data of the device do not say is not shown.
+A workload runs where PROFLAB_WORKLOAD holds its command line, or where a process of this user is
+the course's workload. It is played once; as long as the process lives, its steps after the warm-up
+come again and again. An idle device has its idle power and no activity; what the data of the device
+do not say is not shown.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of the course's workload: its number, when it began (seconds since 1970), what it runs."""
+    """A process of the course's workload: its number, when it began (seconds since 1970), what it
+    runs.
+    """
 
     pid: int
     started: float
@@ -59,7 +62,9 @@ class Node:
         return simulate(self.workload.command.workload)
 
     def readings(self, now: float | None = None) -> list[Reading]:
-        """One reading per device at `now` (seconds since 1970, default: the present), in order of device."""
+        """One reading per device at `now` (seconds since 1970, default: the present), in order of
+        device.
+        """
         now = time.time() if now is None else now
         return [self._reading(number, now) for number in self.devices]
 
@@ -73,15 +78,23 @@ class Node:
         else:
             moment = _moment(self.run, rank, now - self.workload.started)
             earlier = rank.counters[rank.counters["time_ns"] <= moment]
-            values |= earlier.drop_duplicates("name", keep="last").set_index("name")["value"].to_dict()
+            values |= (
+                earlier.drop_duplicates("name", keep="last").set_index("name")["value"].to_dict()
+            )
         return Reading(int(now * 1e9), number, values)
 
     def _rank_on(self, number: int) -> RankRun | None:
-        return next((rank for rank in self.run.ranks if rank.device == number), None) if self.run else None
+        return (
+            next((rank for rank in self.run.ranks if rank.device == number), None)
+            if self.run
+            else None
+        )
 
 
 def announce_node(tool: str, node: Node) -> None:
-    """The stand-in's line: which device, and whether it is idle or what is known of the model's error."""
+    """The stand-in's line: which device, and whether it is idle or what is known of the model's
+    error.
+    """
     state = (node.run.error or "error not known") if node.run else "idle"
     announce(tool, f"modelled {node.device.name}, {state}")
 
@@ -90,7 +103,11 @@ def _moment(run: Run, rank: RankRun, elapsed: float) -> int:
     """The moment of the run that is shown `elapsed` seconds after the process began."""
     config = getattr(run.workload, "config", None)
     steps = rank.device_work.loc[rank.device_work["step"].notna()]
-    steady = steps if config is None else steps[steps["step"] >= config.warmup_for(len(rank.images_per_second))]
+    steady = (
+        steps
+        if config is None
+        else steps[steps["step"] >= config.warmup_for(len(rank.images_per_second))]
+    )
     begin = int(steady["start_ns"].min()) if len(steady) else run.start_ns
     wanted = run.start_ns + int(max(elapsed, 0.0) * 1e9)
     return wanted if wanted < run.end_ns else begin + (wanted - begin) % max(run.end_ns - begin, 1)
@@ -105,7 +122,9 @@ def _named(environment: Mapping[str, str]) -> Process | None:
 
 
 def _running(environment: Mapping[str, str]) -> Process | None:
-    """The oldest process of this user whose command line is the course's workload, whatever started it."""
+    """The oldest process of this user whose command line is the course's workload, whatever started
+    it.
+    """
     import psutil
 
     found = []
@@ -118,7 +137,8 @@ def _running(environment: Mapping[str, str]) -> Process | None:
         try:
             # Variables of a launcher around this monitor say nothing on the process found.
             command = understand(
-                _workload_words(words), {name: environment[name] for name in _KNOBS if name in environment}
+                _workload_words(words),
+                {name: environment[name] for name in _KNOBS if name in environment},
             )
         except (UserError, SystemExit):
             continue

@@ -1,6 +1,7 @@
 """The tools that have a stand-in: the module of each, its command line, and how it refuses.
 
-To add one, add a line to MODULE_OF_TOOL, and a copy of any file in bin. Reading a command line runs nothing.
+To add one, add a line to MODULE_OF_TOOL, and a copy of any file in bin. Reading a command line runs
+nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ MODULE_OF_TOOL = {
     "rpd2tracing": "rpd2tracing",
     "runTracer.sh": "run_tracer",
 }
-"""The module has `run(tool, options, program) -> int | None`: the exit code, or None to show the help.
+"""The module has `run(tool, options, program) -> int | None`: the exit code, or None to show the
+help.
 
-It may have `version(tool)`, the text of --version; `split(arguments)`, where a program does not stand behind `--`;
-`verify(tool, options, program)`, which raises ToolError for what the tool itself refuses; and `PARSER`, a class of
-parser that refuses options in the tool's own words. The options are in options/MODULE.toml.
+It may have `version(tool)`, the text of --version; `split(arguments)`, where a program does not
+stand behind `--`; `verify(tool, options, program)`, which raises ToolError for what the tool itself
+refuses; and `PARSER`, a class of parser that refuses options in the tool's own words. The options
+are in options/MODULE.toml.
 """
 
 
@@ -42,7 +45,9 @@ def module_of(tool: str) -> Any:
 
 def build_parser(tool: str) -> argparse.ArgumentParser:
     """The options of a tool in MODULE_OF_TOOL."""
-    return tables.build_parser(MODULE_OF_TOOL[tool], tool, getattr(module_of(tool), "PARSER", argparse.ArgumentParser))
+    return tables.build_parser(
+        MODULE_OF_TOOL[tool], tool, getattr(module_of(tool), "PARSER", argparse.ArgumentParser)
+    )
 
 
 def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def trainer_lines(run: Run) -> list[str]:
-    """The workload's result as it prints it, for all ranks; the loss is left out, since no arithmetic is done."""
+    """The workload's result as it prints it, for all ranks; the loss is left out, since no
+    arithmetic is done.
+    """
     if isinstance(run.workload, MatrixProduct):
         return _product_lines(run)
     if run.workload.config.json:
@@ -33,7 +35,10 @@ def _product_lines(run: Run) -> list[str]:
     first = min(int(rank.calls["start_ns"].min()), int(work["start_ns"].min()))
     end = int((work["start_ns"] + work["duration_ns"]).max())
     each = (end - first) / product.repeat / 1e6
-    return [f"{flops / 1e9:.2f} GFLOP on {_device(run)}: {each:.2f} ms with copies (mean of {product.repeat})"]
+    return [
+        f"{flops / 1e9:.2f} GFLOP on {_device(run)}: {each:.2f} ms with copies (mean of"
+        f" {product.repeat})"
+    ]
 
 
 def _batch(run: Run) -> int:
@@ -60,7 +65,9 @@ def _training_lines(run: Run) -> list[str]:
         return lines
     milliseconds = [1e3 * _batch(run) / rate for rate in rates]
     steady = [1e3 * _batch(run) / rate for rate in _steady(run, first)]
-    lines.append(f"steps          {len(rates)} ({config.warmup_for(len(rates))} warm-up, reported apart)")
+    lines.append(
+        f"steps          {len(rates)} ({config.warmup_for(len(rates))} warm-up, reported apart)"
+    )
     lines.append(f"first step     {milliseconds[0]:.1f} ms")
     lines.append(f"step           {statistics.median(steady):.1f} ms median")
     lines.append(f"images/s       {_rates_text(run)}")
@@ -74,7 +81,10 @@ def _rates_text(run: Run) -> str:
     rates = [_rate(run, rank) for rank in run.ranks]
     if len(rates) == 1:
         return f"{rates[0]:.1f}"
-    return f"{sum(rates):.1f} in all; {statistics.median(rates):.1f} a rank ({min(rates):.1f} to {max(rates):.1f})"
+    return (
+        f"{sum(rates):.1f} in all; {statistics.median(rates):.1f} a rank ({min(rates):.1f} to"
+        f" {max(rates):.1f})"
+    )
 
 
 def _peak_memory(run: Run) -> float | None:

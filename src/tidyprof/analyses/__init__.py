@@ -1,7 +1,7 @@
 """Questions to a profile: each takes a Profile and returns a table with documented columns.
 
-All times are int64 nanoseconds. No analysis changes the profile. `table.attrs["origin"]` tells where
-the numbers come from, and every plot prints it.
+All times are int64 nanoseconds. No analysis changes the profile. `table.attrs["origin"]` tells
+where the numbers come from, and every plot prints it.
 """
 
 from tidyprof.analyses.budget import blocked_calls, parts_of, step_budget

@@ -42,7 +42,9 @@ from tidyprof.tables.records import PlainEvents
 
 WAITING_CALLS = {
     "synchronisation": r"(hip|cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize\w*",
-    "allocation": r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*|(hip|cuda)Host(Unr|R)egister",
+    "allocation": (
+        r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*|(hip|cuda)Host(Unr|R)egister"
+    ),
     "copy": r"(hip|cuda|cu)Memcpy(?!\w*Async)\w*",
 }
 """Why a call does not return at once -> names of HIP's and CUDA's calls that do so."""
@@ -59,12 +61,14 @@ BLOCKED_CALL_COLUMNS = {
 
 
 def blocked_calls(profile: Profile) -> pd.DataFrame:
-    """The calls behind `blocked_host_ns` of `step_budget`: one row per rank, device and call, most blocked_ns first.
+    """The calls behind `blocked_host_ns` of `step_budget`: one row per rank, device and call, most
+    blocked_ns first.
 
-    category is a key of WAITING_CALLS: the host synchronises, allocates or frees memory, or copies and waits for it.
-    calls and total_ns count and add up the calls. blocked_ns is the part of them in which the device was idle and
-    nothing was launched for it; the rest had the device at work. All of the recording counts, its steps or not.
-    Where calls run at the same time on several threads, each has the whole time. Raises ValueError as `steps` does.
+    category is a key of WAITING_CALLS: the host synchronises, allocates or frees memory, or copies
+    and waits for it. calls and total_ns count and add up the calls. blocked_ns is the part of them
+    in which the device was idle and nothing was launched for it; the rest had the device at work.
+    All of the recording counts, its steps or not. Where calls run at the same time on several
+    threads, each has the whole time. Raises ValueError as `steps` does.
     """
     marked = steps(profile)
     calls = waiting_calls(profile)
@@ -82,18 +86,25 @@ def blocked_calls(profile: Profile) -> pd.DataFrame:
             rows.append({**place, **found, "total_ns": total, "blocked_ns": blocked})
     table = result(rows, BLOCKED_CALL_COLUMNS, profile)
     order = ["blocked_ns", "total_ns", "name"]
-    return table.sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
+    return table.sort_values(
+        order, ascending=[False, False, True], kind="stable", ignore_index=True
+    )
 
 
 def waiting_calls(profile: Profile) -> PlainEvents:
     """The runtime calls of WAITING_CALLS."""
     calls = plain_host_events(profile, "runtime")
-    return profile.once("waiting calls", lambda: calls[names_matching(calls, "|".join(WAITING_CALLS.values()))])
+    return profile.once(
+        "waiting calls", lambda: calls[names_matching(calls, "|".join(WAITING_CALLS.values()))]
+    )
 
 
 def category_of_call(name: str) -> str | None:
     """Why a call waits, a key of WAITING_CALLS; None for one that returns at once."""
-    return next((category for category, pattern in WAITING_CALLS.items() if re.fullmatch(pattern, name)), None)
+    return next(
+        (category for category, pattern in WAITING_CALLS.items() if re.fullmatch(pattern, name)),
+        None,
+    )
 
 
 DEVICE_PARTS = (
@@ -114,7 +125,9 @@ NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms")
 """What a line of times_rank*.jsonl (docs/gate.md) can state beside the seconds of its parts."""
 
 WARM_UP_STEPS = 1
-"""Steps at the beginning that don't count, as long as two others remain: libraries load, kernels are compiled."""
+"""Steps at the beginning that don't count, as long as two others remain: libraries load, kernels
+are compiled.
+"""
 
 DEVICE_BUDGET_COLUMNS = {
     **STEP_COLUMNS,
@@ -133,29 +146,33 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
 
     With device events, the parts are what the device did during the step:
       compute_ns                 a kernel or fill ran (definitions: device_time.DeviceTime)
-      exposed_communication_ns   a collective ran and no computation beside it
-      exposed_copy_ns            a copy ran and neither of these
-      blocked_host_ns            idle with nothing queued, while the host waited inside a call that allocates, frees,
+      exposed_communication_ns   a collective ran and no computation beside it exposed_copy_ns
+      a copy ran and neither of these blocked_host_ns            idle with nothing queued, while the
+      host waited inside a call that allocates, frees,
                                  copies or synchronises; `blocked_calls` names the calls
-      data_wait_ns               else idle while the host was in the phase `data` (steps.PHASE_PATTERNS)
-      launch_bound_ns            else idle because nothing was queued: the host launched the next work
+      data_wait_ns               else idle while the host was in the phase `data`
+      (steps.PHASE_PATTERNS) launch_bound_ns            else idle because nothing was queued: the
+      host launched the next work
                                  only after the device had run dry
-      other_ns                   idle although the next work was queued, its launch was not recorded, or the device did
+      other_ns                   idle although the next work was queued, its launch was not
+      recorded, or the device did
                                  something that is not in the file (idleness.Idleness.earlier)
 
-    timeline="host" takes the host's step ranges, with whatever the device did in that time. The host may run
-    ahead: launched_earlier_percent is the share of the busy time with work that was launched before the step began.
-    timeline="device" takes the device's own steps, by launch time (see `steps`). no_launch_record_percent is
-    the share of busy time that can be given to no step, because no launch was recorded for it.
+    timeline="host" takes the host's step ranges, with whatever the device did in that time. The
+    host may run ahead: launched_earlier_percent is the share of the busy time with work that was
+    launched before the step began. timeline="device" takes the device's own steps, by launch time
+    (see `steps`). no_launch_record_percent is the share of busy time that can be given to no step,
+    because no launch was recorded for it.
 
-    Without device events the parts are, for either timeline, the host's phases data, forward, loss, backward,
-    optimizer and other; where ranges overlap, the time goes to the later of them in that order. The script's ranges of
-    other names are in attrs["ranges_in_other"], with their time in `other` in ns, the longest first.
-    All times are those of the traced steps. attrs["untraced_ns"] is how long a step takes without the profiler, where
-    the script timed some before it recorded (readers/torch/meta.py), None elsewhere.
+    Without device events the parts are, for either timeline, the host's phases data, forward, loss,
+    backward, optimizer and other; where ranges overlap, the time goes to the later of them in that
+    order. The script's ranges of other names are in attrs["ranges_in_other"], with their time in
+    `other` in ns, the longest first. All times are those of the traced steps. attrs["untraced_ns"]
+    is how long a step takes without the profiler, where the script timed some before it recorded
+    (readers/torch/meta.py), None elsewhere.
 
-    A recording that marks no steps has one step <NA>: all of it. `mark`, `process` and attrs, which say what marks the
-    steps, are as in `steps`. Raises ValueError as `steps` does.
+    A recording that marks no steps has one step <NA>: all of it. `mark`, `process` and attrs, which
+    say what marks the steps, are as in `steps`. Raises ValueError as `steps` does.
     """
     require_timeline(timeline)
     if profile.meta.get("times") == ORDER:
@@ -171,7 +188,13 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
         owner = owner_of(place, events, host)
         own = of_owner(found, owner)
         if not on_host:
-            own = own[own["device"].isna() if place["device"] is None else own["device"] == place["device"]]
+            own = own[
+                (
+                    own["device"].isna()
+                    if place["device"] is None
+                    else own["device"] == place["device"]
+                )
+            ]
         if len(own):
             blocked, data = occupied(of_owner(calls, owner)), phase_time(profile, owner, "data")
             columns = _device_columns(events, own, of_owner(host, owner), blocked, data)
@@ -186,13 +209,19 @@ def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts_of(budget: pd.DataFrame) -> list[str]:
-    """Names of the parts in a table of `step_budget`, in order, without `_ns`; attrs["parts"] names other ones."""
-    known = budget.attrs.get("parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS)
+    """Names of the parts in a table of `step_budget`, in order, without `_ns`; attrs["parts"] names
+    other ones.
+    """
+    known = budget.attrs.get(
+        "parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
+    )
     return [part for part in known if f"{part}_ns" in budget.columns]
 
 
 def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table of `step_budget` without the WARM_UP_STEPS of each device, if two others remain of each."""
+    """The rows of a table of `step_budget` without the WARM_UP_STEPS of each device, if two others
+    remain of each.
+    """
     number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
     steady = budget[number >= WARM_UP_STEPS]
     return steady if len(steady) >= 2 * len(budget.loc[number == 0]) else budget
@@ -203,7 +232,8 @@ def _device_columns(
 ) -> dict[str, Any]:
     """The parts, in ns, and the shares of one device in the steps `own`, a value for each step.
 
-    host -- the host's steps; blocked -- when it was in a call that waits; data -- when it was in that phase.
+    host -- the host's steps; blocked -- when it was in a call that waits; data -- when it was in
+    that phase.
     """
     begin, finish = start_and_end(own)
     idle = idle_around(events, begin, finish)
@@ -220,14 +250,19 @@ def _device_columns(
 def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> Idleness:
     """The idleness of a device's events, and of the windows [begin, finish) before and behind them.
 
-    Of the whole recording, so that a gap is judged by its true beginning and not by where a step cuts it.
+    Of the whole recording, so that a gap is judged by its true beginning and not by where a step
+    cuts it.
     """
     start, end = start_and_end(events)
     return idleness(int(min(begin.min(), start.min())), int(max(finish.max(), end.max())), events)
 
 
-def device_parts(events: PlainEvents, idle: Idleness, blocked: Intervals, data: Intervals) -> dict[str, Intervals]:
-    """DEVICE_PARTS as sets of time, which do not overlap; blocked and data as in `_device_columns`."""
+def device_parts(
+    events: PlainEvents, idle: Idleness, blocked: Intervals, data: Intervals
+) -> dict[str, Intervals]:
+    """DEVICE_PARTS as sets of time, which do not overlap; blocked and data as in
+    `_device_columns`.
+    """
     time, blocked = DeviceTime.of(events), idle.dry & blocked
     waiting = ((idle.dry | idle.queued) & data) - blocked
     return {
@@ -242,12 +277,18 @@ def device_parts(events: PlainEvents, idle: Idleness, blocked: Intervals, data: 
 
 
 def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
-    """For each of the steps `own`, how long work ran in it that was launched before the host's step began, in ns."""
+    """For each of the steps `own`, how long work ran in it that was launched before the host's step
+    began, in ns.
+    """
     (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
     launch = launch_times(events)
     launch = np.where(launch == ABSENT, LATEST, launch)
     # The one unnumbered step is that of the host.
-    launched_from = own["step"].map(host.drop_duplicates("step").set_index("step")["start_ns"]).fillna(own["start_ns"])
+    launched_from = (
+        own["step"]
+        .map(host.drop_duplicates("step").set_index("step")["start_ns"])
+        .fillna(own["start_ns"])
+    )
     # Events are sorted by start, so those that may run during a step stand together.
     first = np.searchsorted(np.maximum.accumulate(end), begin, side="right")
     last = np.searchsorted(start, finish, side="left")
@@ -276,9 +317,15 @@ def _host_budget(profile: Profile, found: pd.DataFrame) -> pd.DataFrame:
         rows += own.assign(**columns).to_dict("records")
         rest = Intervals.union(begin, finish) - taken
         ranges = of_owner(plain_host_events(profile, "annotation"), owner)
-        ranges = ranges[~names_matching(ranges, f"{NO_MARK}|{PYTHON_FUNCTION}|{'|'.join(PHASE_PATTERNS.values())}")]
+        ranges = ranges[
+            ~names_matching(
+                ranges, f"{NO_MARK}|{PYTHON_FUNCTION}|{'|'.join(PHASE_PATTERNS.values())}"
+            )
+        ]
         for name in dict.fromkeys(ranges["name"]):
             others[str(name)] += (occupied(ranges, ranges["name"] == name) & rest).length
     table = result(rows, HOST_BUDGET_COLUMNS, profile)
-    table.attrs["ranges_in_other"] = {name: int(spent) for name, spent in others.most_common() if spent}
+    table.attrs["ranges_in_other"] = {
+        name: int(spent) for name, spent in others.most_common() if spent
+    }
     return table

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, Kinds, by_device, kind_names, occupied, percent, result, start_and_end
+from tidyprof.analyses.common import (
+    PLACE,
+    Kinds,
+    by_device,
+    kind_names,
+    occupied,
+    percent,
+    result,
+    start_and_end,
+)
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of
 
@@ -23,7 +32,8 @@ BUSY_COLUMNS = {
 
 
 def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
-    """One row per rank and device that ran anything; its figures are 0 where nothing of these kinds did.
+    """One row per rank and device that ran anything; its figures are 0 where nothing of these kinds
+    did.
 
     span_ns is from the first start to the last end of any device event, whatever the kinds;
     union_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
@@ -40,7 +50,11 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     for place, events in by_device(profile):
         start, end = start_and_end(events)
         chosen = events[is_one_of(events["kind"], kinds)]
-        span, union, total = int(end.max() - start.min()), occupied(chosen).length, int(chosen["duration_ns"].sum())
+        span, union, total = (
+            int(end.max() - start.min()),
+            occupied(chosen).length,
+            int(chosen["duration_ns"].sum()),
+        )
         rows.append(
             {
                 **place,

@@ -49,34 +49,44 @@ class _Frames:
 
 
 def call_stacks(
-    profile: Profile, source: str | None = None, *, root: str | None = None, without: Iterable[str] = ()
+    profile: Profile,
+    source: str | None = None,
+    *,
+    root: str | None = None,
+    without: Iterable[str] = (),
 ) -> pd.DataFrame:
-    """One row per thread and stack path, depth first: a called function right below its caller, the longest first.
+    """One row per thread and stack path, depth first: a called function right below its caller, the
+    longest first.
 
-    source  -- `samples`: call-stack samples, as rocprof-sys and Perfetto's profilers take them; `calls`: what was
-               recorded from start to end (operators, ranges, runtime calls; Python functions of a torch trace that
-               was recorded with_stack=True and read with python_functions=True). None: samples where there are any.
-    root    -- begin each stack at its outermost function with this text in the name, and leave out stacks without one.
+    source  -- `samples`: call-stack samples, as rocprof-sys and Perfetto's profilers take them;
+    `calls`: what was
+               recorded from start to end (operators, ranges, runtime calls; Python functions of a
+               torch trace that was recorded with_stack=True and read with python_functions=True).
+               None: samples where there are any.
+    root    -- begin each stack at its outermost function with this text in the name, and leave out
+    stacks without one.
                It puts stacks on one footing that the profiler has cut at their outer end.
     without -- names of functions to leave out; their time then belongs to their callers.
 
-    short_name is the name without C++ parameters and template arguments, and with the last of its scopes. parent is
-    the row label of the caller, depth counts from 0. count says in how many samples the path occurs, or how
-    often it was called; self_count in how many of them nothing below it was recorded. total_ns is the time with what it
-    calls, self_ns without. percent and self_percent are shares of all outermost time (0-100), or of counts where the
-    samples have no durations. To rank functions, add up the self columns by name: adding up totals counts a function
-    that calls itself several times. attrs["source"] says what the table is made of.
+    short_name is the name without C++ parameters and template arguments, and with the last of its
+    scopes. parent is the row label of the caller, depth counts from 0. count says in how many
+    samples the path occurs, or how often it was called; self_count in how many of them nothing
+    below it was recorded. total_ns is the time with what it calls, self_ns without. percent and
+    self_percent are shares of all outermost time (0-100), or of counts where the samples have no
+    durations. To rank functions, add up the self columns by name: adding up totals counts a
+    function that calls itself several times. attrs["source"] says what the table is made of.
 
-    A sample stands for the time since the one before: with few samples the times are rough, and none says how often a
-    function was called. Raises ValueError for an unknown source, if samples are asked for and there are none, and if
-    no function has the text of `root`.
+    A sample stands for the time since the one before: with few samples the times are rough, and
+    none says how often a function was called. Raises ValueError for an unknown source, if samples
+    are asked for and there are none, and if no function has the text of `root`.
     """
     if source not in (None, *SOURCES):
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
     sampled = _sampled_frames(profile, without)
     if source == "samples" and not len(sampled.events):
         raise ValueError(
-            "the profile has no call-stack samples; record with rocprof-sys-sample, or take source='calls'"
+            "the profile has no call-stack samples; record with rocprof-sys-sample, or take"
+            " source='calls'"
         )
     use_samples = source == "samples" or (source is None and len(sampled.events) > 0)
     frames = sampled if use_samples else _called_frames(profile, without)
@@ -88,7 +98,8 @@ def call_stacks(
 
 
 def function_name(name: str) -> str:
-    """A C++ function's own name and its last scope: `at::_ops::conv2d::call(at::Tensor const&)` -> `conv2d::call`.
+    """A C++ function's own name and its last scope: `at::_ops::conv2d::call(at::Tensor const&)` ->
+    `conv2d::call`.
 
     What is no C++ function with a scope or parameters comes back as it is.
     """
@@ -105,7 +116,9 @@ def function_name(name: str) -> str:
 
 
 def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
-    """Frames of samples: readers number the samples, and the frames of each from the outermost one inwards."""
+    """Frames of samples: readers number the samples, and the frames of each from the outermost one
+    inwards.
+    """
     events = of_kind(profile, ["sample"])
     if "sample" not in events.columns:
         return _Frames(events.iloc[:0], np.empty(0, np.int64))
@@ -127,7 +140,9 @@ def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
 
 def _below(frames: _Frames, root: str) -> _Frames:
     """The frames from the outermost one inwards that has the text in its name."""
-    inside = frames.events["name"].astype(str).str.contains(root, regex=False).to_numpy(bool, copy=True)
+    inside = (
+        frames.events["name"].astype(str).str.contains(root, regex=False).to_numpy(bool, copy=True)
+    )
     if not inside.any():
         raise ValueError(f"no function has {root!r} in its name")
     for rows in _levels(frames.parent)[1:]:
@@ -170,7 +185,9 @@ def _tree(frames: _Frames) -> pd.DataFrame:
     table = events[_THREAD].iloc[first].reset_index(drop=True)
     table["name"] = np.asarray(names, object)[name[first]]
     table["short_name"] = np.array([function_name(text) for text in names], object)[name[first]]
-    table["depth"] = np.repeat(np.arange(len(levels)), [len(np.unique(path[rows])) for rows in levels])
+    table["depth"] = np.repeat(
+        np.arange(len(levels)), [len(np.unique(path[rows])) for rows in levels]
+    )
     table["count"] = np.bincount(path, minlength=nodes)
     table["self_count"] = np.bincount(path[is_innermost], minlength=nodes)
     table["total_ns"] = total
@@ -193,7 +210,9 @@ def _with_shares(table: pd.DataFrame, called: np.ndarray) -> pd.DataFrame:
 
 
 def _depth_first(table: pd.DataFrame, caller: np.ndarray) -> pd.DataFrame:
-    """The rows thread by thread, each right below its caller or a sibling's calls, and their `parent`."""
+    """The rows thread by thread, each right below its caller or a sibling's calls, and their
+    `parent`.
+    """
     by = ["thread_number", "percent", "count", "name"]
     below: dict[int, list[int]] = {}
     for node in table.sort_values(by, ascending=[True, False, False, True], kind="stable").index:

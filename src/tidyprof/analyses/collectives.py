@@ -1,7 +1,8 @@
-"""The same collective on every rank: who came late, how long the others waited, how long the transfer took.
+"""The same collective on every rank: who came late, how long the others waited, how long the
+transfer took.
 
-A collective kernel starts when its own rank gets there and then waits on the device for the others, so its
-duration is waiting and transfer in one. Only the starts on all ranks tell the two apart.
+A collective kernel starts when its own rank gets there and then waits on the device for the others,
+so its duration is waiting and transfer in one. Only the starts on all ranks tell the two apart.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ BUS_FACTORS = {
     r"_?(all_?gather|reduce_?scatter|all_?to_?all).*": lambda ranks: (ranks - 1) / ranks,
     r"_?(broadcast|reduce|send|recv)(_oop)?": lambda ranks: ranks / ranks,
 }
-"""Names of operations as torch has them -> what algorithm bandwidth is multiplied by to give bus bandwidth.
+"""Names of operations as torch has them -> what algorithm bandwidth is multiplied by to give bus
+bandwidth.
 
-Source: the summary in https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md, and for sends
-`src/sendrecv.cu` there; rccl-tests has the same.
+Source: the summary in https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md, and for
+sends `src/sendrecv.cu` there; rccl-tests has the same.
 """
 
 BANDWIDTH_COLUMNS = {
@@ -59,44 +61,63 @@ BANDWIDTH_COLUMNS = {
 def collective_bandwidth(profile: Profile) -> pd.DataFrame:
     """One row per collective operation, size of message and size of group, largest total_ns first.
 
-    collective is as in the file, <NA> where it names none; message_bytes is what the larger side of one rank holds:
-    the buffer of an all-reduce, what is gathered, what is scattered. Each kernel on each rank counts as a call.
-    algorithm_bytes_per_second is message_bytes / mean_ns; bus_bytes_per_second multiplies that by BUS_FACTORS, so that
-    it can be held against what one link of a rank can do, whatever their number; highest_bus_bytes_per_second is the
-    same for the shortest call. What a file does not state is <NA>, and so is the bus bandwidth of other operations
-    and of a call of 0 ns.
+    collective is as in the file, <NA> where it names none; message_bytes is what the larger side of
+    one rank holds: the buffer of an all-reduce, what is gathered, what is scattered. Each kernel on
+    each rank counts as a call. algorithm_bytes_per_second is message_bytes / mean_ns;
+    bus_bytes_per_second multiplies that by BUS_FACTORS, so that it can be held against what one
+    link of a rank can do, whatever their number; highest_bus_bytes_per_second is the same for the
+    shortest call. What a file does not state is <NA>, and so is the bus bandwidth of other
+    operations and of a call of 0 ns.
 
-    A kernel's duration holds waiting for ranks that come later (see `collectives`): these figures are lower bounds of
-    what the network does, and the highest of a row is nearest to it.
+    A kernel's duration holds waiting for ranks that come later (see `collectives`): these figures
+    are lower bounds of what the network does, and the highest of a row is nearest to it.
     """
     events = of_kind(profile, "collective")
     keys = {"collective": "string", "bytes": "Int64", "group_size": "Int32"}
-    known = pd.DataFrame({key: events.get(key, pd.Series(pd.NA, events.index)).astype(keys[key]) for key in keys})
-    grouped = known.assign(duration_ns=events["duration_ns"]).groupby(list(keys), dropna=False)["duration_ns"]
+    known = pd.DataFrame(
+        {key: events.get(key, pd.Series(pd.NA, events.index)).astype(keys[key]) for key in keys}
+    )
+    grouped = known.assign(duration_ns=events["duration_ns"]).groupby(list(keys), dropna=False)[
+        "duration_ns"
+    ]
     table = grouped.agg(calls="size", total_ns="sum", mean_ns="mean", min_ns="min").reset_index()
     table = table.rename(columns={"bytes": "message_bytes"})
     factor = _bus_factors(table["collective"], table["group_size"])
     size = table["message_bytes"].astype("Float64") * 1e9
-    table["algorithm_bytes_per_second"] = size / table["mean_ns"].replace(0, np.nan).astype("Float64")
+    table["algorithm_bytes_per_second"] = size / table["mean_ns"].replace(0, np.nan).astype(
+        "Float64"
+    )
     table["bus_bytes_per_second"] = table["algorithm_bytes_per_second"] * factor
-    table["highest_bus_bytes_per_second"] = factor * size / table["min_ns"].astype("Float64").replace(0, pd.NA)
-    return result(table.sort_values("total_ns", ascending=False, kind="stable"), BANDWIDTH_COLUMNS, profile)
+    table["highest_bus_bytes_per_second"] = (
+        factor * size / table["min_ns"].astype("Float64").replace(0, pd.NA)
+    )
+    return result(
+        table.sort_values("total_ns", ascending=False, kind="stable"), BANDWIDTH_COLUMNS, profile
+    )
 
 
 def _bus_factors(collective: pd.Series, group_size: pd.Series) -> pd.Series:
-    """For each row what makes bus bandwidth of algorithm bandwidth; <NA> where that is not known."""
+    """For each row what makes bus bandwidth of algorithm bandwidth; <NA> where that is not
+    known.
+    """
     ranks = group_size.astype("Float64").where((group_size > 0).fillna(False))
     found = pd.Series(pd.NA, collective.index, "Float64")
     for pattern, factor in BUS_FACTORS.items():
-        own = collective.str.fullmatch(pattern, case=False).fillna(False).astype(bool) & found.isna()
+        own = (
+            collective.str.fullmatch(pattern, case=False).fillna(False).astype(bool) & found.isna()
+        )
         found[own] = factor(ranks[own])
     return found
 
 
-SYNCHRONISING = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
-"""Collectives in which every rank needs something of every other, so that none can leave before all have entered.
+SYNCHRONISING = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE
+)
+"""Collectives in which every rank needs something of every other, so that none can leave before all
+have entered.
 
-The root of a broadcast can (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html).
+The root of a broadcast can
+(https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html).
 """
 
 ENTRY_COLUMNS = {
@@ -148,13 +169,14 @@ _PARTICIPANT = list(PLACE)
 
 
 def collective_entries(profile: Profile) -> pd.DataFrame:
-    """One row per collective that ran on a device of this profile, in the order in which they were asked for.
+    """One row per collective that ran on a device of this profile, in the order in which they were
+    asked for.
 
-    name is the collective operation (`allreduce`) where the file states it, else the kernel's short name;
-    step the training step that launched it; launch_ns, start_ns, duration_ns as in `Profile.events`; world_size
-    the number of ranks of the job. What the file does not say is <NA>. It is small, and `collectives`
-    takes it in place of the profile: reduce many files with it (see `tidyprof.many`).
-    Raises ValueError as `processes.owner_of` does.
+    name is the collective operation (`allreduce`) where the file states it, else the kernel's short
+    name; step the training step that launched it; launch_ns, start_ns, duration_ns as in
+    `Profile.events`; world_size the number of ranks of the job. What the file does not say is <NA>.
+    It is small, and `collectives` takes it in place of the profile: reduce many files with it (see
+    `tidyprof.many`). Raises ValueError as `processes.owner_of` does.
     """
     marked, whole = plain_steps(profile), {"world_size": profile.meta.get("world_size")}
     tables = []
@@ -163,8 +185,11 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
         own = of_owner(marked, owner_of(place, events, marked))
         # The last place answers the -1 of launches in no step.
         numbers = np.append(own["step"], ABSENT)
-        # Streams may overtake each other on the device; the host's order is the program's, equal on all ranks.
-        order = np.argsort(events["start_ns"] if (launch == ABSENT).any() else launch, kind="stable")
+        # Streams may overtake each other on the device; the host's order is the program's, equal on
+        # all ranks.
+        order = np.argsort(
+            events["start_ns"] if (launch == ABSENT).any() else launch, kind="stable"
+        )
         columns = {
             **repeated(place | whole, len(events)),
             "step": numbers[step_of_time(own, launch)][order],
@@ -182,34 +207,42 @@ def _names(events: PlainEvents) -> list[str]:
     names = events["short_name"].tolist()
     if "collective" not in events:
         return names
-    return [name if pd.isna(stated) else stated for stated, name in zip(events["collective"], names, strict=True)]
+    return [
+        name if pd.isna(stated) else stated
+        for stated, name in zip(events["collective"], names, strict=True)
+    ]
 
 
-def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_rank: bool = False) -> pd.DataFrame:
-    """One row per collective that all ranks ran, in order of time; per_rank gives one per collective and rank.
+def collectives(
+    profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_rank: bool = False
+) -> pd.DataFrame:
+    """One row per collective that all ranks ran, in order of time; per_rank gives one per
+    collective and rank.
 
-    profiles is one profile with several ranks, several with one or more each, or a table of `collective_entries`.
-    A collective of one rank belongs to that of another with the same name and step, counted in the order of
-    launches. Where ranks have different numbers of a name in a step, as at the edges of a recording, none of
-    these are compared. All ranks are taken to be in one process group, and their clocks to agree.
+    profiles is one profile with several ranks, several with one or more each, or a table of
+    `collective_entries`. A collective of one rank belongs to that of another with the same name and
+    step, counted in the order of launches. Where ranks have different numbers of a name in a step,
+    as at the edges of a recording, none of these are compared. All ranks are taken to be in one
+    process group, and their clocks to agree.
 
-    start_ns is the first entry, duration_ns from there to the last exit: entry_skew_ns (first to last entry) plus
-    transfer_ns (last entry to last exit). exit_skew_ns is from the first to the last exit, lead_ns how
-    much later than all others the last rank came (0: several came last together, and last_rank is one of
-    them), wait_ns the sum of all ranks' waiting. last_device tells devices of one rank apart. order_possible
-    is False where a rank left before another entered although the collective cannot end so
-    (SYNCHRONISING): clocks disagree, or these are different collectives.
+    start_ns is the first entry, duration_ns from there to the last exit: entry_skew_ns (first to
+    last entry) plus transfer_ns (last entry to last exit). exit_skew_ns is from the first to the
+    last exit, lead_ns how much later than all others the last rank came (0: several came last
+    together, and last_rank is one of them), wait_ns the sum of all ranks' waiting. last_device
+    tells devices of one rank apart. order_possible is False where a rank left before another
+    entered although the collective cannot end so (SYNCHRONISING): clocks disagree, or these are
+    different collectives.
 
-    per_rank: lateness_ns is from the first entry to one's own. wait_ns, from one's own entry to the last, and
-    transfer_ns, the rest, add up to duration_ns. A rank that left before the last one entered, as the
-    root of a broadcast can, has not waited for it. came_last is True for none where several came last together.
-    synchronising tells collectives in which no rank can.
+    per_rank: lateness_ns is from the first entry to one's own. wait_ns, from one's own entry to the
+    last, and transfer_ns, the rest, add up to duration_ns. A rank that left before the last one
+    entered, as the root of a broadcast can, has not waited for it. came_last is True for none where
+    several came last together. synchronising tells collectives in which no rank can.
 
-    attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower bounds), `unmatched`
-    (entries without counterpart), `impossible_orders`, `clock_error_ns` (disagreement of clocks that these
-    prove, at least), `exit_skew_ns` (median over synchronising collectives), `clocks` (these in a sentence).
-    Raises ValueError for one rank only, and for several profiles (or files of a table) that do not state theirs or
-    state the same one.
+    attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower
+    bounds), `unmatched` (entries without counterpart), `impossible_orders`, `clock_error_ns`
+    (disagreement of clocks that these prove, at least), `exit_skew_ns` (median over synchronising
+    collectives), `clocks` (these in a sentence). Raises ValueError for one rank only, and for
+    several profiles (or files of a table) that do not state theirs or state the same one.
     """
     if isinstance(profiles, pd.DataFrame):
         entries = profiles
@@ -218,10 +251,15 @@ def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_ran
         entries = joined_entries(map(collective_entries, each(profiles)))
     ranks = len(entries[_PARTICIPANT].drop_duplicates())
     if ranks == 1:
-        raise ValueError("there is only one rank: read the recordings of several ranks to compare their collectives")
+        raise ValueError(
+            "there is only one rank: read the recordings of several ranks to compare their"
+            " collectives"
+        )
     matched = match(entries)
     table = _summaries(matched)
-    chosen, columns = (matched, COLLECTIVE_RANK_COLUMNS) if per_rank else (table, COLLECTIVE_COLUMNS)
+    chosen, columns = (
+        (matched, COLLECTIVE_RANK_COLUMNS) if per_rank else (table, COLLECTIVE_COLUMNS)
+    )
     chosen = chosen[list(columns)].astype(columns).reset_index(drop=True)
     sizes = entries["world_size"].dropna()
     chosen.attrs = {
@@ -235,21 +273,28 @@ def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_ran
 
 
 def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Entries of several profiles as one table. Raises ValueError unless each profile has ranks of its own."""
+    """Entries of several profiles as one table. Raises ValueError unless each profile has ranks of
+    its own.
+    """
     tables = list(tables)
     seen: set[int] = set()
     for table in tables:
         own = set(table["rank"])
         if len(tables) > 1 and table["rank"].isna().any():
-            raise ValueError("several profiles, one of which does not state its rank: read it with rank=...")
+            raise ValueError(
+                "several profiles, one of which does not state its rank: read it with rank=..."
+            )
         if own & seen:
-            raise ValueError(f"rank {min(own & seen)} is in two of the profiles: pass each rank once")
+            raise ValueError(
+                f"rank {min(own & seen)} is in two of the profiles: pass each rank once"
+            )
         seen |= own
     return join(tables)
 
 
 def require_own_ranks(table: pd.DataFrame) -> None:
-    """Raise ValueError where a table of several files (column `file`, see `tidyprof.many`) has a rank in two of them.
+    """Raise ValueError where a table of several files (column `file`, see `tidyprof.many`) has a
+    rank in two of them.
 
     The same for a file that does not state its rank. Devices of one rank may be in several files.
     """
@@ -258,7 +303,8 @@ def require_own_ranks(table: pd.DataFrame) -> None:
     nameless = table["rank"].isna()
     if nameless.any():
         raise ValueError(
-            f"several files, and {table.loc[nameless, 'file'].iloc[0]} does not state its rank: read it with rank=..."
+            f"several files, and {table.loc[nameless, 'file'].iloc[0]} does not state its rank:"
+            " read it with rank=..."
         )
     files = table.groupby(_PARTICIPANT, dropna=False)["file"].unique()
     for (rank, _), names in files[files.str.len() > 1].items():
@@ -280,7 +326,9 @@ def match(entries: pd.DataFrame) -> pd.DataFrame:
     key = [*same, "occurrence"]
     first = table.groupby(key, dropna=False, sort=False)["start_ns"].transform("min")
     number = table.assign(first=first).groupby(["first", *key], dropna=False).ngroup()
-    table = table.assign(number=number).sort_values(["number", *_PARTICIPANT], kind="stable", ignore_index=True)
+    table = table.assign(number=number).sort_values(
+        ["number", *_PARTICIPANT], kind="stable", ignore_index=True
+    )
     return _with_waits(table)
 
 
@@ -333,21 +381,23 @@ def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
     """What the order of entries and exits says about the clocks of the ranks."""
     checked = table[table["synchronising"]]
     impossible = checked[~checked["order_possible"]]
-    error = int((impossible["last_start"] - impossible["first_end"]).max()) if len(impossible) else 0
+    error = (
+        int((impossible["last_start"] - impossible["first_end"]).max()) if len(impossible) else 0
+    )
     skew = float(checked["exit_skew_ns"].median()) if len(checked) else None
     text = "Times of all ranks are compared as they are, as if of one clock"
     if not len(checked):
         text += "; there is no collective that could prove them wrong."
     elif not len(impossible):
         text += (
-            f": in none of {len(checked)} synchronising collectives did a rank leave before another entered, "
-            f"and all left within {skew / 1000:.1f} µs (median)."
+            f": in none of {len(checked)} synchronising collectives did a rank leave before another"
+            f" entered, and all left within {skew / 1000:.1f} µs (median)."
         )
     else:
         text += (
-            f", but in {len(impossible)} of {len(checked)} synchronising collectives a rank left before another "
-            f"entered: clocks differ by at least {error / 1000:.1f} µs, or these are collectives of different "
-            "process groups. Do not trust the waits."
+            f", but in {len(impossible)} of {len(checked)} synchronising collectives a rank left"
+            f" before another entered: clocks differ by at least {error / 1000:.1f} µs, or these"
+            " are collectives of different process groups. Do not trust the waits."
         )
     return {
         "impossible_orders": len(impossible),

@@ -1,4 +1,6 @@
-"""What all analyses share: choosing rows, grouping by device, the shape of a result, and several results as one."""
+"""What all analyses share: choosing rows, grouping by device, the shape of a result, and several
+results as one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.tables.codes import ABSENT, nullable, used_codes
-from tidyprof.tables.contract import DEVICE_KINDS, KINDS, Profile, categorical_of, is_one_of, rows, whole_numbers
+from tidyprof.tables.contract import (
+    DEVICE_KINDS,
+    KINDS,
+    Profile,
+    categorical_of,
+    is_one_of,
+    rows,
+    whole_numbers,
+)
 from tidyprof.tables.intervals import Intervals, Times
 from tidyprof.tables.launches import launching_calls
 from tidyprof.tables.records import PlainColumns, PlainEvents
@@ -26,32 +36,46 @@ PLACE = {"rank": "Int32", "device": "Int32"}
 
 
 def result(
-    rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Mapping[str, str], profile: Profile
+    rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any],
+    columns: Mapping[str, str],
+    profile: Profile,
 ) -> pd.DataFrame:
     """A table with exactly these columns and dtypes, and the profile's origin in `attrs`.
 
-    rows -- a table, mappings of which each is a row, or one mapping of columns: int64 with ABSENT, or lists.
+    rows -- a table, mappings of which each is a row, or one mapping of columns: int64 with ABSENT,
+    or lists.
     """
-    # Column by column: to make a table of records, or to change types in a table, pandas takes ten times as long.
+    # Column by column: to make a table of records, or to change types in a table, pandas takes ten
+    # times as long.
     table = pd.DataFrame({name: _column(rows, name, dtype) for name, dtype in columns.items()})
     table.attrs["origin"] = profile.origin
     return table
 
 
-def _column(rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any], name: str, dtype: str) -> Any:
+def _column(
+    rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any], name: str, dtype: str
+) -> Any:
     if isinstance(rows, pd.DataFrame):
         values = rows[name].array
         return values if str(values.dtype) == dtype else values.astype(dtype)
     values = rows[name] if isinstance(rows, Mapping) else [row.get(name) for row in rows]
     if not isinstance(values, np.ndarray):
         # Where none of the numbers can be missing, numpy is the shorter way.
-        return np.array(values, dtype) if dtype in ("int64", "float64", "bool") else pd.array(values, dtype)
+        return (
+            np.array(values, dtype)
+            if dtype in ("int64", "float64", "bool")
+            else pd.array(values, dtype)
+        )
     return nullable(values.copy(), dtype) if dtype.startswith("Int") else values.astype(dtype)
 
 
 def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
-    """Columns of `result` in which each of these whole numbers stands so often; None or <NA> becomes ABSENT."""
-    return {name: np.full(count, ABSENT if pd.isna(value) else value) for name, value in values.items()}
+    """Columns of `result` in which each of these whole numbers stands so often; None or <NA>
+    becomes ABSENT.
+    """
+    return {
+        name: np.full(count, ABSENT if pd.isna(value) else value) for name, value in values.items()
+    }
 
 
 Kinds = str | Iterable[str]
@@ -92,7 +116,8 @@ def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
     """`of_kind` as plain arrays."""
     names, columns = tuple(kind_names(kinds)), plain_columns(profile)
     return profile.once(
-        ("plain", names), lambda: PlainEvents(columns, np.flatnonzero(is_one_of(columns["kind"], names)))
+        ("plain", names),
+        lambda: PlainEvents(columns, np.flatnonzero(is_one_of(columns["kind"], names))),
     )
 
 
@@ -107,10 +132,14 @@ def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvent
     return profile.once(("plain host", names), found)
 
 
-def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], PlainEvents]]:
-    """For each GPU its place (rank and device) and its events of these kinds, in order of rank and device.
+def by_device(
+    profile: Profile, kinds: Kinds = DEVICE_KINDS
+) -> Iterator[tuple[dict[str, Any], PlainEvents]]:
+    """For each GPU its place (rank and device) and its events of these kinds, in order of rank and
+    device.
 
-    Their column `launched_ns` is when the call that launched the event returned, ABSENT where none is known.
+    Their column `launched_ns` is when the call that launched the event returned, ABSENT where none
+    is known.
     """
     events, columns = plain_events(profile, kinds), plain_columns(profile)
     if "launched_ns" not in columns:
@@ -135,12 +164,16 @@ def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
 
 
 def of_rank(events: Events, rank: Any) -> Events:
-    """The events of one rank; None or <NA> takes those without a rank. They are the table itself where all are."""
+    """The events of one rank; None or <NA> takes those without a rank. They are the table itself
+    where all are.
+    """
     return rows(events, equal(events["rank"], rank))
 
 
 def equal(column: pd.Series | np.ndarray, number: Any) -> np.ndarray:
-    """Mask of the rows of a column of whole numbers that have this one; None or <NA> stands for <NA>."""
+    """Mask of the rows of a column of whole numbers that have this one; None or <NA> stands for
+    <NA>.
+    """
     return whole_numbers(column) == (ABSENT if pd.isna(number) else number)
 
 
@@ -151,13 +184,18 @@ def start_and_end(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
 
 def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Intervals:
-    """The time during which at least one of the events runs; of those of a mask, if one is given."""
+    """The time during which at least one of the events runs; of those of a mask, if one is
+    given.
+    """
     start, end = start_and_end(events)
     return Intervals.union(start[chosen], end[chosen])
 
 
-def overlapping(start: Times, end: Times, begin: Times, finish: Times) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of an event [start, end) and a window [begin, finish) that overlap, as positions; windows sorted by begin.
+def overlapping(
+    start: Times, end: Times, begin: Times, finish: Times
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of an event [start, end) and a window [begin, finish) that overlap, as positions;
+    windows sorted by begin.
 
     Windows that overlap each other can add pairs that only lie near each other.
     """
@@ -165,7 +203,11 @@ def overlapping(start: Times, end: Times, begin: Times, finish: Times) -> tuple[
     count = np.maximum(np.searchsorted(begin, end, side="left") - first, 0)
     event = np.repeat(np.arange(len(start)), count)
     # Each event overlaps a run of consecutive windows: first, first + 1, ...
-    window = np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    window = (
+        np.repeat(first, count)
+        + np.arange(count.sum())
+        - np.repeat(np.cumsum(count) - count, count)
+    )
     return event, window
 
 
@@ -174,7 +216,11 @@ def launch_times(events: Events) -> np.ndarray:
 
     Readers that know launches put them in the column `launch_ns`.
     """
-    return whole_numbers(events["launch_ns"]) if "launch_ns" in events else np.full(len(events), ABSENT)
+    return (
+        whole_numbers(events["launch_ns"])
+        if "launch_ns" in events
+        else np.full(len(events), ABSENT)
+    )
 
 
 def has_launches(events: Events) -> bool:
@@ -192,7 +238,9 @@ def names_matching(events: Events, pattern: str) -> np.ndarray:
 
 
 def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.ndarray:
-    """What `find` makes of the name of each event, as this dtype; its None where an event has none."""
+    """What `find` makes of the name of each event, as this dtype; its None where an event has
+    none.
+    """
     names = categorical_of(events["name"])
     used = used_codes(names.codes, len(names.categories))
     found: np.ndarray = np.full(len(names.categories) + 1, None, dtype)
@@ -214,8 +262,9 @@ def four_digits(value: float) -> str:
 def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The rows of all tables one after the other, with the origin in `attrs` that covers them all.
 
-    Different origins are listed, separated by semicolons. Raises ValueError if there is no table, if tables with rows
-    have different columns, and if only some of the tables say where they come from.
+    Different origins are listed, separated by semicolons. Raises ValueError if there is no table,
+    if tables with rows have different columns, and if only some of the tables say where they come
+    from.
     """
     tables = list(tables)
     if not tables:
@@ -228,7 +277,9 @@ def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     joined.attrs = {}
     if len({"origin" in table.attrs for table in tables}) > 1:
         raise ValueError("some tables to join do not say where their numbers come from")
-    origins = list(dict.fromkeys(table.attrs["origin"] for table in tables if "origin" in table.attrs))
+    origins = list(
+        dict.fromkeys(table.attrs["origin"] for table in tables if "origin" in table.attrs)
+    )
     if origins:
         joined.attrs["origin"] = origins[0] if len(origins) == 1 else "; ".join(map(str, origins))
     return joined
@@ -240,14 +291,17 @@ def each(profiles: Profile | Iterable[Profile]) -> Iterable[Profile]:
 
 
 OWNER = {"rank": "Int32", "process": "Int64"}
-"""Columns that say whose host events a row is about. process is <NA> where the rank alone tells them apart."""
+"""Columns that say whose host events a row is about. process is <NA> where the rank alone tells
+them apart.
+"""
 
 
 def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
-    """The column `process` of OWNER for each annotation, int64; marks are those that steps begin with.
+    """The column `process` of OWNER for each annotation, int64; marks are those that steps begin
+    with.
 
-    It is ABSENT unless several processes without a rank have such marks: a process that marks no steps, as a loader's
-    worker, belongs to the run of the one that does.
+    It is ABSENT unless several processes without a rank have such marks: a process that marks no
+    steps, as a loader's worker, belongs to the run of the one that does.
     """
     marking = np.unique(whole_numbers(of_rank(marks, None)["process"]))
     if (marking != ABSENT).sum() < 2:
@@ -256,7 +310,9 @@ def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
 
 
 def of_owner(events: Events, owner: Mapping[str, Any]) -> Events:
-    """The rows of one owner, a mapping with the keys of OWNER: of its process if that is known, else of its rank."""
+    """The rows of one owner, a mapping with the keys of OWNER: of its process if that is known,
+    else of its rank.
+    """
     own = of_rank(events, owner["rank"])
     if pd.isna(owner["process"]):
         return own
@@ -265,7 +321,9 @@ def of_owner(events: Events, owner: Mapping[str, Any]) -> Events:
 
 def owners_of(table: Events) -> list[dict[str, Any]]:
     """The owners in a table with their columns, in order."""
-    found = dict.fromkeys(zip(*(whole_numbers(table[column]).tolist() for column in OWNER), strict=True))
+    found = dict.fromkeys(
+        zip(*(whole_numbers(table[column]).tolist() for column in OWNER), strict=True)
+    )
     known = ((pd.NA if number == ABSENT else number for number in owner) for owner in found)
     return [dict(zip(OWNER, owner, strict=True)) for owner in known]
 
@@ -273,7 +331,8 @@ def owners_of(table: Events) -> list[dict[str, Any]]:
 def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[str, Any]:
     """The owner of a device's events; place is its rank and device, marked the host's steps.
 
-    Raises ValueError where several processes without a rank mark steps and the events are not all of one process.
+    Raises ValueError where several processes without a rank mark steps and the events are not all
+    of one process.
     """
     rank = place["rank"]
     if (whole_numbers(of_rank(marked, rank)["process"]) == ABSENT).all():
@@ -281,7 +340,8 @@ def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[s
     processes = np.unique(whole_numbers(events["process"]))
     if len(processes) > 1 or processes[0] == ABSENT:
         raise ValueError(
-            f"several processes without a rank mark steps, and whose work device {place['device']} did is not clear: "
-            "read the files of one process at a time, or make the profiler write ranks into their names"
+            f"several processes without a rank mark steps, and whose work device {place['device']}"
+            " did is not clear: read the files of one process at a time, or make the profiler"
+            " write ranks into their names"
         )
     return {"rank": rank, "process": int(processes[0])}

@@ -34,26 +34,31 @@ _MERGED = {"calls": "sum", "total_ns": "sum", "category": "first"}
 
 
 def compare(
-    before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective"), by: str = "kernel"
+    before: Profile,
+    after: Profile,
+    *,
+    include: Kinds = ("kernel", "collective"),
+    by: str = "kernel",
 ) -> pd.DataFrame:
     """One row per kernel of either recording, largest change of total time first.
 
-    Kernels are matched by short name, because full names differ between versions in what does not matter
-    (argument types, suffixes that tools add). Where a recording has several kernels of one short
-    name, these are matched by full name, with distinct short names. difference_ns is after minus before;
-    ratio is after / before, infinite for a new kernel and 0 for one that is gone. The totals are of the whole
-    recordings: compare such with equal numbers of steps and ranks. attrs["origin"] names both origins
-    where they differ.
+    Kernels are matched by short name, because full names differ between versions in what does not
+    matter (argument types, suffixes that tools add). Where a recording has several kernels of one
+    short name, these are matched by full name, with distinct short names. difference_ns is after
+    minus before; ratio is after / before, infinite for a new kernel and 0 for one that is gone. The
+    totals are of the whole recordings: compare such with equal numbers of steps and ranks.
+    attrs["origin"] names both origins where they differ.
 
-    by="operator": one row per PyTorch operator that launched such work, the innermost one at the launch, so that
-    recordings of GPUs whose kernels have other names stand side by side. total_ns is the time of the kernels, calls
-    those of the operator. cuDNN's and MIOpen's own operators are matched as `aten::convolution` for
-    `aten::miopen_convolution`. <NA>, with 0 calls, has the work of which no operator is known, such as that
-    of a replayed graph. Of recordings `on_hosts_only` total_ns is the operators' own time, without what they call.
+    by="operator": one row per PyTorch operator that launched such work, the innermost one at the
+    launch, so that recordings of GPUs whose kernels have other names stand side by side. total_ns
+    is the time of the kernels, calls those of the operator. cuDNN's and MIOpen's own operators are
+    matched as `aten::convolution` for `aten::miopen_convolution`. <NA>, with 0 calls, has the work
+    of which no operator is known, such as that of a replayed graph. Of recordings `on_hosts_only`
+    total_ns is the operators' own time, without what they call.
 
-    Raises ValueError for a kind to include that there is not, for another `by`, and for by="operator" where a
-    recording knows the operator of no such work: only torch.profiler with CPU activities and rpd with `emit_nvtx`
-    record them.
+    Raises ValueError for a kind to include that there is not, for another `by`, and for
+    by="operator" where a recording knows the operator of no such work: only torch.profiler with CPU
+    activities and rpd with `emit_nvtx` record them.
 
     >>> before = tidyprof.read("trace.json.gz")
     >>> tidyprof.compare(before, before)[["difference_ns", "ratio"]].values.tolist()
@@ -64,24 +69,38 @@ def compare(
         raise ValueError(f"by must be kernel or operator, not {by!r}")
     sides = {"before": before, "after": after}
     if by == "kernel":
-        table, columns = _kernels_of_both({side: _totals(sides[side], include) for side in sides}), COMPARISON_COLUMNS
+        table, columns = (
+            _kernels_of_both({side: _totals(sides[side], include) for side in sides}),
+            COMPARISON_COLUMNS,
+        )
     else:
         on_hosts = on_hosts_only(before, after, include=include)
         totals = [
-            _own_times(sides[side]) if on_hosts else _operator_totals(sides[side], include, side) for side in sides
+            _own_times(sides[side]) if on_hosts else _operator_totals(sides[side], include, side)
+            for side in sides
         ]
-        table = totals[0].merge(totals[1], on="operator", how="outer", suffixes=("_before", "_after"))
+        table = totals[0].merge(
+            totals[1], on="operator", how="outer", suffixes=("_before", "_after")
+        )
         columns = OPERATOR_COMPARISON_COLUMNS
     table = _changes(table)[list(columns)].astype(columns)
     same = before.origin == after.origin
-    table.attrs["origin"] = before.origin if same else f"before {before.origin}; after {after.origin}"
+    table.attrs["origin"] = (
+        before.origin if same else f"before {before.origin}; after {after.origin}"
+    )
     return table
 
 
-def on_hosts_only(before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")) -> bool:
-    """Whether both recordings have operators and neither has work on a GPU, such as two of a processor."""
+def on_hosts_only(
+    before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")
+) -> bool:
+    """Whether both recordings have operators and neither has work on a GPU, such as two of a
+    processor.
+    """
     sides = (before, after)
-    return all(len(host_events(one, "operator")) and not len(of_kind(one, include)) for one in sides)
+    return all(
+        len(host_events(one, "operator")) and not len(of_kind(one, include)) for one in sides
+    )
 
 
 def _own_times(profile: Profile) -> pd.DataFrame:
@@ -91,11 +110,15 @@ def _own_times(profile: Profile) -> pd.DataFrame:
 
 
 def _changes(table: pd.DataFrame) -> pd.DataFrame:
-    """With difference and ratio, and 0 for what one recording does not have; largest change first."""
+    """With difference and ratio, and 0 for what one recording does not have; largest change
+    first.
+    """
     table = table.fillna(dict.fromkeys(list(_CHANGES)[:4], 0))
     table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
     with np.errstate(divide="ignore", invalid="ignore"):
-        table["ratio"] = table["total_ns_after"].to_numpy(float) / table["total_ns_before"].to_numpy(float)
+        table["ratio"] = table["total_ns_after"].to_numpy(float) / table[
+            "total_ns_before"
+        ].to_numpy(float)
     largest = table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
     return table.loc[largest].reset_index(drop=True)
 
@@ -104,41 +127,60 @@ def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Calls and totals of both recordings by matched name; <NA> where one has none."""
     names = _matched_names([side.index for side in sides.values()])
     joined = pd.concat(
-        {side: totals.groupby(totals.index.map(names)).agg(_MERGED) for side, totals in sides.items()}, axis=1
+        {
+            side: totals.groupby(totals.index.map(names)).agg(_MERGED)
+            for side, totals in sides.items()
+        },
+        axis=1,
     )
     return pd.DataFrame(
         {
             "short_name": joined.index,
-            "category": joined["before", "category"].combine_first(joined["after", "category"]).to_numpy(),
-            **{f"{value}_{side}": joined[side, value].to_numpy() for value in ("calls", "total_ns") for side in sides},
+            "category": (
+                joined["before", "category"].combine_first(joined["after", "category"]).to_numpy()
+            ),
+            **{
+                f"{value}_{side}": joined[side, value].to_numpy()
+                for value in ("calls", "total_ns")
+                for side in sides
+            },
         }
     )
 
 
 def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.DataFrame:
-    """Operator, calls of it, and total of what it launched. Raises ValueError where no operator is known."""
+    """Operator, calls of it, and total of what it launched. Raises ValueError where no operator is
+    known.
+    """
     work = of_kind(profile, include)
     names = launching_operators(profile).reindex(work.index)
     if not names.notna().any():
         raise ValueError(
-            f"the recording {side} does not know which operators launched the work on its GPU: record it with "
-            "torch.profiler and ProfilerActivity.CPU, or compare kernels"
+            f"the recording {side} does not know which operators launched the work on its GPU:"
+            " record it with torch.profiler and ProfilerActivity.CPU, or compare kernels"
         )
     totals = work["duration_ns"].groupby(names, dropna=False).sum()
     calls = host_events(profile, "operator")["name"].astype("string").value_counts()
-    table = pd.DataFrame({"operator": totals.index, "calls": totals.index.map(calls), "total_ns": totals.to_numpy()})
+    table = pd.DataFrame(
+        {"operator": totals.index, "calls": totals.index.map(calls), "total_ns": totals.to_numpy()}
+    )
     table["operator"] = table["operator"].str.replace(_OF_A_VENDOR, r"\1", regex=True)
     return table.groupby("operator", dropna=False).sum().reset_index()
 
 
 def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
-    """Full name -> the name to match by: the short one where no recording uses it for several kernels."""
+    """Full name -> the name to match by: the short one where no recording uses it for several
+    kernels.
+    """
     ambiguous: set[str] = set()
     for side in sides:
         counts = Counter(short_name(name) for name in side)
         ambiguous |= {name for name, count in counts.items() if count > 1}
     distinct = unique_short_names(name for side in sides for name in side)
-    return {full: distinct[full] if short_name(full) in ambiguous else short_name(full) for full in distinct}
+    return {
+        full: distinct[full] if short_name(full) in ambiguous else short_name(full)
+        for full in distinct
+    }
 
 
 def _totals(profile: Profile, include: list[str]) -> pd.DataFrame:
@@ -153,5 +195,7 @@ def _totals(profile: Profile, include: list[str]) -> pd.DataFrame:
             "duration": events["duration_ns"].to_numpy(),
         }
     ).groupby("name", sort=True)
-    totals = grouped.agg(calls=("duration", "size"), total_ns=("duration", "sum"), kind=("kind", "first"))
+    totals = grouped.agg(
+        calls=("duration", "size"), total_ns=("duration", "sum"), kind=("kind", "first")
+    )
     return totals.assign(category=[category(name, kind) for name, kind in totals["kind"].items()])

@@ -1,7 +1,8 @@
 """Formulas of rocprof-compute's Speed-of-Light table as weighted sums of hardware counters.
 
-Source: ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs/gfx*/
-0200_system_speed_of_light.yaml, restated. Peaks of rates are for the clock and the compute units of sysinfo.
+Source: ROCm/rocm-systems, projects/rocprofiler-compute,
+src/rocprof_compute_soc/analysis_configs/gfx*/ 0200_system_speed_of_light.yaml, restated. Peaks of
+rates are for the clock and the compute units of sysinfo.
 """
 
 from __future__ import annotations
@@ -23,43 +24,58 @@ from tidyprof.analyses.gpu_peaks import (
 from tidyprof.tables.contract import Profile
 
 DURATION = "duration_ns"
-"""Stands for the dispatch's duration among the counters of a formula; a rate per ns is one in 10^9 per second."""
+"""Stands for the dispatch's duration among the counters of a formula; a rate per ns is one in 10^9
+per second.
+"""
 
 _KEY = ["device", "dispatch_id", "kernel"]
 
 
 def holds_metrics(profile: Profile) -> bool:
-    """Whether the counters were evaluated already, as in an analysis database: metrics by kernel, none by dispatch."""
+    """Whether the counters were evaluated already, as in an analysis database: metrics by kernel,
+    none by dispatch.
+    """
     return "metric_id" in profile.counters
 
 
 class DispatchCounters:
     """Counters of the dispatches of a profile, looked up by name.
 
-    frame -- one row per dispatch: `device`, `dispatch_id`, `kernel`, `duration_ns` (float, NaN without times).
-    A counter that several runs of the program counted counts as in the first of them, or as in the run that also
-    counted another one (`with_run_of`).
+    frame -- one row per dispatch: `device`, `dispatch_id`, `kernel`, `duration_ns` (float, NaN
+    without times). A counter that several runs of the program counted counts as in the first of
+    them, or as in the run that also counted another one (`with_run_of`).
     """
 
     def __init__(self, profile: Profile, names: Iterable[str], kernel: str | None = None) -> None:
-        """names -- the counters that will be asked for; kernel -- only kernels with this in their name.
+        """names -- the counters that will be asked for; kernel -- only kernels with this in their
+        name.
 
         Raises ValueError if the profile has no raw counters, or no kernel of that name.
         """
         if "dispatch_id" not in profile.counters:
-            raise ValueError("the profile has no hardware counters: read the folder of rocprof-compute profile")
+            raise ValueError(
+                "the profile has no hardware counters: read the folder of rocprof-compute profile"
+            )
         counters = profile.counters
         known = counters[_KEY].drop_duplicates()
         if kernel is not None:
             known = known[_matching(known["kernel"], kernel)]
-        timed = profile.events[["device", "dispatch_id", "name", DURATION]].rename(columns={"name": "kernel"})
+        timed = profile.events[["device", "dispatch_id", "name", DURATION]].rename(
+            columns={"name": "kernel"}
+        )
         timed = timed.assign(kernel=timed["kernel"].astype(object))
         known = known.assign(kernel=known["kernel"].astype(object))
-        self.frame = known.merge(timed, how="left", on=_KEY).astype({DURATION: "float64"}).reset_index(drop=True)
+        self.frame = (
+            known.merge(timed, how="left", on=_KEY)
+            .astype({DURATION: "float64"})
+            .reset_index(drop=True)
+        )
         wanted = counters[counters["name"].isin(list(names))]
         places = self.frame[_KEY].assign(row=np.arange(len(self.frame)))
         wanted = wanted.assign(kernel=wanted["kernel"].astype(object)).merge(places, on=_KEY)
-        self._values = wanted[["row", "name", "replay_pass", "value"]].sort_values("replay_pass", kind="stable")
+        self._values = wanted[["row", "name", "replay_pass", "value"]].sort_values(
+            "replay_pass", kind="stable"
+        )
         self._present = set(wanted["name"].unique())
 
     def __len__(self) -> int:
@@ -70,22 +86,34 @@ class DispatchCounters:
         return [name for name in dict.fromkeys(names) if not self._has(name)]
 
     def _has(self, name: str) -> bool:
-        return bool(self.frame[DURATION].notna().any()) if name == DURATION else name in self._present
+        return (
+            bool(self.frame[DURATION].notna().any()) if name == DURATION else name in self._present
+        )
 
     def column(self, name: str, with_run_of: str | None = None) -> np.ndarray:
         """One value per dispatch, NaN where it was not counted."""
         if name == DURATION:
             return self.frame[DURATION].to_numpy()
         found = self._values[self._values["name"] == name]
-        first = found.drop_duplicates("row").set_index("row")["value"].reindex(range(len(self.frame)))
+        first = (
+            found.drop_duplicates("row").set_index("row")["value"].reindex(range(len(self.frame)))
+        )
         if with_run_of is None or with_run_of == name:
             return first.to_numpy()
         runs = self._values.loc[self._values["name"] == with_run_of, ["row", "replay_pass"]]
-        same = found.merge(runs, on=["row", "replay_pass"]).drop_duplicates("row").set_index("row")["value"]
+        same = (
+            found.merge(runs, on=["row", "replay_pass"])
+            .drop_duplicates("row")
+            .set_index("row")["value"]
+        )
         return same.reindex(range(len(self.frame))).fillna(first).to_numpy()
 
-    def weighted_sum(self, weights: Mapping[str, float], with_run_of: str | None = None) -> np.ndarray:
-        """Sum of weight times counter, one value per dispatch, NaN where one of them was not counted."""
+    def weighted_sum(
+        self, weights: Mapping[str, float], with_run_of: str | None = None
+    ) -> np.ndarray:
+        """Sum of weight times counter, one value per dispatch, NaN where one of them was not
+        counted.
+        """
         total = np.zeros(len(self.frame))
         for name, weight in weights.items():
             total = total + weight * self.column(name, with_run_of)
@@ -126,8 +154,9 @@ MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
 class Metric:
     """A ratio of weighted sums of counters.
 
-    numerator   -- counter -> weight; denominator -- the same; DURATION gives 10^9 per second.
-    peak        -- None if there is none; needs -- what sysinfo lacks for it; run_of -- take counters that several
+    numerator   -- counter -> weight; denominator -- the same; DURATION gives 10^9 per second. peak
+    -- None if there is none; needs -- what sysinfo lacks for it; run_of -- take counters that
+    several
                    runs counted from the run that counted this one.
     """
 
@@ -159,14 +188,18 @@ def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str
 
 
 def vector_operations(data_type: str) -> dict[str, float]:
-    """Counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP that a count stands for."""
+    """Counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP that a count
+    stands for.
+    """
     prefix = "SQ_INSTS_VALU"
     single = {f"{prefix}_{kind}_{data_type}": float(_LANES) for kind in ("ADD", "MUL", "TRANS")}
     return single | {f"{prefix}_FMA_{data_type}": 2.0 * _LANES}
 
 
 def matrix_operations(data_type: str) -> dict[str, float]:
-    """Counter of matrix instructions of a type (as in ARCHITECTURES) -> FLOP that a count stands for."""
+    """Counter of matrix instructions of a type (as in ARCHITECTURES) -> FLOP that a count stands
+    for.
+    """
     return {f"SQ_INSTS_VALU_MFMA_MOPS_{MATRIX_METRICS[data_type][1]}": float(_MATRIX_UNIT)}
 
 
@@ -187,7 +220,8 @@ def _compute_rates(architecture: Architecture, sysinfo: Mapping[str, Any]) -> It
 def _utilisation(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
     lacking = [name for name in ("cu_per_gpu", "num_xcd") if name not in sysinfo]
     units, chiplets = sysinfo.get("cu_per_gpu", 1), sysinfo.get("num_xcd", 1)
-    # The counter adds up the clocks of all chiplets (XCDs). What sysinfo lacks takes its place, to be named as missing.
+    # The counter adds up the clocks of all chiplets (XCDs). What sysinfo lacks takes its place, to
+    # be named as missing.
     active = f"{', '.join(lacking)} in sysinfo" if lacking else "GRBM_GUI_ACTIVE"
     clocks = {active: units / chiplets}
     shares = {
@@ -204,10 +238,19 @@ def _utilisation(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
     wave = float(sysinfo.get("wave_size", _LANES))
     yield Metric("VALU Active Threads", "work-items", threads, {"SQ_ACTIVE_INST_VALU": 1.0}, wave)
     instructions = {"SQ_INSTS": 1.0}
-    yield Metric("IPC", "instructions/clock", instructions, {"SQ_BUSY_CU_CYCLES": 1.0}, float(_ISSUE_PEAK))
+    yield Metric(
+        "IPC", "instructions/clock", instructions, {"SQ_BUSY_CU_CYCLES": 1.0}, float(_ISSUE_PEAK)
+    )
     waves = "SQ_LEVEL_WAVES_ACCUM"
     peak = _product(sysinfo, 1.0, "max_waves_per_cu", "cu_per_gpu")
-    yield Metric("Wavefront Occupancy", "wavefronts", {waves: 1.0}, {active: 1 / chiplets}, **peak, run_of=waves)
+    yield Metric(
+        "Wavefront Occupancy",
+        "wavefronts",
+        {waves: 1.0},
+        {active: 1 / chiplets},
+        **peak,
+        run_of=waves,
+    )
 
 
 def _local_data_share(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
@@ -259,7 +302,10 @@ def _fabric(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[
     yield Metric("L2-Fabric Read BW", "GB/s", fabric_reads(architecture), {DURATION: 1}, **peak)
     yield Metric("L2-Fabric Write BW", "GB/s", fabric_writes(architecture), {DURATION: 1}, **peak)
     for name, request in (("Read", "RDREQ"), ("Write", "WRREQ")):
-        level, number = f"{architecture.fabric}_{request}_LEVEL_sum", f"{architecture.fabric}_{request}_sum"
+        level, number = (
+            f"{architecture.fabric}_{request}_LEVEL_sum",
+            f"{architecture.fabric}_{request}_sum",
+        )
         yield Metric(f"L2-Fabric {name} Latency", "clocks", {level: 1.0}, {number: 1.0})
 
 

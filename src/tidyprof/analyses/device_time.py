@@ -1,4 +1,6 @@
-"""When a device is idle, and what it spends its other time on: computation, communication, copies."""
+"""When a device is idle, and what it spends its other time on: computation, communication,
+copies.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, Events, by_device, launch_times, occupied, percent, result, start_and_end
+from tidyprof.analyses.common import (
+    PLACE,
+    Events,
+    by_device,
+    launch_times,
+    occupied,
+    percent,
+    result,
+    start_and_end,
+)
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile, is_one_of
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 WAITING_NS = 1_000_000
-"""So long behind its launch, work waits for something: it reaches an idle device within microseconds (in the public
-recordings 7 to 45 in the median), and within 0.6 ms where a copy of megabytes is prepared."""
+"""So long behind its launch, work waits for something: it reaches an idle device within
+microseconds (in the public recordings 7 to 45 in the median), and within 0.6 ms where a copy of
+megabytes is prepared.
+"""
 
 
 LATEST = np.iinfo(np.int64).max
@@ -25,9 +38,9 @@ LATEST = np.iinfo(np.int64).max
 class Idleness:
     """The time in which nothing of the file ran on a device, in three.
 
-    dry     -- nothing was launched, or nothing follows.
-    queued  -- the next work had been launched, or its launch is not recorded.
-    earlier -- the first work of a stream had been launched WAITING_NS before and did not start: the device did
+    dry     -- nothing was launched, or nothing follows. queued  -- the next work had been launched,
+    or its launch is not recorded. earlier -- the first work of a stream had been launched
+    WAITING_NS before and did not start: the device did
                something that is not in the file, such as the batch before.
     """
 
@@ -39,10 +52,10 @@ class Idleness:
 def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     """The idleness of one device between two times in ns; events are those of `by_device`.
 
-    An interval belongs to the event that ends it. Launched after the device had fallen idle, that event leaves the
-    interval dry; if it then waits for WAITING_NS or longer behind its launch, up to the end of the launch only.
-    A kernel whose launch took WAITING_NS counts as launched at its end.
-    In front of the first event of the file nothing is dry then.
+    An interval belongs to the event that ends it. Launched after the device had fallen idle, that
+    event leaves the interval dry; if it then waits for WAITING_NS or longer behind its launch, up
+    to the end of the launch only. A kernel whose launch took WAITING_NS counts as launched at its
+    end. In front of the first event of the file nothing is dry then.
     """
     idle = Intervals.window(begin, finish) - occupied(events)
     ending = ending_events(idle, events)
@@ -57,7 +70,9 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     cut = np.clip(returned, idle.starts, idle.ends)
     waited = idle.ends - cut >= WAITING_NS
     earlier = waited & is_first
-    dry = np.where(launched >= idle.starts, np.where(waited, cut, idle.ends), np.where(slow, cut, idle.starts))
+    dry = np.where(
+        launched >= idle.starts, np.where(waited, cut, idle.ends), np.where(slow, cut, idle.starts)
+    )
     # In front of all that the file has, the unseen work may have run as long.
     leading = earlier & (idle.starts < events["start_ns"].min())
     dry = np.where(leading, idle.starts, dry)
@@ -71,8 +86,8 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
 def ending_events(idle: Intervals, events: PlainEvents) -> np.ndarray:
     """Position of the event that ends each idle interval, -1 where none follows.
 
-    Of several that start together it is the one launched first, before these one whose launch is not recorded.
-    An event without a duration ends no idleness.
+    Of several that start together it is the one launched first, before these one whose launch is
+    not recorded. An event without a duration ends no idleness.
     """
     start, end = start_and_end(events)
     lasting = np.flatnonzero(end > start)
@@ -161,9 +176,14 @@ def overlap(profile: Profile) -> pd.DataFrame:
                 **{f"{name}_ns": length for name, length in parts.items()},
                 "busy_ns": busy.length,
                 "communication_ns": time.communication.length,
-                "hidden_communication_ns": time.communication.length - parts["exposed_communication"],
+                "hidden_communication_ns": (
+                    time.communication.length - parts["exposed_communication"]
+                ),
                 "copy_ns": time.copy.length,
-                **{f"{name}_percent": float(percent(length, total)) for name, length in parts.items()},
+                **{
+                    f"{name}_percent": float(percent(length, total))
+                    for name, length in parts.items()
+                },
             }
         )
     return result(rows, OVERLAP_COLUMNS, profile)

@@ -47,16 +47,17 @@ GAP_COLUMNS = {
 def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     """Idle intervals of at least minimum_ns between a device's first and last event, longest first.
 
-    after and before are the short names of the events that the gap lies between. cause is what most of the gap is:
-    `launched late` (nothing was launched), `queued` (the next work had been launched: dispatch, or a dependency),
-    `earlier work` (so had the first work of its stream, and waited a millisecond or longer: what the device did, such
-    as the batch before, is not in the file) or `unknown` (no launch record). Events without
-    a duration neither begin nor end a gap; of several that end one together, the first launched counts.
-    host_range, host_operator and host_call name the annotation (a step's own range left out), operator and
-    runtime call of the same rank that overlap the gap longest, the innermost where several do
-    equally; missing where there is none. A call that covers less than MOST of the gap is no reason for it: host_call is
-    missing then. Where several processes without a rank mark steps, they are those of the
-    device's process; raises ValueError where that is not clear, see `processes.owner_of`.
+    after and before are the short names of the events that the gap lies between. cause is what most
+    of the gap is: `launched late` (nothing was launched), `queued` (the next work had been
+    launched: dispatch, or a dependency), `earlier work` (so had the first work of its stream, and
+    waited a millisecond or longer: what the device did, such as the batch before, is not in the
+    file) or `unknown` (no launch record). Events without a duration neither begin nor end a gap; of
+    several that end one together, the first launched counts. host_range, host_operator and
+    host_call name the annotation (a step's own range left out), operator and runtime call of the
+    same rank that overlap the gap longest, the innermost where several do equally; missing where
+    there is none. A call that covers less than MOST of the gap is no reason for it: host_call is
+    missing then. Where several processes without a rank mark steps, they are those of the device's
+    process; raises ValueError where that is not clear, see `processes.owner_of`.
     """
     host = plain_host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]
@@ -71,7 +72,9 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
             table = _device_gaps(idle, events)
             own = of_owner(host, owner_of(place, events, marked))
             for kind, column in HOST_COLUMNS.items():
-                table[column] = longest_overlap(idle, own[own["kind"] == kind], MOST if kind == "runtime" else 0)
+                table[column] = longest_overlap(
+                    idle, own[own["kind"] == kind], MOST if kind == "runtime" else 0
+                )
             tables.append(table.assign(**place))
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(GAP_COLUMNS))
     table = table.sort_values(["duration_ns", "start_ns"], ascending=[False, True], kind="stable")
@@ -93,7 +96,9 @@ def _device_gaps(idle: Intervals, events: PlainEvents) -> pd.DataFrame:
         {
             "start_ns": idle.starts,
             "duration_ns": idle.ends - idle.starts,
-            "cause": np.select([late, earlier, known], ["launched late", "earlier work", "queued"], "unknown"),
+            "cause": np.select(
+                [late, earlier, known], ["launched late", "earlier work", "queued"], "unknown"
+            ),
             "after": names[after].astype("string"),
             "before": names[before].astype("string"),
         }
@@ -101,7 +106,8 @@ def _device_gaps(idle: Intervals, events: PlainEvents) -> pd.DataFrame:
 
 
 def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
-    """For each gap the name of the host event that overlaps it longest, the shortest such event on a tie.
+    """For each gap the name of the host event that overlaps it longest, the shortest such event on
+    a tie.
 
     None of those that cover less than this share of it.
     """

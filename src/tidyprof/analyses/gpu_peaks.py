@@ -1,11 +1,13 @@
 """What AMD Instinct GPUs can do at most, by architecture and by model.
 
-Rates come from AMD's architecture pages (https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html,
+Rates come from AMD's architecture pages
+(https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html,
 .../mi250.html, .../mi100.html) and specification table
-(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html), sizes of cache lines and requests from the
-metric definitions of rocprof-compute (ROCm/rocm-systems, projects/rocprofiler-compute,
-src/rocprof_compute_soc/analysis_configs). Those definitions count F6F4 with 16834 FLOP per CU and clock, a typing
-error for 16384, and up to release 3.2.2 doubled the F8, F16, BF16 and INT8 rates of gfx942; here they are as published.
+(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html), sizes of cache lines and requests
+from the metric definitions of rocprof-compute (ROCm/rocm-systems, projects/rocprofiler-compute,
+src/rocprof_compute_soc/analysis_configs). Those definitions count F6F4 with 16834 FLOP per CU and
+clock, a typing error for 16384, and up to release 3.2.2 doubled the F8, F16, BF16 and INT8 rates of
+gfx942; here they are as published.
 """
 
 from __future__ import annotations
@@ -19,17 +21,23 @@ import pandas as pd
 from tidyprof.tables.contract import Profile
 
 VECTOR_RATE = 128
-"""FLOP per CU and clock of the vector units without packing: 64 lanes, a fused multiply-add counts as two. This is
-what rocprof-compute divides by; AMD's figure for FP32 is twice that where packed instructions exist."""
+"""FLOP per CU and clock of the vector units without packing: 64 lanes, a fused multiply-add counts
+as two. This is what rocprof-compute divides by; AMD's figure for FP32 is twice that where packed
+instructions exist.
+"""
 
 LDS_BYTES = 128
-"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, as rocprof-compute counts for all. A gfx950 has
-64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its roof may be twice that: what it hands out is not published."""
+"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, as rocprof-compute counts
+for all. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its roof may be twice that:
+what it hands out is not published.
+"""
 
 L1_ACCESS_BYTES = 64
-"""Bytes that an access to the vector L1 hands out at most, of whatever line. In public recordings a copy of 4 bytes a
-lane takes four accesses of a wavefront on MI200 (lines of 64 B) and on MI300X (128 B) alike, and the benchmark of
-rocprof-compute reaches 33.4 TB/s on an MI300X: 82 % of this per compute unit and clock."""
+"""Bytes that an access to the vector L1 hands out at most, of whatever line. In public recordings a
+copy of 4 bytes a lane takes four accesses of a wavefront on MI200 (lines of 64 B) and on MI300X
+(128 B) alike, and the benchmark of rocprof-compute reaches 33.4 TB/s on an MI300X: 82 % of this per
+compute unit and clock.
+"""
 
 SCALAR_CACHE_BYTES = 64
 """Bytes per cache and clock of the instruction cache and of the scalar data cache."""
@@ -39,13 +47,13 @@ SCALAR_CACHE_BYTES = 64
 class Architecture:
     """One generation of compute unit.
 
-    matrix            -- data type -> FLOP (for int8: operations) per CU and clock of the matrix cores, dense.
-    vector_fp32       -- FLOP per CU and clock of the vector units with packed FP32 instructions.
-    l1_line_bytes     -- cache line of the vector L1, also what it can hand out per CU and clock.
-    l2_read_bytes     -- bytes of a read request from L1 to L2 (writes and atomics: 64).
-    l2_channel_bytes  -- bytes per L2 channel and clock.
-    fabric            -- prefix of the counters between L2 and memory.
-    reads_by_size     -- whether reads of 128 B have a counter of their own there (and TCC_BUBBLE stays 0).
+    matrix            -- data type -> FLOP (for int8: operations) per CU and clock of the matrix
+    cores, dense. vector_fp32       -- FLOP per CU and clock of the vector units with packed FP32
+    instructions. l1_line_bytes     -- cache line of the vector L1, also what it can hand out per CU
+    and clock. l2_read_bytes     -- bytes of a read request from L1 to L2 (writes and atomics: 64).
+    l2_channel_bytes  -- bytes per L2 channel and clock. fabric            -- prefix of the counters
+    between L2 and memory. reads_by_size     -- whether reads of 128 B have a counter of their own
+    there (and TCC_BUBBLE stays 0).
     """
 
     matrix: Mapping[str, int]
@@ -62,23 +70,47 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         {"bf16": 512, "fp16": 1024, "fp32": 256, "int8": 1024}, VECTOR_RATE, 64, 64, 64, "TCC_EA"
     ),
     "gfx90a": Architecture(
-        {"bf16": 1024, "fp16": 1024, "fp32": 256, "fp64": 256, "int8": 1024}, 2 * VECTOR_RATE, 64, 64, 64, "TCC_EA"
+        {"bf16": 1024, "fp16": 1024, "fp32": 256, "fp64": 256, "int8": 1024},
+        2 * VECTOR_RATE,
+        64,
+        64,
+        64,
+        "TCC_EA",
     ),
     "gfx942": Architecture(
         {"fp8": 4096, "bf16": 2048, "fp16": 2048, "fp32": 256, "fp64": 256, "int8": 4096},
-        2 * VECTOR_RATE, 128, 128, 128, "TCC_EA0",
+        2 * VECTOR_RATE,
+        128,
+        128,
+        128,
+        "TCC_EA0",
     ),
     "gfx950": Architecture(
-        {"fp8": 8192, "bf16": 4096, "fp16": 4096, "fp32": 256, "fp64": 128, "fp6/fp4": 16384, "int8": 8192},
-        2 * VECTOR_RATE, 128, 128, 128, "TCC_EA0", reads_by_size=True,
+        {
+            "fp8": 8192,
+            "bf16": 4096,
+            "fp16": 4096,
+            "fp32": 256,
+            "fp64": 128,
+            "fp6/fp4": 16384,
+            "int8": 8192,
+        },
+        2 * VECTOR_RATE,
+        128,
+        128,
+        128,
+        "TCC_EA0",
+        reads_by_size=True,
     ),
-}  # fmt: skip
+}
 """gfx name -> architecture."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A product: compute units, peak engine clock in MHz, peak memory bandwidth in GB/s of one device."""
+    """A product: compute units, peak engine clock in MHz, peak memory bandwidth in GB/s of one
+    device.
+    """
 
     name: str
     architecture: str
@@ -101,10 +133,14 @@ MODELS = (
 
 
 def architecture_of(profile: Profile) -> Architecture:
-    """The architecture that the profile's sysinfo names. Raises ValueError if there are no figures for it."""
+    """The architecture that the profile's sysinfo names. Raises ValueError if there are no figures
+    for it.
+    """
     name = profile.meta.get("sysinfo", {}).get("gpu_arch")
     if name is None:
-        raise ValueError("the profile does not say which GPU it is from: sysinfo.csv was not beside pmc_perf.csv")
+        raise ValueError(
+            "the profile does not say which GPU it is from: sysinfo.csv was not beside pmc_perf.csv"
+        )
     if name not in ARCHITECTURES:
         raise ValueError(f"no peaks and formulas for {name}, only for {', '.join(ARCHITECTURES)}")
     return ARCHITECTURES[name]
@@ -118,7 +154,8 @@ def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
     same = [
         model
         for model in MODELS
-        if model.architecture == sysinfo.get("gpu_arch") and model.compute_units == sysinfo.get("cu_per_gpu")
+        if model.architecture == sysinfo.get("gpu_arch")
+        and model.compute_units == sysinfo.get("cu_per_gpu")
     ]
     named = [model for model in same if model.name in str(sysinfo.get("gpu_model", ""))]
     if len(named) == 1:
@@ -127,10 +164,15 @@ def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
 
 
 def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
-    """Peak memory bandwidth in GB/s: as stated, or 32 B per channel and memory clock; None if both are unknown."""
+    """Peak memory bandwidth in GB/s: as stated, or 32 B per channel and memory clock; None if both
+    are unknown.
+    """
     if "hbm_bw" in sysinfo:
         return float(sysinfo["hbm_bw"])
-    clock, channels = sysinfo.get("max_mclk"), sysinfo.get("num_hbm_channels", sysinfo.get("num_memory_channels"))
+    clock, channels = (
+        sysinfo.get("max_mclk"),
+        sysinfo.get("num_hbm_channels", sysinfo.get("num_memory_channels")),
+    )
     return None if clock is None or channels is None else clock / 1000 * 32 * channels
 
 
@@ -147,25 +189,32 @@ COMPUTE_UNITS: Mapping[str, ComputeUnit] = {
     "gfx942": ComputeUnit(64 * 1024, 512),
     "gfx950": ComputeUnit(160 * 1024, 1280),
 }
-"""gfx name -> its compute unit. LDS from AMD's specification table, blocks from LLVM's "User Guide for AMDGPU Backend"
-(https://llvm.org/docs/AMDGPUUsage.html, GRANULATED_LDS_SIZE)."""
+"""gfx name -> its compute unit. LDS from AMD's specification table, blocks from LLVM's "User Guide
+for AMDGPU Backend" (https://llvm.org/docs/AMDGPUUsage.html, GRANULATED_LDS_SIZE).
+"""
 
 SIMDS, WAVES_PER_SIMD, REGISTERS, REGISTER_BLOCK = 4, 8, 512, 8
-"""A CU's SIMDs, and wavefronts on a SIMD (sysinfo.csv of rocprof-compute: simd_per_cu 4, max_waves_per_cu 32); vector
-registers for each lane of a SIMD, accumulation registers included (512 KiB a CU by the specification table, for 64
-lanes and 4 bytes), and how many of them are given out at once (GRANULATED_WORKITEM_VGPR_COUNT in LLVM's guide).
-gfx908 is left out: its accumulation registers are apart."""
+"""A CU's SIMDs, and wavefronts on a SIMD (sysinfo.csv of rocprof-compute: simd_per_cu 4,
+max_waves_per_cu 32); vector registers for each lane of a SIMD, accumulation registers included (512
+KiB a CU by the specification table, for 64 lanes and 4 bytes), and how many of them are given out
+at once (GRANULATED_WORKITEM_VGPR_COUNT in LLVM's guide). gfx908 is left out: its accumulation
+registers are apart.
+"""
 
 
 def occupancy(kernels: pd.DataFrame) -> pd.DataFrame:
-    """How many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time: no speed, but an upper limit.
+    """How many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time: no speed,
+    but an upper limit.
 
-    A row is one kernel: `waves_by_registers`, and with the size of a workgroup `waves_by_lds` (<NA> without LDS),
-    `waves` (0 where not even one workgroup fits) and `limited_by`: `registers`, `LDS`, both, or `wave slots`, of which
-    there are 8. Workgroups are whole, so waves are in quarters. <NA> is what is not known, as for other GPUs.
+    A row is one kernel: `waves_by_registers`, and with the size of a workgroup `waves_by_lds` (<NA>
+    without LDS), `waves` (0 where not even one workgroup fits) and `limited_by`: `registers`,
+    `LDS`, both, or `wave slots`, of which there are 8. Workgroups are whole, so waves are in
+    quarters. <NA> is what is not known, as for other GPUs.
     """
     rows = [_waves(kernel) for kernel in kernels.itertuples()]
-    columns = dict.fromkeys(("waves_by_registers", "waves_by_lds", "waves"), "Float64") | {"limited_by": "string"}
+    columns = dict.fromkeys(("waves_by_registers", "waves_by_lds", "waves"), "Float64") | {
+        "limited_by": "string"
+    }
     return pd.DataFrame(rows, columns=list(columns), index=kernels.index).astype(columns)
 
 

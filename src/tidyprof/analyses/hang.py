@@ -1,4 +1,6 @@
-"""Who is missing: the calls of all ranks side by side, and the first place where they stop being the same."""
+"""Who is missing: the calls of all ranks side by side, and the first place where they stop being
+the same.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,27 @@ SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter",
 """Collectives whose input has the same size on every rank (documentation of torch.distributed)."""
 
 OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY, UNKNOWN = KINDS = (
-    *("other call", "other size", "left the path", "wait for each other", "behind", "message pending", "no dump"),
+    *(
+        "other call",
+        "other size",
+        "left the path",
+        "wait for each other",
+        "behind",
+        "message pending",
+        "no dump",
+    ),
     *("late", "nobody is missing", "can't tell"),
 )
-"""What can be found; of several groups the first that holds is the verdict, unless who is missing there waits itself
-in another one."""
+"""What can be found; of several groups the first that holds is the verdict, unless who is missing
+there waits itself in another one.
+"""
 
 
 @dataclass(frozen=True)
 class Hang:
-    """One of KINDS, the ranks that are to blame as far as that can be told, a sentence, and a row for each rank."""
+    """One of KINDS, the ranks that are to blame as far as that can be told, a sentence, and a row
+    for each rank.
+    """
 
     kind: str
     ranks: tuple[int, ...]
@@ -33,7 +46,9 @@ class Hang:
 
 @dataclass(frozen=True)
 class _Wait:
-    """A rank, those for which it waits, and in what: the name of a group (None: a message), a text, the record."""
+    """A rank, those for which it waits, and in what: the name of a group (None: a message), a text,
+    the record.
+    """
 
     rank: int
     others: frozenset[int]
@@ -45,10 +60,11 @@ class _Wait:
 def who_is_missing(calls: pd.DataFrame) -> Hang:
     """What the table of `read_flight_recorder` says about a job that hangs.
 
-    Of several groups the one where a rank is missing that waits nowhere itself; where all wait for each other, the one
-    of the rank that leaves the others' path. Sends and receives count as groups of two. The table has, for each rank of
-    that group, `rank`, `dump` (<NA> where there is none), the `number`, `call`, `elements` and `line` of its last call,
-    and `after_ns`: how much later it came than the first rank's call of that number.
+    Of several groups the one where a rank is missing that waits nowhere itself; where all wait for
+    each other, the one of the rank that leaves the others' path. Sends and receives count as groups
+    of two. The table has, for each rank of that group, `rank`, `dump` (<NA> where there is none),
+    the `number`, `call`, `elements` and `line` of its last call, and `after_ns`: how much later it
+    came than the first rank's call of that number.
     """
     calls = _prepared(calls)
     collectives = calls[~calls["message"]]
@@ -76,13 +92,23 @@ def who_is_missing(calls: pd.DataFrame) -> Hang:
         hang = _first([hang for _, hang in found])
     else:
         kind, blamed, sentence = _cannot_tell(_NO_CALL)
-        hang = Hang(kind, tuple(blamed), sentence, _table(calls, calls, sorted(calls.attrs["dumps"])))
-    logs = [calls.attrs["logs"][rank] for rank in hang.ranks[:MOST_NAMED] if rank in calls.attrs["logs"]]
-    return replace(hang, sentence=f"{hang.sentence} {'; '.join(logs)}.") if logs and hang.kind in _SILENT else hang
+        hang = Hang(
+            kind, tuple(blamed), sentence, _table(calls, calls, sorted(calls.attrs["dumps"]))
+        )
+    logs = [
+        calls.attrs["logs"][rank] for rank in hang.ranks[:MOST_NAMED] if rank in calls.attrs["logs"]
+    ]
+    return (
+        replace(hang, sentence=f"{hang.sentence} {'; '.join(logs)}.")
+        if logs and hang.kind in _SILENT
+        else hang
+    )
 
 
 def _prepared(calls: pd.DataFrame) -> pd.DataFrame:
-    """The table without what may be <NA>; tables made by hand may lack what only some dumps have."""
+    """The table without what may be <NA>; tables made by hand may lack what only some dumps
+    have.
+    """
     missing = {"message": False} if "message" not in calls else {}
     made = calls.assign(**missing, stack=calls["stack"].fillna(""))
     made.attrs = {"groups": {}, "dumps": {}, "unreadable": {}, "logs": {}} | calls.attrs
@@ -109,7 +135,9 @@ def _hang(calls: pd.DataFrame, group: _Group, waits: list[_Wait]) -> Hang:
     elsewhere = {wait.rank for wait in waits if wait.group != group.name}
     rows = calls[(calls["group"] == group.name) & ~calls["message"]]
     kind, blamed, sentence = _verdict(group, elsewhere)
-    return Hang(kind, tuple(blamed), sentence, _table(calls, rows, sorted({*group.last, *group.silent})))
+    return Hang(
+        kind, tuple(blamed), sentence, _table(calls, rows, sorted({*group.last, *group.silent}))
+    )
 
 
 Verdict = tuple[str, list[int], str]
@@ -117,7 +145,8 @@ Verdict = tuple[str, list[int], str]
 
 @dataclass(frozen=True)
 class _Group:
-    """The calls of one process group: of each rank with a dump, by number; the ranks without one; what was lost.
+    """The calls of one process group: of each rank with a dump, by number; the ranks without one;
+    what was lost.
 
     title -- ` of group 3`, nothing where there is only one.
     newest_record -- rank -> its last record in all groups.
@@ -143,13 +172,17 @@ class _Group:
 
     @property
     def numbers(self) -> list[int]:
-        """Those that any buffer holds, from the oldest that all may hold to the last that all made."""
+        """Those that any buffer holds, from the oldest that all may hold to the last that all
+        made.
+        """
         end = min(self.last.values())
         held = {int(number) for of in self.of_rank.values() for number in of.index}
         return sorted(number for number in held if self.oldest <= number <= end)
 
     def first_open(self, rank: int) -> int | None:
-        """The number of the first call that a rank has not left; None where it has left all, as after a time-out."""
+        """The number of the first call that a rank has not left; None where it has left all, as
+        after a time-out.
+        """
         of = self.of_rank[rank]
         still = of.index[~of["retired"] & (of["state"] != "completed")]
         return int(still.min()) if len(still) else None
@@ -170,7 +203,9 @@ class _Group:
             open_still = not call["retired"] or call["record"] == self.newest_record[rank]
             if call["state"] == "completed" or not open_still:
                 continue
-            others = {one for one in last if last[one] < number and self.first_open(one) is None} | {*self.silent}
+            others = {
+                one for one in last if last[one] < number and self.first_open(one) is None
+            } | {*self.silent}
             if late and late[0] == number and rank not in late[1]:
                 others |= {*late[1]}
             if others:
@@ -179,7 +214,9 @@ class _Group:
         return found
 
     def late(self) -> tuple[int, list[int], str] | None:
-        """The first call that a rank made after the time-out of the first one: its number, such ranks, how late."""
+        """The first call that a rank made after the time-out of the first one: its number, such
+        ranks, how late.
+        """
         times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()}).dropna()
         for number, called in times.iterrows():
             first = called.idxmin()
@@ -187,13 +224,18 @@ class _Group:
             after_s = (called - called[first]) / 1e9
             late = [int(rank) for rank in called.index if after_s[rank] > limit_s]
             if late:
-                how = f"{after_s[late].max():.1f} s after rank {first}'s, and the time-out is {limit_s:g} s"
+                how = (
+                    f"{after_s[late].max():.1f} s after rank {first}'s, and the time-out is"
+                    f" {limit_s:g} s"
+                )
                 return int(number), late, how
         return None
 
 
 def _group(calls: pd.DataFrame, name: str, several: bool) -> _Group:
-    """The calls of a group. Where no dump states its ranks, as with gloo, a rank without dump may be one of it."""
+    """The calls of a group. Where no dump states its ranks, as with gloo, a rank without dump may
+    be one of it.
+    """
     rows = calls[(calls["group"] == name) & ~calls["message"]]
     dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
     everybody = {*calls.attrs["unreadable"], *(rank for ranks in groups.values() for rank in ranks)}
@@ -207,15 +249,27 @@ def _group(calls: pd.DataFrame, name: str, several: bool) -> _Group:
     lost = bool(calls.groupby("rank")["record"].min().reindex(list(of_rank)).fillna(0).any())
     newest = calls.groupby("rank")["record"].max().to_dict()
     silent = sorted(ranks - {*of_rank})
-    return _Group(name, f" of group {name}" * several, of_rank, silent, lost, newest, calls.attrs["unreadable"])
+    return _Group(
+        name,
+        f" of group {name}" * several,
+        of_rank,
+        silent,
+        lost,
+        newest,
+        calls.attrs["unreadable"],
+    )
 
 
 def _short(lines: pd.Series) -> pd.Series:
-    return lines.str.replace(r"^.*/", "", regex=True).replace("not recorded", "a line that is not recorded")
+    return lines.str.replace(r"^.*/", "", regex=True).replace(
+        "not recorded", "a line that is not recorded"
+    )
 
 
 def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
-    """Kind, ranks to blame and sentence for one group. elsewhere -- ranks that wait in another one."""
+    """Kind, ranks to blame and sentence for one group. elsewhere -- ranks that wait in another
+    one.
+    """
     if not any(group.last.values()):
         return _cannot_tell(_NO_CALL)
     if group.overwritten and min(group.last.values()) < group.oldest:
@@ -225,12 +279,18 @@ def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
         at = group.at(number)
         lacking = [rank for rank in group.of_rank if rank not in at]
         if lacking:
-            text = f"{_ranks(lacking, 'has', 'have')} no record of collective {number}{group.title}, but of later ones"
+            text = (
+                f"{_ranks(lacking, 'has', 'have')} no record of collective {number}{group.title},"
+                " but of later ones"
+            )
             return _cannot_tell(f"{text}. {_LARGER}")
         found = _mismatch(f"{number}{group.title}", at)
         differs = found or len({one["stack"] for one in at.values()}) > 1
         if differs and group.overwritten and number == group.oldest:
-            text = f"the ranks differ at collective {number}, the oldest that all buffers hold; what came before is"
+            text = (
+                f"the ranks differ at collective {number}, the oldest that all buffers hold; what"
+                " came before is"
+            )
             return _cannot_tell(f"{text} overwritten. {_LARGER}")
         if found:
             return found
@@ -247,24 +307,40 @@ def _cannot_tell(why: str) -> Verdict:
 
 
 def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
-    """Ranks that call something else, or with another size; of two sides of the same number none is to blame."""
+    """Ranks that call something else, or with another size; of two sides of the same number none is
+    to blame.
+    """
     calls = {rank: one["call"] for rank, one in at.items()}
-    sizes = {rank: f"{one['call']} of {one['elements']} elements ({one['types']})" for rank, one in at.items()}
+    sizes = {
+        rank: f"{one['call']} of {one['elements']} elements ({one['types']})"
+        for rank, one in at.items()
+    }
     same_size = all(call.rpartition(":")[2] in SAME_SIZE for call in calls.values())
     for kind, what in ((OTHER_CALL, calls), (OTHER_SIZE, sizes if same_size else {})):
         counts = Counter(what.values()).most_common()
         if len(counts) < 2:
             continue
         sides = [[rank for rank in what if what[rank] == side] for side, _ in counts]
-        blamed = [rank for side in sides[1:] for rank in side] if counts[0][1] > counts[1][1] else []
-        shown = "; ".join(f"{_ranks(side, 'calls', 'call')} {what[side[0]]} at {at[side[0]]['line']}" for side in sides)
-        who = f"{_ranks(blamed, 'is', 'are')} the odd one out" if blamed else "The dumps can't say who is wrong"
+        blamed = (
+            [rank for side in sides[1:] for rank in side] if counts[0][1] > counts[1][1] else []
+        )
+        shown = "; ".join(
+            f"{_ranks(side, 'calls', 'call')} {what[side[0]]} at {at[side[0]]['line']}"
+            for side in sides
+        )
+        who = (
+            f"{_ranks(blamed, 'is', 'are')} the odd one out"
+            if blamed
+            else "The dumps can't say who is wrong"
+        )
         return kind, blamed, f"Collective {number} is not the same on all ranks: {shown}. {who}."
     return None
 
 
 def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdict:
-    """Where all that the ranks have in common agrees: who has no dump, left the path, is behind, or came late."""
+    """Where all that the ranks have in common agrees: who has no dump, left the path, is behind, or
+    came late.
+    """
     last = group.last
     newest = max(last.values())
     behind = [rank for rank in last if last[rank] < newest]
@@ -284,18 +360,29 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
         if left:
             here, there = _apart(at[left[0]], at[waiting[0]])
             lines = f"at {here}, while {_ranks(waiting, 'is', 'are')} at {there}"
-            text = f"{_ranks(left, 'leaves', 'leave')} the others' path at collective {parted}{group.title}: {lines}."
+            text = (
+                f"{_ranks(left, 'leaves', 'leave')} the others' path at collective"
+                f" {parted}{group.title}: {lines}."
+            )
             return SKIPPED, left, f"{text} Look for a branch there that leaves a call out. {waits}"
-    # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only called less ahead.
+    # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only
+    # called less ahead.
     inside = {rank: group.first_open(rank) for rank in behind}
     numbers = [number for number in inside.values() if number]
     if len(numbers) == len(inside):
         number = min(numbers)
-        text = f"Nobody is missing: all ranks are inside collective {number}{group.title}, or have called ahead of it."
+        text = (
+            f"Nobody is missing: all ranks are inside collective {number}{group.title}, or have"
+            " called ahead of it."
+        )
         return NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU)."
     behind = [rank for rank in behind if not inside[rank]]
     number = last[behind[0]]
-    own = f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}" if number else "no call at all"
+    own = (
+        f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}"
+        if number
+        else "no call at all"
+    )
     return BEHIND, behind, f"{_ranks(behind, 'is', 'are')} behind, with {own}: {_LOOK}. {waits}"
 
 
@@ -339,24 +426,43 @@ def _nobody(group: _Group) -> Verdict:
     text = "Nobody is missing: all ranks made the same calls, none later than the time-out."
     silent = any(of["call"].str.startswith("gloo").any() for of in group.of_rank.values())
     gloo = "; gloo records no send and no receive" if silent else ""
-    return NOBODY, [], f"{text} If the job hangs, look below PyTorch (network, driver) or outside of collectives{gloo}."
+    return (
+        NOBODY,
+        [],
+        (
+            f"{text} If the job hangs, look below PyTorch (network, driver) or outside of"
+            f" collectives{gloo}."
+        ),
+    )
 
 
 def _in_messages(calls: pd.DataFrame, messages: list[Message]) -> list[_Wait]:
     """Who waits for the other end of a message."""
     return [
-        _Wait(one.rank, frozenset([one.peer]), None, f"{one.call} at {_short(pd.Series([one.line]))[0]}", one.record)
+        _Wait(
+            one.rank,
+            frozenset([one.peer]),
+            None,
+            f"{one.call} at {_short(pd.Series([one.line]))[0]}",
+            one.record,
+        )
         for one in messages
         if one.peer is not None and one.answer is False
     ]
 
 
 def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) -> Hang:
-    """The verdict on pending messages: those whose other end is missing and waits nowhere, or else all."""
+    """The verdict on pending messages: those whose other end is missing and waits nowhere, or else
+    all.
+    """
     chosen = [one for one in messages if one.answer is False and one.peer in missing] or messages
     blamed = sorted({one.peer for one in chosen if one.peer in missing})
     texts = [_told(calls, one) for one in chosen[:MOST_NAMED]]
-    look = f"{_LOOK}." if blamed else "Look below PyTorch (network, driver, GPU), or at what both do before it."
+    look = (
+        f"{_LOOK}."
+        if blamed
+        else "Look below PyTorch (network, driver, GPU), or at what both do before it."
+    )
     ends = sorted({rank for one in chosen for rank in (one.rank, one.peer) if rank is not None})
     rows = calls[calls["rank"].isin(ends)]
     return Hang(MESSAGE, tuple(blamed), f"{' '.join(texts)} {look}", _table(calls, rows, ends))
@@ -370,24 +476,36 @@ def _told(calls: pd.DataFrame, one: Message) -> str:
         return f"{text}whose other end the dump does not name."
     if one.peer in calls.attrs["unreadable"]:
         return (
-            f"{text}and the dump of rank {one.peer} is there and can't be read: {calls.attrs['unreadable'][one.peer]}."
+            f"{text}and the dump of rank {one.peer} is there and can't be read:"
+            f" {calls.attrs['unreadable'][one.peer]}."
         )
     if one.peer not in calls.attrs["dumps"]:
         return f"{text}and rank {one.peer} left no dump."
     if one.answer is None:
-        return f"{text}and the buffer no longer tells whether rank {one.peer} made its call. {_LARGER}"
+        return (
+            f"{text}and the buffer no longer tells whether rank {one.peer} made its call. {_LARGER}"
+        )
     if one.answer:
         return f"{text}and rank {one.peer} made its call, too."
     of = calls[calls["rank"] == one.peer].sort_values("record")
-    last = f"its last call is {of['call'].iloc[-1]} at {_short(of['line']).iloc[-1]}" if len(of) else "it made no call"
+    last = (
+        f"its last call is {of['call'].iloc[-1]} at {_short(of['line']).iloc[-1]}"
+        if len(of)
+        else "it made no call"
+    )
     return f"{text}and rank {one.peer} has not made the other end: {last}."
 
 
 def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
-    """Where everybody who is missing waits itself: the one that leaves the others' path, if there is just one side."""
+    """Where everybody who is missing waits itself: the one that leaves the others' path, if there
+    is just one side.
+    """
     inside = [wait for wait in waits if wait.rank in missing]
     ranks = sorted({wait.rank for wait in inside})
-    texts = [f"{_ranks([one.rank], 'waits', '')} for {_named(one.others)} in {one.call}" for one in inside]
+    texts = [
+        f"{_ranks([one.rank], 'waits', '')} for {_named(one.others)} in {one.call}"
+        for one in inside
+    ]
     told = "; ".join([texts[0], *(text[0].lower() + text[1:] for text in texts[1:MOST_NAMED])])
     odd = {} if any(wait.group is None for wait in inside) else _deviations(calls, ranks)
     if odd and len(odd) < len(ranks):
@@ -396,26 +514,40 @@ def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
         rows = calls[(calls["group"] == group) & ~calls["message"]]
         of_group = sorted({*calls.attrs["groups"].get(group, ()), *rows["rank"]})
         wanted = next(wait for wait in inside if wait.others & {blamed[0]})
-        own = [f" {text}." for text, wait in zip(texts, inside, strict=True) if wait.rank == blamed[0]]
-        text = f"{_ranks(blamed, 'is', 'are')} missing in {wanted.call}, in which rank {wanted.rank} waits"
+        own = [
+            f" {text}." for text, wait in zip(texts, inside, strict=True) if wait.rank == blamed[0]
+        ]
+        text = (
+            f"{_ranks(blamed, 'is', 'are')} missing in {wanted.call}, in which rank {wanted.rank}"
+            " waits"
+        )
         text = f"{text}, and left the others' path: {odd[blamed[0]]}. {_BRANCH}{''.join(own)}"
         return Hang(SKIPPED, tuple(blamed), text, _table(calls, rows, of_group))
     told = told[0].lower() + told[1:]
-    text = f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each has to make the other's call first."
+    text = (
+        f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each has to make the other's"
+        " call first."
+    )
     return Hang(CIRCLE, tuple(ranks), text, _table(calls, calls[calls["rank"].isin(ranks)], ranks))
 
 
 def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
-    """Rank -> the first step from one call to the next that it made once, and no other rank at all."""
+    """Rank -> the first step from one call to the next that it made once, and no other rank at
+    all.
+    """
     steps: dict[int, list[tuple[tuple[str, str], tuple[str, str], str]]] = {}
     for rank, of in calls.sort_values("record").groupby("rank"):
         lines = _short(of["line"])
         each = zip(of["call"], of["group"], lines, strict=True)
         texts = [f"{call} of group {group} at {line}" for call, group, line in each]
-        keys = [(call.split(" ")[0], stack) for call, stack in zip(of["call"], of["stack"], strict=True)]
+        keys = [
+            (call.split(" ")[0], stack) for call, stack in zip(of["call"], of["stack"], strict=True)
+        ]
         keys, texts = [("", ""), *keys], ["the start", *texts]
         pairs = zip(keys, keys[1:], texts, texts[1:], strict=False)
-        steps[int(rank)] = [(one, two, f"after {a} it calls {b}, as no other rank does") for one, two, a, b in pairs]
+        steps[int(rank)] = [
+            (one, two, f"after {a} it calls {b}, as no other rank does") for one, two, a, b in pairs
+        ]
     counts = {rank: Counter(step[:2] for step in made) for rank, made in steps.items()}
     odd: dict[int, str] = {}
     for rank in ranks:
@@ -442,7 +574,8 @@ def _ranks(ranks: list[int], one: str, many: str) -> str:
 def _table(calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     """The last call of each rank."""
     last = rows.sort_values("record").drop_duplicates("rank", keep="last").set_index("rank")
-    # Whole numbers stay whole beside a rank without any: as float64, times since 1970 would be 256 ns apart.
+    # Whole numbers stay whole beside a rank without any: as float64, times since 1970 would be 256
+    # ns apart.
     last = last.astype({"number": "Int64", "called_ns": "Int64"})
     table = last.reindex(ranks)[["number", "call", "elements", "line", "called_ns"]]
     first = rows.groupby("number")["called_ns"].min().astype("Int64")

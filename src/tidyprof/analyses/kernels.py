@@ -44,18 +44,20 @@ def kernels(
     """One row per kernel name, largest total first.
 
     name is the full name, short_name is distinct within the table, category is one of
-    `names.CATEGORIES`. calls counts events; total_ns is the sum of their durations, so
-    kernels that run at the same time both count. std_ns is the sample standard deviation,
-    0 for a single call, as in rocprofv3. percent is the share of the table's total (0-100).
-    include chooses the kinds (see profile.KINDS; ValueError for another). All ranks and devices are added up, unless
+    `names.CATEGORIES`. calls counts events; total_ns is the sum of their durations, so kernels that
+    run at the same time both count. std_ns is the sample standard deviation, 0 for a single call,
+    as in rocprofv3. percent is the share of the table's total (0-100). include chooses the kinds
+    (see profile.KINDS; ValueError for another). All ranks and devices are added up, unless
     per_device asks for rows per rank and device, with these two columns in front.
 
-    by_step asks for rows per step, in order of steps, with the column `step` in front of all: the step that launched
-    the kernel, or where no launch on a GPU was recorded the one in which it started; <NA> for what was launched
-    outside of steps, as before the recording, and where none are marked. mark and errors are as in `steps`.
+    by_step asks for rows per step, in order of steps, with the column `step` in front of all: the
+    step that launched the kernel, or where no launch on a GPU was recorded the one in which it
+    started; <NA> for what was launched outside of steps, as before the recording, and where none
+    are marked. mark and errors are as in `steps`.
 
-    >>> tidyprof.kernels(tidyprof.read("trace.json.gz"))[["short_name", "calls", "total_ns"]].to_dict("list")
-    {'short_name': ['ncclDevKernel_Generic', 'GEMM NN fp32 MT64x64x32'], 'calls': [1, 1], 'total_ns': [30000, 20001]}
+    >>> by_name = tidyprof.kernels(tidyprof.read("trace.json.gz"))
+    >>> by_name[["short_name", "total_ns"]].to_dict("list")
+    {'short_name': ['ncclDevKernel_Generic', 'GEMM NN fp32 MT64x64x32'], 'total_ns': [30000, 20001]}
     """
     events = of_kind(profile, include)
     columns = {**({"step": "Int64"} if by_step else {}), **(PLACE if per_device else {})}
@@ -65,7 +67,9 @@ def kernels(
     numbered = events[[*columns, "duration_ns"]].assign(name=texts.codes)
     grouped = numbered.groupby([*columns, "name"], dropna=False, sort=False)["duration_ns"]
     sums = {"calls": grouped.size(), "std_ns": grouped.std().fillna(0.0)}
-    sums |= {f"{how}_ns": grouped.agg(how) for how in ("mean", "min", "max")} | {"total_ns": grouped.sum()}
+    sums |= {f"{how}_ns": grouped.agg(how) for how in ("mean", "min", "max")} | {
+        "total_ns": grouped.sum()
+    }
     table = pd.DataFrame(sums).reset_index()
     used, first = np.unique(texts.codes, return_index=True)
     named = _named(texts.categories[used].tolist(), events["kind"].array[first].tolist())
@@ -84,12 +88,16 @@ def kernel_totals(profile: Profile) -> pd.DataFrame:
     """The columns TOTALS of `kernels`, for a third of the time."""
     events = plain_events(profile, KERNEL_KINDS)
     texts = events["name"]
-    used, first, place, calls = np.unique(texts.codes, return_index=True, return_inverse=True, return_counts=True)
+    used, first, place, calls = np.unique(
+        texts.codes, return_index=True, return_inverse=True, return_counts=True
+    )
     total = np.zeros(len(used), np.int64)
     np.add.at(total, place, events["duration_ns"])
     named = _named(texts.categories[used].tolist(), events["kind"][first].tolist())
     order = _largest_first(named["name"], total.tolist())
-    table: dict[str, Any] = {column: [values[row] for row in order] for column, values in named.items()}
+    table: dict[str, Any] = {
+        column: [values[row] for row in order] for column, values in named.items()
+    }
     table |= {"calls": calls[order], "total_ns": total[order]}
     return result(table, {column: KERNEL_COLUMNS[column] for column in TOTALS}, profile)
 
@@ -107,9 +115,11 @@ def _largest_first(names: list[str], totals: list[int]) -> list[int]:
 
 
 def stated_kernels(profile: Profile) -> pd.DataFrame:
-    """The sums of kernels that the tool made itself (`meta["stats"]`), of all ranks and processes together.
+    """The sums of kernels that the tool made itself (`meta["stats"]`), of all ranks and processes
+    together.
 
-    Columns name, short_name, calls, total_ns and percent, the largest first; no row without such sums.
+    Columns name, short_name, calls, total_ns and percent, the largest first; no row without such
+    sums.
     """
     stats = profile.meta.get("stats", {}).get("kernel")
     if stats is None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, host_events, launch_times, result, start_and_end
+from tidyprof.analyses.common import (
+    PLACE,
+    by_device,
+    host_events,
+    launch_times,
+    result,
+    start_and_end,
+)
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.launches import innermost
@@ -28,10 +35,11 @@ LAUNCH_COLUMNS = {
 def launches(profile: Profile) -> pd.DataFrame:
     """One row per device event whose launch was recorded, in order of launch.
 
-    delay_ns is from the begin of the launch call to the start on the device (negative only if the file's
-    clocks disagree). queue_depth counts the device's events, on all streams, that had been launched before
-    and not yet finished when this one was launched: 0 means the device had run dry. Long delays with a deep
-    queue mean that the GPU is the bottleneck; short ones with an empty queue that the host is.
+    delay_ns is from the begin of the launch call to the start on the device (negative only if the
+    file's clocks disagree). queue_depth counts the device's events, on all streams, that had been
+    launched before and not yet finished when this one was launched: 0 means the device had run dry.
+    Long delays with a deep queue mean that the GPU is the bottleneck; short ones with an empty
+    queue that the host is.
     """
     tables = []
     for place, events in by_device(profile):
@@ -44,14 +52,23 @@ def launches(profile: Profile) -> pd.DataFrame:
         depth -= np.searchsorted(np.sort(end), launched, side="right")
         table = profile.events.iloc[own.rows]
         tables.append(
-            table.assign(**place, launch_ns=launched, delay_ns=start - launched, queue_depth=np.maximum(depth, 0))
+            table.assign(
+                **place,
+                launch_ns=launched,
+                delay_ns=start - launched,
+                queue_depth=np.maximum(depth, 0),
+            )
         )
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
-    return result(table.sort_values(["launch_ns", "start_ns"], kind="stable"), LAUNCH_COLUMNS, profile)
+    return result(
+        table.sort_values(["launch_ns", "start_ns"], kind="stable"), LAUNCH_COLUMNS, profile
+    )
 
 
 def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
-    """For each call on the host the summed durations (ns) of the device work that its thread launched meanwhile."""
+    """For each call on the host the summed durations (ns) of the device work that its thread
+    launched meanwhile.
+    """
     work = profile.device_events
     total = np.zeros(len(calls), np.int64)
     if "launch_thread" not in work.columns:
@@ -60,19 +77,26 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
     work = work.dropna(subset=["launch_ns", "launch_thread"]).sort_values("launch_ns")
     of_thread = dict(iter(work.groupby(["rank", "launch_thread"])))
     start, end = start_and_end(calls)
-    for thread, rows in calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"]).indices.items():
+    for thread, rows in (
+        calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"]).indices.items()
+    ):
         if thread in of_thread:
             launch = of_thread[thread]["launch_ns"].to_numpy(np.int64)
             summed = np.append(0, np.cumsum(of_thread[thread]["duration_ns"].to_numpy(np.int64)))
-            first, last = np.searchsorted(launch, start[rows]), np.searchsorted(launch, end[rows], side="right")
+            first, last = (
+                np.searchsorted(launch, start[rows]),
+                np.searchsorted(launch, end[rows], side="right"),
+            )
             total[rows] = summed[last] - summed[first]
     return total
 
 
 def launching_operators(profile: Profile) -> pd.Series:
-    """The name of the operator that launched each event on a device, as string; <NA> where that is not known.
+    """The name of the operator that launched each event on a device, as string; <NA> where that is
+    not known.
 
-    It is the one that the file states, or else the innermost one that ran on the launching thread at the launch.
+    It is the one that the file states, or else the innermost one that ran on the launching thread
+    at the launch.
     """
     work = profile.device_events
     found = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
@@ -81,12 +105,17 @@ def launching_operators(profile: Profile) -> pd.Series:
         return found
     asked = work[found.isna() & (launch_times(work) != ABSENT) & work["launch_thread"].notna()]
     at = (asked["launch_ns"].to_numpy(np.int64),) * 2
-    around = innermost(start_and_end(calls), _threads(calls, "thread"), at, _threads(asked, "launch_thread"))
+    around = innermost(
+        start_and_end(calls), _threads(calls, "thread"), at, _threads(asked, "launch_thread")
+    )
     found[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]
     return found
 
 
 def _threads(events: pd.DataFrame, thread: str) -> tuple[np.ndarray, np.ndarray]:
     """Rank and thread of each event."""
-    rank, number = (events[column].astype("Int64").to_numpy(np.int64, na_value=ABSENT) for column in ("rank", thread))
+    rank, number = (
+        events[column].astype("Int64").to_numpy(np.int64, na_value=ABSENT)
+        for column in ("rank", thread)
+    )
     return rank, number

@@ -26,10 +26,12 @@ FIRST_FACTOR = {
     "aten::_addmm_activation": 1,
     "aten::baddbmm": 1,
 }
-"""Operators that multiply matrices -> place of the left factor among their inputs; the right one follows.
+"""Operators that multiply matrices -> place of the left factor among their inputs; the right one
+follows.
 
-Source: aten/src/ATen/native/native_functions.yaml of https://github.com/pytorch/pytorch. The weight of `linear`,
-[n, k], is transposed. Products of groups of unequal size and convolutions are not among them.
+Source: aten/src/ATen/native/native_functions.yaml of https://github.com/pytorch/pytorch. The weight
+of `linear`, [n, k], is transposed. Products of groups of unequal size and convolutions are not
+among them.
 """
 
 PRODUCT_COLUMNS = {
@@ -54,14 +56,15 @@ _KEYS = ["operator", "dtype", *_SIZES]
 def matrix_products(profile: Profile) -> pd.DataFrame:
     """One row per operator of FIRST_FACTOR, type and sizes, largest device_ns first.
 
-    A call multiplies `batch` times an m x k with a k x n matrix; dtype is the left one's, as in the file. flops are the
-    floating-point operations of all calls, 2 m n k batch for each: a multiplication and an addition, without what is
-    added or scaled afterwards, as the BLAS count it (https://www.netlib.org/lapack/lawnspdf/lawn41.pdf). device_ns adds
-    the durations of the work on a GPU that the calls launched on their threads, with fills and conversions; launched
-    counts the calls of which there is any, and only their flops make flops_per_second, over device_ns: <NA> where
-    there are none, as on a CPU or in the replay of a graph. What has no shapes in the file keeps its row with <NA>.
-    Of products that call others, as `linear` calls `addmm`, the inner ones count. All ranks together.
-    Raises ValueError for a profile without shapes.
+    A call multiplies `batch` times an m x k with a k x n matrix; dtype is the left one's, as in the
+    file. flops are the floating-point operations of all calls, 2 m n k batch for each: a
+    multiplication and an addition, without what is added or scaled afterwards, as the BLAS count it
+    (https://www.netlib.org/lapack/lawnspdf/lawn41.pdf). device_ns adds the durations of the work on
+    a GPU that the calls launched on their threads, with fills and conversions; launched counts the
+    calls of which there is any, and only their flops make flops_per_second, over device_ns: <NA>
+    where there are none, as on a CPU or in the replay of a graph. What has no shapes in the file
+    keeps its row with <NA>. Of products that call others, as `linear` calls `addmm`, the inner ones
+    count. All ranks together. Raises ValueError for a profile without shapes.
     """
     calls = host_events(profile, "operator")
     require_shapes(calls)
@@ -72,17 +75,30 @@ def matrix_products(profile: Profile) -> pd.DataFrame:
     counts = {"calls": 1, "launched": (device_ns > 0).astype(np.int64), "device_ns": device_ns}
     table = texts.assign(**counts).groupby(read, dropna=False, sort=False).sum().reset_index()
     found = [_product(*row) for row in table[read].itertuples(index=False)]
-    keys = pd.DataFrame(found, columns=_KEYS, index=table.index).astype({key: PRODUCT_COLUMNS[key] for key in _KEYS})
-    table = pd.concat([keys, table[list(counts)]], axis=1).groupby(_KEYS, dropna=False).sum().reset_index()
+    keys = pd.DataFrame(found, columns=_KEYS, index=table.index).astype(
+        {key: PRODUCT_COLUMNS[key] for key in _KEYS}
+    )
+    table = (
+        pd.concat([keys, table[list(counts)]], axis=1)
+        .groupby(_KEYS, dropna=False)
+        .sum()
+        .reset_index()
+    )
     each = 2 * table[list(_SIZES)].astype("Float64").prod(axis=1, skipna=False)
     table["flops"] = each * table["calls"]
-    table["flops_per_second"] = 1e9 * each * table["launched"] / table["device_ns"].astype("Float64").replace(0, pd.NA)
-    return result(table.sort_values("device_ns", ascending=False, kind="stable"), PRODUCT_COLUMNS, profile)
+    table["flops_per_second"] = (
+        1e9 * each * table["launched"] / table["device_ns"].astype("Float64").replace(0, pd.NA)
+    )
+    return result(
+        table.sort_values("device_ns", ascending=False, kind="stable"), PRODUCT_COLUMNS, profile
+    )
 
 
 def _innermost(calls: pd.DataFrame) -> pd.DataFrame:
     """Those calls in which no other one of them began."""
-    thread = calls.groupby(["rank", "process", "thread"], dropna=False, sort=False).ngroup().to_numpy()
+    thread = (
+        calls.groupby(["rank", "process", "thread"], dropna=False, sort=False).ngroup().to_numpy()
+    )
     order, caller = callers(*start_and_end(calls), thread)
     return calls.drop(calls.index[order[np.unique(caller[caller >= 0])]])
 

@@ -1,4 +1,6 @@
-"""Sends and receives between two ranks in dumps of the flight recorder: which are pending, and who is at their ends."""
+"""Sends and receives between two ranks in dumps of the flight recorder: which are pending, and who
+is at their ends.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ from typing import Any
 import pandas as pd
 
 _ENDS = re.compile(r":(send|recv) (\d{1,9})(?:->|<-)(\d{1,9}|\?)$")
-"""How PyTorch names them: `nccl:send 0->1`, `nccl:recv 1<-0`, `nccl:recv 1<-?` from any; ranks of their group."""
+"""How PyTorch names them: `nccl:send 0->1`, `nccl:recv 1<-0`, `nccl:recv 1<-?` from any; ranks of
+their group.
+"""
 
 
 @dataclass(frozen=True)
 class Message:
     """One end of a message that is pending.
 
-    peer -- rank of the other end; None where the dump does not name it.
-    answer -- whether the other end made its call: True, False, or None where the buffers no longer tell.
+    peer -- rank of the other end; None where the dump does not name it. answer -- whether the other
+    end made its call: True, False, or None where the buffers no longer tell.
     """
 
     rank: int
@@ -33,10 +37,11 @@ class Message:
 
 
 def pending_messages(calls: pd.DataFrame) -> list[Message]:
-    """The first pending send or receive of each rank to each peer, in the order of ranks and records.
+    """The first pending send or receive of each rank to each peer, in the order of ranks and
+    records.
 
-    Pending is what has not completed. Of gloo, whose dumps have no states, that can't be told, and it records no
-    messages. What was batched (`batch_isend_irecv`) has the state of its batch.
+    Pending is what has not completed. Of gloo, whose dumps have no states, that can't be told, and
+    it records no messages. What was batched (`batch_isend_irecv`) has the state of its batch.
     """
     rows = calls[calls["message"]].to_dict("records")
     batches = {_batch(row): row for row in rows if row["call"].endswith("coalesced")}
@@ -60,7 +65,9 @@ def pending_messages(calls: pd.DataFrame) -> list[Message]:
         others = made.get((group, peer, rank, not sends), [])
         lost = any(kept.get(one, 0) > 0 for one in (rank, peer))
         answer = any(others) or (None if others else False) if lost else len(others) >= count
-        message = Message(rank, peer, None if peer is None else answer, row["call"], row["line"], row["record"])
+        message = Message(
+            rank, peer, None if peer is None else answer, row["call"], row["line"], row["record"]
+        )
         found.setdefault(pair, message)
     return sorted(found.values(), key=lambda one: (one.rank, one.record))
 

@@ -20,15 +20,18 @@ OPERATOR_COLUMNS = {
 """Columns of `operators`; with by_shape=True `input_shapes` follows the name."""
 
 
-def operators(profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = False) -> pd.DataFrame:
-    """One row per operator name, or with by_shape per name and input shapes, largest self time first.
+def operators(
+    profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = False
+) -> pd.DataFrame:
+    """One row per operator name, or with by_shape per name and input shapes, largest self time
+    first.
 
-    It is what torch calls key_averages. total_ns adds the durations of all calls, with the operators that they
-    call; self_ns leaves those on the same thread out, so that self times add up to the time in which operators ran.
-    mean_ns is total per call, percent the share of all self time (0-100). These are host times: on a GPU an
-    operator returns as soon as its kernels are launched. kinds may add `annotation` or `runtime` to the nesting.
-    All ranks together.
-    Raises ValueError for a kind that there is not, and for shapes that the profiler does not record.
+    It is what torch calls key_averages. total_ns adds the durations of all calls, with the
+    operators that they call; self_ns leaves those on the same thread out, so that self times add up
+    to the time in which operators ran. mean_ns is total per call, percent the share of all self
+    time (0-100). These are host times: on a GPU an operator returns as soon as its kernels are
+    launched. kinds may add `annotation` or `runtime` to the nesting. All ranks together. Raises
+    ValueError for a kind that there is not, and for shapes that the profiler does not record.
     """
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]
@@ -48,7 +51,9 @@ def operators(profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = F
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["percent"] = percent(table["self_ns"], table["self_ns"].sum())
     table = table.sort_values(
-        ["self_ns", "total_ns", *keys], ascending=[False, False, *(True for _ in keys)], kind="stable"
+        ["self_ns", "total_ns", *keys],
+        ascending=[False, False, *(True for _ in keys)],
+        kind="stable",
     )
     return result(table, dict.fromkeys(keys, "string") | OPERATOR_COLUMNS, profile)
 
@@ -56,15 +61,22 @@ def operators(profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = F
 def require_shapes(events: pd.DataFrame) -> None:
     """Raise ValueError for events of a profile that has no shapes of inputs."""
     if "input_shapes" not in events.columns:
-        raise ValueError("no shapes of inputs in this profile: record them with torch.profiler and record_shapes=True")
+        raise ValueError(
+            "no shapes of inputs in this profile: record them with torch.profiler and"
+            " record_shapes=True"
+        )
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:
-    """For each event its duration in ns without the events nested directly in it on the same thread."""
+    """For each event its duration in ns without the events nested directly in it on the same
+    thread.
+    """
     own = events["duration_ns"].to_numpy(np.int64, copy=True)
     rows = np.flatnonzero(own > 0)
     start, end = start_and_end(events)
-    thread = events.groupby(["rank", "process", "thread"], dropna=False, sort=False).ngroup().to_numpy()
+    thread = (
+        events.groupby(["rank", "process", "thread"], dropna=False, sort=False).ngroup().to_numpy()
+    )
     order, caller = callers(start[rows], end[rows], thread[rows])
     inner, outer = rows[order[caller >= 0]], rows[order[caller[caller >= 0]]]
     # A call that outlasts its caller by rounding takes no more than the caller has.

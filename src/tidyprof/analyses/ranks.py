@@ -7,13 +7,20 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tidyprof.analyses.collectives import collective_entries, collectives, joined_entries, require_own_ranks
+from tidyprof.analyses.collectives import (
+    collective_entries,
+    collectives,
+    joined_entries,
+    require_own_ranks,
+)
 from tidyprof.analyses.common import PLACE, each, join, percent
 from tidyprof.analyses.device_time import overlap
 from tidyprof.tables.contract import Profile
 
 MAJORITY = 0.5
-"""Share of all waiting that the straggler's lateness must have caused, else several ranks take turns."""
+"""Share of all waiting that the straggler's lateness must have caused, else several ranks take
+turns.
+"""
 
 NOTICEABLE = 0.01
 """Share of the ranks' time that must be waiting before one of them is called a straggler."""
@@ -22,7 +29,9 @@ MAXIMUM_IMPOSSIBLE = 0.01
 """Share of collectives in an impossible order from which no rank is blamed."""
 
 SLOWER = 1.1
-"""Computation of the straggler over the others' median from which its device is called longer at work."""
+"""Computation of the straggler over the others' median from which its device is called longer at
+work.
+"""
 
 RANK_COLUMNS = {
     **PLACE,
@@ -59,18 +68,20 @@ class Straggler:
 def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
     """One row per rank and device: where its time goes, and what it cost the others.
 
-    profiles is one profile with several ranks, or several with one or more each; a generator keeps one of them
-    in memory at a time. total_ns (first start to last end of device events) is the sum of computation_ns,
-    exposed_communication_ns, exposed_copy_ns and idle_ns, see `overlap`; busy_ns is the union of
-    all device events, communication_ns that of collectives. collectives counts these; of them, `compared`
-    have a counterpart on every rank (see `collectives`). These took wait_ns, before the last rank entered, and
-    transfer_ns. came_last counts those that this rank entered last, alone, caused_wait_ns is what all others waited
-    in these. exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a few
-    microseconds; more is the difference of its clock. <NA> without synchronising collectives.
+    profiles is one profile with several ranks, or several with one or more each; a generator keeps
+    one of them in memory at a time. total_ns (first start to last end of device events) is the sum
+    of computation_ns, exposed_communication_ns, exposed_copy_ns and idle_ns, see `overlap`; busy_ns
+    is the union of all device events, communication_ns that of collectives. collectives counts
+    these; of them, `compared` have a counterpart on every rank (see `collectives`). These took
+    wait_ns, before the last rank entered, and transfer_ns. came_last counts those that this rank
+    entered last, alone, caused_wait_ns is what all others waited in these. exit_offset_ns, the
+    median time by which the rank leaves later than the median rank, should be a few microseconds;
+    more is the difference of its clock. <NA> without synchronising collectives.
 
-    attrs: `straggler` (rank or None; None too where its rank is unknown), `evidence` (sentences), `ranks` (how many are
-    here; a device without a rank counts as one), and the others of `collectives`. Raises ValueError for
-    several profiles that do not state their rank or state the same one.
+    attrs: `straggler` (rank or None; None too where its rank is unknown), `evidence` (sentences),
+    `ranks` (how many are here; a device without a rank counts as one), and the others of
+    `collectives`. Raises ValueError for several profiles that do not state their rank or state the
+    same one.
     """
     overlaps, entries = [], []
     for profile in each(profiles):
@@ -84,8 +95,8 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
 def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame:
     """The table of `ranks` from the tables of `overlap` and `collective_entries` of all ranks.
 
-    For recordings that were reduced elsewhere, see `tidyprof.many`. Raises ValueError where several files (column
-    `file`) do not state their rank or state the same one.
+    For recordings that were reduced elsewhere, see `tidyprof.many`. Raises ValueError where several
+    files (column `file`) do not state their rank or state the same one.
     """
     for part in (overlaps, entries):
         require_own_ranks(part)
@@ -94,7 +105,11 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     table = overlaps.set_index(pd.MultiIndex.from_frame(overlaps[place].astype("Int64")))
     counts = entries.astype(dict.fromkeys(place, "Int64")).groupby(place, dropna=False).size()
     table = table.assign(collectives=counts.reindex(table.index, fill_value=0))
-    compared = collectives(entries, per_rank=True) if several else collectives(entries.iloc[:0], per_rank=True)
+    compared = (
+        collectives(entries, per_rank=True)
+        if several
+        else collectives(entries.iloc[:0], per_rank=True)
+    )
     table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
     table = table.reset_index(drop=True)[list(RANK_COLUMNS)].astype(RANK_COLUMNS)
     found = find_straggler(table, compared.attrs)
@@ -114,7 +129,9 @@ def _number_of_ranks(table: pd.DataFrame) -> int:
 
 
 def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
-    """Which ranks the verdict is not about: those without a collective, and how many are not here."""
+    """Which ranks the verdict is not about: those without a collective, and how many are not
+    here.
+    """
     text = ""
     by_rank = table.groupby("rank")["collectives"].sum()
     if by_rank.any() and not by_rank.all():
@@ -122,7 +139,9 @@ def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
         text += f" Without a collective in its recording: rank {silent}."
     here = _number_of_ranks(table)
     if world_size is not None and here < world_size:
-        text += f" Only {here} of {world_size} ranks are here: an absent one may have come later still."
+        text += (
+            f" Only {here} of {world_size} ranks are here: an absent one may have come later still."
+        )
     return text
 
 
@@ -130,7 +149,9 @@ _COSTS = ("compared", "came_last", "wait_ns", "transfer_ns", "caused_wait_ns")
 
 
 def _costs(compared: pd.DataFrame) -> pd.DataFrame:
-    """What the compared collectives cost each rank, and the others because of it; index rank and device."""
+    """What the compared collectives cost each rank, and the others because of it; index rank and
+    device.
+    """
     place = list(PLACE)
     waits = compared.groupby("number")["wait_ns"].transform("sum")
     end = compared["start_ns"] + compared["duration_ns"]
@@ -164,10 +185,11 @@ def rank_labels(table: pd.DataFrame) -> list[str]:
 
 
 def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
-    """The rank of a table of `ranks` for which the others wait; facts are the attrs of `collectives`.
+    """The rank of a table of `ranks` for which the others wait; facts are the attrs of
+    `collectives`.
 
-    It must have caused more than MAJORITY of all waiting, which must be more than NOTICEABLE of the time,
-    with clocks that can be trusted. Only rows with compared collectives are judged.
+    It must have caused more than MAJORITY of all waiting, which must be more than NOTICEABLE of the
+    time, with clocks that can be trusted. Only rows with compared collectives are judged.
     """
     judged = table[table["compared"] > 0]
     if not len(judged):
@@ -181,12 +203,16 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
         return Straggler(None, f"Ranks wait for each other in {share:.1f} % of their time only.")
     worst = judged.loc[judged["caused_wait_ns"].idxmax()]
     if worst["caused_wait_ns"] <= MAJORITY * waited:
-        most = f"the most, {worst['label']}, caused {percent(worst['caused_wait_ns'], waited):.0f} % of it"
+        most = (
+            f"the most, {worst['label']}, caused {percent(worst['caused_wait_ns'], waited):.0f} %"
+            " of it"
+        )
         if not worst["caused_wait_ns"]:
             most = "none of them came last alone"
         return Straggler(
             None,
-            f"Ranks wait for each other in {share:.1f} % of their time, for changing ones or several at once: {most}.",
+            f"Ranks wait for each other in {share:.1f} % of their time, for changing ones or"
+            f" several at once: {most}.",
         )
     return _judged(worst, judged.drop(worst.name), waited)
 
@@ -199,8 +225,8 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
     if not pd.isna(offset) and 2 * offset > mean:
         return Straggler(
             None,
-            f"{name} enters {mean / 1000:.1f} µs late on average, but also leaves {offset / 1000:.1f} µs "
-            "after the others: its clock may explain that.",
+            f"{name} enters {mean / 1000:.1f} µs late on average, but also leaves"
+            f" {offset / 1000:.1f} µs after the others: its clock may explain that.",
         )
     caused = float(percent(worst["caused_wait_ns"], waited))
     idle = float(percent(worst["idle_ns"], worst["total_ns"]))
@@ -209,10 +235,10 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
     if own > SLOWER * median:
         cause = "its device computes longer"
     evidence = (
-        f"{name} came last in {worst['came_last']} of {worst['compared']} collectives and caused {caused:.0f} % "
-        f"of all waiting: each time the others waited {mean / 1e6:.2f} ms for it on average. It waited "
-        f"{worst['wait_ns'] / 1e6:.1f} ms itself, the others {others['wait_ns'].median() / 1e6:.1f} ms (median). It "
-        f"computed for {own / 1e6:.1f} ms, the others for {median / 1e6:.1f} ms, so {cause} (idle for {idle:.0f} % of "
-        "the time)."
+        f"{name} came last in {worst['came_last']} of {worst['compared']} collectives and caused"
+        f" {caused:.0f} % of all waiting: each time the others waited {mean / 1e6:.2f} ms for it on"
+        f" average. It waited {worst['wait_ns'] / 1e6:.1f} ms itself, the others"
+        f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for {own / 1e6:.1f} ms,"
+        f" the others for {median / 1e6:.1f} ms, so {cause} (idle for {idle:.0f} % of the time)."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

@@ -14,10 +14,14 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.launches import launching_calls
 
 AGREEMENT = 0.01
-"""Totals, numbers of calls and their ratios that differ by no more than this share count as equal."""
+"""Totals, numbers of calls and their ratios that differ by no more than this share count as
+equal.
+"""
 
 LIKELY_SAME = 0.2
-"""Kernels of different names with equal calls and totals this close are offered as perhaps the same."""
+"""Kernels of different names with equal calls and totals this close are offered as perhaps the
+same.
+"""
 
 RECONCILIATION_COLUMNS = {
     "short_name": "string",
@@ -26,20 +30,26 @@ RECONCILIATION_COLUMNS = {
     "difference_ns": "int64",
     "reason": "string",
 }
-"""Columns of `reconcile`, with calls_<tool> and total_ns_<tool> for each tool after the second of them."""
+"""Columns of `reconcile`, with calls_<tool> and total_ns_<tool> for each tool after the second of
+them.
+"""
 
 AGREE = "agree"
 """The reason in rows without a difference."""
 
 _COPIES = ("copy", "fill")
-_OVERHEAD = "same calls, other durations: two separate runs, different clocks, or a tool that slows the device down"
+_OVERHEAD = (
+    "same calls, other durations: two separate runs, different clocks, or a tool that slows the"
+    " device down"
+)
 
 
 @dataclass(frozen=True)
 class _Tool:
     """What one tool recorded.
 
-    totals -- index short name; calls, total_ns, kind, launch_ns (time of the calls that launched it; NA if unknown).
+    totals -- index short name; calls, total_ns, kind, launch_ns (time of the calls that launched
+    it; NA if unknown).
     """
 
     label: str
@@ -52,28 +62,38 @@ class _Tool:
 
 
 def reconcile(profiles: Mapping[str, Profile] | Sequence[Profile]) -> pd.DataFrame:
-    """One row per short name of a kernel, collective, copy or fill that any tool saw; largest total time first.
+    """One row per short name of a kernel, collective, copy or fill that any tool saw; largest total
+    time first.
 
-    profiles are recordings of one run, or of equal runs, by different tools: a mapping from a label to each, or a
-    sequence, labelled by `meta["tool"]`. calls_<label> and total_ns_<label> are that tool's, <NA> if it has no such
-    name. calls_difference and difference_ns are the largest minus the smallest of them, 0 standing for <NA>.
+    profiles are recordings of one run, or of equal runs, by different tools: a mapping from a label
+    to each, or a sequence, labelled by `meta["tool"]`. calls_<label> and total_ns_<label> are that
+    tool's, <NA> if it has no such name. calls_difference and difference_ns are the largest minus
+    the smallest of them, 0 standing for <NA>.
 
-    reason is `agree` (all within AGREEMENT) or what likely explains the difference from the first tool that has
-    the name. It is found by rules, in this order:
-      same calls           same time, but a kernel for one tool and a copy for the other; or one tool's time equals
-                           that of the launch calls on the host: it added up those; else two separate runs,
-                           different clocks, or the overhead of a tool
-      more or fewer calls  the ratio is that of most other kernels: another window of the run, or number of ranks;
+    reason is `agree` (all within AGREEMENT) or what likely explains the difference from the first
+    tool that has the name. It is found by rules, in this order:
+      same calls           same time, but a kernel for one tool and a copy for the other; or one
+      tool's time equals
+                           that of the launch calls on the host: it added up those; else two
+                           separate runs, different clocks, or the overhead of a tool
+      more or fewer calls  the ratio is that of most other kernels: another window of the run, or
+      number of ranks;
                            else lost events, or a filter
-      missing name         the tool lists copies or fills under other names, as kernels or not at all; or has a
-                           kernel with as many calls and similar time under another name; or does not have it
+      missing name         the tool lists copies or fills under other names, as kernels or not at
+      all; or has a
+                           kernel with as many calls and similar time under another name; or does
+                           not have it
     A reason is a lead to follow and no proof. Raises ValueError for fewer than two profiles.
     """
     tools = [_Tool(label, _totals(profile)) for label, profile in _labelled(profiles)]
-    table = pd.DataFrame(index=pd.Index(sorted({name for tool in tools for name in tool.totals.index}), dtype="str"))
+    table = pd.DataFrame(
+        index=pd.Index(sorted({name for tool in tools for name in tool.totals.index}), dtype="str")
+    )
     for tool in tools:
         table[f"calls_{tool.label}"] = tool.totals["calls"].reindex(table.index).astype("Int64")
-        table[f"total_ns_{tool.label}"] = tool.totals["total_ns"].reindex(table.index).astype("Int64")
+        table[f"total_ns_{tool.label}"] = (
+            tool.totals["total_ns"].reindex(table.index).astype("Int64")
+        )
     for column, prefix in (("calls_difference", "calls_"), ("difference_ns", "total_ns_")):
         values = table[[f"{prefix}{tool.label}" for tool in tools]].fillna(0)
         table[column] = values.max(axis=1) - values.min(axis=1)
@@ -92,7 +112,11 @@ def _finished(
     table = table[[*first, *measured, *last]].astype(RECONCILIATION_COLUMNS)
     origins = {label: str(profile.origin) for label, profile in _labelled(profiles)}
     distinct = list(dict.fromkeys(origins.values()))
-    text = distinct[0] if len(distinct) == 1 else "; ".join(f"{label} {origin}" for label, origin in origins.items())
+    text = (
+        distinct[0]
+        if len(distinct) == 1
+        else "; ".join(f"{label} {origin}" for label, origin in origins.items())
+    )
     table.attrs = {"origin": text, "tools": [tool.label for tool in tools]}
     return table
 
@@ -123,12 +147,18 @@ def _totals(profile: Profile) -> pd.DataFrame:
         }
     )
     grouped = table.groupby("name", sort=True)
-    totals = grouped.agg(calls=("duration", "size"), total_ns=("duration", "sum"), kind=("kind", "first"))
-    return totals.assign(launch_ns=grouped["launch"].agg(lambda values: values.sum(min_count=len(values))))
+    totals = grouped.agg(
+        calls=("duration", "size"), total_ns=("duration", "sum"), kind=("kind", "first")
+    )
+    return totals.assign(
+        launch_ns=grouped["launch"].agg(lambda values: values.sum(min_count=len(values)))
+    )
 
 
 def _launch_durations(profile: Profile) -> np.ndarray:
-    """How long the call took on the host that launched each device event: float ns, NaN without a record."""
+    """How long the call took on the host that launched each device event: float ns, NaN without a
+    record.
+    """
     launched, call = launching_calls(profile.events)
     durations = np.full(len(profile.events), np.nan)
     durations[launched] = profile.events["duration_ns"].to_numpy(np.int64)[call]
@@ -156,7 +186,9 @@ def _reasons(names: pd.Index, tools: list[_Tool]) -> list[str]:
 
 
 def _usual_ratio(reference: _Tool, other: _Tool) -> float:
-    """Calls of `other` over those of `reference` for the median kernel that both have; NaN if there is none."""
+    """Calls of `other` over those of `reference` for the median kernel that both have; NaN if there
+    is none.
+    """
     ratios = (other.totals["calls"] / reference.totals["calls"]).dropna()
     return float(ratios.median()) if len(ratios) else np.nan
 
@@ -169,17 +201,22 @@ def _reason(name: str, reference: _Tool, other: _Tool, usual_ratio: float) -> st
         if _close(ours["total_ns"], theirs["total_ns"], AGREEMENT):
             if ours["kind"] == theirs["kind"]:
                 return AGREE
-            return f"{reference.label} counts it as {ours['kind']}, {other.label} as {theirs['kind']}"
+            return (
+                f"{reference.label} counts it as {ours['kind']}, {other.label} as {theirs['kind']}"
+            )
         return _summed_launches(reference.label, other.label, ours, theirs) or _OVERHEAD
     ratio = theirs["calls"] / ours["calls"]
     if not _close(usual_ratio, 1, AGREEMENT) and _close(ratio, usual_ratio, AGREEMENT):
         return (
-            f"{other.label} has {_times(usual_ratio)} as many calls of most kernels as {reference.label}: another "
-            "window of the run, or another number of ranks"
+            f"{other.label} has {_times(usual_ratio)} as many calls of most kernels as"
+            f" {reference.label}: another window of the run, or another number of ranks"
         )
     more, fewer = (other, reference) if ratio > 1 else (reference, other)
     difference = abs(theirs["calls"] - ours["calls"])
-    return f"{fewer.label} has {difference} calls fewer than {more.label}: events lost or filtered out, or a cut window"
+    return (
+        f"{fewer.label} has {difference} calls fewer than {more.label}: events lost or filtered"
+        " out, or a cut window"
+    )
 
 
 def _summed_launches(reference: str, other: str, ours: pd.Series, theirs: pd.Series) -> str | None:
@@ -197,7 +234,10 @@ def _missing(name: str, reference: _Tool, other: _Tool) -> str:
     if what:
         elsewhere = other.names_of(what)
         if elsewhere:
-            return f"{reference.label} lists this {what} as {kind}, {other.label} has {_plural(what)} as {elsewhere}"
+            return (
+                f"{reference.label} lists this {what} as {kind}, {other.label} has {_plural(what)}"
+                f" as {elsewhere}"
+            )
         return f"{other.label} does not list {_plural(what)}; {reference.label} has them as {kind}"
     if not (other.totals["kind"] == kind).any():
         return f"{other.label} recorded no {kind} at all"
@@ -208,7 +248,9 @@ def _missing(name: str, reference: _Tool, other: _Tool) -> str:
 
 
 def _transfer(name: str, kind: str) -> str | None:
-    """`copy` or `fill`, also for the kernels with which the ROCm runtime does these; None for anything else."""
+    """`copy` or `fill`, also for the kernels with which the ROCm runtime does these; None for
+    anything else.
+    """
     if kind in _COPIES:
         return kind
     for what in _COPIES:
@@ -218,7 +260,9 @@ def _transfer(name: str, kind: str) -> str | None:
 
 
 def _candidate(name: str, reference: _Tool, other: _Tool) -> str | None:
-    """The name under which the other tool may have this kernel: equal calls, similar time, unknown to us."""
+    """The name under which the other tool may have this kernel: equal calls, similar time, unknown
+    to us.
+    """
     ours = reference.totals.loc[name]
     unmatched = other.totals[~other.totals.index.isin(reference.totals.index)]
     alike = unmatched[(unmatched["calls"] == ours["calls"]) & (unmatched["kind"] == ours["kind"])]

@@ -5,33 +5,46 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import by_device, has_launches, launch_times, of_owner, owner_of, owners_of, start_and_end
+from tidyprof.analyses.common import (
+    by_device,
+    has_launches,
+    launch_times,
+    of_owner,
+    owner_of,
+    owners_of,
+    start_and_end,
+)
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
 
 def between(profile: Profile, start_ns: int | None = None, end_ns: int | None = None) -> Profile:
-    """A profile of the events that begin in [start_ns, end_ns), and of the samples taken there; None is no limit.
+    """A profile of the events that begin in [start_ns, end_ns), and of the samples taken there;
+    None is no limit.
 
-    Times are in ns, as in `events["start_ns"]`. An event belongs to it as a whole or not at all: what began before
-    is left out even if it goes on, and what begins inside may end behind. So work on a GPU can be without its launch,
-    and operators without those around them. `meta` stays that of the whole recording.
-    Raises ValueError if the time ends before it begins.
+    Times are in ns, as in `events["start_ns"]`. An event belongs to it as a whole or not at all:
+    what began before is left out even if it goes on, and what begins inside may end behind. So work
+    on a GPU can be without its launch, and operators without those around them. `meta` stays that
+    of the whole recording. Raises ValueError if the time ends before it begins.
     """
     if start_ns is not None and end_ns is not None and end_ns < start_ns:
         raise ValueError(f"the time ends {start_ns - end_ns} ns before it begins")
     return _part(profile, *(_inside(times, start_ns, end_ns) for times in _times(profile)))
 
 
-def of_steps(profile: Profile, first: int, last: int | None = None, mark: str | None = None) -> Profile:
-    """A profile of the steps from `first` to `last`, both included, as `steps` numbers them; None: the first alone.
+def of_steps(
+    profile: Profile, first: int, last: int | None = None, mark: str | None = None
+) -> Profile:
+    """A profile of the steps from `first` to `last`, both included, as `steps` numbers them; None:
+    the first alone.
 
-    Events on the host belong to the step in which they begin. Work on a GPU belongs to the step that launched it,
-    whenever it ran, and to none if its launch was not recorded; where no launch of a GPU was, the start counts.
-    Samples belong to the time from the begin of the first step to the end of the last one. mark is as in `steps`. The
-    events get the column `step`, Int64, by which `kernels` counts; `steps` itself numbers steps between marks anew,
-    from 0. `meta` stays that of the whole recording.
-    Raises ValueError where no steps are marked, for steps that are not there, and as `steps` does.
+    Events on the host belong to the step in which they begin. Work on a GPU belongs to the step
+    that launched it, whenever it ran, and to none if its launch was not recorded; where no launch
+    of a GPU was, the start counts. Samples belong to the time from the begin of the first step to
+    the end of the last one. mark is as in `steps`. The events get the column `step`, Int64, by
+    which `kernels` counts; `steps` itself numbers steps between marks anew, from 0. `meta` stays
+    that of the whole recording. Raises ValueError where no steps are marked, for steps that are not
+    there, and as `steps` does.
     """
     last = first if last is None else last
     marked = steps(profile, mark=mark)
@@ -39,7 +52,9 @@ def of_steps(profile: Profile, first: int, last: int | None = None, mark: str | 
         raise ValueError(f"there is no step {first}: {marked.attrs['steps']}")
     for number in (first, last):
         if number not in marked["step"].tolist():
-            raise ValueError(f"there is no step {number}, only {marked['step'].min()} to {marked['step'].max()}")
+            raise ValueError(
+                f"there is no step {number}, only {marked['step'].min()} to {marked['step'].max()}"
+            )
     if last < first:
         raise ValueError(f"step {last} comes before step {first}")
     number = _step_of_each(profile, marked)

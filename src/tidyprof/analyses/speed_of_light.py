@@ -1,4 +1,6 @@
-"""How near a run came to what the GPU can do: the Speed-of-Light table of rocprof-compute, from raw counters."""
+"""How near a run came to what the GPU can do: the Speed-of-Light table of rocprof-compute, from raw
+counters.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +32,29 @@ AVERAGES = ("dispatches", "totals")
 _NEVER_DEFINED = "a dispatch in which it is defined (not 0 / 0)"
 
 
-def speed_of_light(profile: Profile, *, kernel: str | None = None, average: str = "dispatches") -> pd.DataFrame:
+def speed_of_light(
+    profile: Profile, *, kernel: str | None = None, average: str = "dispatches"
+) -> pd.DataFrame:
     """The Speed-of-Light table: each metric with its value, its peak and their ratio in percent.
 
-    profile -- from `read_rocprof_compute`. Of an analysis database, whose counters are evaluated already, the tool's
+    profile -- from `read_rocprof_compute`. Of an analysis database, whose counters are evaluated
+    already, the tool's
                own values are returned, with peaks computed here.
-    kernel  -- only dispatches of kernels with this text in their name.
-    average -- `dispatches`: the mean over dispatches, in which a kernel of 3 us counts as much as one of 3 ms, as
-               rocprof-compute prints up to release 3.6; `totals`: sum over sum, as it does from 3.7.0 on.
+    kernel  -- only dispatches of kernels with this text in their name. average -- `dispatches`: the
+    mean over dispatches, in which a kernel of 3 us counts as much as one of 3 ms, as
+               rocprof-compute prints up to release 3.6; `totals`: sum over sum, as it does from
+               3.7.0 on.
 
-    Rates are in 10^9 per second, peaks of rates are those of the clock and the number of compute units in sysinfo.
-    `dispatches` says how many entered the value. What cannot be computed has no value, and `missing` names the
-    counters, or what of sysinfo, that it would take. "VALU FLOPs" is divided by the unpacked rate of 128 FLOP per CU
-    and clock, as in the tool; packed FP32 can exceed 100 %. "Wavefront Occupancy" is inaccurate for kernels under 1 ms.
+    Rates are in 10^9 per second, peaks of rates are those of the clock and the number of compute
+    units in sysinfo. `dispatches` says how many entered the value. What cannot be computed has no
+    value, and `missing` names the counters, or what of sysinfo, that it would take. "VALU FLOPs" is
+    divided by the unpacked rate of 128 FLOP per CU and clock, as in the tool; packed FP32 can
+    exceed 100 %. "Wavefront Occupancy" is inaccurate for kernels under 1 ms.
 
-    Formulas: see counter_formulas; for "Active CUs" projects/rocprofiler-compute, src/utils/parser.py (BUILD_IN_VARS).
-    Raises ValueError for a profile without sysinfo or of an unknown architecture, for a kernel that does not occur,
-    for the totals of an analysis database, and if not one metric can be computed.
+    Formulas: see counter_formulas; for "Active CUs" projects/rocprofiler-compute,
+    src/utils/parser.py (BUILD_IN_VARS). Raises ValueError for a profile without sysinfo or of an
+    unknown architecture, for a kernel that does not occur, for the totals of an analysis database,
+    and if not one metric can be computed.
     """
     if average not in AVERAGES:
         raise ValueError(f"average must be one of {', '.join(AVERAGES)}, not {average!r}")
@@ -54,10 +62,18 @@ def speed_of_light(profile: Profile, *, kernel: str | None = None, average: str 
     formulas = list(metrics(architecture, sysinfo))
     if holds_metrics(profile):
         if average != "dispatches":
-            raise ValueError("an analysis database holds averages already: totals take the folder with raw counters")
+            raise ValueError(
+                "an analysis database holds averages already: totals take the folder with raw"
+                " counters"
+            )
         rows = _evaluated(profile, formulas, kernel)
     else:
-        names = {name for metric in formulas for terms in (metric.numerator, metric.denominator) for name in terms}
+        names = {
+            name
+            for metric in formulas
+            for terms in (metric.numerator, metric.denominator)
+            for name in terms
+        }
         counters = DispatchCounters(profile, names, kernel)
         rows = [_row(metric, counters, average) for metric in formulas]
         place = [metric.name for metric in formulas].index("CU Utilization")
@@ -68,7 +84,13 @@ def speed_of_light(profile: Profile, *, kernel: str | None = None, average: str 
 
 
 def _row(metric: Metric, counters: DispatchCounters, average: str) -> dict[str, Any]:
-    row = {"metric": metric.name, "unit": metric.unit, "peak": metric.peak, "dispatches": 0, "missing": metric.needs}
+    row = {
+        "metric": metric.name,
+        "unit": metric.unit,
+        "peak": metric.peak,
+        "dispatches": 0,
+        "missing": metric.needs,
+    }
     lacking = counters.missing([*metric.numerator, *metric.denominator])
     if lacking:
         return row | {"missing": ", ".join(lacking)}
@@ -78,8 +100,14 @@ def _row(metric: Metric, counters: DispatchCounters, average: str) -> dict[str, 
     if not defined.any():
         return row | {"missing": _NEVER_DEFINED}
     part, whole = part[defined], whole[defined]
-    value = float((part / whole).mean()) if average == "dispatches" else float(part.sum() / whole.sum())
-    return row | {"value": value, "percent": _percent(value, metric.peak), "dispatches": int(defined.sum())}
+    value = (
+        float((part / whole).mean()) if average == "dispatches" else float(part.sum() / whole.sum())
+    )
+    return row | {
+        "value": value,
+        "percent": _percent(value, metric.peak),
+        "dispatches": int(defined.sum()),
+    }
 
 
 def _percent(value: float | None, peak: float | None) -> float | None:
@@ -87,15 +115,20 @@ def _percent(value: float | None, peak: float | None) -> float | None:
 
 
 def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]) -> dict[str, Any]:
-    """An estimate from the mean number of busy wave slots: 8 units per full set of slots and up to 8 for the rest.
+    """An estimate from the mean number of busy wave slots: 8 units per full set of slots and up to
+    8 for the rest.
 
     AMD prefers "CU Utilization" now, but most published tables have this one.
     """
     names = ["SQ_BUSY_CU_CYCLES", "GRBM_GUI_ACTIVE"]
-    facts: dict[str, Any] = {name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")}
+    facts: dict[str, Any] = {
+        name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")
+    }
     units, chiplets, slots = facts.values()
     row = {"metric": "Active CUs", "unit": "CUs", "peak": units, "dispatches": 0}
-    lacking = counters.missing(names) + [f"{name} in sysinfo" for name, value in facts.items() if value is None]
+    lacking = counters.missing(names) + [
+        f"{name} in sysinfo" for name, value in facts.items() if value is None
+    ]
     if lacking:
         return row | {"missing": ", ".join(lacking)}
     busy, active = (counters.column(name) for name in names)
@@ -104,16 +137,27 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
         return row | {"missing": _NEVER_DEFINED}
     mean = round(float((4 * busy[defined] / (active[defined] / chiplets)).mean()))
     value = float(int(min(mean / slots * 8 + min(mean % slots, 8), units)))
-    return row | {"value": value, "percent": _percent(value, float(units)), "dispatches": int(defined.sum())}
+    return row | {
+        "value": value,
+        "percent": _percent(value, float(units)),
+        "dispatches": int(defined.sum()),
+    }
 
 
-def _evaluated(profile: Profile, formulas: Iterable[Metric], kernel: str | None) -> list[dict[str, Any]]:
+def _evaluated(
+    profile: Profile, formulas: Iterable[Metric], kernel: str | None
+) -> list[dict[str, Any]]:
     """Rows with the values of an analysis database."""
     values = _values_of_workload(profile) if kernel is None else _values_of_kernel(profile, kernel)
     rows = []
     for metric in formulas:
         value = values.get(metric.name)
-        row = {"metric": metric.name, "unit": metric.unit, "peak": metric.peak, "missing": metric.needs}
+        row = {
+            "metric": metric.name,
+            "unit": metric.unit,
+            "peak": metric.peak,
+            "missing": metric.needs,
+        }
         if value is None:
             rows.append(row | {"missing": "a value in the tool's table 2.1"})
         else:
@@ -123,7 +167,12 @@ def _evaluated(profile: Profile, formulas: Iterable[Metric], kernel: str | None)
 
 def _values_of_workload(profile: Profile) -> dict[str, float]:
     table: list[dict[str, Any]] = next(
-        (rows for name, rows in profile.meta.get("metric_tables", {}).items() if name.startswith("2.1 ")), []
+        (
+            rows
+            for name, rows in profile.meta.get("metric_tables", {}).items()
+            if name.startswith("2.1 ")
+        ),
+        [],
     )
     return {_plain(row["Metric"]): row["Avg"] for row in table if "Avg" in row}
 
@@ -133,10 +182,14 @@ def _values_of_kernel(profile: Profile, kernel: str) -> dict[str, float]:
     names = [name for name in found["kernel"].cat.categories if kernel in name]
     if len(names) != 1:
         raise ValueError(
-            f"{len(names)} kernels have {kernel!r} in their name; the database has one value per kernel, so ask for one"
+            f"{len(names)} kernels have {kernel!r} in their name; the database has one value per"
+            " kernel, so ask for one"
         )
     found = found[(found["kernel"] == names[0]) & (found["statistic"] == "Avg")]
-    return {_plain(name): value for name, value in zip(found["name"].astype(str), found["value"], strict=True)}
+    return {
+        _plain(name): value
+        for name, value in zip(found["name"].astype(str), found["value"], strict=True)
+    }
 
 
 def _plain(name: str) -> str:

@@ -39,13 +39,22 @@ from tidyprof.tables.records import PlainColumns, PlainEvents
 STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
 """Name of the range that torch.profiler writes for each step; no number that 64 bits can't hold."""
 
-OTHER_MARKS = (r"(Optimizer\.)?zero_grad(#.*)?", r"(DistributedDataParallel\.)?forward", r"Optimizer\.step#.*")
-"""Names of ranges, one of each in a step, that steps are told apart by where neither the profiler nor `data` does."""
+OTHER_MARKS = (
+    r"(Optimizer\.)?zero_grad(#.*)?",
+    r"(DistributedDataParallel\.)?forward",
+    r"Optimizer\.step#.*",
+)
+"""Names of ranges, one of each in a step, that steps are told apart by where neither the profiler
+nor `data` does.
+"""
 
 ROUNDS = 3
 """So often must ranges come in the same order to be taken for steps that nobody marked as such."""
 
-NO_MARK = r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch Profiler.*"
+NO_MARK = (
+    r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch"
+    r" Profiler.*"
+)
 """Ranges that PyTorch writes by itself and that may come any number of times in a step."""
 
 PYTHON_FUNCTION = r".*\(\d+\): .*|<.*|nn\.Module: .*"
@@ -58,9 +67,17 @@ PHASE_PATTERNS = {
     "backward": r"backward",
     "optimizer": r"optimizer|Optimizer\.(step|zero_grad)#.*",
 }
-"""Phase of a step -> names of its ranges: what a script marks itself, and what torch.profiler adds."""
+"""Phase of a step -> names of its ranges: what a script marks itself, and what torch.profiler
+adds.
+"""
 
-STEP_COLUMNS = {**PLACE, "process": "Int64", "step": "Int64", "start_ns": "int64", "duration_ns": "int64"}
+STEP_COLUMNS = {
+    **PLACE,
+    "process": "Int64",
+    "step": "Int64",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+}
 """Columns of `steps`."""
 
 _Columns = dict[str, np.ndarray]
@@ -81,22 +98,23 @@ PHASE_COLUMNS = {
 def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
     """When each training step began and how long it took.
 
-    timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. Without such ranges a step
-    lasts from one mark to the next, numbered from 0, and the last one ends with its last phase, or, where it has
-    none, with the host's last event. The mark is the range, operator or call of the name `mark`, or else the first
-    that there is of a range `data`, of those of OTHER_MARKS that repeat, and of the first of ranges that come
-    again and again in the same order, ROUNDS times or more. Where several processes without a rank
-    mark steps, each has rows of its own, and `process` says whose they are; else it is <NA>.
+    timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. Without
+    such ranges a step lasts from one mark to the next, numbered from 0, and the last one ends with
+    its last phase, or, where it has none, with the host's last event. The mark is the range,
+    operator or call of the name `mark`, or else the first that there is of a range `data`, of those
+    of OTHER_MARKS that repeat, and of the first of ranges that come again and again in the same
+    order, ROUNDS times or more. Where several processes without a rank mark steps, each has rows of
+    its own, and `process` says whose they are; else it is <NA>.
 
     timeline="device": one row per rank, device and step. The host runs ahead of the device, so here
-    the launch time decides which step a device event belongs to. A step begins with the range on the host, so that
-    idleness before its first launch is seen, but not before all work that was launched earlier has ended. It lasts
-    until the next step begins, the last one until its last event and its range have ended. Steps that launched
-    nothing have no row.
+    the launch time decides which step a device event belongs to. A step begins with the range on
+    the host, so that idleness before its first launch is seen, but not before all work that was
+    launched earlier has ended. It lasts until the next step begins, the last one until its last
+    event and its range have ended. Steps that launched nothing have no row.
 
-    attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in words.
-    Raises ValueError for a mark that does not occur, for timeline="device" if the recording has no launch records,
-    and as `processes.owner_of` does.
+    attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in
+    words. Raises ValueError for a mark that does not occur, for timeline="device" if the recording
+    has no launch records, and as `processes.owner_of` does.
 
     >>> tidyprof.steps(tidyprof.read("trace.json.gz"))[["step", "duration_ns"]].values.tolist()
     [[1, 100000]]
@@ -112,7 +130,11 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
     """`steps` as plain arrays, with its errors."""
 
     def found() -> PlainEvents:
-        columns = _known_host_steps(profile, mark)[-1] if timeline == "host" else _device_steps(profile, mark)
+        columns = (
+            _known_host_steps(profile, mark)[-1]
+            if timeline == "host"
+            else _device_steps(profile, mark)
+        )
         return PlainEvents(PlainColumns(columns), np.arange(len(columns["step"])))
 
     return profile.once(("plain steps", timeline, mark), found)
@@ -148,8 +170,8 @@ def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _C
     if mark := mark or _repeating_mark(host_events(profile, "annotation")):
         return mark, f"from each `{mark}` to the next", _steps_between(host_events(profile), mark)
     words = (
-        "no steps are marked, so that all of the recording counts as one; name a range or an operator that runs "
-        'once in each step: mark="..."'
+        "no steps are marked, so that all of the recording counts as one; name a range or an"
+        ' operator that runs once in each step: mark="..."'
     )
     return None, words, _no_steps()
 
@@ -160,7 +182,9 @@ def _no_steps() -> _Columns:
 
 def _numbered_steps(marks: PlainEvents) -> _Columns:
     found = {column: marks[column] for column in ("rank", "start_ns", "duration_ns")}
-    found["step"] = np.array([re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64)
+    found["step"] = np.array(
+        [re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64
+    )
     found |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
     # What is not known comes last.
     rank, process = (np.where(found[column] == ABSENT, LATEST, found[column]) for column in OWNER)
@@ -181,7 +205,9 @@ def _repeating_mark(annotations: pd.DataFrame) -> str | None:
 
 
 def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
-    """The name with which each round begins, if the outermost ranges come in rounds of the same names."""
+    """The name with which each round begins, if the outermost ranges come in rounds of the same
+    names.
+    """
     ranges = annotations[~names_matching(annotations, f"{NO_MARK}|{PYTHON_FUNCTION}")]
     if len(ranges) < ROUNDS or len(ranges.drop_duplicates(["rank", "process", "thread"])) > 1:
         return None
@@ -194,9 +220,11 @@ def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
 
 
 def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
-    """Ranges that steps could begin with where nothing marks any, and how often each comes: the longest in sum first.
+    """Ranges that steps could begin with where nothing marks any, and how often each comes: the
+    longest in sum first.
 
-    They come ROUNDS times or more. Where there are none, the operator that comes so often and takes longest.
+    They come ROUNDS times or more. Where there are none, the operator that comes so often and takes
+    longest.
     """
     for kind in ("annotation", "operator"):
         events = host_events(profile, kind)
@@ -226,7 +254,10 @@ def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
 
 
 def _below_each_other(tables: Sequence[_Columns]) -> _Columns:
-    return {name: np.concatenate([table[name] for table in [_no_steps(), *tables]]) for name in STEP_COLUMNS}
+    return {
+        name: np.concatenate([table[name] for table in [_no_steps(), *tables]])
+        for name in STEP_COLUMNS
+    }
 
 
 def _end_of_last(events: pd.DataFrame, mark: str) -> int:
@@ -241,7 +272,9 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
     if not len(host):
         return _no_steps()
     if not has_launches(plain_events(profile, DEVICE_KINDS)):
-        raise ValueError("the recording has no launch records, so device events cannot be given to steps")
+        raise ValueError(
+            "the recording has no launch records, so device events cannot be given to steps"
+        )
     tables: list[_Columns] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
@@ -254,20 +287,27 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
         on_host, finish = (times[launching] for times in start_and_end(own))
         begin = _device_begins(events, on_host)
         last = max(end[number == launching[-1]].max(), finish[-1], begin[-1])
-        found = {"step": own["step"][launching], "start_ns": begin, "duration_ns": np.diff(np.append(begin, last))}
+        found = {
+            "step": own["step"][launching],
+            "start_ns": begin,
+            "duration_ns": np.diff(np.append(begin, last)),
+        }
         tables.append(repeated(place | owner, len(launching)) | found)
     return _below_each_other(tables)
 
 
 def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
-    """When steps with these begins on the host begin on the device: once all that was launched before has ended.
+    """When steps with these begins on the host begin on the device: once all that was launched
+    before has ended.
 
-    Work that the file lacks, but whose end the first own work waited for, counts as launched before.
+    Work that the file lacks, but whose end the first own work waited for, counts as launched
+    before.
     """
     (start, end), launch = start_and_end(events), launch_times(events)
     unknown = launch == ABSENT
     launch = np.where(unknown, start, launch)
-    # In front of the first launched event of its stream, what has no launch was asked for before the recording.
+    # In front of the first launched event of its stream, what has no launch was asked for before
+    # the recording.
     stream = pd.factorize(events["stream"])[0]
     first = np.full(len(events), LATEST)
     np.minimum.at(first, stream[~unknown], start[~unknown])
@@ -284,7 +324,9 @@ def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
 
 
 def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
-    """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for none or ABSENT."""
+    """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for
+    none or ABSENT.
+    """
     begin, finish = start_and_end(own)
     place = np.searchsorted(begin, times, side="right") - 1
     # Place -1, in front of all steps, reads the last end.
@@ -294,11 +336,11 @@ def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
 def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     """How long the host spent in each phase of each step, on CPU and GPU recordings alike.
 
-    One row per rank, step and phase that occurs; phases are the keys of PHASE_PATTERNS. calls counts
-    the ranges, start_ns is the first one's start, duration_ns the time inside any of them (both clipped
-    to the step), percent the share of the step. A recording without steps has one step <NA>: all of it.
-    `process`, `mark` and attrs are as in `steps`.
-    These are times of the host, which runs ahead of a GPU: they say who was waiting, not what the GPU did.
+    One row per rank, step and phase that occurs; phases are the keys of PHASE_PATTERNS. calls
+    counts the ranges, start_ns is the first one's start, duration_ns the time inside any of them
+    (both clipped to the step), percent the share of the step. A recording without steps has one
+    step <NA>: all of it. `process`, `mark` and attrs are as in `steps`. These are times of the
+    host, which runs ahead of a GPU: they say who was waiting, not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
     rows = []
@@ -326,9 +368,11 @@ def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns, attrs as `steps`.
+    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns,
+    attrs as `steps`.
 
-    Processes without a rank that neither mark steps nor use a device are left out where others mark steps.
+    Processes without a rank that neither mark steps nor use a device are left out where others mark
+    steps.
     """
     found = steps(profile, mark=mark)
     tables = []
@@ -343,7 +387,9 @@ def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
 
 
 def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Whose steps there are, or whose whole recording counts as one: all ranks, or their processes."""
+    """Whose steps there are, or whose whole recording counts as one: all ranks, or their
+    processes.
+    """
     for rank in profile.events["rank"].drop_duplicates().sort_values():
         marking = of_rank(marked, rank)["process"].dropna()
         working = of_rank(profile.device_events, rank)["process"].dropna()

@@ -76,7 +76,9 @@ Facts = list[tuple[str, str]]
 
 
 def _each_file(
-    options: Namespace, analyse: Callable[[Profile], pd.DataFrame], display: Callable[[Profile, pd.DataFrame], None]
+    options: Namespace,
+    analyse: Callable[[Profile], pd.DataFrame],
+    display: Callable[[Profile, pd.DataFrame], None],
 ) -> None:
     """Show a table per file, and write them as one."""
     check_targets(options)
@@ -102,7 +104,11 @@ def _each_file(
 
 def _place_columns(table: pd.DataFrame) -> list[Column]:
     """Rank, process and device, as far as the table has them and they are known."""
-    places = [name for name in ("rank", "process", "device") if name in table and table[name].notna().any()]
+    places = [
+        name
+        for name in ("rank", "process", "device")
+        if name in table and table[name].notna().any()
+    ]
     return [Column(name, texts(table[name], str)) for name in places]
 
 
@@ -113,7 +119,9 @@ def _top(table: pd.DataFrame | DataFrameGroupBy, top: int | None) -> pd.DataFram
 
 
 def _only_sums(profile: Profile, lacking: str) -> str:
-    """What a recording without these events holds of statistics that its tool made; "" without any."""
+    """What a recording without these events holds of statistics that its tool made; "" without
+    any.
+    """
     stats = profile.meta.get("stats", {})
     if len(profile.events) and "kernel" not in stats:
         return ""
@@ -122,7 +130,9 @@ def _only_sums(profile: Profile, lacking: str) -> str:
 
 
 def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
-    """The sums of kernels that the tool made, the largest first; of all ranks and processes together."""
+    """The sums of kernels that the tool made, the largest first; of all ranks and processes
+    together.
+    """
     table = stated_kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     return columns_of(_top(table, top), headings) if len(table) else []
@@ -131,7 +141,9 @@ def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
 def _kernels(options: Namespace) -> None:
     def analyse(profile: Profile) -> pd.DataFrame:
         try:
-            return kernels(profile, per_device=options.per_device, by_step=options.by_step, mark=options.mark)
+            return kernels(
+                profile, per_device=options.per_device, by_step=options.by_step, mark=options.mark
+            )
         except ValueError as error:
             raise UsageError(in_options(error)) from None
 
@@ -143,12 +155,20 @@ def _kernels(options: Namespace) -> None:
             return
         of_each = table.groupby("step", dropna=False) if options.by_step else table
         shown = _top(of_each, options.top)
-        headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "mean µs": "mean_ns"}
+        headings = {
+            "kernel": "short_name",
+            "calls": "calls",
+            "total ms": "total_ns",
+            "mean µs": "mean_ns",
+        }
         step = columns_of(shown, {"step": "step"} if options.by_step else {})
         show([*step, *_place_columns(shown), *columns_of(shown, {**headings, "%": "percent"})])
         rest = table.drop(shown.index)
         if len(rest):
-            say(f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0 shows all")
+            say(
+                f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0"
+                " shows all"
+            )
         if options.by_step and table["step"].isna().all():
             say(f"steps: {_UNMARKED}", QUIET)
 
@@ -158,7 +178,10 @@ def _kernels(options: Namespace) -> None:
 def _busy(options: Namespace) -> None:
     def display(profile: Profile, table: pd.DataFrame) -> None:
         if not len(table):
-            say(_only_sums(profile, "single events") or "There is no event on a device in this recording.")
+            say(
+                _only_sums(profile, "single events")
+                or "There is no event on a device in this recording."
+            )
             return
         headings = {"span ms": "span_ns", "busy ms": "union_ns", "busy %": "union_percent"}
         headings |= {"sum ms": "sum_ns", "sum %": "sum_percent", "events": "events"}
@@ -172,7 +195,9 @@ def _steps(options: Namespace) -> None:
         try:
             return step_budget(profile, options.timeline, options.mark)
         except ValueError as error:
-            on_device = options.timeline == "device" and options.mark is None and len(profile.device_events)
+            on_device = (
+                options.timeline == "device" and options.mark is None and len(profile.device_events)
+            )
             cure = "; use --timeline host" if on_device else ""
             raise UsageError(f"{error}{cure}") from None
 
@@ -185,21 +210,36 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
         if timeline == "host":
             say("There are no events in this recording.")
         else:
-            say("No steps are marked in this recording; with --timeline host all of it counts as one.")
+            say(
+                "No steps are marked in this recording; with --timeline host all of it counts as"
+                " one."
+            )
             say(f"steps: {_UNMARKED}", QUIET)
         return
     total = table["duration_ns"]
-    shares = {part: 100 * table[f"{part}_ns"] / total for part in parts_of(table) if table[f"{part}_ns"].any()}
+    shares = {
+        part: 100 * table[f"{part}_ns"] / total
+        for part in parts_of(table)
+        if table[f"{part}_ns"].any()
+    }
     show(
         [
             *_place_columns(table),
             Column("step", ["all" if pd.isna(step) else str(step) for step in table["step"]]),
             Column("time ms", texts(total, FORMATS["ms"])),
-            *(Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"])) for part in shares),
+            *(
+                Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"]))
+                for part in shares
+            ),
         ]
     )
-    ranges = {name: 100 * spent / total.sum() for name, spent in table.attrs.get("ranges_in_other", {}).items()}
-    if named := [f"{name} {share:.1f} %" for name, share in ranges.items() if share >= 1][:MOST_RANGES]:
+    ranges = {
+        name: 100 * spent / total.sum()
+        for name, spent in table.attrs.get("ranges_in_other", {}).items()
+    }
+    if named := [f"{name} {share:.1f} %" for name, share in ranges.items() if share >= 1][
+        :MOST_RANGES
+    ]:
         say(f"of other: {', '.join(named)} of all steps, the script's own ranges", QUIET)
     say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", QUIET)
 
@@ -226,13 +266,21 @@ def _compare(options: Namespace) -> None:
             name = "short_name" if by == "kernel" else "operator"
             shown[name] = shown[name].fillna("not known")
             headings = {by: name, "calls before": "calls_before", "calls after": "calls_after"}
-            times = {f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"]) for side in ("before", "after")}
+            times = {
+                f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"])
+                for side in ("before", "after")
+            }
             times["ms change"] = texts(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")
             show([*columns_of(shown, headings), *(Column(*column) for column in times.items())])
-        before, after = (FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after"))
+        before, after = (
+            FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after")
+        )
         say(f"{len(table)} {by}s, {before} ms before and {after} ms after")
         if by == "operator" and on_hosts:
-            say("No kernel is in either recording: each operator has its own time on the host, without what it calls.")
+            say(
+                "No kernel is in either recording: each operator has its own time on the host,"
+                " without what it calls."
+            )
         say(f"origin: {table.attrs['origin']}", QUIET)
     export([with_origin(table)], options)
 
@@ -251,8 +299,8 @@ def _convert(options: Namespace) -> None:
     except OSError as error:
         raise cannot_write("OUT", options.target, error) from None
     say(
-        f"{options.target}: {written.events:,} events, {written.flows:,} arrows from launches to their work, "
-        f"{written.samples:,} counter samples. Open it with https://ui.perfetto.dev"
+        f"{options.target}: {written.events:,} events, {written.flows:,} arrows from launches to"
+        f" their work, {written.samples:,} counter samples. Open it with https://ui.perfetto.dev"
     )
 
 
@@ -278,7 +326,9 @@ def _marked(path: str, profile: Profile, options: Namespace) -> pd.DataFrame:
 
 
 def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
-    """The summary of a recording with SUMMARY_COLUMNS. occupancy, marked -- its tables of `busy` and `steps`."""
+    """The summary of a recording with SUMMARY_COLUMNS. occupancy, marked -- its tables of `busy`
+    and `steps`.
+    """
     table = (occupancy if len(occupancy) else pd.DataFrame([{}])).assign(
         **{key: str(profile.meta[key]) for key in list(SUMMARY_COLUMNS)[:5] if key in profile.meta},
         steps=marked["step"].nunique(),
@@ -287,7 +337,9 @@ def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFra
     return result(table.reindex(columns=list(SUMMARY_COLUMNS)), SUMMARY_COLUMNS, profile)
 
 
-def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame, part: str) -> None:
+def _show_summary(
+    path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame, part: str
+) -> None:
     facts = [
         *_source(profile),
         *([("part", part)] if part else []),
@@ -299,7 +351,10 @@ def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: 
     if profile.events["rank"].nunique() > 1:
         facts.append(("waiting", ranks(profile).attrs["evidence"]))
     facts.append(("origin", str(profile.origin)))
-    facts += [("repaired", f"{repair}: {count:,}") for repair, count in profile.meta.get("repairs", {}).items()]
+    facts += [
+        ("repaired", f"{repair}: {count:,}")
+        for repair, count in profile.meta.get("repairs", {}).items()
+    ]
     facts += [("warning", warning) for warning in told(profile.meta)]
     say(path, "bold")
     show_facts(facts)
@@ -308,11 +363,18 @@ def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: 
 
 def _source(profile: Profile) -> Facts:
     meta = profile.meta
-    versions = {"ROCm": meta.get("rocm"), "HIP": meta.get("hip_runtime_version"), "torch": meta.get("torch")}
+    versions = {
+        "ROCm": meta.get("rocm"),
+        "HIP": meta.get("hip_runtime_version"),
+        "torch": meta.get("torch"),
+    }
     facts = [
         ("tool", " ".join(str(meta[key]) for key in ("tool", "tool_version") if key in meta)),
         ("GPU", "none was found" if meta.get("backend") == "cpu" else str(meta.get("gpu", ""))),
-        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
+        (
+            "versions",
+            ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+        ),
     ]
     facts = [(label, text or "not stated") for label, text in facts]
     own = meta.get("ranks", [meta["rank"]] if "rank" in meta else [])
@@ -335,15 +397,22 @@ def _events(profile: Profile) -> Facts:
 
 
 def _memory_facts(profile: Profile) -> Facts:
-    """What PyTorch's allocator had at the end, by rank and device; nothing unless the file is a snapshot of it."""
+    """What PyTorch's allocator had at the end, by rank and device; nothing unless the file is a
+    snapshot of it.
+    """
     facts = []
     blocks = memory_blocks(profile)
     for (rank, device), own in blocks.groupby(["rank", "device"], dropna=False):
         reserved, taken = own["bytes"].sum(), own["bytes"][own["state"] == "active_allocated"].sum()
         place = f"device {device}" if pd.isna(rank) else f"rank {rank}, device {device}"
         segments = own["segment"].nunique()
-        amounts = f"{reserved / _MEBIBYTE:,.1f} MiB reserved in {segments:,} segment{'s' * (segments != 1)}"
-        facts.append(("memory", f"{place}: {amounts}, {taken / _MEBIBYTE:,.1f} MiB of it allocated"))
+        amounts = (
+            f"{reserved / _MEBIBYTE:,.1f} MiB reserved in {segments:,}"
+            f" segment{'s' * (segments != 1)}"
+        )
+        facts.append(
+            ("memory", f"{place}: {amounts}, {taken / _MEBIBYTE:,.1f} MiB of it allocated")
+        )
     return facts
 
 
@@ -352,7 +421,15 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
         return [("busy", "there is no event on a device")]
     if len(occupancy) > _MOST_DEVICES:
         share = occupancy["union_percent"]
-        return [("busy", f"{len(occupancy)} devices, between {share.min():.1f} and {share.max():.1f} % of the time")]
+        return [
+            (
+                "busy",
+                (
+                    f"{len(occupancy)} devices, between {share.min():.1f} and {share.max():.1f} %"
+                    " of the time"
+                ),
+            )
+        ]
     facts = []
     for row in occupancy.itertuples():
         places = (("rank", row.rank), ("device", row.device))
@@ -371,7 +448,10 @@ def _steps_fact(marked: pd.DataFrame) -> str:
     first, last = marked["step"].min(), marked["step"].max()
     numbers = f"step {first}" if first == last else f"steps {first} to {last}"
     median, mean = (_duration(length) for length in marked["duration_ns"].agg(["median", "mean"]))
-    return f"{numbers}, {median} each (median; mean {mean}; on the host, as recorded), {marked.attrs['steps']}"
+    return (
+        f"{numbers}, {median} each (median; mean {mean}; on the host, as recorded),"
+        f" {marked.attrs['steps']}"
+    )
 
 
 def _show_top(profile: Profile) -> None:
@@ -393,14 +473,26 @@ def _show_top(profile: Profile) -> None:
 
 
 def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
-    """What a monitor sampled; of several devices the least and the largest mean, since an idle one hides a busy one."""
+    """What a monitor sampled; of several devices the least and the largest mean, since an idle one
+    hides a busy one.
+    """
     keys = ["name", "unit"]
     of_device = counters.groupby([*keys, "device"], observed=True, dropna=False)["value"].mean()
-    means = of_device.groupby(keys, observed=True, dropna=False).agg(["min", "max", "size"]).reset_index()
+    means = (
+        of_device.groupby(keys, observed=True, dropna=False)
+        .agg(["min", "max", "size"])
+        .reset_index()
+    )
     grouped = counters.groupby(keys, observed=True, dropna=False)["value"]
-    found = grouped.agg(samples="size", lowest="min", highest="max").reset_index().merge(means, on=keys)
+    found = (
+        grouped.agg(samples="size", lowest="min", highest="max").reset_index().merge(means, on=keys)
+    )
     found["mean"] = [
-        four_digits(row["min"]) if row["size"] == 1 else f"{four_digits(row['min'])} to {four_digits(row['max'])}"
+        (
+            four_digits(row["min"])
+            if row["size"] == 1
+            else f"{four_digits(row['min'])} to {four_digits(row['max'])}"
+        )
         for row in found.to_dict("records")
     ]
     several = {"devices": "size"} if (found["size"] > 1).any() else {}

@@ -40,8 +40,12 @@ def gate(options: Namespace) -> int:
     sides = [repeats_in(path) for path in options.files]
     if set(sides[0]) & set(sides[1]):
         found = "both sides name the same recording"
-        raise UsageError(one_line(options.files[0], found, "one name was given twice", "give BASE and NEW"))
-    base, new = ([run_times(path, options.mark, options.measure) for path in side] for side in sides)
+        raise UsageError(
+            one_line(options.files[0], found, "one name was given twice", "give BASE and NEW")
+        )
+    base, new = (
+        [run_times(path, options.mark, options.measure) for path in side] for side in sides
+    )
     try:
         verdict = judge(base, new, options.fail_above, options.in_turns)
     except ValueError as error:
@@ -65,7 +69,9 @@ def _refuse_copies(runs: Sequence[RunTimes]) -> None:
         pairs = [f"{other.path} and {one.path}" for one, other in copies]
         rest = f"; and {len(pairs) - NAMED} pairs more" if len(pairs) > NAMED else ""
         cause, cure = "a copy or a link", "record each repeat by itself, or leave the copy out"
-        raise UsageError(one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, cure))
+        raise UsageError(
+            one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, cure)
+        )
 
 
 def _show(verdict: Verdict) -> None:
@@ -75,7 +81,10 @@ def _show(verdict: Verdict) -> None:
     if len(verdict.kernels):
         say("")
         shown = verdict.kernels.head(ROWS)
-        calls = {f"calls {side}": texts(shown[f"{side}_calls"], "{:,.1f}".format) for side in ("base", "new")}
+        calls = {
+            f"calls {side}": texts(shown[f"{side}_calls"], "{:,.1f}".format)
+            for side in ("base", "new")
+        }
         show(
             [
                 *columns_of(shown, {"kernel": "kernel"}),
@@ -90,7 +99,10 @@ def _show(verdict: Verdict) -> None:
 def _show_parts(shown: pd.DataFrame) -> None:
     sides = {f"{side} ms": texts(shown[f"{side}_ns"], FORMATS["ms"]) for side in ("base", "new")}
     sides["change ms"] = texts(shown["difference_ns"], _signed)
-    columns = [Column("part of a step", shown["part"].tolist(), is_text=True), *starmap(Column, sides.items())]
+    columns = [
+        Column("part of a step", shown["part"].tolist(), is_text=True),
+        *starmap(Column, sides.items()),
+    ]
     show([*columns, Column("sure", shown["sure"].tolist(), is_text=True)])
 
 

@@ -14,7 +14,13 @@ def hang(options: Namespace) -> None:
     """Show the verdict and the last call of each rank, and write both if asked to."""
     check_targets(options)
     found = who_is_missing(read_flight_recorder(options.files[0]))
-    headings = {"rank": "rank", "dump": "dump", "last": "number", "call": "call", "elements": "elements"}
+    headings = {
+        "rank": "rank",
+        "dump": "dump",
+        "last": "number",
+        "call": "call",
+        "elements": "elements",
+    }
     headings |= {"after ms": "after_ns", "line": "line"}
     with showing(options):
         say(found.sentence, "bold")
@@ -22,5 +28,10 @@ def hang(options: Namespace) -> None:
         show(columns_of(found.table, headings))
     if options.json is not None:
         rows = json.loads(found.table.to_json(orient="records", double_precision=15))
-        report = {"verdict": found.kind, "ranks": found.ranks, "sentence": found.sentence, "last_calls": rows}
+        report = {
+            "verdict": found.kind,
+            "ranks": found.ranks,
+            "sentence": found.sentence,
+            "last_calls": rows,
+        }
         write_report("--json", options.json, json.dumps(report, indent=1) + "\n")

@@ -1,4 +1,6 @@
-"""The command line: options in, exit code out. Only what a command needs is imported, and only once it runs."""
+"""The command line: options in, exit code out. Only what a command needs is imported, and only once
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ DISTRIBUTIONS = ("tidyprof", "rocm-profiling-course")
 
 
 class Version(argparse.Action):
-    """Shows the version of the installed distribution, which is tidyprof on its own or the course that has it."""
+    """Shows the version of the installed distribution, which is tidyprof on its own or the course
+    that has it.
+    """
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         """Print it and end."""
@@ -45,7 +49,9 @@ def _version() -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and with examples, which follow the program's name, below the help."""
+    """argparse with errors of one line, and with examples, which follow the program's name, below
+    the help.
+    """
 
     examples: Sequence[str] = ()
     hint = ""
@@ -60,7 +66,9 @@ class Parser(argparse.ArgumentParser):
         self.exit(2)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse an unknown option where it stands: the command that was given knows which options it has."""
+        """Refuse an unknown option where it stands: the command that was given knows which options
+        it has.
+        """
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self.hint}")
@@ -73,8 +81,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def _meant(message: str, options: Iterable[str]) -> str:
-    """What a mistyped word or option probably was; nothing where none is near. Python's own does so from 3.14 on."""
-    found = re.search(r"invalid choice: '?(.+?)'? \(choose from (.+)\)|unrecognized arguments: (--[^\s=]+)", message)
+    """What a mistyped word or option probably was; nothing where none is near. Python's own does so
+    from 3.14 on.
+    """
+    found = re.search(
+        r"invalid choice: '?(.+?)'? \(choose from (.+)\)|unrecognized arguments: (--[^\s=]+)",
+        message,
+    )
     if not found:
         return ""
     known = options if found[3] else re.findall(r"[\w-]+", found[2])
@@ -89,14 +102,17 @@ def program(package: str) -> str:
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/), and end."""
+    """Answer a shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/), and
+    end.
+    """
     if "_ARGCOMPLETE" in os.environ:
         import_module("argcomplete").autocomplete(parser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 1 where the gate closes or `isa --fail-on-spill` finds a spill and for nothing else,
-    2 after a one-line message about what the user can put right, 3 after the traceback of a bug, 130 after Ctrl-C.
+    """Run one command. Returns 0, 1 where the gate closes or `isa --fail-on-spill` finds a spill
+    and for nothing else, 2 after a one-line message about what the user can put right, 3 after the
+    traceback of a bug, 130 after Ctrl-C.
     """
     try:
         parser = build_parser()
@@ -127,25 +143,42 @@ def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     parser = Parser(
         prog=program("tidyprof"),
-        description="Profiler output as tables: what recorded it, which kernels, how busy, which steps.",
+        description=(
+            "Profiler output as tables: what recorded it, which kernels, how busy, which steps."
+        ),
         epilog="Formats are recognised by content. Times in exported tables are whole nanoseconds.",
     )
-    parser.add_argument("-V", "--version", action=Version, nargs=0, help="show the version and exit")
+    parser.add_argument(
+        "-V", "--version", action=Version, nargs=0, help="show the version and exit"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    summary = _add(commands, "summary", "what recorded it, on what, how busy, the top kernels or operators, warnings")
+    summary = _add(
+        commands,
+        "summary",
+        "what recorded it, on what, how busy, the top kernels or operators, warnings",
+    )
     _add_selection(summary)
     kernels = _add(commands, "kernels", "the kernels by total time")
     _add_top(kernels)
-    kernels.add_argument("--per-device", action="store_true", help="one row per rank, device and kernel")
     kernels.add_argument(
-        "--by-step", action="store_true", help="one row per step and kernel; --top counts in each step"
+        "--per-device", action="store_true", help="one row per rank, device and kernel"
+    )
+    kernels.add_argument(
+        "--by-step",
+        action="store_true",
+        help="one row per step and kernel; --top counts in each step",
     )
     _add_selection(kernels)
-    busy = _add(commands, "busy", "for each device the time it was busy, and the sum of durations beside it")
+    busy = _add(
+        commands, "busy", "for each device the time it was busy, and the sum of durations beside it"
+    )
     _add_selection(busy)
     steps = _add(commands, "steps", "the duration of each training step, and where it went")
     steps.add_argument(
-        "--timeline", choices=("host", "device"), default="host", help="whose steps: host (default) or device"
+        "--timeline",
+        choices=("host", "device"),
+        default="host",
+        help="whose steps: host (default) or device",
     )
     _add_mark(steps)
     _add_compare(commands)
@@ -154,7 +187,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_hang(commands)
     _add_isa(commands)
-    convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
+    convert = commands.add_parser(
+        "convert", help="write a Chrome trace for https://ui.perfetto.dev"
+    )
     convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
     convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
     for name, command in commands.choices.items():
@@ -162,24 +197,34 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands: Any, name: str, text: str, files: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+def _add(
+    commands: Any, name: str, text: str, files: tuple[str, ...] = ()
+) -> argparse.ArgumentParser:
     """A command that reads files, shows a table and can write it."""
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     for file in files:
-        parser.add_argument("files", action="append", metavar=file, help="file or folder of a profiler")
+        parser.add_argument(
+            "files", action="append", metavar=file, help="file or folder of a profiler"
+        )
     if not files:
         parser.add_argument("files", nargs="+", metavar="FILE", help="file or folder of a profiler")
     for kind, what in EXPORTS.items():
-        parser.add_argument(f"--{kind}", metavar="OUT", help=f"write the whole table to OUT, {what}")
+        parser.add_argument(
+            f"--{kind}", metavar="OUT", help=f"write the whole table to OUT, {what}"
+        )
     return parser
 
 
 def _add_mark(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
+    parser.add_argument(
+        "--mark", metavar="NAME", help="range, operator or call with which each step begins"
+    )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=_steps, metavar="N[-M]", help="only what these steps did or launched")
+    parser.add_argument(
+        "--steps", type=_steps, metavar="N[-M]", help="only what these steps did or launched"
+    )
     for option, what in (("from", "that begin then or later"), ("to", "that begin before")):
         parser.add_argument(
             f"--{option}",
@@ -201,7 +246,10 @@ def _add_compare(commands: Any) -> None:
     compare.add_argument(
         "--by",
         choices=("kernel", "operator"),
-        help="what stands side by side (default: kernel, or operator where neither recording has kernels)",
+        help=(
+            "what stands side by side (default: kernel, or operator where neither recording has"
+            " kernels)"
+        ),
     )
     _add_top(compare)
 
@@ -211,33 +259,60 @@ def _add_gate(commands: Any) -> None:
     gate = commands.add_parser("gate", help=text, description=text[0].upper() + text[1:] + ".")
     for side in ("BASE", "NEW"):
         gate.add_argument(
-            "files", action="append", metavar=side, help="a run, or a folder with a folder for each repeat"
+            "files",
+            action="append",
+            metavar=side,
+            help="a run, or a folder with a folder for each repeat",
         )
     gate.add_argument(
-        "--fail-above", type=_limit, default="5%", metavar="PERCENT", help="slow-down to let through (default: 5%%)"
+        "--fail-above",
+        type=_limit,
+        default="5%",
+        metavar="PERCENT",
+        help="slow-down to let through (default: 5%%)",
     )
     gate.add_argument(
-        "--in-turns", action="store_true", help="compare runs of the same name, which were made one after the other"
+        "--in-turns",
+        action="store_true",
+        help="compare runs of the same name, which were made one after the other",
     )
     gate.add_argument(
-        "--fail-on-cant-tell", action="store_true", help="exit code 1 and a failure for JUnit where it can't tell, too"
+        "--fail-on-cant-tell",
+        action="store_true",
+        help="exit code 1 and a failure for JUnit where it can't tell, too",
     )
     gate.add_argument(
         "--measure",
         choices=MEASURES,
         default="step",
-        help="what to judge: steps (default), or requests in times files, by their median or 99th percentile",
+        help=(
+            "what to judge: steps (default), or requests in times files, by their median or 99th"
+            " percentile"
+        ),
     )
-    gate.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
-    for kind, what in (("json", JSON), ("junit", "as JUnit's XML"), ("markdown", "for a merge request")):
+    gate.add_argument(
+        "--mark", metavar="NAME", help="range, operator or call with which each step begins"
+    )
+    for kind, what in (
+        ("json", JSON),
+        ("junit", "as JUnit's XML"),
+        ("markdown", "for a merge request"),
+    ):
         gate.add_argument(f"--{kind}", metavar="OUT", help=f"write the verdict to OUT, {what}")
 
 
 def _add_triage(commands: Any) -> None:
-    text = "what limits a run, with the evidence, what rules other causes out, and what the files can't tell"
+    text = (
+        "what limits a run, with the evidence, what rules other causes out, and what the files"
+        " can't tell"
+    )
     triage = commands.add_parser("triage", help=text, description=text[0].upper() + text[1:] + ".")
-    triage.add_argument("files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools")
-    triage.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
+    triage.add_argument(
+        "files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools"
+    )
+    triage.add_argument(
+        "--mark", metavar="NAME", help="range, operator or call with which each step begins"
+    )
     triage.add_argument(
         "--step-ms",
         type=_milliseconds,
@@ -248,18 +323,33 @@ def _add_triage(commands: Any) -> None:
         "--jobs",
         type=_jobs,
         metavar="N",
-        help="processes that read files (default: 1 for small ones, else the processors that may be used, at most 4)",
+        help=(
+            "processes that read files (default: 1 for small ones, else the processors that may be"
+            " used, at most 4)"
+        ),
     )
     for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
 
 def _add_run(commands: Any) -> None:
-    text = "what limits a program as it is: it runs, some of its steps are timed and traced, and triage judges them"
+    text = (
+        "what limits a program as it is: it runs, some of its steps are timed and traced, and"
+        " triage judges them"
+    )
     run = commands.add_parser("run", help=text, description=text[0].upper() + text[1:] + ".")
-    run.usage, run.hint = "%(prog)s [options] -- COMMAND ...", "; options of your program go behind --"
-    run.add_argument("program", nargs="+", metavar="PROGRAM", help="the command as without this, behind --")
-    run.add_argument("--out", metavar="DIR", help="folder for traces and times (default: tidyprof-run-1, -2, ...)")
+    run.usage, run.hint = (
+        "%(prog)s [options] -- COMMAND ...",
+        "; options of your program go behind --",
+    )
+    run.add_argument(
+        "program", nargs="+", metavar="PROGRAM", help="the command as without this, behind --"
+    )
+    run.add_argument(
+        "--out",
+        metavar="DIR",
+        help="folder for traces and times (default: tidyprof-run-1, -2, ...)",
+    )
     run.add_argument(
         "--after",
         type=_at_least_three,
@@ -267,10 +357,20 @@ def _add_run(commands: Any) -> None:
         metavar="STEPS",
         help="steps before the trace: a third to warm up, the others timed (default: 30)",
     )
-    run.add_argument("--steps", type=_count, default=3, metavar="N", help="steps of the trace (default: 3; 0: none)")
-    run.add_argument("--stacks", action="store_true", help="the trace has Python functions, too: it takes longer")
+    run.add_argument(
+        "--steps",
+        type=_count,
+        default=3,
+        metavar="N",
+        help="steps of the trace (default: 3; 0: none)",
+    )
+    run.add_argument(
+        "--stacks", action="store_true", help="the trace has Python functions, too: it takes longer"
+    )
     run.add_argument("--shapes", action="store_true", help="the trace has the operators' shapes")
-    run.add_argument("--mark", metavar="NAME", help="range or function of the program that begins each step")
+    run.add_argument(
+        "--mark", metavar="NAME", help="range or function of the program that begins each step"
+    )
     for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
         run.add_argument(f"--{kind}", metavar="OUT", help=f"write the report to OUT, {what}")
 
@@ -279,15 +379,24 @@ def _add_hang(commands: Any) -> None:
     text = "which rank is missing when a job hangs, by the dumps of PyTorch's flight recorder"
     hang = commands.add_parser("hang", help=text, description=text[0].upper() + text[1:] + ".")
     hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with a dump of each rank")
-    hang.add_argument("--json", metavar="OUT", help=f"write the verdict and each rank's last call to OUT, {JSON}")
+    hang.add_argument(
+        "--json", metavar="OUT", help=f"write the verdict and each rank's last call to OUT, {JSON}"
+    )
 
 
 def _add_isa(commands: Any) -> None:
-    text = "what the compiler made of GPU kernels: registers, spills, LDS, occupancy, matrix instructions, loads"
+    text = (
+        "what the compiler made of GPU kernels: registers, spills, LDS, occupancy, matrix"
+        " instructions, loads"
+    )
     isa = commands.add_parser("isa", help=text, description=text[0].upper() + text[1:] + ".")
     what = "assembly (.amdgcn, .s) or a code object, or a folder with such files, as Triton's cache"
     isa.add_argument("files", nargs=1, metavar="FILE", help=what)
-    isa.add_argument("--fail-on-spill", action="store_true", help="exit code 1 if a kernel spills vector registers")
+    isa.add_argument(
+        "--fail-on-spill",
+        action="store_true",
+        help="exit code 1 if a kernel spills vector registers",
+    )
     isa.add_argument("--json", metavar="OUT", help=f"write a row for each kernel to OUT, {JSON}")
 
 
@@ -322,7 +431,9 @@ def _count(text: str) -> int:
 
 def _at_least_three(text: str) -> int:
     if (found := _count(text)) < 3:
-        raise argparse.ArgumentTypeError(f"{text!r} are fewer than three steps, of which one warms up")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} are fewer than three steps, of which one warms up"
+        )
     return found
 
 

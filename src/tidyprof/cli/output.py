@@ -36,14 +36,18 @@ _LEAST_TEXT = 8
 """Columns that a folded text keeps on a narrow terminal."""
 
 QUIET = "color(243)"
-"""What matters less: the grey of xterm's 256 colours that can be read on black and on white. NO_COLOR takes it away."""
+"""What matters less: the grey of xterm's 256 colours that can be read on black and on white.
+NO_COLOR takes it away.
+"""
 
 _AROUND = 2
 """Columns that each column of a table on a terminal takes beside its texts."""
 
 _WRITERS = {
     "--csv": lambda table, path: _for_spreadsheets(table).to_csv(path, index=False),
-    "--json": lambda table, path: table.to_json(path, orient="records", double_precision=15, indent=1),
+    "--json": lambda table, path: table.to_json(
+        path, orient="records", double_precision=15, indent=1
+    ),
     "--parquet": lambda table, path: table.to_parquet(path, index=False, engine="pyarrow"),
 }
 
@@ -55,8 +59,8 @@ _WRITERS = {
 class Column:
     """One column as it is shown: its heading and a text for each row.
 
-    On a terminal texts are folded and numbers never: where these do not fit, lines are longer than it is wide.
-    A unit at the end of a heading goes below it there.
+    On a terminal texts are folded and numbers never: where these do not fit, lines are longer than
+    it is wide. A unit at the end of a heading goes below it there.
     """
 
     heading: str
@@ -121,7 +125,9 @@ def show(columns: Iterable[Column]) -> None:
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Lines of a label and a text; a terminal breaks long texts between words and keeps them to the right."""
+    """Lines of a label and a text; a terminal breaks long texts between words and keeps them to the
+    right.
+    """
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(overflow="fold")
@@ -156,7 +162,9 @@ def _write(text: str) -> None:
     if sys.stdout is None:
         return
     with _to_standard_output():
-        if isinstance(sys.stdout, io.TextIOWrapper):  # others, such as io.StringIO, take any character
+        if isinstance(
+            sys.stdout, io.TextIOWrapper
+        ):  # others, such as io.StringIO, take any character
             sys.stdout.reconfigure(errors="replace")
         sys.stdout.write(text)
         sys.stdout.flush()  # what is held back would fail where nobody expects it
@@ -164,7 +172,9 @@ def _write(text: str) -> None:
 
 @contextmanager
 def _to_standard_output() -> Iterator[None]:
-    """Raises UsageError where it cannot be written, and BrokenPipeError where its reader has had enough."""
+    """Raises UsageError where it cannot be written, and BrokenPipeError where its reader has had
+    enough.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -172,17 +182,24 @@ def _to_standard_output() -> Iterator[None]:
     except OSError as error:
         discard(sys.stdout)
         found, cause = str(error.strerror or error), "the disk is full, or the terminal is gone"
-        raise UsageError(one_line("standard output", found, cause, "write to another place")) from None
+        raise UsageError(
+            one_line("standard output", found, cause, "write to another place")
+        ) from None
 
 
 @contextmanager
 def showing(options: Namespace) -> Iterator[None]:
-    """Around what is shown: where files are to be written, a reader that has had enough does not end the command.
+    """Around what is shown: where files are to be written, a reader that has had enough does not
+    end the command.
 
     Where JSON goes to standard output, nothing else does.
     """
     try:
-        with redirect_stdout(io.StringIO()) if targets(options).get("--json") == STDOUT else nullcontext():
+        with (
+            redirect_stdout(io.StringIO())
+            if targets(options).get("--json") == STDOUT
+            else nullcontext()
+        ):
             yield
     except BrokenPipeError:
         if not targets(options):
@@ -194,22 +211,33 @@ def showing(options: Namespace) -> Iterator[None]:
 
 
 def targets(options: Namespace) -> dict[str, str]:
-    """Option -> file to write, of those that were given: `--csv`, `--json`, `--parquet` or, to convert, `OUT`."""
+    """Option -> file to write, of those that were given: `--csv`, `--json`, `--parquet` or, to
+    convert, `OUT`.
+    """
     kinds = (*EXPORTS, "junit", "markdown", "html")
-    known = {**{f"--{kind}": getattr(options, kind, None) for kind in kinds}, "OUT": getattr(options, "target", None)}
+    known = {
+        **{f"--{kind}": getattr(options, kind, None) for kind in kinds},
+        "OUT": getattr(options, "target", None),
+    }
     return {option: path for option, path in known.items() if path is not None}
 
 
 def check_targets(options: Namespace) -> None:
-    """Raise UsageError before any work is done if a file could not be written, or would replace what is read."""
+    """Raise UsageError before any work is done if a file could not be written, or would replace
+    what is read.
+    """
     wanted = targets(options)
     if "--parquet" in wanted and find_spec("pyarrow") is None:
-        raise UsageError("--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv")
+        raise UsageError(
+            "--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv"
+        )
     if wanted.get("--json") == STDOUT:
         del wanted["--json"]
     for option, path in wanted.items():
         if path in ("", STDOUT) or os.path.isdir(path) or not Path(path).parent.is_dir():
-            raise cannot_write(option, path or "''", "no file can have this name, or its folder is not there")
+            raise cannot_write(
+                option, path or "''", "no file can have this name, or its folder is not there"
+            )
         if any(_belongs_to(path, Path(source)) for source in options.files):
             raise _would_replace(option, path)
     if len({os.path.realpath(path) for path in wanted.values()}) < len(wanted):
@@ -217,7 +245,9 @@ def check_targets(options: Namespace) -> None:
         raise cannot_write("each of them", paths, f"both {options} would write it")
 
 
-def read_to_write(path: str | os.PathLike[str], options: Namespace, **reading: Unpack[ReadOptions]) -> Profile:
+def read_to_write(
+    path: str | os.PathLike[str], options: Namespace, **reading: Unpack[ReadOptions]
+) -> Profile:
     """Read a recording, with these options of its reader.
 
     Raises UsageError if a file that is to be written is among those that were read.
@@ -244,7 +274,9 @@ def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
 
 def with_origin(table: pd.DataFrame) -> pd.DataFrame:
     """The table with its origin as last column, because no file has room beside it."""
-    return table.assign(origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string"))
+    return table.assign(
+        origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string")
+    )
 
 
 def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
@@ -276,11 +308,14 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
 def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
     """The table with texts that do nothing in a spreadsheet or on a terminal; numbers stay."""
     words = table.select_dtypes(exclude=["number", "bool"])
-    return table.assign(**words.map(lambda value: csv_text(value) if isinstance(value, str) else value))
+    return table.assign(
+        **words.map(lambda value: csv_text(value) if isinstance(value, str) else value)
+    )
 
 
 def write_report(option: str, path: str, text: str) -> None:
-    """Write one text to the file that an option names, or to standard output, whose reader may have had enough.
+    """Write one text to the file that an option names, or to standard output, whose reader may have
+    had enough.
 
     Raises UsageError where it cannot be written.
     """
@@ -303,7 +338,9 @@ def cannot_write(option: str, path: str, found: str | OSError) -> UsageError:
 
 
 def _belongs_to(target: str, source: Path) -> bool:
-    """Whether an existing file is the one that is read, lies in the folder that is read, or has its start of names."""
+    """Whether an existing file is the one that is read, lies in the folder that is read, or has its
+    start of names.
+    """
     if not os.path.exists(target):
         return False
     if source.is_file():

@@ -1,6 +1,7 @@
 """The command `run`: a program in, what limits it out.
 
-Until the program has ended nothing is imported that takes memory from it: many of these commands run beside each other.
+Until the program has ended nothing is imported that takes memory from it: many of these commands
+run beside each other.
 """
 
 from __future__ import annotations
@@ -23,24 +24,37 @@ def run(options: Namespace) -> int:
     rank = launched(RANKS)
     folder = Path(options.out) if options.out else _new_folder(rank)
     if folder.exists() and not folder.is_dir():
-        raise UsageError(one_line(str(folder), "no folder", "a file has this name", "give another --out"))
+        raise UsageError(
+            one_line(str(folder), "no folder", "a file has this name", "give another --out")
+        )
     # Another rank may have begun already.
     if any(folder.glob("run_rank*.json" if rank is None else f"run_rank{rank}.json")):
-        raise UsageError(one_line(str(folder), "there is a run in it", "an earlier one", "give another --out"))
+        raise UsageError(
+            one_line(str(folder), "there is a run in it", "an earlier one", "give another --out")
+        )
     if options.json is not None or options.html is not None:
         check = import_module("tidyprof.cli.output").check_targets
         check(Namespace(files=[str(folder)], json=options.json, html=options.html))
     asked = Asked(
-        str(folder.resolve()), options.after, options.steps, options.stacks, options.shapes, options.mark or ""
+        str(folder.resolve()),
+        options.after,
+        options.steps,
+        options.stacks,
+        options.shapes,
+        options.mark or "",
     )
     try:
         tells = not rank and options.steps > 0
         code = launch(options.program, asked, _watch(folder) if tells else lambda: None)
     except OSError as error:
-        tell(f"error: {options.program[0]}: {error.strerror}. Next step: check the command behind --")
+        tell(
+            f"error: {options.program[0]}: {error.strerror}. Next step: check the command behind --"
+        )
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
     if not rank:
-        import_module("tidyprof.cli.run_report").report(options, folder, code, waits=rank is not None)
+        import_module("tidyprof.cli.run_report").report(
+            options, folder, code, waits=rank is not None
+        )
     return end_as(code)
 
 
@@ -48,7 +62,9 @@ def _new_folder(rank: int | None) -> Path:
     """A folder of its own; ranks that were launched together can't agree on one."""
     if rank is not None:
         found = f"this is rank {rank} of a launcher, and all ranks need one folder"
-        raise UsageError(one_line("--out", found, "a launcher in front of tidyprof", "give --out DIR"))
+        raise UsageError(
+            one_line("--out", found, "a launcher in front of tidyprof", "give --out DIR")
+        )
     number = 1
     while (folder := Path(f"tidyprof-run-{number}")).exists():
         number += 1

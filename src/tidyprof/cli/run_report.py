@@ -24,7 +24,8 @@ PATIENCE_S = 60.0
 
 
 def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
-    """Show what was found, on standard error as the output is the program's, and write what was asked for.
+    """Show what was found, on standard error as the output is the program's, and write what was
+    asked for.
 
     waits -- whether the ranks have commands of their own, so that some may still be at work.
     """
@@ -47,15 +48,27 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
             if diagnosis is not None:
                 lines += [line for line in facts(diagnosis) if line[0] != "origin"]
             lines.append(("origin", f"measured: {machine_of(found)}"))
-            show_facts([*lines, ("files", f"{folder}: of each rank its trace, its times and what it ran on")])
+            show_facts(
+                [
+                    *lines,
+                    ("files", f"{folder}: of each rank its trace, its times and what it ran on"),
+                ]
+            )
     if options.json is not None:
-        told = {"run": {str(rank): about for rank, about in found.ranks.items()}, "why_no_verdict": why or None}
+        told = {
+            "run": {str(rank): about for rank, about in found.ranks.items()},
+            "why_no_verdict": why or None,
+        }
         told["diagnosis"] = None if diagnosis is None else json.loads(as_json(diagnosis))
-        write_report("--json", options.json, json.dumps({"exit_code": code, **told}, indent=1) + "\n")
+        write_report(
+            "--json", options.json, json.dumps({"exit_code": code, **told}, indent=1) + "\n"
+        )
 
 
 def _take_away(sign: Path) -> bool:
-    """Whether the hooks left this sign, which goes, and the folder with it where nothing else is in it."""
+    """Whether the hooks left this sign, which goes, and the folder with it where nothing else is in
+    it.
+    """
     was_there = sign.is_file()
     if was_there:
         sign.unlink()
@@ -88,15 +101,25 @@ def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
 
 def _nothing_seen(options: Namespace, came_to_torch: bool, code: int) -> str:
     """Why there is no step at all, in a sentence."""
-    ended = f"the program ended with {f'exit code {code}' if code > 0 else f'signal {-code}'}" if code else ""
+    ended = (
+        f"the program ended with {f'exit code {code}' if code > 0 else f'signal {-code}'}"
+        if code
+        else ""
+    )
     if not came_to_torch:
         reason = "nothing that it started imported torch"
-        hidden = "; Python with -E or -I, or in a container of its own, does not read the hooks from PYTHONPATH"
+        hidden = (
+            "; Python with -E or -I, or in a container of its own, does not read the hooks from"
+            " PYTHONPATH"
+        )
         return f"{ended} before it imported torch" if ended else reason + hidden
     if ended:
         return f"{ended} before it made a step"
     if options.mark:
-        return f"nothing called {options.mark} began: --mark takes the name of a range, or of a function of the program"
+        return (
+            f"nothing called {options.mark} began: --mark takes the name of a range, or of a"
+            " function of the program"
+        )
     seen = "no optimizer of PyTorch took a step, and no module was called"
     return f"{seen}; --mark NAME names a function of the program that is called once a step"
 

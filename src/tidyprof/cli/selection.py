@@ -13,12 +13,16 @@ from tidyprof.tables.contract import Profile
 def read_selected(path: str, options: Namespace) -> Profile:
     """The part of a recording that the options ask for, as far as the command has them.
 
-    Raises UsageError for steps that are not there and for a time that ends before it begins, and as `read_to_write`.
+    Raises UsageError for steps that are not there and for a time that ends before it begins, and as
+    `read_to_write`.
     """
     profile = read_to_write(path, options)
     wanted = vars(options)
     first = int(profile.events["start_ns"].min()) if len(profile.events) else 0
-    limits = [None if limit is None else first + limit for limit in (wanted.get("from_ns"), wanted.get("to_ns"))]
+    limits = [
+        None if limit is None else first + limit
+        for limit in (wanted.get("from_ns"), wanted.get("to_ns"))
+    ]
     chosen = wanted.get("steps")
     try:
         if chosen is not None:

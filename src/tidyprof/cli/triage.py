@@ -26,21 +26,41 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
-from tidyprof.diagnosis.verdict import Diagnosis, WrongStepError, as_json, facts, headline, judged_ones, without_ranks
+from tidyprof.diagnosis.verdict import (
+    Diagnosis,
+    WrongStepError,
+    as_json,
+    facts,
+    headline,
+    judged_ones,
+    without_ranks,
+)
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import ProfileReadError, one_line
 from tidyprof.many import ENDED, processors, read_many
 from tidyprof.readers.registry import ReadOptions, read, together
-from tidyprof.readers.torch.reader import Member, left_out, member_of, refuse_mixed_ranks, traces_of_ranks, warnings_of
+from tidyprof.readers.torch.reader import (
+    Member,
+    left_out,
+    member_of,
+    refuse_mixed_ranks,
+    traces_of_ranks,
+    warnings_of,
+)
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 
 WORTH_BYTES = 8 * 2**20
-"""Bytes of files for each process: to start one takes as long as to read some ten ranks, of 170 kB each."""
+"""Bytes of files for each process: to start one takes as long as to read some ten ranks, of 170 kB
+each.
+"""
 
 BRACKETS = (
     "in brackets",
-    "the table that says so: tidyprof.step_budget(profile), tidyprof.gaps(profile), profile.events and so on",
+    (
+        "the table that says so: tidyprof.step_budget(profile), tidyprof.gaps(profile),"
+        " profile.events and so on"
+    ),
 )
 """The last line, on the words that stand behind numbers."""
 
@@ -49,8 +69,8 @@ BRACKETS = (
 class Recording:
     """What is kept of a file or folder that was read.
 
-    error  -- why it cannot be judged, "" if it can. member -- what it adds to its folder, None for a format without
-    ranks of its own. files, warnings -- entries of `Profile.meta`.
+    error  -- why it cannot be judged, "" if it can. member -- what it adds to its folder, None for
+    a format without ranks of its own. files, warnings -- entries of `Profile.meta`.
     """
 
     signs: RecordingSigns
@@ -69,8 +89,8 @@ def recordings_of(
 ) -> list[Recording]:
     """All recordings in the order of paths, those of a folder in the order of ranks.
 
-    jobs -- processes; None: as many as are worth it. broken -- takes ranks that can't be read, where another one can.
-    Raises ProfileReadError as `read` does.
+    jobs -- processes; None: as many as are worth it. broken -- takes ranks that can't be read,
+    where another one can. Raises ProfileReadError as `read` does.
     """
     broken = {} if broken is None else broken
     places = _places(paths, broken)
@@ -91,7 +111,11 @@ def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, ReadOption
         return together(paths)
     except ProfileReadError as error:
         others = [path for path in paths if str(Path(path)) != error.path]
-        rank = rank_in_name(Path(error.path)) if len(others) < len(paths) and os.path.isfile(error.path) else None
+        rank = (
+            rank_in_name(Path(error.path))
+            if len(others) < len(paths) and os.path.isfile(error.path)
+            else None
+        )
         if rank is None or not others:
             raise
         broken[f"rank {rank}"] = str(error)
@@ -106,13 +130,17 @@ def _of_folder(
     refuse_mixed_ranks(folder, members)
     ranks = [rank for member in members for rank in member.extent.ranks]
     if len(set(ranks)) < len(ranks):
-        return [*_read([folder], mark, 1, {}).values()]  # files of one rank that follow each other are one timeline
+        return [
+            *_read([folder], mark, 1, {}).values()
+        ]  # files of one rank that follow each other are one timeline
     host_events = sum(one.signs.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
     together: list[Recording] = []
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
-        signs = replace(one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored)
+        signs = replace(
+            one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored
+        )
         together.append(replace(one, signs=signs, warnings=() if together else warnings))
     return together
 
@@ -120,17 +148,27 @@ def _of_folder(
 def _read(
     paths: Sequence[str | Path], mark: str | None, jobs: int | None, broken: Broken, **options: Any
 ) -> dict[Path, Recording]:
-    """What is kept of each path; but for ranks that can't be read, which `broken` takes where another one can."""
+    """What is kept of each path; but for ranks that can't be read, which `broken` takes where
+    another one can.
+    """
     if not paths:
         return {}
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
     jobs = jobs or max(1, min(processors(), size // WORTH_BYTES))
-    known = {str(path): rank_in_name(Path(path), options.get("root")) for path in paths if os.path.isfile(path)}
+    known = {
+        str(path): rank_in_name(Path(path), options.get("root"))
+        for path in paths
+        if os.path.isfile(path)
+    }
     ranks = {file: f"rank {rank}" for file, rank in known.items() if rank is not None}
     if "root" in options:
         ranks = {file: ranks.get(file, f"the rank of {Path(file).name}") for file in known}
     several = len(set(ranks.values())) > 1
-    options |= {"jobs": jobs, "python_functions": True, "on_error": "continue" if several else "stop"}
+    options |= {
+        "jobs": jobs,
+        "python_functions": True,
+        "on_error": "continue" if several else "stop",
+    }
     table = read_many(paths, partial(reduced, mark=mark), **options)
     for file, error in table.attrs["errors"]:
         if file not in ranks or ENDED in error:
@@ -148,7 +186,11 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
         signs, error = recording_signs(profile, kind, False, mark), str(refused)
     member = member_of(profile) if len(profile.meta.get("files", ())) == 1 else None
     files, warnings = (tuple(profile.meta.get(key, ())) for key in ("files", "warnings"))
-    return result([{"recording": Recording(signs, error, member, files, warnings)}], {"recording": "object"}, profile)
+    return result(
+        [{"recording": Recording(signs, error, member, files, warnings)}],
+        {"recording": "object"},
+        profile,
+    )
 
 
 def triage(options: Namespace) -> None:
@@ -180,10 +222,18 @@ def diagnosed(options: Namespace) -> Diagnosis:
             raise _of_times(error.path) from None
         raise
     except WrongStepError as error:
-        cause, cure = "seconds in place of milliseconds, or a step of another run", "give the mean of a step in ms"
-        raise UsageError(one_line(f"--step-ms {options.step_ms:g}", str(error), cause, cure)) from None
+        cause, cure = (
+            "seconds in place of milliseconds, or a step of another run",
+            "give the mean of a step in ms",
+        )
+        raise UsageError(
+            one_line(f"--step-ms {options.step_ms:g}", str(error), cause, cure)
+        ) from None
     except ValueError as error:
-        cause, cure = "files of several runs, or another script", "give the files of one run, or another --mark"
+        cause, cure = (
+            "files of several runs, or another script",
+            "give the files of one run, or another --mark",
+        )
         raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
     for name, error in broken.items():
         warn(f"{name} is left out: {error}")
@@ -198,14 +248,19 @@ TIMES = "times_rank*.jsonl"
 
 
 def refuse_times(files: Sequence[str]) -> None:
-    """Raise UsageError for a file of times: it adds to a trace in its folder, and is no recording."""
+    """Raise UsageError for a file of times: it adds to a trace in its folder, and is no
+    recording.
+    """
     for file in files:
         if Path(file).match(TIMES) and not Path(file).is_dir():
             raise _of_times(file)
 
 
 def _of_times(path: str) -> UsageError:
-    cause, cure = "WATCH=times wrote it", "pass the trace of WATCH=trace; tidyprof gate compares two such files"
+    cause, cure = (
+        "WATCH=times wrote it",
+        "pass the trace of WATCH=trace; tidyprof gate compares two such files",
+    )
     return UsageError(one_line(path, "times of steps, which say how long and not why", cause, cure))
 
 
@@ -215,11 +270,16 @@ def _whole(options: Namespace, broken: Broken) -> list[Profile]:
     try:
         return [whole(path, **chosen) for path, chosen in together(options.files)]
     except ProfileReadError:
-        files = [one.files for one in recordings_of(options.files, options.mark, options.jobs, broken)]
+        files = [
+            one.files for one in recordings_of(options.files, options.mark, options.jobs, broken)
+        ]
         if not broken or any(len(own) > 1 for own in files):
             raise
     folders = [Path(path) for path in options.files if os.path.isdir(path)]
-    roots = {file: next((one for one in folders if Path(file).is_relative_to(one)), None) for (file,) in files}
+    roots = {
+        file: next((one for one in folders if Path(file).is_relative_to(one)), None)
+        for (file,) in files
+    }
     return [whole(file, **({} if root is None else {"root": root})) for file, root in roots.items()]
 
 
@@ -248,4 +308,6 @@ def _page() -> Callable[..., str]:
     try:
         return import_module("tidyprof.diagnosis.page").page
     except ModuleNotFoundError as error:
-        raise UsageError(f"--html needs {error.name}, which is not installed: pip install matplotlib") from None
+        raise UsageError(
+            f"--html needs {error.name}, which is not installed: pip install matplotlib"
+        ) from None

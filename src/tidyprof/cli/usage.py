@@ -1,4 +1,6 @@
-"""What the options and the commands share: the error about a wrong use, defaults, formats of tables, examples."""
+"""What the options and the commands share: the error about a wrong use, defaults, formats of
+tables, examples.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,14 @@ STDOUT = "-"
 JSON = "as JSON (-: to standard output, in place of what is shown)"
 """What the help says of --json."""
 
-EXPORTS = {"csv": "as comma-separated values", "json": JSON, "parquet": "as Parquet (needs pyarrow)"}
-"""Format of an exported table, which is also the name of its option -> what it is called in the help."""
+EXPORTS = {
+    "csv": "as comma-separated values",
+    "json": JSON,
+    "parquet": "as Parquet (needs pyarrow)",
+}
+"""Format of an exported table, which is also the name of its option -> what it is called in the
+help.
+"""
 
 EXAMPLES = {
     "summary": ("trace.json.gz", "traces_of_ranks", "trace.json.gz --steps 10-12"),

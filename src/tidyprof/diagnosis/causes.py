@@ -1,7 +1,8 @@
 """The causes that triage knows: each with its rule, its evidence and the next thing to do.
 
-A share is what the step would get back at most if the cause were gone. `power-limit` and `one-kernel` say what a device
-does that computes, so they come after all others whatever their share.
+A share is what the step would get back at most if the cause were gone. `power-limit` and
+`one-kernel` say what a device does that computes, so they come after all others whatever their
+share.
 """
 
 from __future__ import annotations
@@ -17,37 +18,53 @@ from tidyprof.diagnosis.recordings import AMD, NVIDIA
 from tidyprof.diagnosis.signs import Signs
 
 LIMIT = 0.20
-"""Share of the time from which a cause limits a run: without it a step would be 1.25 times as fast. Smaller shares
-are within what gpumodel errs (30 %) and what runs of one machine differ (docs/gate.md)."""
+"""Share of the time from which a cause limits a run: without it a step would be 1.25 times as fast.
+Smaller shares are within what gpumodel errs (30 %) and what runs of one machine differ
+(docs/gate.md).
+"""
 
 MANY_COPIES = 16
-"""Copies to the device for a batch from which they come one by one: a batch is images and labels, with masks and
-positions a handful."""
+"""Copies to the device for a batch from which they come one by one: a batch is images and labels,
+with masks and positions a handful.
+"""
 
 OFFLOADED = 0.1
-"""Share of the time that exposed copies take in each direction from which data are parked on the host."""
+"""Share of the time that exposed copies take in each direction from which data are parked on the
+host.
+"""
 
 FEW_CALLS = 1.0
-"""Allocating calls in a step from which memory is under pressure: a caching allocator makes none in a steady step."""
+"""Allocating calls in a step from which memory is under pressure: a caching allocator makes none in
+a steady step.
+"""
 
 COMPILING_NS = 100_000_000
-"""Silence in a step from which a compiled program compiles again: compilations take seconds, logging milliseconds."""
+"""Silence in a step from which a compiled program compiles again: compilations take seconds,
+logging milliseconds.
+"""
 
 SLOW_START = 2.0
-"""First step over the median of the others from which it is a start-up (plots.stepping marks a step from 1.5)."""
+"""First step over the median of the others from which it is a start-up (plots.stepping marks a step
+from 1.5).
+"""
 
 ONE_GAP, ALONE = 0.5, 3.0
-"""An idle interval that is so much of all idleness, and so many times the next, comes once and not in each step."""
+"""An idle interval that is so much of all idleness, and so many times the next, comes once and not
+in each step.
+"""
 
 ONE_KERNEL = 0.5
-"""Share of all kernel time of one kernel, in a run that computes for as much, from which it is the one to look at."""
+"""Share of all kernel time of one kernel, in a run that computes for as much, from which it is the
+one to look at.
+"""
 
 CAPPED = 0.5
 """Share of busy samples at the power cap from which the cap sets the speed."""
 
 NEAR_ROOF = 0.5
-"""Share of its roof that a good kernel reaches at least: AMD's measured matrix products on MI300X reach 654 of
-1307 TFLOP/s in FP16."""
+"""Share of its roof that a good kernel reaches at least: AMD's measured matrix products on MI300X
+reach 654 of 1307 TFLOP/s in FP16.
+"""
 
 COUNTERS = "rocprof-compute profile --name run -- python train.py"
 LIMITS = "amd-smi static --limit"
@@ -55,22 +72,33 @@ LIMITS = "amd-smi static --limit"
 TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./program"
 """How commands call the program that was recorded, by what is known of it."""
 
-TORCH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], schedule=schedule(...))"
+TORCH = (
+    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],"
+    " schedule=schedule(...))"
+)
 OF_NVIDIA = {
     "rocprofv3": TORCH,
     "rocprof-compute": "ncu --set roofline --export run python train.py",
     "amd-smi monitor": "nvidia-smi dmon --select puc",
     "amd-smi static": "nvidia-smi --query --display=POWER",
 }
-"""How a command for AMD's GPUs begins -> what does the same for NVIDIA's (manuals of Nsight Compute, nvidia-smi)."""
+"""How a command for AMD's GPUs begins -> what does the same for NVIDIA's (manuals of Nsight
+Compute, nvidia-smi).
+"""
 
 
 PART_WORDS = {
-    "silent": "host silent", "stalled": "behind a waiting call", "blocked_host": "in a waiting call",
-    "allocation": "in a call that allocates", "start_up": "in slow first launches", "between": "between operators",
+    "silent": "host silent",
+    "stalled": "behind a waiting call",
+    "blocked_host": "in a waiting call",
+    "allocation": "in a call that allocates",
+    "start_up": "in slow first launches",
+    "between": "between operators",
     "other": "idle for another reason",
-    "fetching": "copying to the host", "unseen": "not in the recorded steps", TAKEN: "taken by other programs",
-}  # fmt: skip
+    "fetching": "copying to the host",
+    "unseen": "not in the recorded steps",
+    TAKEN: "taken by other programs",
+}
 """What to call a part, where its name does not tell."""
 
 
@@ -83,10 +111,10 @@ def part_words(part: str) -> str:
 class Cause:
     """One cause. part -- the part of the time that it lengthens: causes of one part are rivals.
 
-    share   -- what it takes of the time (0 to 1); 0 where its rule is not met.
-    where   -- the runs that can have it: with a device, on a host alone, or both.
-    finding -- the numbers that speak for it, or against it, with the analysis that they are from.
-    advice  -- what to do or to record next. is_rest -- whether it says what a device does that computes.
+    share   -- what it takes of the time (0 to 1); 0 where its rule is not met. where   -- the runs
+    that can have it: with a device, on a host alone, or both. finding -- the numbers that speak for
+    it, or against it, with the analysis that they are from. advice  -- what to do or to record
+    next. is_rest -- whether it says what a device does that computes.
     """
 
     name: str
@@ -116,7 +144,9 @@ def program(signs: Signs) -> str:
 
 
 def of_vendor(command: str, signs: Signs) -> str:
-    """A command for the GPU that was recorded, and its program; "" where none is known for that GPU."""
+    """A command for the GPU that was recorded, and its program; "" where none is known for that
+    GPU.
+    """
     tool = next((tool for tool in OF_NVIDIA if command.startswith(tool)), "")
     if tool and signs.vendor != AMD:
         command = OF_NVIDIA[tool] if signs.vendor == NVIDIA else ""
@@ -124,9 +154,15 @@ def of_vendor(command: str, signs: Signs) -> str:
 
 
 def copies_for_a_batch(signs: Signs) -> float:
-    """Copies to the device for each batch: one a step, or as many as the loader delivered. 0 if nobody knows."""
+    """Copies to the device for each batch: one a step, or as many as the loader delivered. 0 if
+    nobody knows.
+    """
     batches = signs.per_step.get("batches", 0.0)
-    return signs.per_step.get("copies_to_device", 0.0) / max(batches, 1.0) if batches or signs.marked else 0.0
+    return (
+        signs.per_step.get("copies_to_device", 0.0) / max(batches, 1.0)
+        if batches or signs.marked
+        else 0.0
+    )
 
 
 def _one_by_one(signs: Signs) -> bool:
@@ -134,16 +170,27 @@ def _one_by_one(signs: Signs) -> bool:
 
 
 def _copying(signs: Signs) -> float:
-    """Exposed copies; where they come one by one also the time in which the host hands them over and waits for them.
+    """Exposed copies; where they come one by one also the time in which the host hands them over
+    and waits for them.
 
-    Those to the host count where as much goes back to the device: then data are parked there, and nobody reads a value.
+    Those to the host count where as much goes back to the device: then data are parked there, and
+    nobody reads a value.
     """
-    others = ("data_wait", "blocked_host") if _one_by_one(signs) else ("fetching",) if _offloading(signs) else ()
+    others = (
+        ("data_wait", "blocked_host")
+        if _one_by_one(signs)
+        else ("fetching",)
+        if _offloading(signs)
+        else ()
+    )
     return _part(signs, "exposed_copy", *others)
 
 
 def _offloading(signs: Signs) -> bool:
-    return not signs.on_host and min(_part(signs, "exposed_copy"), _part(signs, "fetching")) >= OFFLOADED
+    return (
+        not signs.on_host
+        and min(_part(signs, "exposed_copy"), _part(signs, "fetching")) >= OFFLOADED
+    )
 
 
 def _late_data(signs: Signs) -> float:
@@ -151,7 +198,9 @@ def _late_data(signs: Signs) -> float:
 
 
 def _blocked(signs: Signs) -> float:
-    """In calls that wait, behind them, and in copies to the host, which nearly always somebody waits for."""
+    """In calls that wait, behind them, and in copies to the host, which nearly always somebody
+    waits for.
+    """
     fetched = () if _offloading(signs) else ("fetching",)
     return _part(signs, "stalled", *fetched, *(() if _one_by_one(signs) else ("blocked_host",)))
 
@@ -162,7 +211,9 @@ def _memory(signs: Signs) -> float:
 
 def _recompiling(signs: Signs) -> float:
     silence, ranges = _part(signs, "silent"), max(signs.compiling, _part(signs, "compiling"))
-    again = signs.host.compiled and silence * signs.step_ns >= COMPILING_NS and not signs.host.silent_in
+    again = (
+        signs.host.compiled and silence * signs.step_ns >= COMPILING_NS and not signs.host.silent_in
+    )
     return max(silence, ranges) if again and not _start_up(signs) else ranges
 
 
@@ -175,18 +226,23 @@ def _small_operators(signs: Signs) -> float:
 
 
 def _start_up(signs: Signs) -> float:
-    """Slow first launches; or the excess of a slow first step; or without steps one long interval that comes once."""
+    """Slow first launches; or the excess of a slow first step; or without steps one long interval
+    that comes once.
+    """
     found = signs.start_up
     if signs.first_step is not None and signs.first_step >= SLOW_START:
-        # The first step counts in other steps: what it has beyond one of them, of the time that all take together.
+        # The first step counts in other steps: what it has beyond one of them, of the time that all
+        # take together.
         found = max(found, (signs.first_step - 1) / (signs.first_step + signs.steps - 1))
     return max(found, one_gap(signs))
 
 
 def one_gap(signs: Signs) -> float:
-    """Share of the one long interval that comes once, in a recording without steps; 0 where there is none.
+    """Share of the one long interval that comes once, in a recording without steps; 0 where there
+    is none.
 
-    Without anything of the host it is one only where the file shows that: what ends it is the first of its kernel.
+    Without anything of the host it is one only where the file shows that: what ends it is the first
+    of its kernel.
     """
     if signs.marked or not signs.gap or signs.gap.share < ONE_GAP or signs.gap.over_second < ALONE:
         return 0.0
@@ -213,18 +269,26 @@ def _straggler(signs: Signs) -> float:
 def _waits_left(signs: Signs) -> float:
     """What of the recorded share of waiting for other ranks is left without the profiler."""
     table = signs.rank_table
-    recorded = 0.0 if table is None else float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
+    recorded = (
+        0.0 if table is None else float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
+    )
     return signs.waiting / recorded if recorded else 1.0
 
 
 def _communication(signs: Signs) -> float:
-    """Exposed communication without the waiting in it, as far as several ranks tell the two apart."""
+    """Exposed communication without the waiting in it, as far as several ranks tell the two
+    apart.
+    """
     table, exposed = signs.rank_table, _part(signs, "exposed_communication")
     if table is None or not table["compared"].any():
         return exposed
     lasting = signs.step_ns / signs.observer.traced_ns if signs.observer.traced_ns else 1.0
     waited = float(table["wait_ns"].sum()) * _waits_left(signs) * lasting
-    return exposed * float(table["transfer_ns"].sum()) / max(float(table["transfer_ns"].sum()) + waited, 1.0)
+    return (
+        exposed
+        * float(table["transfer_ns"].sum())
+        / max(float(table["transfer_ns"].sum()) + waited, 1.0)
+    )
 
 
 def rank_words(signs: Signs) -> str:
@@ -235,21 +299,37 @@ def rank_words(signs: Signs) -> str:
     if table.attrs["straggler"] is None:
         return f"ranks: {table.attrs['evidence']}"
     share, part = signs.excess
-    more = f"{100 * share:.0f} % of its time more than the others" if share >= 0.01 else "no more time than the others"
+    more = (
+        f"{100 * share:.0f} % of its time more than the others"
+        if share >= 0.01
+        else "no more time than the others"
+    )
     most = f", most of it {part_words(part)}" if share >= 0.01 else ""
-    evidence = table.attrs["evidence"].replace("its device", "its processor" if signs.on_host else "its device")
+    evidence = table.attrs["evidence"].replace(
+        "its device", "its processor" if signs.on_host else "its device"
+    )
     if share >= 0.01 and (part == "compute") != ("computes longer" in evidence):
         # What it does more of speaks against how long it computes, or the other way round.
         evidence = re.sub(r", so its .*? \((idle for .*?)\)", r"; it was \1", evidence)
-    return f"ranks: {evidence} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
+    return (
+        f"ranks: {evidence} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
+    )
 
 
 def _rank_advice(signs: Signs) -> str:
     """What the straggler does more: beside a rank that waits for it, where it computes longer."""
     table, files = signs.rank_table, signs.rank_files
     late = table.attrs["straggler"]
-    waiting = table[table["rank"] != late].sort_values("wait_ns", ascending=False)["rank"].astype(int).tolist()
-    named = {rank: shlex.quote(files[rank]) if rank in files else f"RANK{rank}" for rank in (late, waiting[0])}
+    waiting = (
+        table[table["rank"] != late]
+        .sort_values("wait_ns", ascending=False)["rank"]
+        .astype(int)
+        .tolist()
+    )
+    named = {
+        rank: shlex.quote(files[rank]) if rank in files else f"RANK{rank}"
+        for rank in (late, waiting[0])
+    }
     alone = f"python -m tidyprof triage {named[late]}"
     if signs.excess[1] != "compute":
         return f"{alone} judges that rank alone: what makes it late is there."
@@ -257,9 +337,9 @@ def _rank_advice(signs: Signs) -> str:
     if signs.operators:
         beside += " --by operator"
     return (
-        f"{beside} shows what rank {late} computes longer or more often. Unequal work is the usual reason: longer "
-        "texts, larger images, more experts; then deal it out evenly. If the work is equal, its clock, its cooling or "
-        "other programs slow it."
+        f"{beside} shows what rank {late} computes longer or more often. Unequal work is the usual"
+        " reason: longer texts, larger images, more experts; then deal it out evenly. If the work"
+        " is equal, its clock, its cooling or other programs slow it."
     )
 
 
@@ -267,19 +347,29 @@ def _one_kernel(signs: Signs) -> float:
     alone = signs.top_kernel and signs.top_kernel["percent"] / 100 >= ONE_KERNEL
     computing = _part(signs, "compute") if signs.shares else 1.0
     is_kernel = alone and signs.top_kernel["category"] != "collective"
-    return computing * signs.top_kernel["percent"] / 100 if is_kernel and computing >= ONE_KERNEL else 0.0
+    return (
+        computing * signs.top_kernel["percent"] / 100
+        if is_kernel and computing >= ONE_KERNEL
+        else 0.0
+    )
 
 
 def _kernel_words(signs: Signs) -> str:
     if not signs.top_kernel:
         return "no kernel is in the file (kernels)"
     top = signs.top_kernel
-    text = f"{top['short_name']} has {top['percent']:.0f} % of all kernel time, in {top['calls']:,} calls (kernels)"
+    text = (
+        f"{top['short_name']} has {top['percent']:.0f} % of all kernel time, in {top['calls']:,}"
+        " calls (kernels)"
+    )
     if signs.roof_share is None:
         return f"{text}; how near to its roof it is, only counters tell"
     side = "near" if signs.roof_share >= NEAR_ROOF else "far from"
     if signs.roof_share > 1:
-        reached = f"it reaches {percent(signs.roof_share)} of its roof, which can't be: bytes or roof are wrong"
+        reached = (
+            f"it reaches {percent(signs.roof_share)} of its roof, which can't be: bytes or roof are"
+            " wrong"
+        )
         return f"{text}; {reached} (roofline_points)"
     return f"{text}; it is {side} its roof, {percent(signs.roof_share)} of it (roofline_points)"
 
@@ -288,30 +378,44 @@ def _start_words(signs: Signs) -> str:
     found = []
     name, spent = signs.search
     if name:
-        found.append(f"{name} tried out a library's kernels for {four_digits(spent / 1e6)} ms (events)")
+        found.append(
+            f"{name} tried out a library's kernels for {four_digits(spent / 1e6)} ms (events)"
+        )
     slow = signs.slow
     if slow.count:
         spent, usual = four_digits(slow.ns / 1e6), four_digits(slow.usual_ns / 1e3)
-        text = f"{slow.count} of {slow.launches:,} launches are slow, each the first of its kernel, {spent} ms"
+        text = (
+            f"{slow.count} of {slow.launches:,} launches are slow, each the first of its kernel,"
+            f" {spent} ms"
+        )
         found.append(f"{text} together where the median takes {usual} µs (events)")
     if signs.first_step is not None:
-        found.append(f"the first step took {signs.first_step:.2f} times the others' median (step_budget)")
+        found.append(
+            f"the first step took {signs.first_step:.2f} times the others' median (step_budget)"
+        )
     elif signs.gap is not None:
         longest, share, _, call, is_first = signs.gap
         during = f", with the host in {call}" if call else ""
         if is_first and not _is_heard(signs):
             during = ", and ends with the first event of its name"
         found.append(
-            f"the longest idle interval between two events, outside of loading, {four_digits(longest / 1e6)} ms, is "
-            f"{percent(share)} of these{during} (gaps)"
+            "the longest idle interval between two events, outside of loading,"
+            f" {four_digits(longest / 1e6)} ms, is {percent(share)} of these{during} (gaps)"
         )
     return "; ".join(found) or "one step or less is here, and no launch is slow (events)"
 
 
 def _power_words(signs: Signs) -> str:
     if signs.capped_share is None:
-        return "no power cap is in the log" if signs.has_power else "no log of the power and its cap is here"
-    return f"{percent(signs.capped_share)} of the samples of busy devices are at the power cap (counters)"
+        return (
+            "no power cap is in the log"
+            if signs.has_power
+            else "no log of the power and its cap is here"
+        )
+    return (
+        f"{percent(signs.capped_share)} of the samples of busy devices are at the power cap"
+        " (counters)"
+    )
 
 
 def _capped(signs: Signs) -> float:
@@ -321,7 +425,10 @@ def _capped(signs: Signs) -> float:
 
 def _time(signs: Signs, *names: str) -> str:
     """`data wait: 12 % of the time`."""
-    return ", ".join(f"{name.replace('_', ' ')} {percent(_part(signs, name))}" for name in names) + " of the time"
+    return (
+        ", ".join(f"{name.replace('_', ' ')} {percent(_part(signs, name))}" for name in names)
+        + " of the time"
+    )
 
 
 def _count(signs: Signs, name: str) -> str:
@@ -334,17 +441,25 @@ def _unit(signs: Signs) -> str:
 
 def _memory_words(signs: Signs) -> str:
     calls = f"calls that allocate or free: {_count(signs, 'allocations')} {_unit(signs)}"
-    return f"{calls}, device idle in them for {percent(_part(signs, 'allocation'))} of the time (blocked_calls)"
+    return (
+        f"{calls}, device idle in them for {percent(_part(signs, 'allocation'))} of the time"
+        " (blocked_calls)"
+    )
 
 
 def _copies_words(signs: Signs) -> str:
     batches = signs.per_step.get("batches", 0)
     each = f" for {four_digits(batches)} calls of the loader" if batches else ""
-    return f"copies to the device: {_count(signs, 'copies_to_device')} {_unit(signs)}{each} (events)"
+    return (
+        f"copies to the device: {_count(signs, 'copies_to_device')} {_unit(signs)}{each} (events)"
+    )
 
 
 def _copy_words(signs: Signs) -> str:
-    text = f"{_copies_words(signs)}; {_time(signs, 'exposed_copy', 'data_wait', 'blocked_host')} (step_budget)"
+    text = (
+        f"{_copies_words(signs)}; {_time(signs, 'exposed_copy', 'data_wait', 'blocked_host')}"
+        " (step_budget)"
+    )
     if _offloading(signs):
         text += f"; copying back to the host {percent(_part(signs, 'fetching'))}"
     return text
@@ -361,12 +476,21 @@ def _data_words(signs: Signs) -> str:
 
 def _silence_words(signs: Signs) -> str:
     silence = _part(signs, "silent")
-    long = f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms {_unit(signs)}"
+    long = (
+        f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms"
+        f" {_unit(signs)}"
+    )
     what = "no operator ran" if signs.on_host else "idle while the host started nothing"
     text = f"{what} for 1 ms or longer: {long} ({'events' if signs.on_host else 'gaps'})"
     if silence >= 0.01:
-        text += f"; most of it in your part `{signs.host.silent_part}`" if signs.host.silent_part else ""
-        text += f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in else ""
+        text += (
+            f"; most of it in your part `{signs.host.silent_part}`"
+            if signs.host.silent_part
+            else ""
+        )
+        text += (
+            f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in else ""
+        )
     return f"{text}; {_processor_words(signs)}" if signs.on_host else text
 
 
@@ -376,7 +500,10 @@ def _processor_words(signs: Signs) -> str:
     text = f"the thread was without a processor for {percent(signs.off)} of the time"
     if signs.stolen is None:
         return f"{text}, asleep or behind other programs (counters)"
-    return f"{text}, for {percent(min(signs.stolen, signs.off))} because other programs had it (counters)"
+    return (
+        f"{text}, for {percent(min(signs.stolen, signs.off))} because other programs had it"
+        " (counters)"
+    )
 
 
 def _compile_words(signs: Signs) -> str:
@@ -387,7 +514,10 @@ def _compile_words(signs: Signs) -> str:
 
 def _small_words(signs: Signs) -> str:
     name, count = signs.small_operator
-    text = f"in loops over operators below 20 µs, and between these: {percent(signs.small)} of the time (events)"
+    text = (
+        f"in loops over operators below 20 µs, and between these: {percent(signs.small)} of the"
+        " time (events)"
+    )
     return f"{text}; the most frequent: {four_digits(count)} {name} a step" if name else text
 
 
@@ -412,12 +542,18 @@ def _launching(signs: Signs) -> float:
 
 
 def _launch_words(signs: Signs) -> str:
-    idle = f"idle because nothing was launched, without another reason: {percent(_launching(signs))} of the time"
+    idle = (
+        f"idle because nothing was launched, without another reason: {percent(_launching(signs))}"
+        " of the time"
+    )
     whose = "" if signs.pace is None else " of the rank that waits least"
     worth = (signs.under, signs.module) if _launching(signs) >= LIMIT / 4 else ()
     named = [f"{percent(share)} under {name}" for name, share in worth if share >= LIMIT]
     under = f"; of that {', '.join(named)}" if named else ""
-    return f"{idle}{whose} (step_budget, gaps){under}; {_count(signs, 'kernels')} kernels {_unit(signs)}"
+    return (
+        f"{idle}{whose} (step_budget, gaps){under}; {_count(signs, 'kernels')} kernels"
+        f" {_unit(signs)}"
+    )
 
 
 def _always(text: str) -> Callable[[Signs], str]:
@@ -427,42 +563,54 @@ def _always(text: str) -> Callable[[Signs], str]:
 def _data_advice(signs: Signs) -> str:
     if signs.host.loading_in:
         return (
-            f"Look into {signs.host.loading_in}: do it once, before the training, or on whole batches; else in "
-            "processes beside it, a DataLoader with num_workers."
+            f"Look into {signs.host.loading_in}: do it once, before the training, or on whole"
+            " batches; else in processes beside it, a DataLoader with num_workers."
         )
     if not signs.host.workers and (signs.host.loading is None or signs.host.loading < 0.5):
         return (
-            "No DataLoader is at work in most of this time, your own code between two steps is: time its lines, do "
-            "them on whole batches instead of one sample at a time, or in a DataLoader with num_workers."
+            "No DataLoader is at work in most of this time, your own code between two steps is:"
+            " time its lines, do them on whole batches instead of one sample at a time, or in a"
+            " DataLoader with num_workers."
         )
     return (
-        "Time the loader alone, without a model, with 0 and with more num_workers, on free cores. If workers help, "
-        "keep them; if not, look into the data set's __getitem__ and the loader's collate_fn: slow reading, or Python "
-        "for each word, row or pixel. Recorded with_stack=True and num_workers=0, triage names the function."
+        "Time the loader alone, without a model, with 0 and with more num_workers, on free cores."
+        " If workers help, keep them; if not, look into the data set's __getitem__ and the loader's"
+        " collate_fn: slow reading, or Python for each word, row or pixel. Recorded with_stack=True"
+        " and num_workers=0, triage names the function."
     )
 
 
 def _silence_advice(signs: Signs) -> str:
     if signs.host.silent_in:
-        return f"Look into {signs.host.silent_in}: do it more seldom, in another thread, or in fewer pieces."
+        return (
+            f"Look into {signs.host.silent_in}: do it more seldom, in another thread, or in fewer"
+            " pieces."
+        )
     where = f"It lies in your part `{signs.host.silent_part}`. " if signs.host.silent_part else ""
     return (
-        f"{where}Record call stacks, with_stack=True in torch.profiler, and run triage again: it names the function. "
-        "Usual ones: preparing data, logging, checkpoints, an environment, garbage collection, a lock."
+        f"{where}Record call stacks, with_stack=True in torch.profiler, and run triage again: it"
+        " names the function. Usual ones: preparing data, logging, checkpoints, an environment,"
+        " garbage collection, a lock."
     )
 
 
 GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
-"""From the first to before the second of these releases HIP graphs give wrong results on MI300X (ROCm/clr#279)."""
+"""From the first to before the second of these releases HIP graphs give wrong results on MI300X
+(ROCm/clr#279).
+"""
 
 
 def _graphs(signs: Signs, how: str) -> tuple[list[str], str]:
-    """Graphs as a cure, if they are one, and what to know of it: a file may state no release, or not all of one."""
+    """Graphs as a cure, if they are one, and what to know of it: a file may state no release, or
+    not all of one.
+    """
     if signs.graph_share:
         return [], ""
     release = tuple(map(int, re.findall(r"\d+", signs.release)[:3]))
     wrong = "on ROCm 7.2.0 to 7.2.3 graphs give wrong results on MI300X (ROCm/clr#279)"
-    if signs.vendor != AMD or (release and not GRAPHS_WRONG[: len(release)] <= release < GRAPHS_RIGHT):
+    if signs.vendor != AMD or (
+        release and not GRAPHS_WRONG[: len(release)] <= release < GRAPHS_RIGHT
+    ):
         return [f"graphs ({how})"], ""
     if len(release) == len(GRAPHS_WRONG):
         return [], f" Not {how}: {wrong}."
@@ -485,12 +633,19 @@ def _launch_advice(signs: Signs) -> str:
 def _start_advice(signs: Signs) -> str:
     if signs.search[0]:
         return (
-            "A library (cuDNN's benchmark, MIOpen's find) tries out its kernels for each size of data once. Record "
-            "steps whose sizes came before; if new ones come all the time, pad them to few."
+            "A library (cuDNN's benchmark, MIOpen's find) tries out its kernels for each size of"
+            " data once. Record steps whose sizes came before; if new ones come all the time, pad"
+            " them to few."
         )
     if signs.operators:
-        return "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and record again."
-    return "Run the work several times in the program, and look at the later ones: what comes once is paid once."
+        return (
+            "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and"
+            " record again."
+        )
+    return (
+        "Run the work several times in the program, and look at the later ones: what comes once is"
+        " paid once."
+    )
 
 
 def _power_advice(signs: Signs) -> str:
@@ -498,67 +653,140 @@ def _power_advice(signs: Signs) -> str:
 
 
 def _kernel_advice(signs: Signs) -> str:
-    return of_vendor(COUNTERS, signs) or "Count its operations and bytes with the profiler of your GPU's maker."
+    return (
+        of_vendor(COUNTERS, signs)
+        or "Count its operations and bytes with the profiler of your GPU's maker."
+    )
 
 
 CAUSES = (
     Cause(
-        "memory-pressure", "memory is allocated and freed in each step", "idle", _memory, _memory_words,
-        _always("Compare torch.cuda.memory_stats()['num_alloc_retries'] before and after ten steps. With a smaller "
-                "batch the calls must vanish."),
+        "memory-pressure",
+        "memory is allocated and freed in each step",
+        "idle",
+        _memory,
+        _memory_words,
+        _always(
+            "Compare torch.cuda.memory_stats()['num_alloc_retries'] before and after ten steps."
+            " With a smaller batch the calls must vanish."
+        ),
     ),
     Cause(
-        "exposed-copies", "copies to the device that nothing hides", "idle", _copying, _copy_words,
-        _always("One copy a batch: pin_memory=True in the DataLoader, .to(device, non_blocking=True) on the whole "
-                "batch."),
+        "exposed-copies",
+        "copies to the device that nothing hides",
+        "idle",
+        _copying,
+        _copy_words,
+        _always(
+            "One copy a batch: pin_memory=True in the DataLoader, .to(device, non_blocking=True) on"
+            " the whole batch."
+        ),
     ),
     Cause(
-        "late-data", "the data come late", "idle", _late_data, _data_words, _data_advice, where=("device", "host"),
-    ),
-    Cause(
-        "recompiling", "the compiler compiles again in the steps", "idle", _recompiling, _compile_words,
-        lambda signs: f"TORCH_LOGS=recompiles {program(signs)}", where=("device", "host"),
-    ),
-    Cause(
-        "silent-host", "the host does something else than starting work", "idle", _silent_host, _silence_words,
-        _silence_advice, where=("device", "host"),
-    ),
-    Cause(
-        "blocked-host", "the host waits for the device, which then runs dry", "idle", _blocked, _blocked_words,
-        _always("torch.cuda.set_sync_debug_mode('warn') names the lines that wait: .item(), .cpu(), a copy without "
-                "non_blocking."),
-    ),
-    Cause(
-        "start-up", "something that comes once is in the recording", "idle", _start_up, _start_words, _start_advice,
+        "late-data",
+        "the data come late",
+        "idle",
+        _late_data,
+        _data_words,
+        _data_advice,
         where=("device", "host"),
     ),
     Cause(
-        "straggler", "the ranks wait for one of them", "communication", _straggler, rank_words,
+        "recompiling",
+        "the compiler compiles again in the steps",
+        "idle",
+        _recompiling,
+        _compile_words,
+        lambda signs: f"TORCH_LOGS=recompiles {program(signs)}",
+        where=("device", "host"),
+    ),
+    Cause(
+        "silent-host",
+        "the host does something else than starting work",
+        "idle",
+        _silent_host,
+        _silence_words,
+        _silence_advice,
+        where=("device", "host"),
+    ),
+    Cause(
+        "blocked-host",
+        "the host waits for the device, which then runs dry",
+        "idle",
+        _blocked,
+        _blocked_words,
+        _always(
+            "torch.cuda.set_sync_debug_mode('warn') names the lines that wait: .item(), .cpu(), a"
+            " copy without non_blocking."
+        ),
+    ),
+    Cause(
+        "start-up",
+        "something that comes once is in the recording",
+        "idle",
+        _start_up,
+        _start_words,
+        _start_advice,
+        where=("device", "host"),
+    ),
+    Cause(
+        "straggler",
+        "the ranks wait for one of them",
+        "communication",
+        _straggler,
+        rank_words,
         _rank_advice,
         where=("device", "host"),
     ),
     Cause(
-        "exposed-communication", "communication that no computation hides", "communication", _communication,
+        "exposed-communication",
+        "communication that no computation hides",
+        "communication",
+        _communication,
         _communication_words,
-        _always("Record every rank. If all enter together it is the network, if one enters last it is that rank."),
+        _always(
+            "Record every rank. If all enter together it is the network, if one enters last it is"
+            " that rank."
+        ),
         where=("device", "host"),
     ),
     Cause(
-        "many-operators", "a loop in Python over small operators", "idle", _small_operators, _small_words,
-        _always("One operator on the whole tensor instead of a loop over its elements; .item() and .tolist() once, "
-                "behind the loop."),
+        "many-operators",
+        "a loop in Python over small operators",
+        "idle",
+        _small_operators,
+        _small_words,
+        _always(
+            "One operator on the whole tensor instead of a loop over its elements; .item() and"
+            " .tolist() once, behind the loop."
+        ),
         where=("host",),
     ),
     Cause(
-        "launch-bound", "the host launches slower than the device works", "idle", _launching, _launch_words,
+        "launch-bound",
+        "the host launches slower than the device works",
+        "idle",
+        _launching,
+        _launch_words,
         _launch_advice,
     ),
     Cause(
-        "power-limit", "the power cap sets the speed", "device", _capped, _power_words,
-        _power_advice, is_rest=True,
+        "power-limit",
+        "the power cap sets the speed",
+        "device",
+        _capped,
+        _power_words,
+        _power_advice,
+        is_rest=True,
     ),
     Cause(
-        "one-kernel", "one kernel dominates", "device", _one_kernel, _kernel_words, _kernel_advice, is_rest=True,
+        "one-kernel",
+        "one kernel dominates",
+        "device",
+        _one_kernel,
+        _kernel_words,
+        _kernel_advice,
+        is_rest=True,
     ),
-)  # fmt: skip
+)
 """All causes; where shares are equal the earlier one counts."""

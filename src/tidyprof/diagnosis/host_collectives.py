@@ -37,8 +37,8 @@ def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
 def host_entries(profile: Profile, mark: str | None) -> pd.DataFrame:
     """A table like that of `collective_entries`, of the ranges of COMMUNICATION.
 
-    With tensors on a GPU a rank enters once its devices have done what was launched before: the copy to the host waits
-    for that. The device of such an entry is the first of the rank's.
+    With tensors on a GPU a rank enters once its devices have done what was launched before: the
+    copy to the host waits for that. The device of such an entry is the first of the rank's.
     """
     return result(pd.concat(list(_entry_tables(profile, mark))), ENTRY_COLUMNS, profile)
 
@@ -59,9 +59,12 @@ def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
             whole = {**place, "world_size": profile.meta.get("world_size", pd.NA)}
             columns = {
                 **{column: [value] * len(ranges) for column, value in whole.items()},
-                "step": numbers[step_of_time(own, called)], "name": [n.partition(":")[2] for n in ranges["name"]],
-                "launch_ns": called, "start_ns": begin, "duration_ns": end - begin,
-            }  # fmt: skip
+                "step": numbers[step_of_time(own, called)],
+                "name": [n.partition(":")[2] for n in ranges["name"]],
+                "launch_ns": called,
+                "start_ns": begin,
+                "duration_ns": end - begin,
+            }
             yield result(columns, ENTRY_COLUMNS, profile)
 
 

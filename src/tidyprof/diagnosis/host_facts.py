@@ -36,7 +36,9 @@ EXPLAINED = 0.5
 """Share of what such a step takes more that a range must cover to explain it."""
 
 BEGINNING = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
-"""In the name of a range that comes once: a start-up. Validation, checkpoints and reports come again and again."""
+"""In the name of a range that comes once: a start-up. Validation, checkpoints and reports come
+again and again.
+"""
 
 PLACE = ["rank", "process", "device"]
 
@@ -44,8 +46,9 @@ PLACE = ["rank", "process", "device"]
 def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
     """A table with rank, process, device, step and duration_ns, with two more columns.
 
-    apart  -- the range that makes a step longer and that most other steps lack, in words; "" where there is none.
-    steady -- whether the row counts: not one that is apart, and not the first of each device if two others remain.
+    apart  -- the range that makes a step longer and that most other steps lack, in words; "" where
+    there is none. steady -- whether the row counts: not one that is apart, and not the first of
+    each device if two others remain.
     """
     reasons = dict(_explained(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
@@ -84,7 +87,9 @@ def _by_step(ranges: pd.DataFrame, own: PlainEvents) -> pd.DataFrame:
     ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
     names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
     begin, finish = start_and_end(own)
-    rows = {name: occupied(one).covered_within(begin, finish) for name, one in ranges.groupby(names)}
+    rows = {
+        name: occupied(one).covered_within(begin, finish) for name, one in ranges.groupby(names)
+    }
     return pd.DataFrame.from_dict(rows, orient="index", columns=range(len(own)))
 
 
@@ -105,7 +110,10 @@ LOADERS = {
 }
 """What stands in the range that torch.profiler writes for each batch, and what it says."""
 
-NO_PART = rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*|{COMPILATION}|{COMPILED}|nn\.Module: .*"
+NO_PART = (
+    rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*"
+    rf"|{COMPILATION}|{COMPILED}|nn\.Module: .*"
+)
 """Ranges that torch writes itself, and not the script."""
 
 MOST_STARTED = 2
@@ -114,7 +122,9 @@ MOST_STARTED = 2
 MOST = 0.5
 """Share of the silence that a function must cover to be named."""
 
-OWN_CODE = re.compile(r"(?!torch[/\\]|.*(site|dist)-packages|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): ")
+OWN_CODE = re.compile(
+    r"(?!torch[/\\]|.*(site|dist)-packages|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): "
+)
 """Names of Python functions in a trace (`file(line): name`) that are no library's."""
 
 
@@ -126,13 +136,17 @@ WATCHING = r".*(tidyprof/running/inside/\w+|instrument_me|14_instrument_me)\.py\
 class HostFacts:
     """What one recording says of its host.
 
-    calls, operators -- how many are in it. loader -- who loads, and by which operators, in words ("" if not known).
-    loading    -- share of the phase `data` inside the loader; None without that phase.
-    compiling_ns, compiled, trains -- time in ranges of the compiler; whether kernels or ranges are compiled ones;
+    calls, operators -- how many are in it. loader -- who loads, and by which operators, in words
+    ("" if not known). loading    -- share of the phase `data` inside the loader; None without that
+    phase. compiling_ns, compiled, trains -- time in ranges of the compiler; whether kernels or
+    ranges are compiled ones;
                   whether there is a backward pass or an optimizer.
-    silent_in  -- the Python function in which most of the silence lies, where stacks were recorded. silent_part -- the
-                  script's own range in which most of it lies. workers -- whether processes load the data.
-    loading_in -- the function in which most of the wait for data lies, of this process: "" where others load them.
+    silent_in  -- the Python function in which most of the silence lies, where stacks were recorded.
+    silent_part -- the
+                  script's own range in which most of it lies. workers -- whether processes load the
+                  data.
+    loading_in -- the function in which most of the wait for data lies, of this process: "" where
+    others load them.
     """
 
     calls: int
@@ -148,16 +162,23 @@ class HostFacts:
     loading_in: str = ""
 
 
-def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals, loading: Intervals) -> HostFacts:
+def host_facts(
+    profile: Profile, stacks: PlainEvents, silence: Intervals, loading: Intervals
+) -> HostFacts:
     """The facts of a profile.
 
-    stacks -- its Python functions; silence -- when the host did nothing that is known; loading -- when the work waited
-    for data.
+    stacks -- its Python functions; silence -- when the host did nothing that is known; loading --
+    when the work waited for data.
     """
-    operators, ranges, calls = (plain_host_events(profile, kind) for kind in ("operator", "annotation", "runtime"))
+    operators, ranges, calls = (
+        plain_host_events(profile, kind) for kind in ("operator", "annotation", "runtime")
+    )
     named = (operators, ranges, plain_events(profile, DEVICE_KINDS))
     workers = names_matching(ranges, f"{LOADER}{WORKERS}.*").any()
-    data, loaders = (occupied(ranges, names_matching(ranges, pattern)) for pattern in (PHASE_PATTERNS["data"], LOADER))
+    data, loaders = (
+        occupied(ranges, names_matching(ranges, pattern))
+        for pattern in (PHASE_PATTERNS["data"], LOADER)
+    )
     return HostFacts(
         calls=len(calls),
         operators=len(operators),
@@ -180,8 +201,12 @@ def compiling(profile: Profile) -> Intervals:
 
 
 def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
-    """Operators by thread and start, and for each but the first whether it begins within the one before it."""
-    ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))]
+    """Operators by thread and start, and for each but the first whether it begins within the one
+    before it.
+    """
+    ordered = operators[
+        np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))
+    ]
     (begin, end), threads = start_and_end(ordered), ordered["thread"]
     return ordered, (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
 
@@ -199,7 +224,9 @@ def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
     begin, end = start_and_end(operators)
     found = np.zeros(len(operators), np.int64)
     for thread in np.unique(operators["thread"]):
-        own = starts[np.searchsorted(threads, thread) : np.searchsorted(threads, thread, side="right")]
+        own = starts[
+            np.searchsorted(threads, thread) : np.searchsorted(threads, thread, side="right")
+        ]
         place = operators["thread"] == thread
         found[place] = np.searchsorted(own, end[place]) - np.searchsorted(own, begin[place])
     return found
@@ -212,12 +239,16 @@ def outermost(operators: PlainEvents) -> PlainEvents:
     keep = np.zeros(len(ordered), bool)
     for thread in np.unique(threads):
         own = np.flatnonzero(threads == thread)
-        keep[own] = begin[own] >= np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[own])[:-1])
+        keep[own] = begin[own] >= np.append(
+            np.iinfo(np.int64).min, np.maximum.accumulate(end[own])[:-1]
+        )
     return ordered[keep]
 
 
 def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps: int) -> str:
-    """Who loads data, as far as it is known, and which operators that starts most often in one of so many steps."""
+    """Who loads data, as far as it is known, and which operators that starts most often in one of
+    so many steps.
+    """
     loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
     words = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
     inside = outermost(operators[data.contains(operators["start_ns"])])
@@ -233,7 +264,9 @@ def watching(stacks: PlainEvents) -> Intervals:
 
 
 def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
-    """The innermost Python function that covers MOST of this time, and the innermost of those that is no library's."""
+    """The innermost Python function that covers MOST of this time, and the innermost of those that
+    is no library's.
+    """
     covering = _covering(stacks, silence)
     own = [name for name in covering if OWN_CODE.match(name)]
     if not own or own[0] == covering[0]:
@@ -242,7 +275,9 @@ def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
 
 
 def loading_in(stacks: PlainEvents, loading: Intervals) -> str:
-    """The same of the wait for data, of the functions that lie in it: a main function is around everything."""
+    """The same of the wait for data, of the functions that lie in it: a main function is around
+    everything.
+    """
     begin, end = start_and_end(stacks)
     return silent_in(stacks[2 * loading.covered_within(begin, end) > end - begin], loading)
 
@@ -278,7 +313,9 @@ def top_under(times: Intervals, events: Events, without: str = "") -> tuple[str,
 
 
 def largest_sum(names: Iterable[str | None], lengths: np.ndarray) -> tuple[str, float]:
-    """The name whose lengths add up to most, the first in the alphabet of several, and their sum; None is no name."""
+    """The name whose lengths add up to most, the first in the alphabet of several, and their sum;
+    None is no name.
+    """
     sums: Counter[str] = Counter()
     for name, length in zip(names, lengths.tolist(), strict=True):
         if name is not None:

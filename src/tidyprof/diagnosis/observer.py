@@ -1,8 +1,8 @@
 """What the profiler itself costs, and the budget of a step without it.
 
-torch.profiler lengthens what the host does and nothing that a device does. So a traced step that the host limits is
-longer than the same step without a profiler, and idle for longer. Here the untraced step is found, or estimated as a
-range, and the excess is taken off the parts of the step.
+torch.profiler lengthens what the host does and nothing that a device does. So a traced step that
+the host limits is longer than the same step without a profiler, and idle for longer. Here the
+untraced step is found, or estimated as a range, and the excess is taken off the parts of the step.
 """
 
 from __future__ import annotations
@@ -34,25 +34,34 @@ TOOL = "torch.profiler"
 OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 """What recording an operator, a runtime call and a Python function costs, in times `gap_of`.
 
-The first two were fitted to programs of two authors on one machine with an H200 (tests/strangers/gpu), where the gap
-was 1.8 µs in the median: what the profiler added to the 18 forms that the host limits is 0.74 to 1.38 times that, 1.06
-in the median, but for one form that waits for loaders. The third is of `python -m benchmarks.bench_observer`.
+The first two were fitted to programs of two authors on one machine with an H200
+(tests/strangers/gpu), where the gap was 1.8 µs in the median: what the profiler added to the 18
+forms that the host limits is 0.74 to 1.38 times that, 1.06 in the median, but for one form that
+waits for loaders. The third is of `python -m benchmarks.bench_observer`.
 """
 
 OPERATOR_GAPS_ALONE = 1.6
-"""The same for an operator where no device is recorded, by that bench on a processor: 0.9 to 2.2 for seven programs."""
+"""The same for an operator where no device is recorded, by that bench on a processor: 0.9 to 2.2
+for seven programs.
+"""
 
 USUAL_GAP_NS, FEWEST_GAPS = 1800.0, 30
 """The gap where a file has too few of its own: that of the machine above."""
 
 LEAST, MOST, WIDEST = 0.65, 1.4, 1.26
-"""What the profiler adds is between LEAST and MOST times what is expected; a range is at most WIDEST^2 = 1.6 wide."""
+"""What the profiler adds is between LEAST and MOST times what is expected; a range is at most
+WIDEST^2 = 1.6 wide.
+"""
 
 MOST_TIMES = 3.0
-"""Times the untraced step that a traced one is at most: 2.2 with a device, 3 for a loop of `.item()` on a processor."""
+"""Times the untraced step that a traced one is at most: 2.2 with a device, 3 for a loop of
+`.item()` on a processor.
+"""
 
 SOFT = 0.2
-"""Share of the other host's parts that may be the profiler's, too, at the lower end of the range."""
+"""Share of the other host's parts that may be the profiler's, too, at the lower end of the
+range.
+"""
 
 MISSING = 0.15
 """Share of the untraced step that the recorded ones lack from which they are no typical ones."""
@@ -67,12 +76,25 @@ LEAST_NS, MOST_NS = 1.0, 1e15
 """No step takes less than the unit of its times, and none eleven days."""
 
 LATE, ALSO_LATE = "launch_bound", ("stalled",)
-"""The part that loses the excess first, and those after it, in which the host is on its way to the next launch, too."""
+"""The part that loses the excess first, and those after it, in which the host is on its way to the
+next launch, too.
+"""
 
 AWAITED = "awaited"
-"""What devices wait in collectives for the last rank, as far as that is late since it launches slowly."""
+"""What devices wait in collectives for the last rank, as far as that is late since it launches
+slowly.
+"""
 
-WAITING = ("stalled", "silent", "blocked_host", "allocation", "start_up", "data_wait", "compiling", TAKEN)
+WAITING = (
+    "stalled",
+    "silent",
+    "blocked_host",
+    "allocation",
+    "start_up",
+    "data_wait",
+    "compiling",
+    TAKEN,
+)
 """Other parts that last as long as the host takes."""
 
 
@@ -80,11 +102,12 @@ WAITING = ("stalled", "silent", "blocked_host", "allocation", "start_up", "data_
 class Cost:
     """What recording cost one rank, of a judged step.
 
-    operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add; None where it isn't
-    known, which is_open unless a model made the recording: that is taken as it is. data_cost_ns -- of it what lies in
-    the phase `data`; data_ns -- the host's time in that phase, but for loaders in other parts that the script timed;
-    None where most are there. untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- a
-    step by a file of times.
+    operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add;
+    None where it isn't known, which is_open unless a model made the recording: that is taken as it
+    is. data_cost_ns -- of it what lies in the phase `data`; data_ns -- the host's time in that
+    phase, but for loaders in other parts that the script timed; None where most are there. untraced
+    -- what the script timed before, see readers.torch.meta.untraced; times_ns -- a step by a file
+    of times.
     """
 
     operators: float
@@ -102,14 +125,16 @@ class Cost:
 class Observer:
     """The step with and without the profiler, in ns; means over ranks.
 
-    traced_ns    -- the judged step of the recording. events -- operators, calls and functions in it.
-    untraced_ns  -- without the profiler, None where unknown; source -- who says so.
-    estimated_ns -- the range that it should lie in by the number of events, and the middle of it; None for a tool whose
+    traced_ns    -- the judged step of the recording. events -- operators, calls and functions in
+    it. untraced_ns  -- without the profiler, None where unknown; source -- who says so.
+    estimated_ns -- the range that it should lie in by the number of events, and the middle of it;
+    None for a tool whose
                     cost is not known.
-    cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer than in the recorded steps the host was in
-    its phase `data` before; None if unknown. at_most -- whether untraced_ns was measured with waits for the device.
-    is_traced_one -- whether the length that the user gave is that of the recorded steps: it counts for nothing.
-    long_share -- share of the time, from 0 to 1, of single long steps among those that the script timed.
+    cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer than in the recorded
+    steps the host was in its phase `data` before; None if unknown. at_most -- whether untraced_ns
+    was measured with waits for the device. is_traced_one -- whether the length that the user gave
+    is that of the recorded steps: it counts for nothing. long_share -- share of the time, from 0 to
+    1, of single long steps among those that the script timed.
     """
 
     traced_ns: float = 0.0
@@ -127,8 +152,12 @@ class Observer:
 
 
 def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int) -> Cost:
-    """The cost of a rank's profile; judged -- the time of so many steps on the host. stacks -- its Python functions."""
-    operators, calls, ranges = (plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation"))
+    """The cost of a rank's profile; judged -- the time of so many steps on the host. stacks -- its
+    Python functions.
+    """
+    operators, calls, ranges = (
+        plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation")
+    )
     data = judged & occupied(ranges, names_matching(ranges, PHASE_PATTERNS["data"]))
     gap = gap_of(operators)
     modelled = profile.origin.kind == "modelled"
@@ -158,10 +187,11 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
 
 
 def gap_of(operators: PlainEvents) -> float:
-    """Median time in ns from the start of an operator to that of the first one within it, on its thread.
+    """Median time in ns from the start of an operator to that of the first one within it, on its
+    thread.
 
-    It says how quick this processor is at what the profiler makes it do: it lay between 0.2 and 0.6 µs on one
-    machine, between 0.8 and 3 µs on another, and the cost of an operator with it.
+    It says how quick this processor is at what the profiler makes it do: it lay between 0.2 and 0.6
+    µs on one machine, between 0.8 and 3 µs on another, and the cost of an operator with it.
     """
     ordered, within = nested(operators)
     gaps = np.diff(ordered["start_ns"])[within]
@@ -169,7 +199,8 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def times_beside(files: Sequence[str], rank: int | None) -> float | None:
-    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where no sound one is.
+    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where no
+    sound one is.
 
     A last line that a killed job left without its end is left out.
     """
@@ -188,7 +219,9 @@ def times_beside(files: Sequence[str], rank: int | None) -> float | None:
 
 
 def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) -> Observer:
-    """The observer of a run; costs -- of its ranks. step_ns -- the untraced step, where the user knows it."""
+    """The observer of a run; costs -- of its ranks. step_ns -- the untraced step, where the user
+    knows it.
+    """
     found = Observer(
         traced_ns=signs.step_ns,
         events=_mean([cost.operators + cost.calls + cost.functions for cost in costs]),
@@ -200,7 +233,8 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
         found = replace(found, cost_ns=most, data_cost_ns=found.data_cost_ns * most / found.cost_ns)
     if costs and all(cost.cost_ns is not None for cost in costs):
         found = replace(found, estimated_ns=estimate(signs, found))
-    # Without marked steps the recording is one piece, which the time of a step can't be held against.
+    # Without marked steps the recording is one piece, which the time of a step can't be held
+    # against.
     timed = [cost.untraced for cost in costs if cost.untraced and signs.marked]
     times = [cost.times_ns for cost in costs if cost.times_ns and signs.marked]
     stated = [one["parts_ns"]["data"] for one in timed if "data" in one["parts_ns"]]
@@ -215,18 +249,31 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
         steps = timed[0]["steps"]
         source = f"{steps} steps that were timed before the recording"
         long = _mean([one.get("long_share", 0.0) for one in timed])
-        return replace(found, untraced_ns=_mean([one["step_ns"] for one in timed]), source=source, long_share=long)
+        return replace(
+            found,
+            untraced_ns=_mean([one["step_ns"] for one in timed]),
+            source=source,
+            long_share=long,
+        )
     if times and len(times) == len(costs):
         waited = not signs.on_host
-        source = "times_rank*.jsonl beside the trace" + (", at most, since it waits for the device" if waited else "")
+        source = "times_rank*.jsonl beside the trace" + (
+            ", at most, since it waits for the device" if waited else ""
+        )
         return replace(found, untraced_ns=_mean(times), source=source, at_most=waited)
     return found
 
 
 def _is_traced_one(observer: Observer, step_ns: float) -> bool:
-    """Whether a step is as long as the recorded ones, though without the profiler it should be shorter."""
+    """Whether a step is as long as the recorded ones, though without the profiler it should be
+    shorter.
+    """
     as_long = abs(step_ns - observer.traced_ns) <= (1 - NEARLY) * observer.traced_ns
-    return as_long and observer.estimated_ns is not None and observer.estimated_ns[-1] < NEARLY * observer.traced_ns
+    return (
+        as_long
+        and observer.estimated_ns is not None
+        and observer.estimated_ns[-1] < NEARLY * observer.traced_ns
+    )
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -245,7 +292,9 @@ def estimate(signs: Signs, observer: Observer) -> tuple[float, float, float]:
 
 
 def _high_end(traced: float, removed: float) -> float:
-    """The longest that a step should take which lasted so long in the recording, by `removed` more as expected."""
+    """The longest that a step should take which lasted so long in the recording, by `removed` more
+    as expected.
+    """
     return min(traced - LEAST * removed, WIDEST * (traced - removed))
 
 
@@ -253,18 +302,24 @@ def _parts(signs: Signs) -> dict[str, float]:
     """The parts of the traced step, in ns; of exposed communication is AWAITED apart."""
     found = {part: share * signs.step_ns for part, share in signs.shares.items()}
     if LATE in found:
-        found[AWAITED] = min(min(signs.waiting, signs.pace or 0.0) * signs.step_ns, found["exposed_communication"])
+        found[AWAITED] = min(
+            min(signs.waiting, signs.pace or 0.0) * signs.step_ns, found["exposed_communication"]
+        )
         found["exposed_communication"] -= found[AWAITED]
     return found
 
 
 def _late_parts(parts: dict[str, float]) -> tuple[str, ...]:
-    """Those that lose the excess, in their order: on a processor the time between operators and in them."""
+    """Those that lose the excess, in their order: on a processor the time between operators and in
+    them.
+    """
     return (LATE, *ALSO_LATE, AWAITED) if LATE in parts else ("between", "compute")
 
 
 def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
-    """How much of this cost lengthened the step: what lies in the phase `data` only as far as somebody waits for it."""
+    """How much of this cost lengthened the step: what lies in the phase `data` only as far as
+    somebody waits for it.
+    """
     data = min(data_cost, parts.get("data_wait", 0.0))
     return data + min(cost - data_cost, sum(parts.get(part, 0.0) for part in _late_parts(parts)))
 
@@ -272,8 +327,8 @@ def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
 def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     """The signs of the step without the profiler, which takes so long.
 
-    known -- whether that is measured: what it takes longer than the recorded steps would have is then `unseen`, or,
-    where processes load the data and nobody timed the wait for them, that.
+    known -- whether that is measured: what it takes longer than the recorded steps would have is
+    then `unseen`, or, where processes load the data and nobody timed the wait for them, that.
     """
     observer, parts = signs.observer, _parts(signs)
     if known and observer.shift_ns is not None and "data_wait" in parts:
@@ -291,7 +346,8 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     if awaited:
         lasting["exposed_communication"] += awaited
     shares = {part: value / step for part, value in lasting.items()}
-    # Where the judged steps have no start-up, all of it lies in a step that nobody judged, and stays as it is.
+    # Where the judged steps have no start-up, all of it lies in a step that nobody judged, and
+    # stays as it is.
     kept = slower * lasting["start_up"] / parts["start_up"] if parts.get("start_up") else 1.0
     worked = sum(lasting.get(part, 0.0) for part in ("between", "compute"))
     return replace(
@@ -312,17 +368,23 @@ def _clear(shift_ns: float, step_ns: float) -> float:
 
 
 def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> float:
-    """Time of the untraced step that the recorded ones, without what the profiler surely cost, don't have."""
+    """Time of the untraced step that the recorded ones, without what the profiler surely cost,
+    don't have.
+    """
     traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
     removed = _removable(parts, cost, data)
-    longest = max(traced - _removable(parts, LEAST * cost, LEAST * data), _high_end(traced, removed))
+    longest = max(
+        traced - _removable(parts, LEAST * cost, LEAST * data), _high_end(traced, removed)
+    )
     if untraced_ns - longest < MISSING * untraced_ns:
         return 0.0
     return untraced_ns - traced + removed
 
 
 def _less(parts: dict[str, float], excess: float, observer: Observer) -> dict[str, float]:
-    """The parts without the excess: its share in `data` from there, the rest from being late, then from the others."""
+    """The parts without the excess: its share in `data` from there, the rest from being late, then
+    from the others.
+    """
     found = dict(parts)
     in_data = excess * observer.data_cost_ns / observer.cost_ns if observer.cost_ns else 0.0
     for part, most in [("data_wait", in_data), *((part, excess) for part in _late_parts(parts))]:
@@ -336,7 +398,9 @@ def _less(parts: dict[str, float], excess: float, observer: Observer) -> dict[st
 
 
 def views(signs: Signs) -> list[Signs]:
-    """The signs of the step without the profiler: where its length is not known the likeliest first, then both ends."""
+    """The signs of the step without the profiler: where its length is not known the likeliest
+    first, then both ends.
+    """
     observer = signs.observer
     if observer.untraced_ns is not None:
         lengths = [observer.untraced_ns]

@@ -1,4 +1,6 @@
-"""A run with a GPU: what the time of its devices goes to, as far as launches, calls and ranges tell."""
+"""A run with a GPU: what the time of its devices goes to, as far as launches, calls and ranges
+tell.
+"""
 
 from __future__ import annotations
 
@@ -52,35 +54,57 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 SILENT_NS = 1_000_000
-"""So long without an operator or a call, a host does something else than launching: a launch costs it microseconds
-(10 in the 4-rank trace that gpumodel's host was measured on), an operator under a profiler up to some hundred."""
+"""So long without an operator or a call, a host does something else than launching: a launch costs
+it microseconds (10 in the 4-rank trace that gpumodel's host was measured on), an operator under a
+profiler up to some hundred.
+"""
 
 ELSEWHERE_NS = 5_000_000
-"""So long without a call, though operators run, it does: a hundred operators that launch nothing take it less."""
+"""So long without a call, though operators run, it does: a hundred operators that launch nothing
+take it less.
+"""
 
 SLOW_LAUNCH = 100
-"""Times the median launch from which the first launch of a kernel is a first use: code is loaded or compiled."""
+"""Times the median launch from which the first launch of a kernel is a first use: code is loaded or
+compiled.
+"""
 
 SEARCH_NS, SEARCHED = 30_000_000, 5
-"""An operator of ATen's that takes so long and launches so many different kernels itself tries out a library's kernels
-(cuDNN's benchmark, MIOpen's find): for one size of data it does so once. On an H200 38 to 660 ms, for 6 to 17."""
+"""An operator of ATen's that takes so long and launches so many different kernels itself tries out
+a library's kernels (cuDNN's benchmark, MIOpen's find): for one size of data it does so once. On an
+H200 38 to 660 ms, for 6 to 17.
+"""
 
 BLOCKING_NS = 100_000
-"""An asynchronous copy that takes its caller so long, and returns behind the copy's end, was none: pageable memory."""
+"""An asynchronous copy that takes its caller so long, and returns behind the copy's end, was none:
+pageable memory.
+"""
 
 PARTS = (
-    "compute", "exposed_communication", "exposed_copy", "fetching", "data_wait", "blocked_host", "allocation",
-    "start_up", "silent", "stalled", "launch_bound", "other", TAKEN,
-)  # fmt: skip
-"""Parts of a step on a device, which add up to it; those of `step_budget`, and of its copies and idleness apart:
+    "compute",
+    "exposed_communication",
+    "exposed_copy",
+    "fetching",
+    "data_wait",
+    "blocked_host",
+    "allocation",
+    "start_up",
+    "silent",
+    "stalled",
+    "launch_bound",
+    "other",
+    TAKEN,
+)
+"""Parts of a step on a device, which add up to it; those of `step_budget`, and of its copies and
+idleness apart:
 
-fetching   -- exposed copies to the host; exposed_copy -- all others.
-allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
-start_up   -- idle in slow first launches, and while a library tries out kernels.
-silent     -- idle while the host made no call for SILENT_NS; within a collective of gloo or MPI that is communication.
-other      -- idle although work was queued; and without calls and operators of the host all idleness but for loading.
-stalled    -- idle between the end of a waiting call and the next work, and between copies to the host.
-taken      -- see `processor.TAKEN`.
+fetching   -- exposed copies to the host; exposed_copy -- all others. allocation -- idle in calls
+that allocate or free; blocked_host -- in others that wait. start_up   -- idle in slow first
+launches, and while a library tries out kernels. silent     -- idle while the host made no call for
+SILENT_NS; within a collective of gloo or MPI that is communication. other      -- idle although
+work was queued; and without calls and operators of the host all idleness but for loading. stalled
+-- idle between the end of a waiting call and the next work, and between copies to the host. taken
+-- see `processor.TAKEN`.
 """
 
 AT_WORK = PARTS[:4]
@@ -94,15 +118,18 @@ CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
 ASKING = r"(hip|cuda|cu)(Event|Stream)Query\w*"
-"""Calls that ask whether something is done; a thread that watches collectives makes them all the time."""
+"""Calls that ask whether something is done; a thread that watches collectives makes them all the
+time.
+"""
 
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
 class Replays(NamedTuple):
-    """Launches of graphs, how many of them started nothing that is in the file, and the kernels and copies of the
-    middle and of the largest one. The last launch is none where only that lacks them: the recording ended.
+    """Launches of graphs, how many of them started nothing that is in the file, and the kernels and
+    copies of the middle and of the largest one. The last launch is none where only that lacks them:
+    the recording ended.
     """
 
     launches: int = 0
@@ -112,7 +139,9 @@ class Replays(NamedTuple):
 
 
 class SlowLaunches(NamedTuple):
-    """Slow first launches and their time in ns; beside them all launches of the file, and ns of the median one."""
+    """Slow first launches and their time in ns; beside them all launches of the file, and ns of the
+    median one.
+    """
 
     count: int = 0
     ns: float = 0.0
@@ -121,7 +150,8 @@ class SlowLaunches(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """An idle interval: its length in ns and share of all, its ratio to the second longest, the call that fills it.
+    """An idle interval: its length in ns and share of all, its ratio to the second longest, the
+    call that fills it.
 
     is_first -- whether the event that ends it is the first of its name.
     """
@@ -137,23 +167,24 @@ class Gap(NamedTuple):
 class Timeline:
     """What the events of one rank add to the signs of its run; small, however long the recording.
 
-    budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS with `_ns`,
+    budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS
+    with `_ns`,
               `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record),
-              `waited_ns` (see processor_time). Time in which the device did what the file lacks is no part of it:
-              earlier_ns.
-    mark     -- with what steps begin, see `steps`; "" where nothing marks them.
-    overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
-    host   -- see HostFacts.
-    counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
-    gap    -- the longest idle interval outside of data, None without any.
-    slow   -- see SlowLaunches.
-    search -- the operator that tried out a library's kernels for longest, see SEARCH_NS, and how long; ("", 0) if none.
-    under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
+              `waited_ns` (see processor_time). Time in which the device did what the file lacks is
+              no part of it: earlier_ns.
+    mark     -- with what steps begin, see `steps`; "" where nothing marks them. overlaps, entries,
+    kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`. host   -- see
+    HostFacts. counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls,
+    allocations. gap    -- the longest idle interval outside of data, None without any. slow   --
+    see SlowLaunches. search -- the operator that tried out a library's kernels for longest, see
+    SEARCH_NS, and how long; ("", 0) if none. under, module -- the operator, and the class of
+    modules in a trace with stacks, under which most launch-bound time
                 lies, and their shares of it; "" where none does.
-    alike -- of the kernels that have the name of a communication that is not known the largest, and the share of all
+    alike -- of the kernels that have the name of a communication that is not known the largest, and
+    the share of all
                 kernel time (0 to 1) that they have together; ("", 0) if none.
-    replays -- see Replays. captured -- share of launches that were recorded into a graph and not run.
-    again -- see `recomputed`. cost -- what recording it cost.
+    replays -- see Replays. captured -- share of launches that were recorded into a graph and not
+    run. again -- see `recomputed`. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -178,7 +209,9 @@ class Timeline:
 
 
 def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timeline:
-    """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions, see host_facts."""
+    """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions,
+    see host_facts.
+    """
     slow, numbers = slow_launches(profile)
     search, searched = searching(profile)
     found = list(_devices(profile, slow | search, watching(stacks), mark))
@@ -194,7 +227,9 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         overlaps=overlap(profile),
         entries=entries if len(entries) else host_entries(profile, mark),
         kernels=totals,
-        host=host_facts(profile, stacks, *(_together(sets, name) for name in ("silent", "data_wait"))),
+        host=host_facts(
+            profile, stacks, *(_together(sets, name) for name in ("silent", "data_wait"))
+        ),
         counts=_counts(profile, judged, int(budget["steady"].sum()), mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
@@ -226,20 +261,39 @@ def _devices(
         number, (begin, finish) = own["step"], start_and_end(own)
         if not len(own):
             start, end = start_and_end(events)
-            number, begin, finish = (np.array([value]) for value in (ABSENT, start.min(), end.max()))
-        sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow, watched)
+            number, begin, finish = (
+                np.array([value]) for value in (ABSENT, start.min(), end.max())
+            )
+        sets = _sets(
+            profile,
+            owner,
+            events,
+            idle_around(events, begin, finish),
+            of_owner(calls, owner),
+            slow,
+            watched,
+        )
         within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
         within = without_taken(within, processor_time(profile, owner, begin, finish, sets))
         unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
-        columns = {"step": nullable(number.copy(), "Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
+        columns = {
+            "step": nullable(number.copy(), "Int64").to_numpy(),
+            "start_ns": begin,
+            "length_ns": finish - begin,
+        }
         columns |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
         yield pd.DataFrame(columns | within | place | {"process": owner["process"]}), sets
 
 
 def _sets(
-    profile: Profile, owner: dict[str, Any], events: PlainEvents, idle: Idleness, calls: PlainEvents,
-    slow: Intervals, watched: Intervals,
-) -> dict[str, Intervals]:  # fmt: skip
+    profile: Profile,
+    owner: dict[str, Any],
+    events: PlainEvents,
+    idle: Idleness,
+    calls: PlainEvents,
+    slow: Intervals,
+    watched: Intervals,
+) -> dict[str, Intervals]:
     """PARTS of one device as sets of time, and besides: `earlier`, `idle` (outside of data), `dry`.
 
     watched -- see `watching`: that is no silence of the program's.
@@ -259,9 +313,12 @@ def _sets(
     silent = _silence(profile, owner, late - watched)
     talking = silent & occupied(communication(profile, owner))
     waited = np.append(
-        start_and_end(calls)[1][~is_allocation], start_and_end(of_owner(blocking_copies(profile), owner))[1]
+        start_and_end(calls)[1][~is_allocation],
+        start_and_end(of_owner(blocking_copies(profile), owner))[1],
     )
-    stalled = (late - silent) & (_behind(idle.dry, waited) | _between_copies(idle.dry, events, to_host))
+    stalled = (late - silent) & (
+        _behind(idle.dry, waited) | _between_copies(idle.dry, events, to_host)
+    )
     return parts | {
         "exposed_communication": parts["exposed_communication"] | talking,
         "exposed_copy": parts["exposed_copy"] - fetching,
@@ -280,24 +337,36 @@ def _sets(
 
 
 def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
-    """Whether anything that the host did is recorded: without that nobody knows why a device was idle."""
-    return any(len(of_owner(plain_host_events(profile, kind), owner)) for kind in ("runtime", "operator"))
+    """Whether anything that the host did is recorded: without that nobody knows why a device was
+    idle.
+    """
+    return any(
+        len(of_owner(plain_host_events(profile, kind), owner)) for kind in ("runtime", "operator")
+    )
 
 
 def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
-    """When, of this idleness, the host started nothing: no call and no operator, or operators that make no call."""
-    operators, runtime = (of_owner(plain_host_events(profile, kind), owner) for kind in ("operator", "runtime"))
+    """When, of this idleness, the host started nothing: no call and no operator, or operators that
+    make no call.
+    """
+    operators, runtime = (
+        of_owner(plain_host_events(profile, kind), owner) for kind in ("operator", "runtime")
+    )
     calls = runtime[~names_matching(runtime, ASKING)]
     calling = occupied(calls)
     silent = long_ones(late - calling - occupied(operators), SILENT_NS)
     if not len(calls):
         return silent
     inner = innermost(operators)
-    return silent | long_ones(late - calling - occupied(inner, calls_within(inner, calls) > 0), ELSEWHERE_NS)
+    return silent | long_ones(
+        late - calling - occupied(inner, calls_within(inner, calls) > 0), ELSEWHERE_NS
+    )
 
 
 def _behind(dry: Intervals, ends: np.ndarray) -> Intervals:
-    """From each of these times, at which the host went on after a wait, to the next work, if nothing is queued."""
+    """From each of these times, at which the host went on after a wait, to the next work, if
+    nothing is queued.
+    """
     ends = ends[dry.contains(ends - 1)]
     return Intervals.union(ends, dry.ends[np.searchsorted(dry.starts, ends - 1, side="right") - 1])
 
@@ -313,7 +382,9 @@ def blocking_copies(profile: Profile) -> PlainEvents:
 
 
 def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) -> Intervals:
-    """The idleness between two copies to the host that follow each other, such as those of a checkpoint."""
+    """The idleness between two copies to the host that follow each other, such as those of a
+    checkpoint.
+    """
     start, end = start_and_end(events)
     order = np.argsort(start, kind="stable")
     first, then = order[:-1], order[1:]
@@ -380,12 +451,15 @@ def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Interva
     steady, host = budget["steady"].to_numpy(bool), plain_steps(profile, mark=mark)
     if len(host):
         return occupied(host, np.isin(host["step"], whole_numbers(budget["step"])[steady]))
-    begin, length = (budget[column].to_numpy(np.int64)[steady] for column in ("start_ns", "length_ns"))
+    begin, length = (
+        budget[column].to_numpy(np.int64)[steady] for column in ("start_ns", "length_ns")
+    )
     return Intervals.union(begin, begin + length)
 
 
 def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
-    """Timeline.counts: of what the judged steps asked for, a device's work by its launch where that is recorded.
+    """Timeline.counts: of what the judged steps asked for, a device's work by its launch where that
+    is recorded.
 
     count -- of the steps of all devices.
     """
@@ -421,12 +495,17 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | Non
     names = work["name"].codes
     is_first = ~np.isin(names[start == only.ends[0]], names[start < only.ends[0]])
     return Gap(
-        float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or "", bool(is_first.any())
+        float(longest),
+        float(longest / length.sum()),
+        float(longest / max(second, 1)),
+        call or "",
+        bool(is_first.any()),
     )
 
 
 def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
-    """The call in which the host waited longest while devices had nothing to do, and for how long (ns).
+    """The call in which the host waited longest while devices had nothing to do, and for how long
+    (ns).
 
     Only calls that synchronise or copy: those that allocate are a part of their own.
     """
@@ -447,7 +526,9 @@ def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
         calls=("calls", "sum"),
         total_ns=("total_ns", "sum"),
     )
-    return table.reset_index().sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    return table.reset_index().sort_values(
+        "total_ns", ascending=False, kind="stable", ignore_index=True
+    )
 
 
 def _like_communication(profile: Profile, totals: pd.DataFrame) -> tuple[str, float]:
@@ -463,7 +544,9 @@ def _like_communication(profile: Profile, totals: pd.DataFrame) -> tuple[str, fl
 def _graph_share(profile: Profile) -> float:
     """Share of device events that a graph launched."""
     _, calls = _launches(profile)
-    return float(names_matching(calls, GRAPH_LAUNCH).sum() / len(plain_events(profile, DEVICE_KINDS)))
+    return float(
+        names_matching(calls, GRAPH_LAUNCH).sum() / len(plain_events(profile, DEVICE_KINDS))
+    )
 
 
 def _replays(profile: Profile) -> Replays:
@@ -477,16 +560,22 @@ def _replays(profile: Profile) -> Replays:
     started = started[np.argsort(graphs["start_ns"], kind="stable")]
     if started[-1] == 0 and (started[:-1] > 0).any() and (started[:-1] > 0).all():
         started = started[:-1]
-    return Replays(len(started), int((started == 0).sum()), int(np.median(started)), int(started.max()))
+    return Replays(
+        len(started), int((started == 0).sum()), int(np.median(started)), int(started.max())
+    )
 
 
 def _captured(profile: Profile) -> float:
     """Timeline.captured: launches between the begin of a capture and its end, of all launches."""
     calls = plain_host_events(profile, "runtime")
-    begin, finish = (np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE)
+    begin, finish = (
+        np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE
+    )
     if not len(begin):
         return 0.0
-    launches = calls["start_ns"][names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)]
+    launches = calls["start_ns"][
+        names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
+    ]
     place = np.searchsorted(finish, begin)
     ends = np.append(finish, np.iinfo(np.int64).max)[place]
     inside = Intervals.union(begin, ends).contains(launches)
@@ -494,7 +583,9 @@ def _captured(profile: Profile) -> float:
 
 
 AT_CAP = 0.97
-"""Share of the power cap from which a sample counts as capped: a capped socket hovers closely below its limit."""
+"""Share of the power cap from which a sample counts as capped: a capped socket hovers closely below
+its limit.
+"""
 
 BUSY_PERCENT = 90.0
 """Samples of a device that is less busy say nothing about what limits it."""
@@ -505,20 +596,27 @@ def power_samples(profile: Profile) -> pd.DataFrame:
     if not len(profile.counters):
         return profile.counters
     chosen = is_one_of(profile.counters["name"], ["power", "power_cap", "gpu_busy"])
-    table = {column: profile.counters[column].array[chosen] for column in ("time_ns", "device", "name", "value")}
+    table = {
+        column: profile.counters[column].array[chosen]
+        for column in ("time_ns", "device", "name", "value")
+    }
     return pd.DataFrame(table | {"name": table["name"].astype(str)})
 
 
 def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:
-    """Share of samples of busy devices with the power at its cap, the largest over devices; None if unknown.
+    """Share of samples of busy devices with the power at its cap, the largest over devices; None if
+    unknown.
 
-    Takes tables of `power_samples`. The cap is the device's `power_cap`, in whichever of them it is.
+    Takes tables of `power_samples`. The cap is the device's `power_cap`, in whichever of them it
+    is.
     """
     filled = [table for table in tables if len(table)]
     if not filled:
         return None
     samples = pd.concat(filled)
-    wide = samples.pivot_table(index=["device", "time_ns"], columns="name", values="value", aggfunc="last")
+    wide = samples.pivot_table(
+        index=["device", "time_ns"], columns="name", values="value", aggfunc="last"
+    )
     if not {"power", "power_cap"} <= set(wide.columns):
         return None
     cap = wide.groupby("device")["power_cap"].transform("max")
@@ -530,7 +628,8 @@ def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:
 
 
 def roof_share(profile: Profile) -> float | None:
-    """What the kernel with the most time reaches of the roof, arithmetic's, memory's or a cache's, that it is nearest.
+    """What the kernel with the most time reaches of the roof, arithmetic's, memory's or a cache's,
+    that it is nearest.
 
     None if unknown.
     Operations, bytes and roofs are those of `roofline_points` and `roofline_ceilings`.
@@ -541,6 +640,8 @@ def roof_share(profile: Profile) -> float | None:
         return None
     top = points.head(1)
     for point in top[top["duration_ns"] > 0].to_dict("records"):
-        shares = handed_out(profile, roof_shares(point, ceilings.set_index("name")["value"].to_dict()))
+        shares = handed_out(
+            profile, roof_shares(point, ceilings.set_index("name")["value"].to_dict())
+        )
         return max(shares.values(), default=None)
     return None

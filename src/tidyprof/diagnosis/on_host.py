@@ -45,10 +45,10 @@ SETS = ("compute", "exposed_communication", "data_wait", "compiling", "between",
 PARTS = (*SETS, TAKEN)
 """Parts of a step, which add up to it.
 
-data_wait -- in the phase `data`, operators of the loader included; where a loader's range is in it, from there on.
-compute   -- else in an operator that is neither communication nor compiled. exposed_communication -- else in a
-collective of gloo or MPI. between, silent -- no operator at all, for less than SILENT_NS and for longer.
-taken     -- see `processor.TAKEN`.
+data_wait -- in the phase `data`, operators of the loader included; where a loader's range is in it,
+from there on. compute   -- else in an operator that is neither communication nor compiled.
+exposed_communication -- else in a collective of gloo or MPI. between, silent -- no operator at all,
+for less than SILENT_NS and for longer. taken     -- see `processor.TAKEN`.
 """
 
 HANDING_OVER = r"c10d::.*|record_param_comms"
@@ -58,21 +58,24 @@ SMALL_NS = 20_000
 """An operator below that costs Python and the profiler about as much as itself."""
 
 LONGEST_ROUND, ROUNDS = 16, 20
-"""A loop in Python: so few operators, or fewer, that come so often one round after the other. Layers of a model are
-longer rounds, and fewer."""
+"""A loop in Python: so few operators, or fewer, that come so often one round after the other.
+Layers of a model are longer rounds, and fewer.
+"""
 
 
 @dataclass(frozen=True)
 class HostTimeline:
     """What one rank of a run without a GPU adds to the signs.
 
-    budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns, duration_ns, PARTS with
-                `_ns`, `small_ns` (in and behind the small operators of loops in Python, see `in_loops`; not while
-                loading), `steady` and `apart` (step_choice), `lost_ns` and `waited_ns` (see processor_time).
-    mark     -- with what steps begin, see `steps`; "" where nothing marks them.
-    overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's time.
-    small    -- of these operators the most frequent one, and how often it comes in a step.
-    again    -- see `recomputed`. cost -- what recording it cost.
+    budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns,
+    duration_ns, PARTS with
+                `_ns`, `small_ns` (in and behind the small operators of loops in Python, see
+                `in_loops`; not while loading), `steady` and `apart` (step_choice), `lost_ns` and
+                `waited_ns` (see processor_time).
+    mark     -- with what steps begin, see `steps`; "" where nothing marks them. overlaps, entries
+    -- tables like those of `overlap` and `collective_entries`, of the host's time. small    -- of
+    these operators the most frequent one, and how often it comes in a step. again    -- see
+    `recomputed`. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -86,22 +89,35 @@ class HostTimeline:
 
 
 def ran_on_host(profile: Profile) -> bool:
-    """Whether torch.profiler found no GPU: operators without events of a device are then all the work there was.
+    """Whether torch.profiler found no GPU: operators without events of a device are then all the
+    work there was.
 
     Where a GPU is built in and only the host was recorded, operators merely hand work over.
     """
-    is_processor = profile.meta.get("backend") == "cpu" and not len(plain_events(profile, DEVICE_KINDS))
-    return is_processor and len(plain_host_events(profile, "operator")) > 0 and not unknown_runtime(profile)
+    is_processor = profile.meta.get("backend") == "cpu" and not len(
+        plain_events(profile, DEVICE_KINDS)
+    )
+    return (
+        is_processor
+        and len(plain_host_events(profile, "operator")) > 0
+        and not unknown_runtime(profile)
+    )
 
 
 def unknown_runtime(profile: Profile) -> tuple[str, int] | None:
-    """The category with the most events that are an accelerator's, and how many; None if there are none.
+    """The category with the most events that are an accelerator's, and how many; None if there are
+    none.
 
-    Only where nothing of a GPU that tidyprof knows is in the file: the calls and kernels are then of another one.
+    Only where nothing of a GPU that tidyprof knows is in the file: the calls and kernels are then
+    of another one.
     """
     if profile.meta.get("backend") != "cpu":
         return None
-    counts = {name: count for name, count in profile.meta["events_by_category"].items() if _is_foreign(name)}
+    counts = {
+        name: count
+        for name, count in profile.meta["events_by_category"].items()
+        if _is_foreign(name)
+    }
     largest = max(counts, key=counts.get, default=None)
     return None if largest is None else (largest, counts[largest])
 
@@ -109,14 +125,19 @@ def unknown_runtime(profile: Profile) -> tuple[str, int] | None:
 def _is_foreign(category: str) -> bool:
     """Whether torch's profiler writes events of an accelerator under a category of this name.
 
-    As ActivityType.cpp of https://github.com/pytorch/kineto names them, for MTIA, HPU and PrivateUse1 as well.
+    As ActivityType.cpp of https://github.com/pytorch/kineto names them, for MTIA, HPU and
+    PrivateUse1 as well.
     """
     ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
-    return category.endswith(ends) or category.startswith(("hpu_", "mtia_", "privateuse1_", "npu", "async_npu"))
+    return category.endswith(ends) or category.startswith(
+        ("hpu_", "mtia_", "privateuse1_", "npu", "async_npu")
+    )
 
 
 def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> HostTimeline:
-    """What the profile of a rank adds. Raises ValueError as `step_budget` does. stacks -- see host_facts."""
+    """What the profile of a rank adds. Raises ValueError as `step_budget` does. stacks -- see
+    host_facts.
+    """
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
     tables, silence, loading, small = [], Intervals.empty(), Intervals.empty(), []
@@ -147,26 +168,38 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     )
 
 
-def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals, watched: Intervals) -> dict[str, Intervals]:
-    """PARTS of one owner's steps as sets of time. watched -- see `watching`: that is no silence of the program's."""
+def _sets(
+    profile: Profile, owner: dict[str, Any], whole: Intervals, watched: Intervals
+) -> dict[str, Intervals]:
+    """PARTS of one owner's steps as sets of time. watched -- see `watching`: that is no silence of
+    the program's.
+    """
     operators = of_owner(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
     data = whole & _loading(profile, owner)
     compiled = (whole & compiling(profile)) - data
     working = (whole & occupied(operators, ~handing)) - data - compiled
-    talking = (whole & (occupied(communication(profile, owner)) | occupied(operators, handing))) - working - data
+    talking = (
+        (whole & (occupied(communication(profile, owner)) | occupied(operators, handing)))
+        - working
+        - data
+    )
     talking = talking - compiled
     rest = whole - data - compiled - working - talking
     silent = long_ones(rest - watched, SILENT_NS)
     return {
-        "compute": working, "exposed_communication": talking, "data_wait": data, "compiling": compiled,
-        "between": rest - silent, "silent": silent,
-    }  # fmt: skip
+        "compute": working,
+        "exposed_communication": talking,
+        "data_wait": data,
+        "compiling": compiled,
+        "between": rest - silent,
+        "silent": silent,
+    }
 
 
 def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
-    """The phase `data`; of a range with a loader's in it what begins with that, as what is before belongs to the step
-    that ended: a report, a validation.
+    """The phase `data`; of a range with a loader's in it what begins with that, as what is before
+    belongs to the step that ended: a report, a validation.
     """
     data = phase_time(profile, owner, "data")
     ranges = of_owner(plain_host_events(profile, "annotation"), owner)
@@ -176,8 +209,12 @@ def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
     return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
 
 
-def _looped(profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]) -> tuple[list[str], Intervals]:
-    """Names of the small operators in loops, and the time in them and behind them that is no other part's."""
+def _looped(
+    profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]
+) -> tuple[list[str], Intervals]:
+    """Names of the small operators in loops, and the time in them and behind them that is no other
+    part's.
+    """
     operators = outermost(of_owner(plain_host_events(profile, "operator"), owner))
     codes, names = operators["name"].codes, operators["name"].categories
     begin, end = start_and_end(operators)
@@ -189,7 +226,9 @@ def _looped(profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals])
 
 
 def in_loops(codes: np.ndarray) -> np.ndarray:
-    """Which of a sequence of numbers are in rounds of up to LONGEST_ROUND that come ROUNDS times in a row."""
+    """Which of a sequence of numbers are in rounds of up to LONGEST_ROUND that come ROUNDS times in
+    a row.
+    """
     found = np.zeros(len(codes), bool)
     for length in range(1, min(LONGEST_ROUND, len(codes) // ROUNDS) + 1):
         same = np.concatenate(([False], codes[length:] == codes[:-length], [False]))
@@ -201,13 +240,23 @@ def in_loops(codes: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
-    """A table like that of `overlap`: computation is that of the processor, idle is all that is neither."""
-    total = budget.groupby("rank", dropna=False)[[*(f"{part}_ns" for part in PARTS), "duration_ns"]].sum().reset_index()
+    """A table like that of `overlap`: computation is that of the processor, idle is all that is
+    neither.
+    """
+    total = (
+        budget.groupby("rank", dropna=False)[[*(f"{part}_ns" for part in PARTS), "duration_ns"]]
+        .sum()
+        .reset_index()
+    )
     rows = {column: 0 for column in OVERLAP_COLUMNS if column.endswith("_ns")} | {
-        "rank": total["rank"], "total_ns": total["duration_ns"], "computation_ns": total["compute_ns"],
+        "rank": total["rank"],
+        "total_ns": total["duration_ns"],
+        "computation_ns": total["compute_ns"],
         "exposed_communication_ns": total["exposed_communication_ns"],
         "busy_ns": total["compute_ns"] + total["exposed_communication_ns"],
-    }  # fmt: skip
+    }
     rows["idle_ns"] = rows["total_ns"] - rows["busy_ns"]
-    columns = {name: kind for name, kind in OVERLAP_COLUMNS.items() if not name.endswith("_percent")}
+    columns = {
+        name: kind for name, kind in OVERLAP_COLUMNS.items() if not name.endswith("_percent")
+    }
     return result(pd.DataFrame(rows).reindex(columns=list(columns)), columns, profile)

@@ -41,7 +41,10 @@ figure { margin: 2rem 0; break-inside: avoid; }
 figure svg { width: 100%; height: auto; }
 figcaption { padding: .5rem 1rem; }
 .dark { display: none; }
-@media screen and (prefers-color-scheme: dark) { .light { display: none; } .dark { display: block; } }
+@media screen and (prefers-color-scheme: dark) {
+  .light { display: none; }
+  .dark { display: block; }
+}
 """
 """Text and figures take the reader's colours, light or dark; paper is white."""
 
@@ -52,15 +55,24 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
     Every text from a file is escaped here; matplotlib escapes those in figures.
     """
     title = _text(headline(diagnosis))
-    recordings = [("" if i else "recording", _recording(profile)) for i, profile in enumerate(profiles[:MOST_FILES])]
+    recordings = [
+        ("" if i else "recording", _recording(profile))
+        for i, profile in enumerate(profiles[:MOST_FILES])
+    ]
     rows = "\n".join(
-        f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>" for label, text in [*recordings, *facts(diagnosis)]
+        f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>"
+        for label, text in [*recordings, *facts(diagnosis)]
     )
     judged = judged_ones([kind_of(profile) for profile in profiles])
-    ranks = [one for i in sorted(judged) for one in ranks_apart(profiles[i])] if diagnosis.signs.step_ns else []
+    ranks = (
+        [one for i in sorted(judged) for one in ranks_apart(profiles[i])]
+        if diagnosis.signs.step_ns
+        else []
+    )
     figures = "\n".join(map(_figure, _figures(diagnosis, ranks, mark))) if ranks else ""
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta'
+        f' charset="utf-8">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<dl>\n{rows}\n</dl>\n{figures}\n</body>\n</html>\n"
     )
 
@@ -69,9 +81,13 @@ def _recording(profile: Profile) -> str:
     """What a profile is, for somebody who has only the page."""
     files = [Path(name).name for name in profile.meta.get("files", [])]
     facts = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
-    facts += [str(profile.meta[key]) for key in ("tool", "tool_version", "gpu") if profile.meta.get(key)]
+    facts += [
+        str(profile.meta[key]) for key in ("tool", "tool_version", "gpu") if profile.meta.get(key)
+    ]
     if "record_window_ns" in profile.meta:
-        facts.append(pd.Timestamp(profile.meta["record_window_ns"][0]).strftime("%Y-%m-%d %H:%M UTC"))
+        facts.append(
+            pd.Timestamp(profile.meta["record_window_ns"][0]).strftime("%Y-%m-%d %H:%M UTC")
+        )
     return ", ".join(facts) or "not known"
 
 
@@ -83,24 +99,37 @@ def _text(words: str) -> str:
 def _figures(
     diagnosis: Diagnosis, ranks: Sequence[tuple[Profile, pd.DataFrame]], mark: str | None
 ) -> Iterator[TidyFigure]:
-    """The parts of the steps, the worst step's timeline, the kernels (without a GPU the operators), the ranks."""
+    """The parts of the steps, the worst step's timeline, the kernels (without a GPU the operators),
+    the ranks.
+    """
     on_host = diagnosis.signs.on_host
-    parts = pd.concat([(host_timeline if on_host else timeline)(*one, mark).budget for one in ranks])
-    parts.attrs |= {"origin": ranks[0][0].origin, "parts": (on_host_parts if on_host else on_device_parts).PARTS}
+    parts = pd.concat(
+        [(host_timeline if on_host else timeline)(*one, mark).budget for one in ranks]
+    )
+    parts.attrs |= {
+        "origin": ranks[0][0].origin,
+        "parts": (on_host_parts if on_host else on_device_parts).PARTS,
+    }
     observer = diagnosis.signs.observer
     estimated = observer.estimated_ns and (observer.estimated_ns[0], observer.estimated_ns[2])
     if estimated and estimated[0] >= NEARLY * observer.traced_ns:
         estimated = None
-    yield plots.step_budget(parts, title="Where each traced step went", untraced_ns=observer.untraced_ns or estimated)
+    yield plots.step_budget(
+        parts, title="Where each traced step went", untraced_ns=observer.untraced_ns or estimated
+    )
     timelines, budgets = zip(*(judged_part(own, mark) for own, _ in ranks), strict=True)
     budget = join(budgets)
     worst = steady_steps(budget)["duration_ns"].idxmax()
     # Column by column: a row of several types becomes floats, too coarse for times since 1970.
-    rank, begin, length = (budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns"))
+    rank, begin, length = (
+        budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns")
+    )
     owner = next(one for one in timelines if pd.isna(rank) or (one.events["rank"] == rank).any())
     rank = None if pd.isna(rank) else int(rank)
     title = "The longest of the judged steps" + ("" if rank is None else f", of rank {rank}")
-    yield plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank, title=title)
+    yield plots.timeline(
+        owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank, title=title
+    )
     together = replace(timelines[0], events=pd.concat([profile.events for profile in timelines]))
     if len(table := kernels(together)):
         yield plots.top_kernels(table)
@@ -111,7 +140,8 @@ def _figures(
 
 
 def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
-    """The profile where it marks steps or had no GPU, else what lies between its first and last event on a device.
+    """The profile where it marks steps or had no GPU, else what lies between its first and last
+    event on a device.
 
     With its table of `step_budget`: the device's steps, where launches are recorded.
     """
@@ -119,19 +149,29 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
     budget = step_budget(profile, "device" if linked else "host", mark=mark)
     if ran_on_host(profile) or budget["step"].notna().any():
         return profile, budget
-    (start, end), (begin, finish) = start_and_end(profile.events), start_and_end(profile.device_events)
+    (start, end), (begin, finish) = (
+        start_and_end(profile.events),
+        start_and_end(profile.device_events),
+    )
     first, last = begin.min(), finish.max()
     inside = (start < last) & (end > first) | ((start == first) & (end == first))
-    clipped = {"start_ns": np.maximum(start, first), "duration_ns": np.minimum(end, last) - np.maximum(start, first)}
+    clipped = {
+        "start_ns": np.maximum(start, first),
+        "duration_ns": np.minimum(end, last) - np.maximum(start, first),
+    }
     judged = replace(profile, events=profile.events.assign(**clipped)[inside])
     return judged, step_budget(judged, mark=mark)
 
 
 def _figure(figure: TidyFigure) -> str:
-    """A figure as SVG in the page, light and dark, with its text alternative as a caption that everybody can read."""
+    """A figure as SVG in the page, light and dark, with its text alternative as a caption that
+    everybody can read.
+    """
     light = _svg(figure)
     with in_the_dark(figure):
-        dark = re.sub(r'(\bid="|url\(#|href="#)', r"\1dark-", _svg(figure))  # hatches of a hidden picture are not drawn
+        dark = re.sub(
+            r'(\bid="|url\(#|href="#)', r"\1dark-", _svg(figure)
+        )  # hatches of a hidden picture are not drawn
     caption = _text(describe(figure))
     return (
         f'<figure>\n<div class="light">{light}</div>\n<div class="dark">{dark}</div>\n'

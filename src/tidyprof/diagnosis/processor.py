@@ -1,4 +1,6 @@
-"""How long the host's threads had no processor, and which parts of a step other programs made longer by that."""
+"""How long the host's threads had no processor, and which parts of a step other programs made
+longer by that.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,35 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 TAKEN = "taken"
-"""The part of a step in which other programs had the processor while the host would have gone on."""
+"""The part of a step in which other programs had the processor while the host would have gone
+on.
+"""
 
 LENGTHENED = ("data_wait", "between", "silent", "stalled", "launch_bound")
-"""The parts that it is taken from: the host's own loss in them is what remains. An operator that lasts longer is none,
-and in a call that waits nobody needs a processor."""
+"""The parts that it is taken from: the host's own loss in them is what remains. An operator that
+lasts longer is none, and in a call that waits nobody needs a processor.
+"""
 
 BUSY = 0.55
-"""Share of the step that threads stand in line for a processor from which nobody can tell what the host does itself:
-with one other program it is half of it, which two clocks tell to a few hundredths."""
+"""Share of the step that threads stand in line for a processor from which nobody can tell what the
+host does itself: with one other program it is half of it, which two clocks tell to a few
+hundredths.
+"""
 
 
 def processor_time(
-    profile: Profile, owner: Mapping[str, Any], begin: np.ndarray, finish: np.ndarray, parts: Mapping[str, Intervals]
+    profile: Profile,
+    owner: Mapping[str, Any],
+    begin: np.ndarray,
+    finish: np.ndarray,
+    parts: Mapping[str, Intervals],
 ) -> dict[str, Any]:
-    """For each step, Float64 ns: lost_ns, in which its thread had no processor, waited_ns, in which it stood in line.
+    """For each step, Float64 ns: lost_ns, in which its thread had no processor, waited_ns, in which
+    it stood in line.
 
-    And what of the latter lies in each of LENGTHENED, by its name: of a part of the script as much of it as it takes of
-    that. From the samples that the script itself made (readers/torch/meta.py); <NA> and 0 where there are none.
+    And what of the latter lies in each of LENGTHENED, by its name: of a part of the script as much
+    of it as it takes of that. From the samples that the script itself made (readers/torch/meta.py);
+    <NA> and 0 where there are none.
     """
     found = dict.fromkeys(("lost_ns", "waited_ns"), pd.array([pd.NA] * len(begin), "Float64"))
     taken = {name: np.zeros(len(begin)) for name in LENGTHENED if name in parts}
@@ -59,8 +72,14 @@ def processor_time(
 
 
 def without_taken(columns: Mapping[str, np.ndarray], times: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of parts, `_ns`, less what others took of them, that as a part of its own, lost_ns and waited_ns."""
-    less = {name: np.minimum(times[name], columns[f"{name}_ns"]) for name in LENGTHENED if f"{name}_ns" in columns}
+    """Columns of parts, `_ns`, less what others took of them, that as a part of its own, lost_ns
+    and waited_ns.
+    """
+    less = {
+        name: np.minimum(times[name], columns[f"{name}_ns"])
+        for name in LENGTHENED
+        if f"{name}_ns" in columns
+    }
     rest = {f"{name}_ns": columns[f"{name}_ns"] - taken for name, taken in less.items()}
     known = {name: times[name] for name in ("lost_ns", "waited_ns")}
     return {**columns, **rest, f"{TAKEN}_ns": sum(less.values()), **known}

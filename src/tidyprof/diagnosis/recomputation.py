@@ -1,10 +1,18 @@
-"""The forward operators that run once more inside of backward: gradient checkpointing, by the marks that it leaves."""
+"""The forward operators that run once more inside of backward: gradient checkpointing, by the marks
+that it leaves.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tidyprof.analyses.common import launch_times, names_matching, occupied, plain_events, plain_host_events
+from tidyprof.analyses.common import (
+    launch_times,
+    names_matching,
+    occupied,
+    plain_events,
+    plain_host_events,
+)
 from tidyprof.analyses.common import start_and_end as times_of
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
@@ -15,21 +23,27 @@ EVALUATION = r"autograd::engine::evaluate_function: .*"
 """An operator in which the engine of autograd runs one node of backward."""
 
 REENTRANT = r"CheckpointFunctionBackward"
-"""The node of torch.utils.checkpoint(use_reentrant=True), and of those that took it over: up to the backward of its own
-graph, which it runs within, it is forward."""
+"""The node of torch.utils.checkpoint(use_reentrant=True), and of those that took it over: up to the
+backward of its own graph, which it runs within, it is forward.
+"""
 
 FORWARD = (
     r"aten::(linear|conv[123]d|(layer|rms|batch|group|instance)_norm|embedding|scaled_dot_product_attention|gelu|silu|"
     r"relu_?|leaky_relu_?|elu|hardswish_?|dropout_?|(log_)?softmax|cross_entropy_loss|max_pool[12]d|adaptive_avg_pool2d)"
 )
-"""Operators that a model calls and no formula of a backward does (tools/autograd of PyTorch): those call the parts that
-these consist of, or operators of their own. `aten::mm` says nothing."""
+"""Operators that a model calls and no formula of a backward does (tools/autograd of PyTorch): those
+call the parts that these consist of, or operators of their own. `aten::mm` says nothing.
+"""
 
 FEWEST_KINDS = 2
-"""So many different ones in one node are a piece of a model: a backward that somebody wrote may call one of them."""
+"""So many different ones in one node are a piece of a model: a backward that somebody wrote may
+call one of them.
+"""
 
 RECOMPUTING = r"torch[/\\]utils[/\\]checkpoint\.py\(\d+\): recompute_fn"
-"""The Python function in which torch.utils.checkpoint(use_reentrant=False) runs forward again, where stacks tell."""
+"""The Python function in which torch.utils.checkpoint(use_reentrant=False) runs forward again,
+where stacks tell.
+"""
 
 
 def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
@@ -57,9 +71,13 @@ def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
 
 
 def recomputed(profile: Profile, stacks: PlainEvents, judged: Intervals) -> float:
-    """The share (0 to 1) of the devices' work that was launched then, or without a device of the host's judged time."""
+    """The share (0 to 1) of the devices' work that was launched then, or without a device of the
+    host's judged time.
+    """
     again, work = recomputing(profile, stacks) & judged, plain_events(profile, DEVICE_KINDS)
     if not len(work):
         return again.length / max(judged.length, 1)
     launched, length = launch_times(work), work["duration_ns"]
-    return float(length[again.contains(launched)].sum() / max(length[judged.contains(launched)].sum(), 1))
+    return float(
+        length[again.contains(launched)].sum() / max(length[judged.contains(launched)].sum(), 1)
+    )

@@ -1,4 +1,6 @@
-"""What one recording adds to the signs of its run, each number from an analysis that anybody can call."""
+"""What one recording adds to the signs of its run, each number from an analysis that anybody can
+call.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tidyprof.tables.profiles import ignored_lines, rank_in_name
 from tidyprof.tables.records import PlainEvents
 
 REPLAYING = ("rocprof-compute",)
-"""Tools that run each kernel several times to count, so that its times are no timeline of the program."""
+"""Tools that run each kernel several times to count, so that its times are no timeline of the
+program.
+"""
 
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
 """Columns of events that causes are judged by; to leave the others out saves most of the time."""
@@ -32,8 +36,9 @@ COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
 class Kind(NamedTuple):
     """By what `triage` chooses the profiles of a run that it judges.
 
-    host_events -- how many there are. has_rank -- whether an event has one. has_timeline -- whether there are device
-    events in the times of the program itself. on_host -- whether the run had no GPU.
+    host_events -- how many there are. has_rank -- whether an event has one. has_timeline -- whether
+    there are device events in the times of the program itself. on_host -- whether the run had no
+    GPU.
     """
 
     tool: str
@@ -45,7 +50,10 @@ class Kind(NamedTuple):
 
 def kind_of(profile: Profile) -> Kind:
     """The kind of a profile."""
-    tool, known = str(profile.meta.get("tool", "")), bool((plain_columns(profile)["rank"] != ABSENT).any())
+    tool, known = (
+        str(profile.meta.get("tool", "")),
+        bool((plain_columns(profile)["rank"] != ABSENT).any()),
+    )
     timed = has_device_events(profile) and tool not in REPLAYING
     return Kind(tool, len(plain_host_events(profile)), known, timed, ran_on_host(profile))
 
@@ -59,10 +67,10 @@ def has_device_events(profile: Profile) -> bool:
 class RecordingSigns:
     """What one profile adds to the signs of its run: all that `triage` needs of it.
 
-    timelines -- one for each rank; on_host -- those of a run without a GPU, in their place. samples -- see
-    `power_samples`; counted -- whether a hardware counter is in it; roof_share -- see Signs; kernels -- of a profile
-    that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`; ignored -- `ignored_lines`;
-    vendor -- `vendor_of`; files -- `files_of_ranks`.
+    timelines -- one for each rank; on_host -- those of a run without a GPU, in their place. samples
+    -- see `power_samples`; counted -- whether a hardware counter is in it; roof_share -- see Signs;
+    kernels -- of a profile that is not judged. foreign -- see `unknown_runtime`; offered -- see
+    `marks_to_try`; ignored -- `ignored_lines`; vendor -- `vendor_of`; files -- `files_of_ranks`.
     """
 
     kind: Kind
@@ -83,17 +91,23 @@ class RecordingSigns:
 
 
 def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """One row, whose column `signs` has all that `triage` needs of a profile: it takes such tables for profiles.
+    """One row, whose column `signs` has all that `triage` needs of a profile: it takes such tables
+    for profiles.
 
-    Reduce many files with it, see `tidyprof.many`. `mark` is as in `triage`. Raises ValueError as `step_budget` does.
+    Reduce many files with it, see `tidyprof.many`. `mark` is as in `triage`. Raises ValueError as
+    `step_budget` does.
     """
     kind = kind_of(profile)
     found = recording_signs(profile, kind, kind.has_timeline or kind.on_host, mark)
     return result([{"signs": found}], {"signs": "object"}, profile)
 
 
-def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> RecordingSigns:
-    """What a profile adds; its timelines only if they are judged. Raises ValueError as `step_budget` does."""
+def recording_signs(
+    profile: Profile, kind: Kind, judged: bool, mark: str | None = None
+) -> RecordingSigns:
+    """What a profile adds; its timelines only if they are judged. Raises ValueError as
+    `step_budget` does.
+    """
     parts = list(ranks_apart(profile)) if judged else []
     unmarked = kind.has_timeline and not any(len(plain_steps(part, mark=mark)) for part, _ in parts)
     return RecordingSigns(
@@ -105,7 +119,8 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         timelines=tuple(timeline(*one, mark) for one in parts) if kind.has_timeline else (),
         on_host=tuple(host_timeline(*one, mark) for one in parts) if kind.on_host else (),
         samples=power_samples(profile),
-        counted="kernel" in profile.counters.columns and bool(profile.counters["kernel"].notna().any()),
+        counted="kernel" in profile.counters.columns
+        and bool(profile.counters["kernel"].notna().any()),
         roof_share=roof_share(profile),
         kernels=pd.DataFrame() if judged else kernel_totals(profile),
         foreign=None if has_device_events(profile) else unknown_runtime(profile),
@@ -117,16 +132,29 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
 
 def files_of_ranks(profile: Profile) -> dict[int, str]:
     """Rank -> its file, where each of them has one of its own."""
-    files, ranks = list(profile.meta.get("files", ())), np.unique(plain_columns(profile)["rank"]).tolist()
+    files, ranks = (
+        list(profile.meta.get("files", ())),
+        np.unique(plain_columns(profile)["rank"]).tolist(),
+    )
     if len(files) == len(ranks) == 1 and ranks[0] != ABSENT:
         return {ranks[0]: str(files[0])}
-    root = Path(os.path.commonpath([Path(file).absolute().parent for file in files])) if files else None
+    root = (
+        Path(os.path.commonpath([Path(file).absolute().parent for file in files]))
+        if files
+        else None
+    )
     named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
-    return {rank: file for rank, file in named.items() if rank is not None} if len(named) == len(files) else {}
+    return (
+        {rank: file for rank, file in named.items() if rank is not None}
+        if len(named) == len(files)
+        else {}
+    )
 
 
 AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"
-_OF_NVIDIA = re.compile(r"nvidia|tesla|geforce|quadro|\b[rg]tx\b|\b([av]100|h[12]00|[bg]b?[23]00|l40s?|t4)\b", re.I)
+_OF_NVIDIA = re.compile(
+    r"nvidia|tesla|geforce|quadro|\b[rg]tx\b|\b([av]100|h[12]00|[bg]b?[23]00|l40s?|t4)\b", re.I
+)
 """Names of NVIDIA's GPUs."""
 
 
@@ -139,10 +167,11 @@ def vendor_of(profile: Profile) -> str:
 
 
 def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, PlainEvents]]:
-    """A profile for each rank, and its Python functions apart: they are no ranges that somebody marked.
+    """A profile for each rank, and its Python functions apart: they are no ranges that somebody
+    marked.
 
-    What is looked up for one of many ranks must not be searched in the events of all. The whole profile where it has
-    one rank, or events without any.
+    What is looked up for one of many ranks must not be searched in the events of all. The whole
+    profile where it has one rank, or events without any.
     """
     events, columns = profile.events, plain_columns(profile)
     is_function = np.zeros(len(events), bool)

@@ -14,58 +14,83 @@ from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.host_facts import HostFacts
 from tidyprof.diagnosis.observer import Observer, observed
-from tidyprof.diagnosis.on_device import Gap, Replays, SlowLaunches, Timeline, capped_share, kernel_sums
+from tidyprof.diagnosis.on_device import (
+    Gap,
+    Replays,
+    SlowLaunches,
+    Timeline,
+    capped_share,
+    kernel_sums,
+)
 from tidyprof.diagnosis.on_host import HostTimeline
 from tidyprof.diagnosis.processor import TAKEN
 from tidyprof.diagnosis.recordings import AMD, RecordingSigns
 
 OWN_PARTS = (
-    "compute", "exposed_copy", "blocked_host", "allocation", "data_wait", "compiling", "between", "silent", "stalled",
-)  # fmt: skip
-"""What can make one rank late. Neither waiting for others nor being launch-bound is among them: where all ranks launch
-slowly, one of them comes last and the others' devices wait, which lengthens no step."""
+    "compute",
+    "exposed_copy",
+    "blocked_host",
+    "allocation",
+    "data_wait",
+    "compiling",
+    "between",
+    "silent",
+    "stalled",
+)
+"""What can make one rank late. Neither waiting for others nor being launch-bound is among them:
+where all ranks launch slowly, one of them comes last and the others' devices wait, which lengthens
+no step.
+"""
 
 
 @dataclass(frozen=True)
 class Signs:
-    """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps, ranks and devices.
+    """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps,
+    ranks and devices.
 
-    tool, release -- what recorded it, and the ROCm that the file states ("" if none).
-    vendor        -- whose GPU it is: AMD, NVIDIA or another.
-    mark          -- with what steps begin ("" where nothing marks them).
-    steps, marked -- judged time: how many steps of each device, and whether they are marked steps or all of the
-                     recording between its first and last event on a device. steady -- how many of them count for
-                     shares and step_ns, their mean; shortest_ns, longest_ns -- of these. apart -- steps that are longer
-                     because of a range that the others lack, in words (step_choice).
-    shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU.
-    unlinked      -- share of the device's work whose launch is not recorded.
-    earlier_ns    -- time in which devices did what the file lacks (idleness.Idleness.earlier); it is not judged.
-    first_step    -- first marked step over the median of the others; None if not known.
-    start_up      -- share of all steps in slow first launches; slow, search -- these, see Timeline.
-    gap           -- the longest idle interval, see Timeline.gap.
-    per_step      -- Timeline.counts. call -- the call in which the host waited longest while devices had nothing to
+    tool, release -- what recorded it, and the ROCm that the file states ("" if none). vendor
+    -- whose GPU it is: AMD, NVIDIA or another. mark          -- with what steps begin ("" where
+    nothing marks them). steps, marked -- judged time: how many steps of each device, and whether
+    they are marked steps or all of the
+                     recording between its first and last event on a device. steady -- how many of
+                     them count for shares and step_ns, their mean; shortest_ns, longest_ns -- of
+                     these. apart -- steps that are longer because of a range that the others lack,
+                     in words (step_choice).
+    shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU. unlinked      --
+    share of the device's work whose launch is not recorded. earlier_ns    -- time in which devices
+    did what the file lacks (idleness.Idleness.earlier); it is not judged. first_step    -- first
+    marked step over the median of the others; None if not known. start_up      -- share of all
+    steps in slow first launches; slow, search -- these, see Timeline. gap           -- the longest
+    idle interval, see Timeline.gap. per_step      -- Timeline.counts. call -- the call in which the
+    host waited longest while devices had nothing to
                      do; under, module -- see Timeline.
-    host          -- HostFacts of the rank with the most silence. calls, operators -- of all recordings.
-    compiling     -- share of the time in ranges of torch's compiler.
-    small         -- on_host: share of the time in loops over small operators, see HostTimeline.budget;
+    host          -- HostFacts of the rank with the most silence. calls, operators -- of all
+    recordings. compiling     -- share of the time in ranges of torch's compiler. small         --
+    on_host: share of the time in loops over small operators, see HostTimeline.budget;
                      small_operator -- HostTimeline.small.
-    stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had none; None where
+    stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had
+    none; None where
                      that was not recorded.
-    top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
-                     replays -- of the rank that lacks most; captured, alike -- as Timeline's; again -- the largest of
-                     `recomputed`.
-    rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
-                     collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
-                     unknown.
-    broken        -- ranks whose files can't be read, in words; set by `without_ranks`.
-    rank_files    -- rank -> its file, where each has one of its own.
-    excess        -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
-                     which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
-                     None with one rank: devices of the others wait where they would be idle.
-    on_host       -- whether the run had no GPU. foreign, offered -- see RecordingSigns.
-    observer      -- the step with and without the profiler. untypical -- whether the recorded steps lack what others
+    top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that
+    graphs launched;
+                     replays -- of the rank that lacks most; captured, alike -- as Timeline's; again
+                     -- the largest of `recomputed`.
+    rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that
+    devices wait in
+                     collectives for the last rank, 0 where that can't be told; world_size -- ranks
+                     of the job, None if unknown.
+    broken        -- ranks whose files can't be read, in words; set by `without_ranks`. rank_files
+    -- rank -> its file, where each has one of its own. excess        -- how much more of its time
+    than the others (median) the straggler spends on OWN_PARTS, and on
+                     which of them most. pace -- launch_bound of the rank that waits least and so
+                     sets the pace, None with one rank: devices of the others wait where they would
+                     be idle.
+    on_host       -- whether the run had no GPU. foreign, offered -- see RecordingSigns. observer
+    -- the step with and without the profiler. untypical -- whether the recorded steps lack what
+    others
                      have; set by `without_profiler`.
-    capped_share  -- of busy samples at the power cap; has_power, counted -- whether a log of power and whether hardware
+    capped_share  -- of busy samples at the power cap; has_power, counted -- whether a log of power
+    and whether hardware
                      counters are there; roof_share -- what the top kernel reaches of its roof.
     """
 
@@ -126,12 +151,15 @@ class Signs:
 
 
 def signs_of(
-    judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] = (), step_ns: float | None = None
+    judged: Sequence[RecordingSigns],
+    others: Sequence[RecordingSigns] = (),
+    step_ns: float | None = None,
 ) -> Signs:
     """The signs of one run, of the traced steps. Raises ValueError as `compare_ranks` does.
 
-    judged -- its recordings with timelines, or those of a run without a GPU; several have a rank each.
-    others -- system logs, counters. step_ns -- the step without a profiler, where the user knows it.
+    judged -- its recordings with timelines, or those of a run without a GPU; several have a rank
+    each. others -- system logs, counters. step_ns -- the step without a profiler, where the user
+    knows it.
     """
     everything = [*judged, *others]
     found = Signs(
@@ -157,7 +185,9 @@ def signs_of(
     return replace(found, observer=observed(found, [one.cost for one in timelines], step_ns))
 
 
-def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequence[int | None]) -> Signs:
+def _signs_on_device(
+    found: Signs, timelines: Sequence[Timeline], sizes: Sequence[int | None]
+) -> Signs:
     budget = pd.concat([one.budget for one in timelines], ignore_index=True)
     steady, total = budget[budget["steady"]], _total_ns(budget)
     work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.AT_WORK)
@@ -167,14 +197,19 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         mark=next((one.mark for one in timelines if one.mark), ""),
         **_host_signs([one.host for one in timelines], total),
         **_processor_signs(steady),
-        shares={part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS},
+        shares={
+            part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS
+        },
         unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
         earlier_ns=float(budget["earlier_ns"].sum()),
         start_up=float(budget["start_up_ns"].sum() / total),
         slow=_together([one.slow for one in timelines]),
         search=max((one.search for one in timelines), key=lambda search: search[1]),
         gap=max((one.gap for one in timelines if one.gap), key=lambda gap: gap.ns, default=None),
-        per_step={name: sum(one.counts[name] for one in timelines) / len(timelines) for name in timelines[0].counts},
+        per_step={
+            name: sum(one.counts[name] for one in timelines) / len(timelines)
+            for name in timelines[0].counts
+        },
         call=max((one.waiting_call for one in timelines), key=lambda call: call[1])[0],
         under=max((one.under for one in timelines), key=lambda under: under[1]),
         module=max((one.module for one in timelines), key=lambda module: module[1]),
@@ -198,7 +233,9 @@ def _together(slow: Sequence[SlowLaunches]) -> SlowLaunches:
     )
 
 
-def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[int | None]) -> Signs:
+def _signs_on_host(
+    found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[int | None]
+) -> Signs:
     budget = pd.concat([one.budget for one in hosts], ignore_index=True)
     steady = budget[budget["steady"]]
     total = _total_ns(steady)
@@ -234,9 +271,20 @@ def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
 
 def _host_signs(hosts: Sequence[HostFacts], total: float) -> dict[str, Any]:
     """Of several ranks the facts of the first that knows most."""
-    most = max(hosts, key=lambda host: (host.silent_in + host.loading_in != "", host.loader != "", host.operators))
+    most = max(
+        hosts,
+        key=lambda host: (
+            host.silent_in + host.loading_in != "",
+            host.loader != "",
+            host.operators,
+        ),
+    )
     return {
-        "host": replace(most, trains=any(one.trains for one in hosts), compiled=any(one.compiled for one in hosts)),
+        "host": replace(
+            most,
+            trains=any(one.trains for one in hosts),
+            compiled=any(one.compiled for one in hosts),
+        ),
         "calls": sum(one.calls for one in hosts),
         "operators": sum(one.operators for one in hosts),
         "compiling": sum(one.compiling_ns for one in hosts) / total,
@@ -262,34 +310,55 @@ def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any] | None:
 
 
 def _first_step(budget: pd.DataFrame) -> float | None:
-    """First marked step over the median of the later ones, the least over devices; None with one step."""
+    """First marked step over the median of the later ones, the least over devices; None with one
+    step.
+    """
     ratios = [
         own["duration_ns"].iloc[0] / max(own["duration_ns"].iloc[1:].median(), 1)
-        for _, own in budget[budget["step"].notna()].groupby(["rank", "process", "device"], dropna=False)
+        for _, own in budget[budget["step"].notna()].groupby(
+            ["rank", "process", "device"], dropna=False
+        )
         if len(own) >= 2
     ]
     return float(min(ratios)) if ratios else None
 
 
 def _rank_signs(
-    timelines: Sequence[Timeline] | Sequence[HostTimeline], sizes: Sequence[int | None], budget: pd.DataFrame
+    timelines: Sequence[Timeline] | Sequence[HostTimeline],
+    sizes: Sequence[int | None],
+    budget: pd.DataFrame,
 ) -> dict[str, Any]:
     overlaps = join([one.overlaps for one in timelines])
     known = overlaps["rank"].nunique()
-    found: dict[str, Any] = {"ranks": max(known, 1), "world_size": max((size for size in sizes if size), default=None)}
+    found: dict[str, Any] = {
+        "ranks": max(known, 1),
+        "world_size": max((size for size in sizes if size), default=None),
+    }
     if known > 1:
         table = compare_ranks(overlaps, joined_entries(one.entries for one in timelines))
-        devices = budget.groupby(["rank", "device"], dropna=False).sum(numeric_only=True).reset_index()
-        pace = devices["rank"] == table["rank"][(table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()]
+        devices = (
+            budget.groupby(["rank", "device"], dropna=False).sum(numeric_only=True).reset_index()
+        )
+        pace = (
+            devices["rank"]
+            == table["rank"][(table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()]
+        )
         waiting = float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
-        found |= {"rank_table": table, "waiting": waiting, "excess": _excess(devices, table.attrs["straggler"])}
+        found |= {
+            "rank_table": table,
+            "waiting": waiting,
+            "excess": _excess(devices, table.attrs["straggler"]),
+        }
         if "launch_bound_ns" in devices:
-            found["pace"] = float((devices["launch_bound_ns"][pace] / devices["duration_ns"][pace]).max())
+            found["pace"] = float(
+                (devices["launch_bound_ns"][pace] / devices["duration_ns"][pace]).max()
+            )
     return found
 
 
 def _excess(devices: pd.DataFrame, straggler: int | None) -> tuple[float, str]:
-    """How much more of its time than the others' median the straggler spends on OWN_PARTS, and on which most.
+    """How much more of its time than the others' median the straggler spends on OWN_PARTS, and on
+    which most.
 
     On a processor without what other programs had of it while operators ran.
     """
@@ -298,7 +367,9 @@ def _excess(devices: pd.DataFrame, straggler: int | None) -> tuple[float, str]:
     parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in devices]
     if "small_ns" in devices:
         others = devices["waited_ns"].astype(float).fillna(0.0) - devices[f"{TAKEN}_ns"]
-        devices = devices.assign(compute_ns=(devices["compute_ns"] - others.clip(lower=0)).clip(lower=0))
+        devices = devices.assign(
+            compute_ns=(devices["compute_ns"] - others.clip(lower=0)).clip(lower=0)
+        )
     own = devices[parts].div(devices["duration_ns"], axis=0)
     is_late = devices["rank"] == straggler
     more = own[is_late].max() - own[~is_late].median()

@@ -1,4 +1,6 @@
-"""From signs to a diagnosis, what the files can't tell, and both as lines for people and as JSON for programs."""
+"""From signs to a diagnosis, what the files can't tell, and both as lines for people and as JSON
+for programs.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,21 @@ from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.errors import SAME
 from tidyprof.tables.contract import Profile
 
-ROCPROFV3 = "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
+ROCPROFV3 = (
+    "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
+)
 MONITOR = "amd-smi monitor -p -t -u -m"
 
-LISTING = "python -m tidyprof summary FILE lists the operators that take the time: fewer, larger or cheaper ones"
+LISTING = (
+    "python -m tidyprof summary FILE lists the operators that take the time: fewer, larger or"
+    " cheaper ones"
+)
 """What to do where a processor computes all the time."""
 
-RECORD_HOST = {"torch.profiler": TORCH, "rocmProfileData": "runTracer.sh -o trace.rpd python train.py"}
+RECORD_HOST = {
+    "torch.profiler": TORCH,
+    "rocmProfileData": "runTracer.sh -o trace.rpd python train.py",
+}
 """Tool -> how it records the host as well; for others rocprofv3. All hold for ROCm 6.4 to 10.2."""
 
 COMMANDS = (ROCPROFV3, MONITOR, LIMITS, COUNTERS, RECORD_HOST["rocmProfileData"])
@@ -45,7 +55,9 @@ COMMANDS = (ROCPROFV3, MONITOR, LIMITS, COUNTERS, RECORD_HOST["rocmProfileData"]
 
 
 def always_last(signs: Signs) -> int | None:
-    """The rank that came last in every collective; None where ranks take turns or can't be compared."""
+    """The rank that came last in every collective; None where ranks take turns or can't be
+    compared.
+    """
     table = signs.rank_table
     if table is None or table.attrs["straggler"] is None:
         return None
@@ -54,13 +66,17 @@ def always_last(signs: Signs) -> int | None:
 
 
 def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
-    """Sentences on what the files can't tell, most important first, and the command for the first of them."""
+    """Sentences on what the files can't tell, most important first, and the command for the first
+    of them.
+    """
     host = RECORD_HOST.get(signs.tool, ROCPROFV3)
     found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host), *_compiled(signs)]
     if not signs.on_host:
         found += [*_device(signs, host)]
     found = [(text, of_vendor(command, signs)) for text, command in found]
-    return tuple(f"{text} ({command})" if command else text for text, command in found), found[0][1] if found else ""
+    return tuple(f"{text} ({command})" if command else text for text, command in found), (
+        found[0][1] if found else ""
+    )
 
 
 Gaps = Iterator[tuple[str, str]]
@@ -78,7 +94,10 @@ def _host(signs: Signs, host: str) -> Gaps:
         yield "no calls of the runtime: whether the host waited in them", host
     elif signs.unlinked >= 0.005:
         share = 100 * signs.unlinked
-        yield f"no launch record for {share:.0f} % of the device's work: when it was asked for", host
+        yield (
+            f"no launch record for {share:.0f} % of the device's work: when it was asked for",
+            host,
+        )
 
 
 def _steps(signs: Signs) -> Gaps:
@@ -95,11 +114,15 @@ def _steps(signs: Signs) -> Gaps:
 
 def _ranks(signs: Signs, host: str) -> Gaps:
     if signs.world_size and signs.ranks < signs.world_size:
-        yield f"{signs.ranks} of {signs.world_size} ranks: who waits for whom; record every rank", host
+        yield (
+            f"{signs.ranks} of {signs.world_size} ranks: who waits for whom; record every rank",
+            host,
+        )
     if (last := always_last(signs)) is not None:
         where = "processor" if signs.on_host else "GPU"
         text = (
-            f"whether rank {last} is slower, or began later once and stays behind: give it another {where}, and compare"
+            f"whether rank {last} is slower, or began later once and stays behind: give it another"
+            f" {where}, and compare"
         )
         yield text, "" if signs.on_host else host
 
@@ -113,7 +136,11 @@ def _device(signs: Signs, host: str) -> Gaps:
     if signs.graph_share > 0:
         yield f"launches of the kernels in graphs ({100 * signs.graph_share:.0f} % of all)", host
     if signs.roof_share is None:
-        what = "the counters that are here are not those of a roofline" if signs.counted else "no hardware counters"
+        what = (
+            "the counters that are here are not those of a roofline"
+            if signs.counted
+            else "no hardware counters"
+        )
         yield f"{what}: how near kernels are to their roofs", COUNTERS
     if signs.capped_share is None and signs.has_power:
         yield "no power cap beside the power of busy devices: whether clocks were held back", LIMITS
@@ -124,18 +151,24 @@ def _device(signs: Signs, host: str) -> Gaps:
 HEALTHY, UNCLEAR = "healthy", "can't tell"
 
 MARGIN = 1.5
-"""A cause is called sure where no other that fired comes within this factor of it: budgets of two tools, or with and
-without a profiler, differ by less."""
+"""A cause is called sure where no other that fired comes within this factor of it: budgets of two
+tools, or with and without a profiler, differ by less.
+"""
 
 CLEAR = 1.25
-"""Factor by which a share must pass LIMIT, or stay below it, for the verdict to be sure: shares are means of a few
-steps."""
+"""Factor by which a share must pass LIMIT, or stay below it, for the verdict to be sure: shares are
+means of a few steps.
+"""
 
 ONCE = 0.4
-"""Share that a cause must have to be called sure in a recording of one step, which may be an odd one."""
+"""Share that a cause must have to be called sure in a recording of one step, which may be an odd
+one.
+"""
 
 COMPUTING = 0.7
-"""Share of the time from which a run that no cause limits surely computes: several small ones may add up."""
+"""Share of the time from which a run that no cause limits surely computes: several small ones may
+add up.
+"""
 
 UNEVEN = 1.25
 """Longest steady step over the shortest from which it is told that steps differ."""
@@ -144,22 +177,29 @@ LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
 
 FAR = 30.0
-"""Times the untraced step that no traced one lasts; a library's search has made one 6 times as long."""
+"""Times the untraced step that no traced one lasts; a library's search has made one 6 times as
+long.
+"""
 
 KEEPS_UP = 0.55
-"""Share of the step that the device works from which the host nearly keeps up with it: then launch-bound is never sure,
-since a batch a bit larger, or a processor a bit quicker, ends it."""
+"""Share of the step that the device works from which the host nearly keeps up with it: then
+launch-bound is never sure, since a batch a bit larger, or a processor a bit quicker, ends it.
+"""
 
 NAMED = 0.05
 """Share of the time in kernels with names like communication from which they are told."""
 
 CAPTURED = 0.5
-"""Share of launches that were only recorded into a graph from which the device's idleness means nothing."""
+"""Share of launches that were only recorded into a graph from which the device's idleness means
+nothing.
+"""
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Another cause that lengthens the same part, or also takes time. why -- what rules it out, or its share."""
+    """Another cause that lengthens the same part, or also takes time. why -- what rules it out, or
+    its share.
+    """
 
     name: str
     fired: bool
@@ -170,10 +210,11 @@ class Rival:
 class Diagnosis:
     """What limits a run.
 
-    cause    -- a name of causes.CAUSES, `healthy` or `can't tell`; title says it in words, share of the time (0 to 1).
-    sure     -- whether nothing else comes near it. evidence -- sentences with numbers, each with its analysis.
-    rivals   -- other causes, with what rules them out. unknown -- what the files can't tell.
-    next_step -- what to do or to record next. origins -- where the numbers come from. signs -- all the numbers.
+    cause    -- a name of causes.CAUSES, `healthy` or `can't tell`; title says it in words, share of
+    the time (0 to 1). sure     -- whether nothing else comes near it. evidence -- sentences with
+    numbers, each with its analysis. rivals   -- other causes, with what rules them out. unknown --
+    what the files can't tell. next_step -- what to do or to record next. origins -- where the
+    numbers come from. signs -- all the numbers.
     """
 
     cause: str
@@ -189,20 +230,25 @@ class Diagnosis:
 
 
 class WrongStepError(ValueError):
-    """The length of a step that somebody gave can't be that of the recorded ones without a profiler."""
+    """The length of a step that somebody gave can't be that of the recorded ones without a
+    profiler.
+    """
 
 
 def triage(
-    profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | None = None, step_ms: float | None = None
+    profiles: Profile | Iterable[Profile] | pd.DataFrame,
+    mark: str | None = None,
+    step_ms: float | None = None,
 ) -> Diagnosis:
     """Diagnose one run: its profile, those of its ranks, or those of several tools.
 
-    Device events of several tools are not mixed: the profile that knows most of the host is judged, with those of its
-    tool; system logs and counters of the others add to it. `mark` is the range or operator with which each step
-    begins, see `tidyprof.steps`; `step_ms` what a step takes without a profiler, from any log. A table of
-    `triage_signs`, of profiles that were reduced elsewhere, stands for them.
-    Raises ValueError without a profile, and as `step_budget` and `ranks` do; WrongStepError, which is one, for a
-    `step_ms` that no step can take or that is far from the recorded ones, and where no step is marked.
+    Device events of several tools are not mixed: the profile that knows most of the host is judged,
+    with those of its tool; system logs and counters of the others add to it. `mark` is the range or
+    operator with which each step begins, see `tidyprof.steps`; `step_ms` what a step takes without
+    a profiler, from any log. A table of `triage_signs`, of profiles that were reduced elsewhere,
+    stands for them. Raises ValueError without a profile, and as `step_budget` and `ranks` do;
+    WrongStepError, which is one, for a `step_ms` that no step can take or that is far from the
+    recorded ones, and where no step is marked.
 
     >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
     >>> found.cause, found.share
@@ -215,41 +261,60 @@ def triage(
         given = list(each(profiles))
         kinds = [kind_of(profile) for profile in given]
         judged = judged_ones(kinds)
-        recordings = [recording_signs(one, kinds[i], i in judged, mark) for i, one in enumerate(given)]
+        recordings = [
+            recording_signs(one, kinds[i], i in judged, mark) for i, one in enumerate(given)
+        ]
     if not recordings:
         raise ValueError("there is no profile to diagnose")
     others = [one for i, one in enumerate(recordings) if i not in judged]
     if step_ms is not None and not LEAST_NS <= 1e6 * step_ms < MOST_NS:
         raise WrongStepError(f"no step takes {step_ms:g} ms")
-    signs = signs_of([recordings[i] for i in sorted(judged)], others, None if step_ms is None else 1e6 * step_ms)
+    signs = signs_of(
+        [recordings[i] for i in sorted(judged)], others, None if step_ms is None else 1e6 * step_ms
+    )
     if step_ms is not None and signs.shares and not signs.marked:
-        raise WrongStepError("no steps are marked, so that the length of one can't be held against any")
+        raise WrongStepError(
+            "no steps are marked, so that the length of one can't be held against any"
+        )
     if step_ms is not None and signs.step_ns and not 1 / FAR < 1e6 * step_ms / signs.step_ns < FAR:
         traced = four_digits(signs.step_ns / 1e6)
-        raise WrongStepError(f"the recorded steps take {traced} ms, which is far from {step_ms:g} ms")
+        raise WrongStepError(
+            f"the recorded steps take {traced} ms, which is far from {step_ms:g} ms"
+        )
     found = judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))
     ignored = tuple(dict.fromkeys(line for one in recordings for line in one.ignored))
     return _with_ignored(found, ignored)
 
 
 def _with_ignored(found: Diagnosis, ignored: tuple[str, ...]) -> Diagnosis:
-    """The diagnosis, which names the files that were not read, and where it is none sends to them first."""
+    """The diagnosis, which names the files that were not read, and where it is none sends to them
+    first.
+    """
     found = replace(found, unknown=(*ignored, *found.unknown))
     if found.cause == UNCLEAR and any(not line.endswith(f"({SAME})") for line in ignored):
         found = replace(
-            found, next_step=f"First see to what was not read. If it is no part of the run: {found.next_step}"
+            found,
+            next_step=(
+                f"First see to what was not read. If it is no part of the run: {found.next_step}"
+            ),
         )
     return found
 
 
 def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
-    """The diagnosis, which says that these ranks are missing since their files can't be read, such as `rank 3`."""
+    """The diagnosis, which says that these ranks are missing since their files can't be read, such
+    as `rank 3`.
+    """
     if not broken:
         return found
     one_left = found.signs.ranks < 2
-    lacking = "who waits for whom" if one_left else f"whether the others wait for {' or '.join(broken)}"
+    lacking = (
+        "who waits for whom" if one_left else f"whether the others wait for {' or '.join(broken)}"
+    )
     line = f"{_are(broken, 'missing')}: {lacking}; record again, or copy the whole file"
-    return replace(found, unknown=(line, *found.unknown), signs=replace(found.signs, broken=tuple(broken)))
+    return replace(
+        found, unknown=(line, *found.unknown), signs=replace(found.signs, broken=tuple(broken))
+    )
 
 
 def _are(names: Sequence[str], what: str) -> str:
@@ -258,7 +323,8 @@ def _are(names: Sequence[str], what: str) -> str:
 
 
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
-    """Which of the profiles are judged: those with a timeline of the tool that knows most of the host.
+    """Which of the profiles are judged: those with a timeline of the tool that knows most of the
+    host.
 
     Where no device event is in any, those of a run without a GPU.
     """
@@ -286,7 +352,9 @@ DOUBT = "not sure, since"
 
 
 def _with_doubt(found: Diagnosis, reason: str) -> Diagnosis:
-    """The diagnosis, not sure for this reason, which takes the place of another one; as it is where there is none."""
+    """The diagnosis, not sure for this reason, which takes the place of another one; as it is where
+    there is none.
+    """
     if not reason:
         return found
     first, *others = (text for text in found.evidence if not text.startswith(DOUBT))
@@ -294,12 +362,17 @@ def _with_doubt(found: Diagnosis, reason: str) -> Diagnosis:
 
 
 def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
-    """Why the profiler, or steps that are not typical, leave open what limits the run; empty if nothing does."""
+    """Why the profiler, or steps that are not typical, leave open what limits the run; empty if
+    nothing does.
+    """
     signs = found.signs
     if signs.untypical:
         return "the recorded steps are not typical: record more of them"
     if signs.observer.long_share >= LIMIT:
-        return f"single long steps take {percent(signs.observer.long_share)} of the time, and none is judged here"
+        return (
+            f"single long steps take {percent(signs.observer.long_share)} of the time, and none is"
+            " judged here"
+        )
     if signs.observer.untraced_ns is not None and not ends:
         return ""
     causes = dict.fromkeys(end.cause for end in (*ends, found))
@@ -320,13 +393,17 @@ KNOWING = "What a step takes without it decides: --step-ms MS"
 def _how_to_know(found: Diagnosis) -> str:
     if found.signs.untypical:
         return (
-            f"Record more steps, {MORE_STEPS}, and see whether the step without the profiler is of this program, batch "
-            "and machine."
+            f"Record more steps, {MORE_STEPS}, and see whether the step without the profiler is of"
+            " this program, batch and machine."
         )
     if found.signs.observer.long_share >= LIMIT:
-        return f"Find out what only some steps do, such as a validation or a checkpoint. Then: {found.next_step}"
+        return (
+            "Find out what only some steps do, such as a validation or a checkpoint. Then:"
+            f" {found.next_step}"
+        )
     return (
-        f"Take the time of a step without a profiler from any log, and give it: --step-ms MS. Then: {found.next_step}"
+        "Take the time of a step without a profiler from any log, and give it: --step-ms MS. Then:"
+        f" {found.next_step}"
     )
 
 
@@ -341,7 +418,10 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     other = signs.shares.get("other", 0.0) - (0.0 if _heard(signs) else one_gap(signs))
     unexplained = max(other, signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting)
     if empty := _empty_replays(signs):
-        return replace(_diagnosis(UNCLEAR, empty, 0.0, False, signs, [], origins), next_step=_record_graphs(signs))
+        return replace(
+            _diagnosis(UNCLEAR, empty, 0.0, False, signs, [], origins),
+            next_step=_record_graphs(signs),
+        )
     if taken := _taken(signs, fired):
         return replace(_diagnosis(UNCLEAR, taken, 0.0, False, signs, [], origins), next_step=QUIET)
     if reason := _unclear(signs, fired, unexplained):
@@ -352,14 +432,21 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         title = f"no known cause takes {percent(LIMIT)} of the time or more"
         found = _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
         return _with_doubt(found, _unsure_of_health(signs, unexplained))
-    found = _diagnosis(fired[0].name, fired[0].title, fired[0].share(signs), True, signs, fired, origins, fired[0])
+    found = _diagnosis(
+        fired[0].name, fired[0].title, fired[0].share(signs), True, signs, fired, origins, fired[0]
+    )
     found = _with_doubt(found, reason := _unsure(signs, fired, unexplained))
-    return replace(found, next_step=f"{QUIET} Then: {found.next_step}") if reason == OTHERS and signs.stolen else found
+    return (
+        replace(found, next_step=f"{QUIET} Then: {found.next_step}")
+        if reason == OTHERS and signs.stolen
+        else found
+    )
 
 
 UNEQUAL = 2
-"""Times the kernels of the middle replay that the largest one has from which others may lack theirs: pieces of one
-model have had 4, 12 and 15."""
+"""Times the kernels of the middle replay that the largest one has from which others may lack
+theirs: pieces of one model have had 4, 12 and 15.
+"""
 
 
 def replay_words(signs: Signs) -> str:
@@ -369,7 +456,8 @@ def replay_words(signs: Signs) -> str:
         return f"{empty:,} of {launches:,} launches of graphs have no kernel in the file"
     if most >= max(UNEQUAL * usual, 1):
         return (
-            f"the largest of {launches:,} launches of graphs has {most:,} kernels in the file, the middle one {usual:,}"
+            f"the largest of {launches:,} launches of graphs has {most:,} kernels in the file, the"
+            f" middle one {usual:,}"
         )
     return ""
 
@@ -379,20 +467,24 @@ def _record_graphs(signs: Signs) -> str:
     if signs.vendor != AMD:
         return "Record without graphs."
     return (
-        "Record with a torch that records through rocprofiler-sdk (2.12 or newer), or without graphs: "
-        "docs/known-issues.md has the fault, sgl-project/sglang#35390."
+        "Record with a torch that records through rocprofiler-sdk (2.12 or newer), or without"
+        " graphs: docs/known-issues.md has the fault, sgl-project/sglang#35390."
     )
 
 
 def _empty_replays(signs: Signs) -> str:
-    """Why nobody knows when the device worked; empty where it was busy, or most replays have kernels."""
+    """Why nobody knows when the device worked; empty where it was busy, or most replays have
+    kernels.
+    """
     idle = 1 - sum(signs.shares.get(part, 0.0) for part in AT_WORK)
     if not signs.replays.empty or 2 * signs.replays.empty < signs.replays.launches or idle < LIMIT:
         return ""
     return f"{replay_words(signs)}, so when the device worked is not known"
 
 
-QUIET = "Record again on a quiet machine, or on processors of your own: top shows who else has them."
+QUIET = (
+    "Record again on a quiet machine, or on processors of your own: top shows who else has them."
+)
 """What to do where other programs had the processor."""
 
 OTHERS = "other programs may have had the processor meanwhile"
@@ -400,24 +492,32 @@ OTHERS = "other programs may have had the processor meanwhile"
 
 
 def _taken(signs: Signs, fired: Sequence[Cause]) -> str:
-    """Why other programs leave open what the host does itself; empty if they don't, or if it loses nothing."""
+    """Why other programs leave open what the host does itself; empty if they don't, or if it loses
+    nothing.
+    """
     lost = signs.shares.get(TAKEN, 0.0)
     blamed = lost >= LIMIT or any(not cause.is_rest for cause in fired)
     stolen = signs.stolen or 0.0
     if stolen >= BUSY and blamed:
         share = stolen if signs.off is None else min(stolen, signs.off)
-        return f"other programs had the processor for {percent(share)} of the time, so what the host does is open"
+        return (
+            f"other programs had the processor for {percent(share)} of the time, so what the host"
+            " does is open"
+        )
     if lost >= LIMIT and not fired:
-        return f"other programs had the processor while nothing else went on, for {percent(lost)} of the time"
+        return (
+            f"other programs had the processor while nothing else went on, for {percent(lost)} of"
+            " the time"
+        )
     return ""
 
 
 def _weight(cause: Cause, signs: Signs) -> float:
     """A share to rank causes by.
 
-    Those of steady steps count for the time of these, where a first step took more. Without steps, what lies in the
-    one long interval of a start-up is no cause beside it. And a host that waits can't run ahead: launches are late as
-    long as it does, so that waiting ranks before them.
+    Those of steady steps count for the time of these, where a first step took more. Without steps,
+    what lies in the one long interval of a start-up is no cause beside it. And a host that waits
+    can't run ahead: launches are late as long as it does, so that waiting ranks before them.
     """
     share = cause.share(signs)
     if cause.name == "start-up":
@@ -436,17 +536,23 @@ MEANWHILE = ("silent-host", "late-data", "launch-bound")
 """Causes of which a thread in line for a processor has the looks."""
 
 BETWEEN = "between steps"
-"""The range in which `tidyprof run` puts what a loop does from its optimizer's step to its model's call."""
+"""The range in which `tidyprof run` puts what a loop does from its optimizer's step to its model's
+call.
+"""
 
 UNKNOWN, LOOKALIKE = "time without a known cause", "what is named like communication"
 """What comes near a cause and is none."""
 
 
 def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
-    """Why the largest cause is not sure, empty if nothing else comes near it and nothing else can explain it."""
+    """Why the largest cause is not sure, empty if nothing else comes near it and nothing else can
+    explain it.
+    """
     best, *rest = fired
     share = best.share(signs)
-    others = [(_weight(other, signs), other.name) for other in rest if not other.is_rest or best.is_rest]
+    others = [
+        (_weight(other, signs), other.name) for other in rest if not other.is_rest or best.is_rest
+    ]
     near, name = max([(unexplained, UNKNOWN), (_like_communication(signs), LOOKALIKE), *others])
     if share < MARGIN * near:
         return f"{name} comes near"
@@ -454,12 +560,25 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "that is little more than a cause must take"
     if best.name == "launch-bound" and sum(signs.shares[part] for part in AT_WORK) >= KEEPS_UP:
         return "the device works for most of the step: a batch a bit larger ends it"
-    if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:
+    if (
+        signs.shares
+        and not best.is_rest
+        and best.name != "start-up"
+        and signs.steady < 2
+        and share < ONCE
+    ):
         return "this is one step alone"
     if replay_words(signs) and best.part == "idle":
         return "kernels of graphs may be missing"
-    if best.name == "silent-host" and signs.host.silent_part == BETWEEN and not _knows_loading(signs):
-        return "a loop without a DataLoader makes its batches there, too: with stacks the function is named"
+    if (
+        best.name == "silent-host"
+        and signs.host.silent_part == BETWEEN
+        and not _knows_loading(signs)
+    ):
+        return (
+            "a loop without a DataLoader makes its batches there, too: with stacks the function is"
+            " named"
+        )
     if best.name in MEANWHILE:
         # What other programs took besides may all lie in this part.
         silent = signs.on_host and best.name == "silent-host"
@@ -503,34 +622,59 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "no event on a device lasts, so there is no time to divide up"
     if signs.captured >= CAPTURED:
         return (
-            f"{percent(signs.captured)} of the launches were recorded into a graph and not run, so the device had "
-            "nothing to do"
+            f"{percent(signs.captured)} of the launches were recorded into a graph and not run, so"
+            " the device had nothing to do"
         )
     largest = max((cause.share(signs) for cause in fired if cause.part != "device"), default=0.0)
     if (unseen := signs.shares.get("unseen", 0.0)) >= LIMIT and unseen > largest:
-        return f"{percent(unseen)} of a step without the profiler have no counterpart in the recorded steps"
+        return (
+            f"{percent(unseen)} of a step without the profiler have no counterpart in the recorded"
+            " steps"
+        )
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
-        return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
+        return (
+            f"ranks wait for each other in {percent(unexplained)} of their time, for none that does"
+            " more than others"
+        )
     if unexplained >= LIMIT and unexplained > largest:
-        why = f"{percent(signs.unlinked)} of the device's work has no launch record" if signs.unlinked else ""
+        why = (
+            f"{percent(signs.unlinked)} of the device's work has no launch record"
+            if signs.unlinked
+            else ""
+        )
         why = why or ("work was queued" if _heard(signs) else "no call of the host is in them")
-        return f"the device is idle for {percent(unexplained)} of the time, and why is not in the files ({why})"
+        return (
+            f"the device is idle for {percent(unexplained)} of the time, and why is not in the"
+            f" files ({why})"
+        )
     if signs.unlinked > LINKED and unexplained >= LIMIT:
-        return f"{percent(signs.unlinked)} of the device's work has no launch record, so idle time has no owner"
+        return (
+            f"{percent(signs.unlinked)} of the device's work has no launch record, so idle time has"
+            " no owner"
+        )
     return ""
 
 
 def _no_device(signs: Signs) -> str:
     if signs.foreign:
         category, count = signs.foreign
-        return f"{count:,} events of the category {category} are of an accelerator that tidyprof does not know"
+        return (
+            f"{count:,} events of the category {category} are of an accelerator that tidyprof does"
+            " not know"
+        )
     return "no device event is in the files, so where time goes is not known"
 
 
 def _diagnosis(
-    name: str, title: str, share: float, sure: bool, signs: Signs, fired: Sequence[Cause], origins: tuple[str, ...],
+    name: str,
+    title: str,
+    share: float,
+    sure: bool,
+    signs: Signs,
+    fired: Sequence[Cause],
+    origins: tuple[str, ...],
     cause: Cause | None = None,
-) -> Diagnosis:  # fmt: skip
+) -> Diagnosis:
     evidence = (cause.finding(signs),) if cause else ()
     evidence += tuple(_time_words(signs)) if signs.shares else ()
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
@@ -538,14 +682,20 @@ def _diagnosis(
     rivals = tuple(
         Rival(other.name, other in fired, other.finding(signs))
         for other in _known(signs)
-        if other is not cause and (other in fired or (cause is not None and _ruled_out(other, cause, signs)))
+        if other is not cause
+        and (other in fired or (cause is not None and _ruled_out(other, cause, signs)))
     )
     unknown, command = missing(signs)
     if name == "silent-host" and not _knows_loading(signs):
-        unknown = ("whether data come late: no DataLoader was at work, and no range is called data", *unknown)
+        unknown = (
+            "whether data come late: no DataLoader was at work, and no range is called data",
+            *unknown,
+        )
     command = LISTING if signs.on_host else command
     advice = (
-        cause.advice(signs) if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
+        cause.advice(signs)
+        if cause
+        else (command or "Measure the run as it is before you change it: tidyprof gate.")
     )
     return Diagnosis(name, title, share, sure, evidence, rivals, unknown, advice, origins, signs)
 
@@ -555,8 +705,8 @@ def _heard(signs: Signs) -> bool:
 
 
 def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
-    """Whether a cause that did not fire is a rival that the files rule out: without the host's calls they can't, and
-    without a loader in them nobody knows when data were made.
+    """Whether a cause that did not fire is a rival that the files rule out: without the host's
+    calls they can't, and without a loader in them nobody knows when data were made.
     """
     if other.name == "late-data" and not _knows_loading(signs):
         return False
@@ -571,10 +721,16 @@ def _knows_loading(signs: Signs) -> bool:
 def _time_words(signs: Signs) -> Iterator[str]:
     """What was judged, its parts, and what is odd about it."""
     parts = sorted(signs.shares.items(), key=lambda item: -item[1])
-    listed = ", ".join(f"{part_words(part)} {percent(value)}" for part, value in parts if value >= 0.005)
+    listed = ", ".join(
+        f"{part_words(part)} {percent(value)}" for part, value in parts if value >= 0.005
+    )
     length = f"{four_digits((signs.observer.traced_ns or signs.step_ns) / 1e6)} ms"
     left = signs.steps - signs.steady - len(signs.apart)
-    which = f"{signs.steady} of {signs.steps} steps" if signs.steady < signs.steps else f"{signs.steps} steps"
+    which = (
+        f"{signs.steady} of {signs.steps} steps"
+        if signs.steady < signs.steps
+        else f"{signs.steps} steps"
+    )
     which += " (the first left out)" if left else ""
     steps = f"{which}, a mean of {length} each" if signs.steps > 1 else f"1 step of {length}"
     ends = "event" if signs.on_host else "device event"
@@ -587,53 +743,83 @@ def _time_words(signs: Signs) -> Iterator[str]:
     without = _without_profiler(signs)
     yield f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
     if signs.observer.is_traced_one:
-        yield "--step-ms is as long as the recorded steps, so it was left out: give that of a step without the profiler"
+        yield (
+            "--step-ms is as long as the recorded steps, so it was left out: give that of a step"
+            " without the profiler"
+        )
     yield from _data_before(signs)
     if signs.mark and signs.mark != "ProfilerStep#N":
-        yield f"steps: from each `{signs.mark}` to the next; step() of the profiler was not called (steps)"
+        yield (
+            f"steps: from each `{signs.mark}` to the next; step() of the profiler was not called"
+            " (steps)"
+        )
     if signs.steady > 1 and signs.longest_ns > UNEVEN * signs.shortest_ns:
-        shortest, longest = (four_digits(value / 1e6) for value in (signs.shortest_ns, signs.longest_ns))
+        shortest, longest = (
+            four_digits(value / 1e6) for value in (signs.shortest_ns, signs.longest_ns)
+        )
         yield f"steps are uneven: {shortest} to {longest} ms (step_budget)"
-    yield from (f"left out, {words}, a range that most others lack (steps, phases)" for words in signs.apart)
+    yield from (
+        f"left out, {words}, a range that most others lack (steps, phases)" for words in signs.apart
+    )
     if signs.earlier_ns:
         yield (
-            f"left out, {four_digits(signs.earlier_ns / 1e6)} ms: work that was launched before waited for what is not "
-            "in the files, such as the batch before (gaps: earlier work)"
+            f"left out, {four_digits(signs.earlier_ns / 1e6)} ms: work that was launched before"
+            " waited for what is not in the files, such as the batch before (gaps: earlier work)"
         )
     if _like_communication(signs) >= NAMED:
         name, share = signs.alike
         yield (
-            f"{percent(share)} of all kernel time is in kernels with names like communication, which is counted as "
-            f"compute since it is not known: {name} for one (kernels)"
+            f"{percent(share)} of all kernel time is in kernels with names like communication,"
+            f" which is counted as compute since it is not known: {name} for one (kernels)"
         )
     if lacking := replay_words(signs):
-        lost = "ROCTracer of some releases loses them" if signs.vendor == AMD else "the profiler lost them"
-        yield f"{lacking}: {lost}{'' if signs.replays.empty else ', or the others are other graphs'} (launches)"
+        lost = (
+            "ROCTracer of some releases loses them"
+            if signs.vendor == AMD
+            else "the profiler lost them"
+        )
+        yield (
+            f"{lacking}: {lost}{'' if signs.replays.empty else ', or the others are other graphs'}"
+            " (launches)"
+        )
     if signs.again >= 0.01:
         of_what = "recorded time" if signs.on_host else "device's work"
         yield (
-            "forward operators run again inside of backward, as with torch.utils.checkpoint, for "
-            f"{percent(signs.again)} of the {of_what} (events): that saves memory, and costs so much where memory is "
-            "no need"
+            "forward operators run again inside of backward, as with torch.utils.checkpoint, for"
+            f" {percent(signs.again)} of the {of_what} (events): that saves memory, and costs so"
+            " much where memory is no need"
         )
     if signs.graph_share >= 0.01:
-        yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"
+        yield (
+            f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact"
+            " (launches)"
+        )
 
 
 def _without_profiler(signs: Signs) -> str:
-    """How long the step is without the profiler, and how that is known; empty where it is as long."""
+    """How long the step is without the profiler, and how that is known; empty where it is as
+    long.
+    """
     observer = signs.observer
     if observer.untraced_ns is not None:
-        return f"without the profiler {four_digits(observer.untraced_ns / 1e6)} ms ({observer.source}), of these"
+        return (
+            f"without the profiler {four_digits(observer.untraced_ns / 1e6)} ms"
+            f" ({observer.source}), of these"
+        )
     if observer.estimated_ns is None or observer.estimated_ns[0] >= NEARLY * observer.traced_ns:
         return ""
     low, middle, high = (four_digits(value / 1e6) for value in observer.estimated_ns)
     events = four_digits(observer.events)
-    return f"without the profiler about {middle} ms, {low} to {high} by what its {events} events cost here, of these"
+    return (
+        f"without the profiler about {middle} ms, {low} to {high} by what its {events} events cost"
+        " here, of these"
+    )
 
 
 def _data_before(signs: Signs) -> Iterator[str]:
-    """How much longer the host was in its phase `data` before the recording, where that makes a difference."""
+    """How much longer the host was in its phase `data` before the recording, where that makes a
+    difference.
+    """
     observer = signs.observer
     if observer.shift_ns is None or observer.untraced_ns is None:
         return
@@ -660,8 +846,13 @@ def _verdict(diagnosis: Diagnosis) -> str:
     doubt = "" if diagnosis.sure else ", not sure"
     if diagnosis.cause == HEALTHY:
         who = "the processor" if diagnosis.signs.on_host else "the device"
-        return f"{HEALTHY}{doubt}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)} of it"
-    return f"{diagnosis.cause}{doubt}: {diagnosis.title}, up to {percent(diagnosis.share)} of the time"
+        return (
+            f"{HEALTHY}{doubt}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)}"
+            " of it"
+        )
+    return (
+        f"{diagnosis.cause}{doubt}: {diagnosis.title}, up to {percent(diagnosis.share)} of the time"
+    )
 
 
 def facts(diagnosis: Diagnosis) -> Facts:
@@ -676,11 +867,17 @@ def facts(diagnosis: Diagnosis) -> Facts:
         "next": (diagnosis.next_step,),
         "origin": diagnosis.origins,
     }
-    return [("" if number else label, text) for label, texts in groups.items() for number, text in enumerate(texts)]
+    return [
+        ("" if number else label, text)
+        for label, texts in groups.items()
+        for number, text in enumerate(texts)
+    ]
 
 
 def observer_ms(observer: Observer) -> dict[str, Any]:
-    """The step with and without the profiler in ms, None where unknown, and the number of events that it recorded."""
+    """The step with and without the profiler in ms, None where unknown, and the number of events
+    that it recorded.
+    """
     estimated, untraced = observer.estimated_ns, observer.untraced_ns
     return {
         "traced_step_ms": observer.traced_ns / 1e6 or None,
@@ -691,7 +888,8 @@ def observer_ms(observer: Observer) -> dict[str, Any]:
 
 
 def as_json(diagnosis: Diagnosis) -> str:
-    """All of it; shares from 0 to 1 of the step without the profiler, times in ns but for those of `observer`, in ms.
+    """All of it; shares from 0 to 1 of the step without the profiler, times in ns but for those of
+    `observer`, in ms.
 
     Tables of the signs are left out.
     """

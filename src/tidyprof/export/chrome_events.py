@@ -28,7 +28,9 @@ CATEGORY_OF_KIND = {
     "annotation": "user_annotation",
     "sample": "sample",
 }
-"""Category of events that came without one of torch.profiler, which names HIP's calls `cuda_runtime` too."""
+"""Category of events that came without one of torch.profiler, which names HIP's calls
+`cuda_runtime` too.
+"""
 
 _ARGUMENTS = (
     ("external_id", "External id", str),
@@ -53,7 +55,10 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
     events = events.assign(correlation_id=_distinct_ids(events))
     categories = _categories(events)
     names = events["name"].astype("category").cat
-    codes, texts = names.codes.to_numpy(), [json.dumps(str(name)) for name in [*names.categories, ""]]
+    codes, texts = (
+        names.codes.to_numpy(),
+        [json.dumps(str(name)) for name in [*names.categories, ""]],
+    )
     pids, tids, moved = tracks.pid_texts(), tracks.tid_texts(), tracks.true_numbers()
     for first in range(0, len(order), LINES_AT_ONCE):
         rows = order[first : first + LINES_AT_ONCE]
@@ -63,12 +68,16 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
         yield [
             f'{{"ph":"X","cat":"{category}","name":{texts[code]},"pid":{pid},"tid":{tid},'
             f'"ts":{_microseconds(begin)},"dur":{_microseconds(length)},"args":{{{members[1:]}}}}}'
-            for category, code, pid, tid, begin, length, members in zip(*columns, *times, arguments, strict=True)
+            for category, code, pid, tid, begin, length, members in zip(
+                *columns, *times, arguments, strict=True
+            )
         ]
 
 
 def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
-    """Every sample as a counter event (phase C); JSON has no NaN and no infinity, so these are left out."""
+    """Every sample as a counter event (phase C); JSON has no NaN and no infinity, so these are left
+    out.
+    """
     pids: dict[int | None, str] = {}
     for first in range(0, len(counters), LINES_AT_ONCE):
         lines = []
@@ -86,7 +95,9 @@ def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Itera
 
 
 def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
-    """Two flow events (phases s and f) for each device event whose launching call is among the events."""
+    """Two flow events (phases s and f) for each device event whose launching call is among the
+    events.
+    """
     launched, call = launching_calls(events)
     start = events["start_ns"].to_numpy(np.int64) - base_ns
     pids, tids = tracks.pid_texts(), tracks.tid_texts()
@@ -96,14 +107,17 @@ def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[l
         for number in range(first, min(first + half, len(call))):
             for phase, row in (('"s"', call[number]), ('"f","bp":"e"', launched[number])):
                 lines.append(
-                    f'{{"ph":{phase},"cat":"ac2g","name":"ac2g","id":{number + 1},"pid":{pids[row]},"tid":{tids[row]},'
+                    f'{{"ph":{phase},"cat":"ac2g","name":"ac2g","id":{number + 1},'
+                    f'"pid":{pids[row]},"tid":{tids[row]},'
                     f'"ts":{_microseconds(int(start[row]))}}}'
                 )
         yield lines
 
 
 def _distinct_ids(events: pd.DataFrame) -> pd.Series:
-    """The correlation ids, with new ones where processes of one rank use the same: a trace cannot tell these apart."""
+    """The correlation ids, with new ones where processes of one rank use the same: a trace cannot
+    tell these apart.
+    """
     ids = events["correlation_id"]
     if (events.groupby("rank", dropna=False)["process"].nunique() < 2).all():
         return ids
@@ -111,7 +125,9 @@ def _distinct_ids(events: pd.DataFrame) -> pd.Series:
     first = used.groupby(["rank", "correlation_id"], dropna=False)["process"].transform("min")
     shared = used[(used["process"] != first).fillna(False).astype(bool)]
     distinct = ids.copy()
-    distinct[shared.index] = ids.max() + 1 + shared.groupby(list(shared), dropna=False).ngroup().astype("Int64")
+    distinct[shared.index] = (
+        ids.max() + 1 + shared.groupby(list(shared), dropna=False).ngroup().astype("Int64")
+    )
     return distinct
 
 
@@ -120,10 +136,14 @@ def _categories(events: pd.DataFrame) -> np.ndarray:
     kinds = events["kind"].astype(str).to_numpy(object)
     categories = np.array([CATEGORY_OF_KIND[kind] for kind in kinds], dtype=object)
     categories[(kinds == "collective") & _is_named_collective(events)] = "kernel"
-    categories[(kinds == "annotation") & events["device"].notna().to_numpy()] = "gpu_user_annotation"
+    categories[(kinds == "annotation") & events["device"].notna().to_numpy()] = (
+        "gpu_user_annotation"
+    )
     if "source_category" in events.columns:
         stated = events["source_category"].astype("category").cat
-        readable = np.array([kind_of_category(name) is not None for name in [*stated.categories, ""]])
+        readable = np.array(
+            [kind_of_category(name) is not None for name in [*stated.categories, ""]]
+        )
         texts = np.array([*stated.categories, ""], dtype=object)
         chosen = readable[stated.codes]
         categories[chosen] = texts[stated.codes][chosen]
@@ -131,11 +151,15 @@ def _categories(events: pd.DataFrame) -> np.ndarray:
 
 
 def _is_named_collective(events: pd.DataFrame) -> np.ndarray:
-    """Which events the reader would know for a collective by their name alone if they were kernels."""
+    """Which events the reader would know for a collective by their name alone if they were
+    kernels.
+    """
     names = events["name"].astype("category").cat
     count = len(names.categories)
     as_kernel = np.full(count, KIND_CODE["kernel"], np.int8)
-    found = refined(as_kernel, np.arange(count), names.categories.astype(str), np.zeros(count, bool))
+    found = refined(
+        as_kernel, np.arange(count), names.categories.astype(str), np.zeros(count, bool)
+    )
     return np.append(found == KIND_CODE["collective"], False)[names.codes]
 
 

@@ -1,7 +1,9 @@
-"""Writes any Profile as a Chrome trace, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
+"""Writes any Profile as a Chrome trace, which Perfetto (https://ui.perfetto.dev) and
+chrome://tracing open.
 
-The format is Google's Trace Event Format (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU),
-in the dialect of torch.profiler, so that `read_torch_trace` reads the file again.
+The format is Google's Trace Event Format
+(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), in the dialect of
+torch.profiler, so that `read_torch_trace` reads the file again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from tidyprof.tables.contract import MARK, Profile
 from tidyprof.whole_files import whole_file
 
 _BEFORE_FIRST_NS = 1_000
-"""The base time lies this much before the first event, for start 0 stands for a lost time in this dialect."""
+"""The base time lies this much before the first event, for start 0 stands for a lost time in this
+dialect.
+"""
 
 _VERSION_KEYS = {
     "roctracer": "roctracer_version",
@@ -48,20 +52,23 @@ class Written:
 
 
 def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
-    """Write the profile to a file that ends in .json or .json.gz; an existing one is replaced when all is written.
+    """Write the profile to a file that ends in .json or .json.gz; an existing one is replaced when
+    all is written.
 
-    Processes, threads, devices and streams are named; times are in microseconds with three decimals,
-    which keep every nanosecond. Counters become counter tracks. Flow arrows lead from each
-    runtime call to the device events with its correlation id. What wrote the profile and its origin are in
-    the member `converted_from`; a modelled profile gets the mark by which readers know one too.
-    Raises ValueError for another ending, OSError where it cannot be written.
+    Processes, threads, devices and streams are named; times are in microseconds with three
+    decimals, which keep every nanosecond. Counters become counter tracks. Flow arrows lead from
+    each runtime call to the device events with its correlation id. What wrote the profile and its
+    origin are in the member `converted_from`; a modelled profile gets the mark by which readers
+    know one too. Raises ValueError for another ending, OSError where it cannot be written.
     """
     path = Path(path)
     check_name(path)
     base, shift = _base_time(profile)
     tracks = find_tracks(profile)
     with _replacing(path) as file:
-        members = {key: value for key, value in _header(profile, base, shift).items() if value is not None}
+        members = {
+            key: value for key, value in _header(profile, base, shift).items() if value is not None
+        }
         # The list comes last, so that a reader knows the members when it meets the events.
         file.write(msgspec.json.encode(members)[:-1] + b',"traceEvents":[\n')
         written = _write_events(file, profile, tracks, base)
@@ -72,10 +79,14 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
 def check_name(path: str | PathLike[str]) -> None:
     """Raise ValueError for the name of a file that `write_chrome_trace` does not write."""
     if not Path(path).name.endswith((".json", ".json.gz")):
-        raise ValueError(f"{path}: a Chrome trace is written to a file that ends in .json or .json.gz")
+        raise ValueError(
+            f"{path}: a Chrome trace is written to a file that ends in .json or .json.gz"
+        )
 
 
-def _write_events(file: BinaryIO, profile: Profile, tracks: Tracks, base: int) -> tuple[int, int, int]:
+def _write_events(
+    file: BinaryIO, profile: Profile, tracks: Tracks, base: int
+) -> tuple[int, int, int]:
     """Write all lines; returns how many events, samples and flows they were."""
     counts = []
     separator = b""
@@ -97,7 +108,9 @@ def _write_events(file: BinaryIO, profile: Profile, tracks: Tracks, base: int) -
 
 
 def _base_time(profile: Profile) -> tuple[int, int]:
-    """Time in ns that the trace's times count from, and what must be added for that to be no negative time."""
+    """Time in ns that the trace's times count from, and what must be added for that to be no
+    negative time.
+    """
     starts = [table[column].min() for table, column in _times(profile) if len(table)]
     if not starts:
         return 0, 0
@@ -115,7 +128,9 @@ def _times(profile: Profile) -> tuple[tuple[Any, str], ...]:
 
 
 def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
-    """Members beside the events: those that torch.profiler writes where the profile knows them, and the origin."""
+    """Members beside the events: those that torch.profiler writes where the profile knows them, and
+    the origin.
+    """
     meta = profile.meta
     ranks = profile.events["rank"].unique()
     of_one = len(ranks) == 1 and not pd.isna(ranks[0])

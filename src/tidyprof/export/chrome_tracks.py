@@ -1,4 +1,6 @@
-"""Which row of a Chrome trace each event goes to: process and thread, or device and stream, with their names."""
+"""Which row of a Chrome trace each event goes to: process and thread, or device and stream, with
+their names.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,15 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 class Tracks:
     """Rows of a trace.
 
-    The format knows processes with threads only, so a device is a process and a stream its thread, as
-    in torch.profiler's traces. Numbers are those of the profile. Where they would meet, as those of several ranks
-    do, others stand in for them and the true ones are kept as TraceLens's TraceFuse does (`pid_raw`).
+    The format knows processes with threads only, so a device is a process and a stream its thread,
+    as in torch.profiler's traces. Numbers are those of the profile. Where they would meet, as those
+    of several ranks do, others stand in for them and the true ones are kept as TraceLens's
+    TraceFuse does (`pid_raw`).
 
-    places      -- one row per process or device: rank, on_device, number (of the process or device), pid (JSON).
-    place       -- for each event its row in `places`.
-    thread      -- for each event its thread or stream, Int64.
-    states_rank -- whether each event must say which rank it belongs to.
+    places      -- one row per process or device: rank, on_device, number (of the process or
+    device), pid (JSON). place       -- for each event its row in `places`. thread      -- for each
+    event its thread or stream, Int64. states_rank -- whether each event must say which rank it
+    belongs to.
     """
 
     places: pd.DataFrame
@@ -39,10 +42,15 @@ class Tracks:
     def tid_texts(self) -> np.ndarray:
         """The thread of each event, as JSON."""
         unknown = json.dumps("unknown")
-        return np.array([unknown if number is None else str(number) for number in _plain(self.thread)], dtype=object)
+        return np.array(
+            [unknown if number is None else str(number) for number in _plain(self.thread)],
+            dtype=object,
+        )
 
     def true_numbers(self) -> np.ndarray:
-        """For each event the number of its process or device where another one stands in for it, else None."""
+        """For each event the number of its process or device where another one stands in for it,
+        else None.
+        """
         numbers = [
             number if number is not None and pid != str(number) else None
             for number, pid in zip(_plain(self.places["number"]), self.places["pid"], strict=True)
@@ -51,24 +59,34 @@ class Tracks:
 
     def counter_pid(self, device: int | None) -> str:
         """The process, as JSON, under which a counter of this device is shown."""
-        own = self.places[self.places["on_device"] & (self.places["number"] == device).fillna(False)]
+        own = self.places[
+            self.places["on_device"] & (self.places["number"] == device).fillna(False)
+        ]
         if device is not None and len(own) == 1:
             return own["pid"].iloc[0]
         # Counters state no rank, so with several ranks the device's number alone is no address.
-        return json.dumps("counters of the host" if device is None else f"counters of device {device}")
+        return json.dumps(
+            "counters of the host" if device is None else f"counters of device {device}"
+        )
 
     def naming_lines(self) -> list[str]:
-        """Metadata events, as JSON, that name all rows and put the host of each rank above its devices."""
+        """Metadata events, as JSON, that name all rows and put the host of each rank above its
+        devices.
+        """
         lines = []
         for order, row in enumerate(self.places.itertuples()):
-            what = ("GPU" if row.on_device else "process") + ("" if pd.isna(row.number) else f" {row.number}")
+            what = ("GPU" if row.on_device else "process") + (
+                "" if pd.isna(row.number) else f" {row.number}"
+            )
             name = what if pd.isna(row.rank) else f"rank {row.rank}: {what}"
             lines += [
                 _metadata("process_name", row.pid, "0", name=name),
                 _metadata("process_labels", row.pid, "0", labels="GPU" if row.on_device else "CPU"),
                 _metadata("process_sort_index", row.pid, "0", sort_index=order),
             ]
-        rows = pd.DataFrame({"place": self.place, "pid": self.pid_texts(), "tid": self.tid_texts()}).drop_duplicates()
+        rows = pd.DataFrame(
+            {"place": self.place, "pid": self.pid_texts(), "tid": self.tid_texts()}
+        ).drop_duplicates()
         for place, pid, tid in rows.itertuples(index=False):
             word = "stream" if self.places["on_device"].iloc[place] else "thread"
             lines.append(_metadata("thread_name", pid, tid, name=f"{word} {json.loads(tid)}"))
@@ -91,7 +109,10 @@ def find_tracks(profile: Profile) -> Tracks:
     places = keys.iloc[first].reset_index(drop=True)
     several = places["rank"].nunique(dropna=False) > 1
     places["pid"] = _pids(places, several)
-    moved = any(pid != str(number) for pid, number in zip(places["pid"], _plain(places["number"]), strict=True))
+    moved = any(
+        pid != str(number)
+        for pid, number in zip(places["pid"], _plain(places["number"]), strict=True)
+    )
     thread = events["stream"].where(on_device, events["thread"])
     return Tracks(places, place, thread, states_rank=bool(several or moved))
 

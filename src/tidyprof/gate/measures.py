@@ -1,4 +1,6 @@
-"""What the gate can judge. The command line knows it before anything is read, so nothing is imported here."""
+"""What the gate can judge. The command line knows it before anything is read, so nothing is
+imported here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from typing import NamedTuple
 
 
 class Measure(NamedTuple):
-    """What of a run is judged: a quantile of a column of the times files, or of their steps (""); in words."""
+    """What of a run is judged: a quantile of a column of the times files, or of their steps ("");
+    in words.
+    """
 
     column: str
     quantile: float

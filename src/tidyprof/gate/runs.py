@@ -1,9 +1,10 @@
 """One run as the gate sees it: how long a step takes, in which parts, and with which kernels.
 
-A training loop can write times about itself, without a profiler: a file for each rank, a line for each step, such as
-`{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds, as the block of lesson 14 writes them
-(snippets/14_instrument_me.py, WATCH=times). A server can write a line for each request in the same way, such as
-`{"rank": 0, "step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
+A training loop can write times about itself, without a profiler: a file for each rank, a line for
+each step, such as `{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds, as
+the block of lesson 14 writes them (snippets/14_instrument_me.py, WATCH=times). A server can write a
+line for each request in the same way, such as `{"rank": 0, "step": 3, "latency_ms": 812.5,
+"ttft_ms": 95.1}`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ def times_files(path: str | PathLike[str]) -> list[Path]:
 def read_times(file: str | PathLike[str]) -> pd.DataFrame:
     """A row for each step of one rank: rank, step, and ns of each part under its own name.
 
-    samples, latency_ms and ttft_ms (NO_PARTS) stay as they are, <NA> where a line does not state them. A last line
-    without its end is left out: the job was killed while it wrote. Raises ProfileReadError for a file without a whole
-    line, and for a line that is no step, or not the next one.
+    samples, latency_ms and ttft_ms (NO_PARTS) stay as they are, <NA> where a line does not state
+    them. A last line without its end is left out: the job was killed while it wrote. Raises
+    ProfileReadError for a file without a whole line, and for a line that is no step, or not the
+    next one.
     """
     *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
@@ -83,33 +85,44 @@ def _step(line: bytes) -> dict[str, float] | None:
         step = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(step, dict) or not all(type(step.get(name)) is int for name in ("rank", "step")):
+    if not isinstance(step, dict) or not all(
+        type(step.get(name)) is int for name in ("rank", "step")
+    ):
         return None
     numbers = {name: number for name, number in step.items() if name not in ("rank", "step")}
     possible = all(
         name.isprintable() and type(number) in (int, float) and 0 <= number < LONGEST_S
         for name, number in numbers.items()
     )
-    return step if possible and any(number for name, number in numbers.items() if name != "samples") else None
+    return (
+        step
+        if possible and any(number for name, number in numbers.items() if name != "samples")
+        else None
+    )
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """One run. `step_ns` is the median of its steady steps over ranks and devices, `steps` their number.
+    """One run. `step_ns` is the median of its steady steps over ranks and devices, `steps` their
+    number.
 
-    Steps are the device's own where launches are recorded. A host that runs ahead ends its steps early, and a device
-    that got slower would show in none of them. With another measure than steps, `step_ns` is that of its requests.
+    Steps are the device's own where launches are recorded. A host that runs ahead ends its steps
+    early, and a device that got slower would show in none of them. With another measure than steps,
+    `step_ns` is that of its requests.
 
-    parts    -- mean ns of each part of a typical step (`tidyprof.step_budget`, or the loop's own), by its name: of the
-                middle half of each rank's steady steps by length, so that they add up to about step_ns.
-    kernels  -- by short name the columns calls and total_ns, both for one step of one device, and full_name, by which
+    parts    -- mean ns of each part of a typical step (`tidyprof.step_budget`, or the loop's own),
+    by its name: of the
+                middle half of each rank's steady steps by length, so that they add up to about
+                step_ns.
+    kernels  -- by short name the columns calls and total_ns, both for one step of one device, and
+    full_name, by which
                 its developers know it.
-    profiled -- whether a profiler ran, so that steps are longer than otherwise.
-    ignored  -- what of the run's folder was not read, see `ignored_lines`.
-    work     -- what the whole run did: its steps or requests of all ranks, and samples where its files state them.
-    mean_ns  -- mean of the steady steps, None for a measure that is no median.
-    lanes    -- a digest of all steps of each rank and device: that of two runs is the same only if one is a copy.
-    measure  -- one of MEASURES.
+    profiled -- whether a profiler ran, so that steps are longer than otherwise. ignored  -- what of
+    the run's folder was not read, see `ignored_lines`. work     -- what the whole run did: its
+    steps or requests of all ranks, and samples where its files state them. mean_ns  -- mean of the
+    steady steps, None for a measure that is no median. lanes    -- a digest of all steps of each
+    rank and device: that of two runs is the same only if one is a copy. measure  -- one of
+    MEASURES.
     """
 
     path: str
@@ -128,24 +141,33 @@ class RunTimes:
 
 @guarded
 def repeats_in(path: str | PathLike[str]) -> list[Path]:
-    """The runs of one side: each sub-folder of a folder that has several, else the file or folder itself."""
+    """The runs of one side: each sub-folder of a folder that has several, else the file or folder
+    itself.
+    """
     folder = Path(path)
-    inside = sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+    inside = (
+        sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+    )
     return inside if len(inside) > 1 else [folder]
 
 
 def copies_among(runs: Iterable[RunTimes]) -> list[tuple[RunTimes, RunTimes]]:
-    """Pairs of runs that share a rank to the last digit: one is a copy of the other, or a link to it."""
+    """Pairs of runs that share a rank to the last digit: one is a copy of the other, or a link to
+    it.
+    """
     return [(one, other) for one, other in combinations(runs, 2) if {*one.lanes} & {*other.lanes}]
 
 
 @guarded
-def run_times(path: str | PathLike[str], mark: str | None = None, measure: str = "step") -> RunTimes:
-    """Read one run: the times that its loop wrote (`times_files`), which win over a recording beside them, else that.
+def run_times(
+    path: str | PathLike[str], mark: str | None = None, measure: str = "step"
+) -> RunTimes:
+    """Read one run: the times that its loop wrote (`times_files`), which win over a recording
+    beside them, else that.
 
-    mark    -- the range or operator with which each step of a recording begins, see `tidyprof.steps`.
-    measure -- one of MEASURES; all but `step` need times files.
-    Raises ProfileReadError where it can't be read, has no steps or requests, or has a rank twice.
+    mark    -- the range or operator with which each step of a recording begins, see
+    `tidyprof.steps`. measure -- one of MEASURES; all but `step` need times files. Raises
+    ProfileReadError where it can't be read, has no steps or requests, or has a rank twice.
     """
     if files := times_files(path):
         return _own_times(path, files, measure)
@@ -184,7 +206,9 @@ def run_times(path: str | PathLike[str], mark: str | None = None, measure: str =
 
 
 def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> RunTimes:
-    """A run without a profiler, of all its ranks; the first step of each rank is left out as in a recording."""
+    """A run without a profiler, of all its ranks; the first step of each rank is left out as in a
+    recording.
+    """
     tables = [read_times(file) for file in files]
     for (file, table), (other, same) in combinations(zip(files, tables, strict=True), 2):
         if {*table["rank"]} & {*same["rank"]}:
@@ -203,7 +227,9 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
     values = values.loc[steady.index]
     if quantile > 0.5 and len(table) < LEAST_FOR_P99:
         found = f"of {len(table)} requests the 99th percentile is no more than the longest one"
-        raise ProfileReadError(path, found, "a short run", f"record {LEAST_FOR_P99} or more, or judge the median")
+        raise ProfileReadError(
+            path, found, "a short run", f"record {LEAST_FOR_P99} or more, or judge the median"
+        )
     work = {"requests" if column else "steps": len(table)}
     figure = float(values.quantile(quantile))
     judged = _typical(steady, values) if quantile == 0.5 else steady[values >= figure]
@@ -230,10 +256,17 @@ def _typical(steps: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
 
 
 def _parts_of_requests(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """ns of each request up to its first token, and of the rest, where both are stated; none of a first token."""
+    """ns of each request up to its first token, and of the rest, where both are stated; none of a
+    first token.
+    """
     if column != "latency_ms" or "ttft_ms" not in table:
         return pd.DataFrame(index=table.index)
-    return pd.DataFrame({"first_token": table["ttft_ms"], "rest": table["latency_ms"] - table["ttft_ms"]}) * 1e6
+    return (
+        pd.DataFrame(
+            {"first_token": table["ttft_ms"], "rest": table["latency_ms"] - table["ttft_ms"]}
+        )
+        * 1e6
+    )
 
 
 def _no_requests(path: str | PathLike[str], column: str) -> ProfileReadError:
@@ -241,13 +274,20 @@ def _no_requests(path: str | PathLike[str], column: str) -> ProfileReadError:
         found, cause = "no step with parts is in it, only requests", "a server wrote it"
         return ProfileReadError(path, found, cause, "give --measure latency or --measure ttft")
     found = f"no request with {column} is in a file {NAMES}"
-    return ProfileReadError(path, found, "a training, or a server that wrote other names", "judge steps: no --measure")
+    return ProfileReadError(
+        path, found, "a training, or a server that wrote other names", "judge steps: no --measure"
+    )
 
 
-def _lanes(path: str | PathLike[str], lanes: Iterable[pd.DataFrame], files: Iterable[str | Path]) -> tuple[str, ...]:
-    """A digest of the steps of each rank and device. Raises ProfileReadError where two are of copies of a file."""
+def _lanes(
+    path: str | PathLike[str], lanes: Iterable[pd.DataFrame], files: Iterable[str | Path]
+) -> tuple[str, ...]:
+    """A digest of the steps of each rank and device. Raises ProfileReadError where two are of
+    copies of a file.
+    """
     digests = [
-        hashlib.sha256(rows.select_dtypes("number").astype(float).to_numpy().tobytes()).hexdigest() for rows in lanes
+        hashlib.sha256(rows.select_dtypes("number").astype(float).to_numpy().tobytes()).hexdigest()
+        for rows in lanes
     ]
     if len({*digests}) < len(digests):
         content = [(file, hashlib.sha256(Path(file).read_bytes()).digest()) for file in files]
@@ -259,7 +299,9 @@ def _lanes(path: str | PathLike[str], lanes: Iterable[pd.DataFrame], files: Iter
 
 def _rank_twice(path: str | PathLike[str], one: str | Path, other: str | Path) -> ProfileReadError:
     found = f"{Path(one).name} and {Path(other).name} are of the same rank"
-    return ProfileReadError(path, found, "one is a copy or a link, or of another run", "leave one file of each rank")
+    return ProfileReadError(
+        path, found, "one is a copy or a link, or of another run", "leave one file of each rank"
+    )
 
 
 def _timeline(profile: Profile) -> str:
@@ -271,5 +313,9 @@ def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:
     begin = steady["start_ns"].min()
     end = (steady["start_ns"] + steady["duration_ns"]).max()
     inside = profile.events[profile.events["start_ns"].between(begin, end, inclusive="left")]
-    table = kernels(replace(profile, events=inside)).set_index("short_name").rename(columns={"name": "full_name"})
+    table = (
+        kernels(replace(profile, events=inside))
+        .set_index("short_name")
+        .rename(columns={"name": "full_name"})
+    )
     return table[["full_name"]].join(table[["calls", "total_ns"]] / len(steady))

@@ -19,12 +19,16 @@ SEED = 20_260_821
 """A fixed seed: the same repeats give the same interval on every machine."""
 
 LEAST_REPEATS = 5
-"""With fewer values a resampled median is nearly always one of the extremes, and the interval says nothing. Of so many
-turns the widest interval, that of all their ratios, has a level of 93.8 %; from six on it has CONFIDENCE."""
+"""With fewer values a resampled median is nearly always one of the extremes, and the interval says
+nothing. Of so many turns the widest interval, that of all their ratios, has a level of 93.8 %; from
+six on it has CONFIDENCE.
+"""
 
 
 class Ratio(NamedTuple):
-    """A ratio with the ends of its interval, and the interval's level: in which share of cases it holds the truth."""
+    """A ratio with the ends of its interval, and the interval's level: in which share of cases it
+    holds the truth.
+    """
 
     ratio: float
     low: float
@@ -33,27 +37,33 @@ class Ratio(NamedTuple):
 
 
 def ratio_of_medians(over: Sequence[float], under: Sequence[float]) -> Ratio:
-    """Median of `over` by median of `under`, two sets of repeats in one unit, with a bootstrap interval.
+    """Median of `over` by median of `under`, two sets of repeats in one unit, with a bootstrap
+    interval.
 
-    Percentile bootstrap: both sets are drawn anew with replacement RESAMPLES times, each for itself, and the
-    interval holds the middle 95 % of the ratios of their medians (B. Efron, R. Tibshirani: An Introduction to the
-    Bootstrap, 1993, chapter 13; for ratios of run times T. Kalibera, R. Jones: Rigorous Benchmarking in Reasonable
-    Time, ISMM 2013, doi:10.1145/2464157.2464160). Its level is CONFIDENCE by design, not exactly; docs/gate.md shows
-    how often it holds the ratio 1 of equal sides. Repeats must be independent: runs, not the steps of one run.
+    Percentile bootstrap: both sets are drawn anew with replacement RESAMPLES times, each for
+    itself, and the interval holds the middle 95 % of the ratios of their medians (B. Efron, R.
+    Tibshirani: An Introduction to the Bootstrap, 1993, chapter 13; for ratios of run times T.
+    Kalibera, R. Jones: Rigorous Benchmarking in Reasonable Time, ISMM 2013,
+    doi:10.1145/2464157.2464160). Its level is CONFIDENCE by design, not exactly; docs/gate.md shows
+    how often it holds the ratio 1 of equal sides. Repeats must be independent: runs, not the steps
+    of one run.
 
     Raises ValueError for fewer than LEAST_REPEATS values or one that is no positive number.
     """
     sides = _times(over, under)
     drawn = np.divide(*_drawn_medians(*sides))
-    return Ratio(float(np.median(sides[0]) / np.median(sides[1])), *_middle(drawn, CONFIDENCE), CONFIDENCE)
+    return Ratio(
+        float(np.median(sides[0]) / np.median(sides[1])), *_middle(drawn, CONFIDENCE), CONFIDENCE
+    )
 
 
 def ratio_of_turns(over: Sequence[float], under: Sequence[float]) -> Ratio:
     """Median of the ratios of each turn, with the exact interval of `median_interval`.
 
-    Both values of a turn were measured one after the other, so that a load which comes and goes is in both and
-    falls out of their ratio. The order within a turn has to be drawn: a load that only grows would else always slow
-    the second one. Errors as of `ratio_of_medians`; a ValueError also for sides of different length.
+    Both values of a turn were measured one after the other, so that a load which comes and goes is
+    in both and falls out of their ratio. The order within a turn has to be drawn: a load that only
+    grows would else always slow the second one. Errors as of `ratio_of_medians`; a ValueError also
+    for sides of different length.
     """
     over, under = _times(over, under)
     if len(over) != len(under):
@@ -63,24 +73,33 @@ def ratio_of_turns(over: Sequence[float], under: Sequence[float]) -> Ratio:
 
 
 def median_interval(values: Sequence[float], wanted: float) -> tuple[float, float, float]:
-    """Both ends of the sign test's interval for the median, and its level, which may be below the one that is wanted.
+    """Both ends of the sign test's interval for the median, and its level, which may be below the
+    one that is wanted.
 
-    The median lies below the k smallest of n independent values, or above the k largest, exactly as often as a coin
-    falls on one side fewer than k times of n, whatever the distribution (W. J. Conover: Practical Nonparametric
-    Statistics, 3rd edition, 1999, sections 3.2 and 3.4). Of the intervals from the k-th smallest to the k-th largest
-    it is the narrowest whose level is at least `wanted`; where none is, it is the widest, k = 1.
+    The median lies below the k smallest of n independent values, or above the k largest, exactly as
+    often as a coin falls on one side fewer than k times of n, whatever the distribution (W. J.
+    Conover: Practical Nonparametric Statistics, 3rd edition, 1999, sections 3.2 and 3.4). Of the
+    intervals from the k-th smallest to the k-th largest it is the narrowest whose level is at least
+    `wanted`; where none is, it is the widest, k = 1.
     """
     ordered, number = np.sort(values), len(values)
-    levels = [1 - 2 * sum(comb(number, i) for i in range(k)) / 2**number for k in range(1, (number + 1) // 2 + 1)]
+    levels = [
+        1 - 2 * sum(comb(number, i) for i in range(k)) / 2**number
+        for k in range(1, (number + 1) // 2 + 1)
+    ]
     k = max(1, sum(level >= wanted for level in levels))
     return float(ordered[k - 1]), float(ordered[-k]), levels[k - 1]
 
 
-def differs(one: Sequence[float], other: Sequence[float], in_turns: bool, level: float = CONFIDENCE) -> bool:
-    """Whether an interval of this level of the difference of two sets of repeats leaves 0 out; values may be 0.
+def differs(
+    one: Sequence[float], other: Sequence[float], in_turns: bool, level: float = CONFIDENCE
+) -> bool:
+    """Whether an interval of this level of the difference of two sets of repeats leaves 0 out;
+    values may be 0.
 
-    In turns it is that of `median_interval`, else a bootstrap. False where repeats are too few for this level: in turns
-    if even the widest interval has a lower one, else if even equal sides would not overlap at all more often than that.
+    In turns it is that of `median_interval`, else a bootstrap. False where repeats are too few for
+    this level: in turns if even the widest interval has a lower one, else if even equal sides would
+    not overlap at all more often than that.
     """
     sides = [np.asarray(values, dtype=float) for values in (one, other)]
     if in_turns:
@@ -115,55 +134,81 @@ def _middle(drawn: np.ndarray, level: float) -> tuple[float, float]:
 
 PART_COLUMNS = ("part", "base_ns", "new_ns", "difference_ns", "sure")
 KERNEL_COLUMNS = (
-    "kernel", "base_calls", "new_calls", "base_ns", "new_ns", "difference_ns", "more_calls_ns", "blame", "full_name"
-)  # fmt: skip
+    "kernel",
+    "base_calls",
+    "new_calls",
+    "base_ns",
+    "new_ns",
+    "difference_ns",
+    "more_calls_ns",
+    "blame",
+    "full_name",
+)
 
 SMALL = 0.1
-"""A part whose difference is less than this share of the step's is not to blame, however sure it is."""
+"""A part whose difference is less than this share of the step's is not to blame, however sure it
+is.
+"""
 
 
-def parts_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> pd.DataFrame:
-    """The parts of a step in PART_COLUMNS: ns of one step, medians over the repeats; in turns difference_ns is the
-    median of the turns' differences.
+def parts_to_blame(
+    base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool
+) -> pd.DataFrame:
+    """The parts of a step in PART_COLUMNS: ns of one step, medians over the repeats; in turns
+    difference_ns is the median of the turns' differences.
 
-    sure -- the interval of the difference leaves 0 out, at a level so high that of all parts which take time one is
-            sure by chance in at most 5 % of cases (Bonferroni: the 5 % are shared among them); and the difference is
-            large enough to matter, see `_least_difference`. Always False with fewer than LEAST_REPEATS runs on a side.
+    sure -- the interval of the difference leaves 0 out, at a level so high that of all parts which
+    take time one is
+            sure by chance in at most 5 % of cases (Bonferroni: the 5 % are shared among them); and
+            the difference is large enough to matter, see `_least_difference`. Always False with
+            fewer than LEAST_REPEATS runs on a side.
     """
     sides = [pd.concat([run.parts for run in side], axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
     sides = [side.reindex(names).fillna(0) for side in sides]
-    table = pd.DataFrame({name: side.median(axis=1) for name, side in zip(("base_ns", "new_ns"), sides, strict=True)})
+    table = pd.DataFrame(
+        {name: side.median(axis=1) for name, side in zip(("base_ns", "new_ns"), sides, strict=True)}
+    )
     tested = (table != 0).any(axis=1)
     level = 1 - (1 - CONFIDENCE) / max(1, tested.sum())
     changes = sides[1].to_numpy() - sides[0].to_numpy() if in_turns else None
-    table["difference_ns"] = np.median(changes, axis=1) if in_turns else table["new_ns"] - table["base_ns"]
+    table["difference_ns"] = (
+        np.median(changes, axis=1) if in_turns else table["new_ns"] - table["base_ns"]
+    )
     large = table["difference_ns"].abs() >= _least_difference(base, new, in_turns)
     enough = min(len(base), len(new)) >= LEAST_REPEATS
     table["sure"] = [
-        enough and tested[name] and large[name] and differs(sides[1].loc[name], sides[0].loc[name], in_turns, level)
+        enough
+        and tested[name]
+        and large[name]
+        and differs(sides[1].loc[name], sides[0].loc[name], in_turns, level)
         for name in names
     ]
     return _largest_first(table.rename_axis("part").reset_index()[list(PART_COLUMNS)])
 
 
 def _least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> float:
-    """What a part must differ by to be blamed (ns): SMALL of what the step differs by, and its noise.
+    """What a part must differ by to be blamed (ns): SMALL of what the step differs by, and its
+    noise.
 
-    Noise is how far a run's step, or the difference of a turn's two steps, typically lies from the median.
+    Noise is how far a run's step, or the difference of a turn's two steps, typically lies from the
+    median.
     """
     sides = [np.array([run.step_ns for run in side]) for side in (base, new)]
     changes = [sides[1] - sides[0]] if in_turns else sides
     medians = [np.median(values) for values in changes]
-    noise = max(np.median(np.abs(values - median)) for values, median in zip(changes, medians, strict=True))
+    noise = max(
+        np.median(np.abs(values - median)) for values, median in zip(changes, medians, strict=True)
+    )
     return max(SMALL * abs(medians[0] if in_turns else medians[1] - medians[0]), noise)
 
 
 def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.DataFrame:
     """The kernels in KERNEL_COLUMNS: calls and ns of one step, medians over the repeats.
 
-    more_calls_ns -- how much of the difference comes from more (or fewer) calls at the old duration.
-    blame         -- new, gone, more calls, fewer calls, longer or shorter. kernel is a short name, full_name the
+    more_calls_ns -- how much of the difference comes from more (or fewer) calls at the old
+    duration. blame         -- new, gone, more calls, fewer calls, longer or shorter. kernel is a
+    short name, full_name the
                      tool's, from the new side if it is there.
     """
     sides = [
@@ -176,13 +221,20 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
     mean_ns = (table["base_ns"] / table["base_calls"]).where(table["base_calls"] > 0, 0)
     table["more_calls_ns"] = (table["new_calls"] - table["base_calls"]) * mean_ns
     table["blame"] = [_blame(row) for row in table.itertuples()]
-    table["full_name"] = pd.concat([run.kernels["full_name"] for run in (*new, *base)]).groupby(level=0).first()
+    table["full_name"] = (
+        pd.concat([run.kernels["full_name"] for run in (*new, *base)]).groupby(level=0).first()
+    )
     return _largest_first(table.rename_axis("kernel").reset_index()[list(KERNEL_COLUMNS)])
 
 
 def _typical(side: Sequence[RunTimes]) -> pd.DataFrame:
-    """Calls and total_ns by kernel, medians over the runs; a run without a kernel counts as none of it."""
-    columns = {name: pd.concat([run.kernels[name] for run in side], axis=1) for name in ("calls", "total_ns")}
+    """Calls and total_ns by kernel, medians over the runs; a run without a kernel counts as none of
+    it.
+    """
+    columns = {
+        name: pd.concat([run.kernels[name] for run in side], axis=1)
+        for name in ("calls", "total_ns")
+    }
     return pd.DataFrame({name: values.fillna(0).median(axis=1) for name, values in columns.items()})
 
 
@@ -206,19 +258,22 @@ DEFAULT_LIMIT = 0.05
 """Slow-down that is let through, as a fraction."""
 
 SAME_WORK = DEFAULT_LIMIT
-"""Numbers of steps or samples that differ by more are other work, however large a slow-down is let through."""
+"""Numbers of steps or samples that differ by more are other work, however large a slow-down is let
+through.
+"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word` is slower, faster, no difference or can't tell; `fails` says whether the gate closes, `reason` why.
+    """`word` is slower, faster, no difference or can't tell; `fails` says whether the gate closes,
+    `reason` why.
 
-    measure         -- what was judged, one of `tidyprof.gate.runs.MEASURES`.
-    times_ns        -- a step's time in each run of base and of new. ratio -- new by base, None without enough repeats;
+    measure         -- what was judged, one of `tidyprof.gate.runs.MEASURES`. times_ns        -- a
+    step's time in each run of base and of new. ratio -- new by base, None without enough repeats;
                        in_turns: of the runs of the same name, else of the medians.
-    ignored         -- files of the runs that were not read, each with its run and why.
-    same_names      -- both sides have several runs, of the same names.
-    parts, kernels  -- whom to blame, the largest difference first: tables of `parts_to_blame` and `kernels_to_blame`.
+    ignored         -- files of the runs that were not read, each with its run and why. same_names
+    -- both sides have several runs, of the same names. parts, kernels  -- whom to blame, the
+    largest difference first: tables of `parts_to_blame` and `kernels_to_blame`.
     """
 
     word: str
@@ -247,15 +302,19 @@ class Verdict:
 
 
 def judge(
-    base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float = DEFAULT_LIMIT, in_turns: bool = False
+    base: Sequence[RunTimes],
+    new: Sequence[RunTimes],
+    limit: float = DEFAULT_LIMIT,
+    in_turns: bool = False,
 ) -> Verdict:
-    """Compare the repeats of two sides. The gate closes where even the low end of the interval is above the limit.
+    """Compare the repeats of two sides. The gate closes where even the low end of the interval is
+    above the limit.
 
-    in_turns -- runs of the same name were made one after the other, and are compared with each other.
-    It can't tell of sides that did other work: other numbers of steps or samples (SAME_WORK), or steps whose mean
-    contradicts their median.
-    Raises ValueError for a side without runs, for runs of which some were recorded with a profiler and some without,
-    and in turns for sides whose runs have not the same names.
+    in_turns -- runs of the same name were made one after the other, and are compared with each
+    other. It can't tell of sides that did other work: other numbers of steps or samples
+    (SAME_WORK), or steps whose mean contradicts their median. Raises ValueError for a side without
+    runs, for runs of which some were recorded with a profiler and some without, and in turns for
+    sides whose runs have not the same names.
 
     >>> from tidyprof.gate.runs import run_times
     >>> once = [run_times("trace.json.gz")]
@@ -265,21 +324,34 @@ def judge(
     if not base or not new:
         raise ValueError("each side needs a run")
     if len({run.profiled for run in (*base, *new)}) > 1:
-        raise ValueError("some runs were recorded with a profiler, which takes time, and some without")
+        raise ValueError(
+            "some runs were recorded with a profiler, which takes time, and some without"
+        )
     if in_turns:
         base, new = _turns(base, new)
     times = tuple(tuple(run.step_ns for run in side) for side in (base, new))
     compare = ratio_of_turns if in_turns else ratio_of_medians
     ratio = compare(times[1], times[0]) if min(map(len, times)) >= LEAST_REPEATS else None
     word, fails, reason = _word(ratio, limit, times)
-    if other := _other_work(base, new, limit) or _against_the_mean(base, new, ratio, word, limit, compare):
+    if other := _other_work(base, new, limit) or _against_the_mean(
+        base, new, ratio, word, limit, compare
+    ):
         word, fails, reason = "can't tell", False, other
     return Verdict(
-        word, fails, reason, base[0].measure, limit, times, in_turns, ratio, parts_to_blame(base, new, in_turns),
-        kernels_to_blame(base, new), tuple(dict.fromkeys(str(run.origin) for run in (*base, *new))),
+        word,
+        fails,
+        reason,
+        base[0].measure,
+        limit,
+        times,
+        in_turns,
+        ratio,
+        parts_to_blame(base, new, in_turns),
+        kernels_to_blame(base, new),
+        tuple(dict.fromkeys(str(run.origin) for run in (*base, *new))),
         tuple(f"{run.path}: {line}" for run in (*base, *new) for line in run.ignored),
         len(base) > 1 and _by_name(base).keys() == _by_name(new).keys(),
-    )  # fmt: skip
+    )
 
 
 def _by_name(side: Sequence[RunTimes]) -> dict[str, RunTimes]:
@@ -289,16 +361,28 @@ def _by_name(side: Sequence[RunTimes]) -> dict[str, RunTimes]:
 def _turns(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> list[list[RunTimes]]:
     sides = [_by_name(side) for side in (base, new)]
     if lonely := sorted(sides[0].keys() ^ sides[1].keys()):
-        raise ValueError(f"runs in turns need the same names on both sides, and {lonely[0]} is on one side only")
+        raise ValueError(
+            f"runs in turns need the same names on both sides, and {lonely[0]} is on one side only"
+        )
     return [[side[name] for name in sides[0]] for side in sides]
 
 
-def _word(ratio: Ratio | None, limit: float, times: Sequence[Sequence[float]]) -> tuple[str, bool, str]:
+def _word(
+    ratio: Ratio | None, limit: float, times: Sequence[Sequence[float]]
+) -> tuple[str, bool, str]:
     if ratio is None:
         repeats = min(map(len, times))
-        return "can't tell", False, f"{repeats} repeats on one side; record {LEAST_REPEATS} or more of each"
+        return (
+            "can't tell",
+            False,
+            f"{repeats} repeats on one side; record {LEAST_REPEATS} or more of each",
+        )
     if ratio.low > 1 + limit:
-        return "slower", True, f"even the low end of the interval is above the limit of {100 * limit:g} %"
+        return (
+            "slower",
+            True,
+            f"even the low end of the interval is above the limit of {100 * limit:g} %",
+        )
     if ratio.low > 1:
         return "slower", False, f"but it may be less than the limit of {100 * limit:g} %"
     if ratio.high < 1:
@@ -306,18 +390,27 @@ def _word(ratio: Ratio | None, limit: float, times: Sequence[Sequence[float]]) -
     if ratio.high > 1 + limit:
         low, high = np.quantile(times[0], [0.25, 0.75]) / np.median(times[0]) - 1
         found = f"the interval reaches from below 1 to above the limit of {100 * limit:g} %"
-        return "can't tell", False, f"{found}; half of the runs before lie outside of {_signed(low)} to {_signed(high)}"
+        return (
+            "can't tell",
+            False,
+            f"{found}; half of the runs before lie outside of {_signed(low)} to {_signed(high)}",
+        )
     return "no difference", False, f"a slow-down above the limit of {100 * limit:g} % is ruled out"
 
 
 def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
-    """Which work of a run differs by more than the limit or SAME_WORK, and by how much; "" if none does."""
+    """Which work of a run differs by more than the limit or SAME_WORK, and by how much; "" if none
+    does.
+    """
     counts = [pd.DataFrame([dict(run.work) for run in side]) for side in (base, new)]
     for name in counts[0].columns.intersection(counts[1].columns):
         before, now = (float(side[name].median(skipna=False)) for side in counts)
         if abs(now - before) > min(limit, SAME_WORK) * before:
             share = f" ({_signed(now / before - 1)})" if before else ""
-            found = f"the runs did other work: {before:,.10g} {name} each before and {now:,.10g} now{share}"
+            found = (
+                f"the runs did other work: {before:,.10g} {name} each before and {now:,.10g}"
+                f" now{share}"
+            )
             return f"{found}; make runs of the same work, or judge requests (--measure latency)"
     return ""
 
@@ -332,8 +425,8 @@ def _against_the_mean(
 ) -> str:
     """How the whole time of a run contradicts its typical step, beyond doubt; "" if it doesn't.
 
-    It does where all steps together gained or lost less than half of what the typical step makes of it, or more than
-    the limit where that shows no difference.
+    It does where all steps together gained or lost less than half of what the typical step makes of
+    it, or more than the limit where that shows no difference.
     """
     means = [[run.mean_ns for run in side] for side in (base, new)]
     if ratio is None or word == "can't tell" or None in (*means[0], *means[1]):
@@ -345,8 +438,14 @@ def _against_the_mean(
     if least <= whole.high and whole.low <= most:
         return ""
     before, now = (np.median(side) / 1e6 for side in means)
-    found = f"the whole run says otherwise: all but the first took {before:,.2f} ms on average and take {now:,.2f} ms"
-    return f"{found} ({_signed(whole.ratio - 1)}), so the typical one is not what they spend their time in"
+    found = (
+        f"the whole run says otherwise: all but the first took {before:,.2f} ms on average and take"
+        f" {now:,.2f} ms"
+    )
+    return (
+        f"{found} ({_signed(whole.ratio - 1)}), so the typical one is not what they spend their"
+        " time in"
+    )
 
 
 def _signed(fraction: float) -> str:

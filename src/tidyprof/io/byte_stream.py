@@ -13,7 +13,15 @@ from typing import BinaryIO, TypeVar
 
 from isal import igzip, isal_zlib
 
-from tidyprof.errors import DAMAGED, EMPTY, MISSING, NO_FILE, NOT_PERMITTED, TOO_LARGE, ProfileReadError
+from tidyprof.errors import (
+    DAMAGED,
+    EMPTY,
+    MISSING,
+    NO_FILE,
+    NOT_PERMITTED,
+    TOO_LARGE,
+    ProfileReadError,
+)
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 """How every SQLite file begins (https://www.sqlite.org/fileformat2.html, section 1.3)."""
@@ -22,7 +30,9 @@ _PICKLE_PROTOCOL = 0x80
 """The instruction with which such a pickle begins (`pickle.PROTO`)."""
 
 NEWEST_PROTOCOL = 5
-"""The newest that Python 3.14 knows (documentation of `pickle`); 2 is the first that is binary throughout."""
+"""The newest that Python 3.14 knows (documentation of `pickle`); 2 is the first that is binary
+throughout.
+"""
 
 
 def is_pickle(head: bytes) -> bool:
@@ -57,14 +67,19 @@ MAXIMUM_HELD_BYTES = 2 * 2**30
 """The same for a file that is held in memory as a whole."""
 
 LONGEST_LINE_BYTES = 16 * 2**20
-"""Bytes without the end of a line that text made of lines may have; names of kernels have some thousands."""
+"""Bytes without the end of a line that text made of lines may have; names of kernels have some
+thousands.
+"""
 
 MANY_CELLS = 2**24
-"""Cells that short lines may make, 128 MiB of numbers. A file of more has a byte for each cell of its lines at least.
+"""Cells that short lines may make, 128 MiB of numbers. A file of more has a byte for each cell of
+its lines at least.
 """
 
 CHUNK_BYTES = 2**19
-"""Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache."""
+"""Uncompressed bytes handed out at once: small enough that what is made of them stays in the
+cache.
+"""
 
 _TEXT_END = re.compile(rb'[^\\]"')
 _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, section 2.3.1
@@ -99,8 +114,9 @@ class ByteStream:
     def chunks(self) -> Generator[bytes, None, None]:
         """Successive pieces of CHUNK_BYTES.
 
-        Opening and damage are noticed while the pieces are taken: ProfileReadError if the file cannot be
-        opened, its compressed data are damaged, or it unpacks to more than `maximum_bytes`.
+        Opening and damage are noticed while the pieces are taken: ProfileReadError if the file
+        cannot be opened, its compressed data are damaged, or it unpacks to more than
+        `maximum_bytes`.
         """
         return self._pieces(CHUNK_BYTES)
 
@@ -135,10 +151,14 @@ class ByteStream:
         except PermissionError:
             raise ProfileReadError(self.path, *NOT_PERMITTED) from None
         except _DAMAGE as error:
-            raise ProfileReadError(self.path, f"its data cannot be read or unpacked ({error})", *DAMAGED) from None
+            raise ProfileReadError(
+                self.path, f"its data cannot be read or unpacked ({error})", *DAMAGED
+            ) from None
 
     def _too_large(self) -> ProfileReadError:
-        return ProfileReadError(self.path, f"more than {self._maximum_bytes} bytes when unpacked", *TOO_LARGE)
+        return ProfileReadError(
+            self.path, f"more than {self._maximum_bytes} bytes when unpacked", *TOO_LARGE
+        )
 
 
 def _unpacked(file: BinaryIO) -> BinaryIO | BufferedIOBase:
@@ -153,7 +173,9 @@ def _unpacked(file: BinaryIO) -> BinaryIO | BufferedIOBase:
 
 
 def head_or_nothing(path: Path, size: int) -> bytes:
-    """The first `size` uncompressed bytes of a file, nothing where it cannot be read or unpacked."""
+    """The first `size` uncompressed bytes of a file, nothing where it cannot be read or
+    unpacked.
+    """
     try:
         return ByteStream(path).head(size)
     except ProfileReadError:
@@ -163,12 +185,12 @@ def head_or_nothing(path: Path, size: int) -> bytes:
 def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[Piece]:
     """The pieces of a text of lines, as long as these are neither too long nor too short.
 
-    Some kilobytes can unpack to one line of gigabytes, of which programs that read CSV make several times as much, and
-    to as many empty lines, which cost as much as if all their cells were there.
+    Some kilobytes can unpack to one line of gigabytes, of which programs that read CSV make several
+    times as much, and to as many empty lines, which cost as much as if all their cells were there.
 
-    columns -- cells of a line; its shortest is that many bytes long: commas and its end.
-    Raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of a line, and at MANY_CELLS or more of lines
-    that are on average too short.
+    columns -- cells of a line; its shortest is that many bytes long: commas and its end. Raises
+    ProfileReadError at LONGEST_LINE_BYTES or more without the end of a line, and at MANY_CELLS or
+    more of lines that are on average too short.
     """
     without_end = lines = size = 0
     for piece in pieces:
@@ -178,12 +200,15 @@ def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[
         if without_end >= LONGEST_LINE_BYTES:
             raise ProfileReadError(path, f"a line of {without_end} bytes or more", *DAMAGED)
         if lines * columns > max(size, MANY_CELLS):
-            raise ProfileReadError(path, f"{lines} lines in {size} bytes, most of them empty or cut short", *DAMAGED)
+            raise ProfileReadError(
+                path, f"{lines} lines in {size} bytes, most of them empty or cut short", *DAMAGED
+            )
         yield piece
 
 
 def in_texts(path: Path, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces of JSON; raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of a text or a number.
+    """The pieces of JSON; raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of
+    a text or a number.
 
     Some kilobytes can unpack to one text of gigabytes.
     """
@@ -202,7 +227,8 @@ def read_bytes(
     maximum_bytes: int = MAXIMUM_HELD_BYTES,
     guard: Callable[[Path, Iterable[bytes]], Iterable[bytes]] = lambda _, pieces: pieces,
 ) -> bytes:
-    """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has only spaces.
+    """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has
+    only spaces.
 
     guard -- what looks at the pieces before they are held: `in_lines` or `in_texts`.
     """

@@ -1,4 +1,6 @@
-"""Columns of a CSV file as a table of Arrow, and what Arrow says of bad ones as ProfileReadError."""
+"""Columns of a CSV file as a table of Arrow, and what Arrow says of bad ones as
+ProfileReadError.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
 TEXT = pa.dictionary(pa.int32(), pa.string())
 """Type of a column of texts, many of which are the same."""
 
-_NOT_PARSED = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+): invalid value '(.*)'", re.DOTALL)
+_NOT_PARSED = re.compile(
+    r"In CSV column #(\d+): .*conversion error to (\w+): invalid value '(.*)'", re.DOTALL
+)
 _SHOWN = 40
 _QUOTE = '"'
 _STEP = LONGEST_LINE_BYTES
 _BLOCK_BYTES = 2**20
-"""What Arrow parses at once: small enough for the cache. Rows that are longer are parsed in larger blocks."""
+"""What Arrow parses at once: small enough for the cache. Rows that are longer are parsed in larger
+blocks.
+"""
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
 _BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
 
@@ -59,7 +65,9 @@ class CsvFile:
     @cached_property
     def text(self) -> bytes:
         """The uncompressed content."""
-        return read_bytes(self.path, self._maximum_bytes, partial(in_lines, columns=len(self.header)))
+        return read_bytes(
+            self.path, self._maximum_bytes, partial(in_lines, columns=len(self.header))
+        )
 
     def ends_with_line(self) -> bool:
         """Whether the last row has a line end; without one, its last number may be cut short."""
@@ -73,24 +81,35 @@ class CsvFile:
         """A warning if the last row has no line end: its last number may be cut short."""
         if self.ends_with_line():
             return []
-        return [f"{self.path.name}: no line end after the last row; the end of the file may be missing."]
+        return [
+            f"{self.path.name}: no line end after the last row; the end of the file may be missing."
+        ]
 
     def frame(
-        self, types: Mapping[str, pa.DataType], *, complete: bool = False, quotes: tuple[str, str] | None = None
+        self,
+        types: Mapping[str, pa.DataType],
+        *,
+        complete: bool = False,
+        quotes: tuple[str, str] | None = None,
     ) -> pa.Table:
-        """These columns of the file, with null for empty cells. Unreadable characters are replaced, with a warning.
+        """These columns of the file, with null for empty cells. Unreadable characters are replaced,
+        with a warning.
 
-        complete -- refuse rows with too few cells; otherwise they are counted as `short`.
-        quotes   -- likely cause and next step where quotes are not as in CSV.
-        Raises ProfileReadError for cells of another type, rows with too many cells, and quotes that nobody closes.
+        complete -- refuse rows with too few cells; otherwise they are counted as `short`. quotes
+        -- likely cause and next step where quotes are not as in CSV. Raises ProfileReadError for
+        cells of another type, rows with too many cells, and quotes that nobody closes.
         """
         is_regular, is_utf8 = self._looked_through()
         if not is_utf8:
-            self.warnings.append(f"{self.path.name}: broken UTF-8, unreadable characters were replaced.")
+            self.warnings.append(
+                f"{self.path.name}: broken UTF-8, unreadable characters were replaced."
+            )
         sound = is_regular and is_utf8
         rewritten = b"" if sound else self._rewritten(*(quotes or DAMAGED))
         last_line = _last_line(rewritten or self._content())
-        found, odd = self._parsed(rewritten or (self.path if self._plain else self.text), types, last_line)
+        found, odd = self._parsed(
+            rewritten or (self.path if self._plain else self.text), types, last_line
+        )
         if odd.long:
             raise _damaged(self.path, "a row with more cells than the header has columns")
         if complete and odd.short:
@@ -138,7 +157,8 @@ class CsvFile:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _looked_through(self) -> tuple[bool, bool]:
-        """Whether quotes do nothing but enclose cells, and whether it is UTF-8: Arrow takes both for granted.
+        """Whether quotes do nothing but enclose cells, and whether it is UTF-8: Arrow takes both
+        for granted.
 
         Raises ProfileReadError for lines that are too long or too short, see `in_lines`.
         """
@@ -151,18 +171,26 @@ class CsvFile:
             is_utf8 = is_utf8 and _is_utf8(decoder, part.tobytes())
             quotes = number * _STEP + np.flatnonzero(part == ord('"'))
             # A quote within a cell is doubled: it closes one part of the cell and opens the next.
-            before, after = content[quotes[opened::2] - 1], content[(quotes[1 - opened :: 2] + 1) % len(content)]
-            is_regular &= bool(np.isin(before, _BEFORE_CELL).all() and np.isin(after, _BEHIND_CELL).all())
+            before, after = (
+                content[quotes[opened::2] - 1],
+                content[(quotes[1 - opened :: 2] + 1) % len(content)],
+            )
+            is_regular &= bool(
+                np.isin(before, _BEFORE_CELL).all() and np.isin(after, _BEHIND_CELL).all()
+            )
             opened = (opened + len(quotes)) % 2
         return is_regular and not opened, is_utf8 and not decoder.getstate()[0]
 
     def _rewritten(self, cause: str, next_step: str) -> bytes:
-        """The same rows, read and written by the standard library, which is slow and refuses what is no CSV.
+        """The same rows, read and written by the standard library, which is slow and refuses what
+        is no CSV.
 
         Arrow accepts quotes that nobody closes. Raises ProfileReadError.
         """
         target = io.BytesIO()
-        writer = csv.writer(text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n")
+        writer = csv.writer(
+            text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n"
+        )
         with self._lines() as lines:
             rows = csv.reader(lines, strict=True)
             try:
@@ -181,7 +209,9 @@ class CsvFile:
     def _refuse_repeated_columns(self) -> None:
         repeated = next((name for name in self.header if self.header.count(name) > 1), None)
         if repeated is not None:
-            raise _damaged(self.path, f"the column {repeated[:_SHOWN]!r} {self.header.count(repeated)} times")
+            raise _damaged(
+                self.path, f"the column {repeated[:_SHOWN]!r} {self.header.count(repeated)} times"
+            )
 
     def _refuse_size(self) -> None:
         if self._plain and self.path.stat().st_size > self._maximum_bytes:
@@ -196,7 +226,8 @@ class CsvFile:
         return ProfileReadError(
             self.path,
             f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r}, where a {kind} belongs",
-            "the file is cut off or damaged, another program changed it, or its times are not in nanoseconds",
+            "the file is cut off or damaged, another program changed it, or its times are not in"
+            " nanoseconds",
             "copy the original again, and read the file as the profiler wrote it",
         )
 
@@ -242,10 +273,9 @@ def rows_of(
 ) -> pa.Table:
     """Columns of a CSV file or text whose first row is a header, with null for empty cells.
 
-    names       -- of all columns.
-    block_bytes -- parsed at once; no row may have more.
-    odd         -- is told the rows that have another number of cells, and says that they be skipped.
-    Raises ArrowInvalid for longer rows, for cells of another type, and without `odd` for such rows.
+    names       -- of all columns. block_bytes -- parsed at once; no row may have more. odd
+    -- is told the rows that have another number of cells, and says that they be skipped. Raises
+    ArrowInvalid for longer rows, for cells of another type, and without `odd` for such rows.
     """
     found = arrow_csv.read_csv(
         pa.OSFile(str(source)) if isinstance(source, Path) else pa.BufferReader(source),
@@ -283,12 +313,18 @@ def _printable(text: str) -> str:
 def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column in one piece, texts as places in a list of texts."""
     if isinstance(values, pa.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks == 1 else values.unify_dictionaries().combine_chunks()
+        values = (
+            values.chunk(0)
+            if values.num_chunks == 1
+            else values.unify_dictionaries().combine_chunks()
+        )
     return values.dictionary_encode() if pa.types.is_string(values.type) else values
 
 
 def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
-    """For every row the place of its text in a list, -1 where there is none, and that list of distinct texts."""
+    """For every row the place of its text in a list, -1 where there is none, and that list of
+    distinct texts.
+    """
     array = array_of(texts)
     codes = array.indices.fill_null(-1).to_numpy()
     used = used_codes(codes, len(array.dictionary))
@@ -298,7 +334,9 @@ def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
 
 
 def text_codes(values: pa.ChunkedArray | pa.Array, texts: Codes) -> np.ndarray:
-    """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
+    """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is
+    none.
+    """
     codes, labels = coded(values)
     return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
 
@@ -315,7 +353,9 @@ def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
     return array.fill_null(ABSENT).to_numpy(zero_copy_only=False, writable=True)
 
 
-def mapped(texts: pa.ChunkedArray | pa.Array, function: Callable[[str], Any], dtype: pa.DataType) -> pa.Array:
+def mapped(
+    texts: pa.ChunkedArray | pa.Array, function: Callable[[str], Any], dtype: pa.DataType
+) -> pa.Array:
     """The function of each text, called once for each distinct one; null where there is no text."""
     codes, distinct = coded(texts)
     values = pa.array([*map(function, distinct), None], dtype)

@@ -1,5 +1,6 @@
-"""What surrounds the reading of files: what the machine refuses in the words of the one error, a progress bar, and what
-lies in a folder in the place of a file."""
+"""What surrounds the reading of files: what the machine refuses in the words of the one error, a
+progress bar, and what lies in a folder in the place of a file.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +18,24 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError
 
 _DATA_NAME = re.compile(
-    r"\.(csv|json|txt|log|db|rpd|pftrace|perfetto-trace|proto|pickle|pkl|pt)(\.gz|\.zst)?$", re.IGNORECASE
+    r"\.(csv|json|txt|log|db|rpd|pftrace|perfetto-trace|proto|pickle|pkl|pt)(\.gz|\.zst)?$",
+    re.IGNORECASE,
 )
 
 
 def no_files(folders: Iterable[Path]) -> dict[Path, str]:
-    """Entries of these folders that are named as files of data and are none -> what they are instead."""
-    entries = (entry for folder in folders for entry in sorted(folder.iterdir()) if _DATA_NAME.search(entry.name))
-    return {entry: _kind(entry) for entry in entries if entry.name[0] != "." and not entry.is_file()}
+    """Entries of these folders that are named as files of data and are none -> what they are
+    instead.
+    """
+    entries = (
+        entry
+        for folder in folders
+        for entry in sorted(folder.iterdir())
+        if _DATA_NAME.search(entry.name)
+    )
+    return {
+        entry: _kind(entry) for entry in entries if entry.name[0] != "." and not entry.is_file()
+    }
 
 
 def _kind(entry: Path) -> str:
@@ -47,7 +58,15 @@ def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Calla
     size = sum(file.stat().st_size for file in files if file.is_file())
     delay = PROGRESS_AFTER_SECONDS if progress is None else 0
     tqdm = import_module("tqdm").tqdm  # only where a bar is shown
-    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", delay=delay, leave=False, file=sys.stderr) as bar:
+    with tqdm(
+        total=size,
+        unit="B",
+        unit_scale=True,
+        desc="reading",
+        delay=delay,
+        leave=False,
+        file=sys.stderr,
+    ) as bar:
         yield bar.update
 
 
@@ -55,18 +74,24 @@ Options = ParamSpec("Options")
 Result = TypeVar("Result")
 Reader = Callable[Concatenate[str | PathLike[str], Options], Result]
 
-_NOT_REACHED = ("a wrong path, or a disk or network that fails", "check the path, or copy the file to a local disk")
+_NOT_REACHED = (
+    "a wrong path, or a disk or network that fails",
+    "check the path, or copy the file to a local disk",
+)
 
 
 def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
     """The reader, which raises ProfileReadError, too, for what the machine does not allow.
 
-    That is a path that cannot be one or may not be looked at, a disk that fails, too little memory, and text nested too
-    deeply to follow. Everything else that is no ProfileReadError is a bug, and stays what it is.
+    That is a path that cannot be one or may not be looked at, a disk that fails, too little memory,
+    and text nested too deeply to follow. Everything else that is no ProfileReadError is a bug, and
+    stays what it is.
     """
 
     @wraps(reader)
-    def careful(path: str | PathLike[str], *arguments: Options.args, **options: Options.kwargs) -> Result:
+    def careful(
+        path: str | PathLike[str], *arguments: Options.args, **options: Options.kwargs
+    ) -> Result:
         if "\0" in os.fspath(path):
             raise ProfileReadError(path, "a zero byte in the path", *_NOT_REACHED)
         try:
@@ -79,7 +104,8 @@ def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
             refusal = NO_MEMORY
         except RecursionError:
             refusal = ("values nested too deeply to be followed", *DAMAGED)
-        # Outside of the handlers, so that the error does not keep the tables that filled the memory.
+        # Outside of the handlers, so that the error does not keep the tables that filled the
+        # memory.
         raise ProfileReadError(path, *refusal)
 
     return careful

@@ -1,8 +1,8 @@
 """Pickles from elsewhere: dictionaries, lists, texts and numbers, and nothing that could run code.
 
-A pickle is a program. What it may do is decided before it runs: every instruction is looked at, and a file with one
-that names a class, calls a function, nests tuples, has another key than a text or a short number, or asks for more
-memory than plain data of its size need is refused.
+A pickle is a program. What it may do is decided before it runs: every instruction is looked at, and
+a file with one that names a class, calls a function, nests tuples, has another key than a text or a
+short number, or asks for more memory than plain data of its size need is refused.
 """
 
 from __future__ import annotations
@@ -19,26 +19,60 @@ MOST_OBJECT_BYTES = 2**31
 """Bytes of memory that the objects of one file may take, by COST."""
 
 LONGEST_NUMBER = 9
-"""Bytes of the longest whole number: 64 bits without a sign. Python's work grows with the square of the digits."""
+"""Bytes of the longest whole number: 64 bits without a sign. Python's work grows with the square of
+the digits.
+"""
 
 _SHORT = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}
 _PUT = {pickle.BINPUT[0]: 1, pickle.LONG_BINPUT[0]: 4}
 _BARE = (
-    *(pickle.MARK, pickle.EMPTY_LIST, pickle.EMPTY_DICT, pickle.EMPTY_TUPLE, pickle.APPEND, pickle.APPENDS),
-    *(pickle.SETITEM, pickle.SETITEMS, pickle.TUPLE2, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.MEMOIZE),
+    *(
+        pickle.MARK,
+        pickle.EMPTY_LIST,
+        pickle.EMPTY_DICT,
+        pickle.EMPTY_TUPLE,
+        pickle.APPEND,
+        pickle.APPENDS,
+    ),
+    *(
+        pickle.SETITEM,
+        pickle.SETITEMS,
+        pickle.TUPLE2,
+        pickle.NONE,
+        pickle.NEWTRUE,
+        pickle.NEWFALSE,
+        pickle.MEMOIZE,
+    ),
 )
-_COUNTED = {pickle.LONG1[0]: 1, pickle.SHORT_BINUNICODE[0]: 1, pickle.BINUNICODE[0]: 4, pickle.BINUNICODE8[0]: 8}
+_COUNTED = {
+    pickle.LONG1[0]: 1,
+    pickle.SHORT_BINUNICODE[0]: 1,
+    pickle.BINUNICODE[0]: 4,
+    pickle.BINUNICODE8[0]: 8,
+}
 """Instruction whose argument says how many bytes follow -> bytes of that number."""
 
 _ARGUMENT = dict.fromkeys((code[0] for code in _BARE), 0) | _SHORT | _PUT | _COUNTED
-_ARGUMENT |= {pickle.BINGET[0]: 1, pickle.LONG_BINGET[0]: 4, pickle.BINFLOAT[0]: 8, pickle.FRAME[0]: 8}
+_ARGUMENT |= {
+    pickle.BINGET[0]: 1,
+    pickle.LONG_BINGET[0]: 4,
+    pickle.BINFLOAT[0]: 8,
+    pickle.FRAME[0]: 8,
+}
 """Instruction -> bytes of its argument, for all that plain data need."""
 
 COST = dict.fromkeys(_ARGUMENT, 24) | {pickle.FRAME[0]: 0}
-COST |= {pickle.EMPTY_DICT[0]: 208, pickle.EMPTY_LIST[0]: 112, pickle.TUPLE2[0]: 64, pickle.MEMOIZE[0]: 96}
+COST |= {
+    pickle.EMPTY_DICT[0]: 208,
+    pickle.EMPTY_LIST[0]: 112,
+    pickle.TUPLE2[0]: 64,
+    pickle.MEMOIZE[0]: 96,
+}
 COST |= dict.fromkeys((*_PUT, *_COUNTED), 96) | dict.fromkeys((*_SHORT, pickle.BINFLOAT[0]), 56)
-"""Instruction -> bytes that Python takes for it at most, of texts without their characters (`sys.getsizeof` of what it
-makes, with room for one entry, and its places in the stack, the memo and the list that holds it)."""
+"""Instruction -> bytes that Python takes for it at most, of texts without their characters
+(`sys.getsizeof` of what it makes, with room for one entry, and its places in the stack, the memo
+and the list that holds it).
+"""
 
 _NAMES = {
     value[0]: name
@@ -56,9 +90,16 @@ _SET = {pickle.SETITEM[0]: 2, pickle.APPEND[0]: 1}
 _SET_MANY = (pickle.SETITEMS[0], pickle.APPENDS[0])
 _NO_VALUE = pickle.FRAME[0]
 _FAULTS = (
-    pickle.UnpicklingError, ValueError, TypeError, AttributeError, IndexError, EOFError, KeyError, OverflowError,
+    pickle.UnpicklingError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    EOFError,
+    KeyError,
+    OverflowError,
     MemoryError,
-)  # fmt: skip
+)
 
 
 class _NoClasses(pickle.Unpickler):
@@ -69,19 +110,24 @@ class _NoClasses(pickle.Unpickler):
 
 
 def plain_objects(path: Path, data: bytes) -> Any:
-    """What a pickle of plain data holds; tuples only of two whole numbers or two texts, and no key but texts and
-    whole numbers of 32 bits: of longer numbers a file can hold many that Python's dictionaries take for each other.
+    """What a pickle of plain data holds; tuples only of two whole numbers or two texts, and no key
+    but texts and whole numbers of 32 bits: of longer numbers a file can hold many that Python's
+    dictionaries take for each other.
 
-    Raises ProfileReadError for damage, for every instruction that plain data don't need, and where the objects would
-    take more than MOST_OBJECT_BYTES.
+    Raises ProfileReadError for damage, for every instruction that plain data don't need, and where
+    the objects would take more than MOST_OBJECT_BYTES.
     """
     if not is_pickle(data):
-        raise ProfileReadError(path, "no pickle of protocol 2 to 5", "another file, or a very old one", "record again")
+        raise ProfileReadError(
+            path, "no pickle of protocol 2 to 5", "another file, or a very old one", "record again"
+        )
     try:
         _look_through(path, data)
         return _NoClasses(io.BytesIO(data)).load()
     except _FAULTS as error:
-        raise ProfileReadError(path, f"a pickle that cannot be loaded ({type(error).__name__})", *DAMAGED) from None
+        raise ProfileReadError(
+            path, f"a pickle that cannot be loaded ({type(error).__name__})", *DAMAGED
+        ) from None
 
 
 def _look_through(path: Path, data: bytes) -> None:
@@ -102,16 +148,24 @@ def _look_through(path: Path, data: bytes) -> None:
         if code in _COUNTED:
             length += argument
             cost += min(argument, len(data))
-        if code not in _ARGUMENT or (code == _LONG1 and argument > LONGEST_NUMBER) or not stack.takes(code, argument):
+        if (
+            code not in _ARGUMENT
+            or (code == _LONG1 and argument > LONGEST_NUMBER)
+            or not stack.takes(code, argument)
+        ):
             raise _refused(path, code, place - 1)
         if cost > MOST_OBJECT_BYTES:
-            raise ProfileReadError(path, f"a pickle whose objects take more than {MOST_OBJECT_BYTES} bytes", *TOO_LARGE)
+            raise ProfileReadError(
+                path, f"a pickle whose objects take more than {MOST_OBJECT_BYTES} bytes", *TOO_LARGE
+            )
         place += length
     raise ProfileReadError(path, "a pickle without an end", *DAMAGED)
 
 
 class _Stack:
-    """What would lie on the unpickler's stack: of each value `int` (of 32 bits), `str`, or None for all else."""
+    """What would lie on the unpickler's stack: of each value `int` (of 32 bits), `str`, or None for
+    all else.
+    """
 
     def __init__(self) -> None:
         self._kinds: list[type | None] = []
@@ -151,7 +205,8 @@ def _kind(code: int) -> type | None:
 def _refused(path: Path, code: int, place: int) -> ProfileReadError:
     return ProfileReadError(
         path,
-        f"a pickle with an instruction that plain data don't need ({_NAMES.get(code, hex(code))} at byte {place})",
+        f"a pickle with an instruction that plain data don't need ({_NAMES.get(code, hex(code))} at"
+        f" byte {place})",
         "it is another program's pickle, or made to run code or to exhaust your machine",
         "don't load it with anything else, and ask where it comes from",
     )

@@ -1,6 +1,7 @@
 """SQLite files from elsewhere: opened without trusting them, read as columns of numbers.
 
-Nothing in the file is executed: only ordinary tables are read, never views, which could hide anything.
+Nothing in the file is executed: only ordinary tables are read, never views, which could hide
+anything.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, SQLITE_MAGIC, ByteStream, compression_of, head_or_nothing
+from tidyprof.io.byte_stream import (
+    MAXIMUM_BYTES,
+    SQLITE_MAGIC,
+    ByteStream,
+    compression_of,
+    head_or_nothing,
+)
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, first_equal
 
 LONGEST_TEXT = 2**24
@@ -31,7 +38,12 @@ _IDENTIFIER = re.compile(r"(^|_|^[pt])id$|Id$")
 _HEADER_BYTES = 100
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _PRAGMAS = ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON")
-_VALUE_COMPLAINTS = ("NULL value in ", "TEXT value in ", "NUMERIC value in ", "CHECK constraint failed")
+_VALUE_COMPLAINTS = (
+    "NULL value in ",
+    "TEXT value in ",
+    "NUMERIC value in ",
+    "CHECK constraint failed",
+)
 _LIBRARIES = ("sqlite3", "pyarrow", "adbc_driver_manager")
 _IDS_AT_ONCE = 500
 _FEW_IDS = 5000
@@ -42,7 +54,8 @@ _BATCH_ROWS = 2**14
 def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Database]:
     """A SQLite file, plain or compressed with gzip or zstd (then unpacked into a temporary file).
 
-    Raises ProfileReadError if it is missing, no SQLite file, incomplete or damaged, also while it is read.
+    Raises ProfileReadError if it is missing, no SQLite file, incomplete or damaged, also while it
+    is read.
     """
     with ExitStack() as stack:
         plain = _plain_file(path, maximum_bytes, stack)
@@ -80,7 +93,8 @@ class Database:
     def __init__(self, path: Path, plain: Path) -> None:
         self.path = path
         self.tables: dict[str, tuple[str, ...]] = {}
-        # immutable: no lock, no journal, so that reading leaves no trace and works in read-only folders.
+        # immutable: no lock, no journal, so that reading leaves no trace and works in read-only
+        # folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
         self._misread: dict[tuple[str, str], int] = {}
         self._checked: set[str] = set()
@@ -90,20 +104,26 @@ class Database:
         self._arrow_connection: Any = None
 
     def require(self, table: str, columns: Iterable[str]) -> None:
-        """Raise ProfileReadError unless the table is there with these columns; names what comes near."""
+        """Raise ProfileReadError unless the table is there with these columns; names what comes
+        near.
+        """
         if table not in self.tables:
             raise self._lacking(f"no table {table}", table, self.tables)
         self._required.add(table)
         present = {column.lower() for column in self.tables[table]}
         for column in columns:
             if column.lower() not in present:
-                raise self._lacking(f"no column {column} in table {table}", column, self.tables[table])
+                raise self._lacking(
+                    f"no column {column} in table {table}", column, self.tables[table]
+                )
 
     def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
-        """Warnings about tables and their columns that may be absent, but only seem to be, and identifiers misread.
+        """Warnings about tables and their columns that may be absent, but only seem to be, and
+        identifiers misread.
 
-        A view of that name is there, or a name that one wrong character makes of it. Names that were required, or are
-        optional too, stand for themselves. To be asked once all required tables are read.
+        A view of that name is there, or a name that one wrong character makes of it. Names that
+        were required, or are optional too, stand for themselves. To be asked once all required
+        tables are read.
         """
         others = {name for name in self._names if name not in self._required | optional.keys()}
         found = []
@@ -113,13 +133,21 @@ class Database:
                 found += [f"the table {table}, but {near!r}" for near in _near(table, others)]
                 continue
             present = {*self.tables[table]}
-            pairs = [(column, near) for column in {*columns} - present for near in _near(column, present - {*columns})]
+            pairs = [
+                (column, near)
+                for column in {*columns} - present
+                for near in _near(column, present - {*columns})
+            ]
             found += [f"the column {column} of {table}, but {near!r}" for column, near in pairs]
         cause = "Likely cause: the file is damaged, or another program changed it."
-        missing = [f"no sign of {what}, which is not read. {cause} What it holds is missing here." for what in found]
+        missing = [
+            f"no sign of {what}, which is not read. {cause} What it holds is missing here."
+            for what in found
+        ]
         told, self._misread = self._misread, {}
         misread = [
-            f"{count:,} values of {column} in {table} are no whole numbers. {cause} What they refer to is missing here."
+            f"{count:,} values of {column} in {table} are no whole numbers. {cause} What they refer"
+            " to is missing here."
             for (table, column), count in told.items()
         ]
         return [f"{self.path.name}: {warning}" for warning in [*missing, *misread]]
@@ -129,7 +157,9 @@ class Database:
         self._check(table for table in self.tables if table in sql)
         return self._connection.execute(sql, tuple(parameters)).fetchall()
 
-    def integers(self, table: str, columns: Iterable[str], where: str = "") -> dict[str, np.ndarray]:
+    def integers(
+        self, table: str, columns: Iterable[str], where: str = ""
+    ) -> dict[str, np.ndarray]:
         """Columns of a table as int64; ABSENT where the file has no integer.
 
         where -- an SQL condition on the rows, built from names and numbers that are not the file's.
@@ -139,22 +169,34 @@ class Database:
         try:
             values = self._numbers(table, [*map(quoted, columns)], where=where)
         except (OSError, TypeError):
-            # The driver infers types from the first rows and gives up at any other: ask SQLite to check each value.
+            # The driver infers types from the first rows and gives up at any other: ask SQLite to
+            # check each value.
             guarded = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE " + f"({ABSENT + 1} - 1) END"
             self._note_misread(table, [column for column in columns if _IDENTIFIER.search(column)])
-            values = self._numbers(table, [guarded.format(quoted(column)) for column in columns], where=where)
+            values = self._numbers(
+                table, [guarded.format(quoted(column)) for column in columns], where=where
+            )
         return dict(zip(columns, values, strict=True))
 
     def _note_misread(self, table: str, columns: list[str]) -> None:
         """Count the values of these columns that are something, but no whole number."""
-        strange = [f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns]
-        (counts,) = self.rows(f"SELECT {', '.join(strange)} FROM {quoted(table)}") if strange else ((),)
-        self._misread |= {(table, column): count for column, count in zip(columns, counts, strict=True) if count}
+        strange = [
+            f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns
+        ]
+        (counts,) = (
+            self.rows(f"SELECT {', '.join(strange)} FROM {quoted(table)}") if strange else ((),)
+        )
+        self._misread |= {
+            (table, column): count for column, count in zip(columns, counts, strict=True) if count
+        }
 
     def reals(self, table: str, column: str) -> np.ndarray:
         """A column of a table as float64; NaN where the file has no finite number."""
         self.require(table, [column])
-        number = f"CASE WHEN typeof({quoted(column)}) IN ('integer', 'real') THEN CAST({quoted(column)} AS REAL)"
+        number = (
+            f"CASE WHEN typeof({quoted(column)}) IN ('integer', 'real') THEN CAST({quoted(column)}"
+            " AS REAL)"
+        )
         (values,) = self._numbers(table, [f"{number} ELSE 9e999 END"], np.float64)
         return np.where(np.isfinite(values), values, np.nan)
 
@@ -169,7 +211,9 @@ class Database:
             codes.append(np.array(own, np.int32)[values.indices.to_numpy()])
         return np.concatenate(codes), [_decoded(value) for value in places]
 
-    def texts(self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id") -> dict[int, str]:
+    def texts(
+        self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id"
+    ) -> dict[int, str]:
         """The texts with these identifiers; what the table does not have is absent."""
         self.require(table, [identifier, column])
         self._check([table])
@@ -189,9 +233,15 @@ class Database:
     def open(self) -> None:
         """Connect, and learn which tables there are."""
         self._connection = _connected(self._uri)
-        found = self.rows("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'")
+        found = self.rows(
+            "SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'"
+        )
         self._names = [name for name, _ in found]
-        columns = {name: self.rows(f"PRAGMA table_info({quoted(name)})") for name, is_table in found if is_table}
+        columns = {
+            name: self.rows(f"PRAGMA table_info({quoted(name)})")
+            for name, is_table in found
+            if is_table
+        }
         self.tables = {name: tuple(row[1] for row in rows) for name, rows in columns.items()}
 
     def close(self) -> None:
@@ -201,9 +251,11 @@ class Database:
                 connection.close()
 
     def _check(self, tables: Iterable[str]) -> None:
-        """Raise ProfileReadError where the structure of one of these tables is damaged; each is looked at once.
+        """Raise ProfileReadError where the structure of one of these tables is damaged; each is
+        looked at once.
 
-        Only then are values read: rows that share their pages could make gigabytes of a file of kilobytes.
+        Only then are values read: rows that share their pages could make gigabytes of a file of
+        kilobytes.
         """
         for table in set(tables) - self._checked:
             self._checked.add(table)
@@ -221,21 +273,30 @@ class Database:
             "check with which tool and version it was recorded",
         )
 
-    def _numbers(self, table: str, expressions: list[str], dtype: Any = np.int64, where: str = "") -> list[np.ndarray]:
+    def _numbers(
+        self, table: str, expressions: list[str], dtype: Any = np.int64, where: str = ""
+    ) -> list[np.ndarray]:
         """An array for each expression; raises TypeError where they are no numbers of this type."""
-        parts = [_arrays(batch, dtype) for batch in self._batches(table, ", ".join(expressions), where)]
+        parts = [
+            _arrays(batch, dtype) for batch in self._batches(table, ", ".join(expressions), where)
+        ]
         if not parts:
             return [np.empty(0, dtype) for _ in expressions]
         # Free what has been copied: a large table is never in memory twice.
         return [np.concatenate([part.pop(0) for part in parts]) for _ in expressions]
 
     def _batches(self, table: str, expressions: str, where: str = "") -> Iterator[Any]:
-        """Arrow record batches of expressions over the rows of a table, in the order of the row numbers."""
+        """Arrow record batches of expressions over the rows of a table, in the order of the row
+        numbers.
+        """
         self._check([table])
         if self._arrow_connection is None:
             self._arrow_connection = _arrow_connected(self._uri)
-        # The driver takes half the time of Python's sqlite3 and numpy. An index would change the order.
-        statement = f"SELECT {expressions} FROM {quoted(table)} NOT INDEXED" + (f" WHERE {where}" if where else "")
+        # The driver takes half the time of Python's sqlite3 and numpy. An index would change the
+        # order.
+        statement = f"SELECT {expressions} FROM {quoted(table)} NOT INDEXED" + (
+            f" WHERE {where}" if where else ""
+        )
         with self._arrow_connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
             cursor.execute(statement)
@@ -276,7 +337,9 @@ def _arrow_connected(uri: str) -> Any:
 
 
 def _arrays(batch: Any, dtype: Any) -> list[np.ndarray]:
-    """The columns of a record batch, ABSENT for null in integers; raises TypeError where they have another type."""
+    """The columns of a record batch, ABSENT for null in integers; raises TypeError where they have
+    another type.
+    """
     arrays = []
     for values in batch.columns:
         if values.null_count and dtype is np.int64:
@@ -293,13 +356,18 @@ def _decoded(text: bytes) -> str:
 
 
 def _plain_file(path: Path, maximum_bytes: int, stack: ExitStack) -> Path:
-    """The file itself, or a temporary file with its unpacked content that lasts as long as `stack`."""
+    """The file itself, or a temporary file with its unpacked content that lasts as long as
+    `stack`.
+    """
     stream = ByteStream(path, maximum_bytes)
     _refuse_other_content(path, stream.head(_HEADER_BYTES))
     with path.open("rb") as file:
         compressed = compression_of(file.read(4)) != "none"
     if compressed:
-        plain = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidyprof-"))) / "unpacked.db"
+        plain = (
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidyprof-")))
+            / "unpacked.db"
+        )
         _unpack(stream, plain)
     else:
         plain = path
@@ -335,7 +403,9 @@ def _refuse_other_content(path: Path, head: bytes) -> None:
 
 
 def _refuse_unfinished(path: Path) -> None:
-    """Refuse a file whose last changes are still in a file beside it, which a read-only reader cannot apply."""
+    """Refuse a file whose last changes are still in a file beside it, which a read-only reader
+    cannot apply.
+    """
     log, journal = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
     try:
         pending = log.is_file() and log.stat().st_size > 0
@@ -363,7 +433,9 @@ def _refuse_truncated(path: Path, plain: Path) -> None:
     stated = header[24:28] == header[92:96]
     size = plain.stat().st_size
     if stated and size < page_bytes * pages:
-        raise ProfileReadError(path, f"only {size} of {page_bytes * pages} bytes are there", *CUT_SHORT)
+        raise ProfileReadError(
+            path, f"only {size} of {page_bytes * pages} bytes are there", *CUT_SHORT
+        )
 
 
 def _damaged(path: Path, finding: str) -> ProfileReadError:
@@ -387,10 +459,11 @@ NAMELESS = "whose name is not in the file"
 def database_files(
     path: Path, is_database: Callable[[Path], bool], patterns: Sequence[str], what: str
 ) -> tuple[list[Path], list[Path]]:
-    """The file, or those of a folder that match a pattern and are databases of the format; and the other databases.
+    """The file, or those of a folder that match a pattern and are databases of the format; and the
+    other databases.
 
-    A file that matches and is no database at all may be a damaged rank: it is kept, so that reading it tells
-    what is wrong. Raises ProfileReadError if the folder has none of the format.
+    A file that matches and is no database at all may be a damaged rank: it is kept, so that reading
+    it tells what is wrong. Raises ProfileReadError if the folder has none of the format.
     """
     if not path.is_dir():
         return [path], []
@@ -409,9 +482,15 @@ def database_files(
 
 
 def text_codes(
-    database: Database, ids: np.ndarray, texts: Codes, table: str = "rocpd_string", column: str = "string"
+    database: Database,
+    ids: np.ndarray,
+    texts: Codes,
+    table: str = "rocpd_string",
+    column: str = "string",
 ) -> np.ndarray:
-    """The codes of the texts with these identifiers, int32; NO_TEXT where the file has no such text."""
+    """The codes of the texts with these identifiers, int32; NO_TEXT where the file has no such
+    text.
+    """
     places, unique = pd.factorize(ids)
     found = database.texts(table, unique, column)
     codes = [texts[found[number]] if number in found else NO_TEXT for number in unique.tolist()]
@@ -419,15 +498,17 @@ def text_codes(
 
 
 NEARLY_ALL = 0.9
-"""From this share of a vital link's rows on that name nothing, a file is refused: what is left of it stands for
-nothing."""
+"""From this share of a vital link's rows on that name nothing, a file is refused: what is left of
+it stands for nothing.
+"""
 
 
 @dataclass(frozen=True)
 class Link:
     """A column of a table whose numbers name rows of another table, by their `id`.
 
-    what  -- what it names, in the plural. vital -- whether a file without nearly all of these is refused.
+    what  -- what it names, in the plural. vital -- whether a file without nearly all of these is
+    refused.
     """
 
     table: str
@@ -443,7 +524,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Loss:
-    """Of `total` rows so many show that something is gone. found -- "name operations that are not there"."""
+    """Of `total` rows so many show that something is gone. found -- "name operations that are not
+    there".
+    """
 
     count: int
     total: int
@@ -456,27 +539,44 @@ class Loss:
 
 
 def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
-    """The links with rows that name what is not there; what the file has no table or column for is no link."""
+    """The links with rows that name what is not there; what the file has no table or column for is
+    no link.
+    """
     found = []
     there: dict[str, np.ndarray] = {}
     for link in links:
-        if link.column not in database.tables.get(link.table, ()) or link.target not in database.tables:
+        if (
+            link.column not in database.tables.get(link.table, ())
+            or link.target not in database.tables
+        ):
             continue
         named = database.integers(link.table, [link.column])[link.column]
         named = named[named != ABSENT]
         if link.target not in there:
             there[link.target] = database.integers(link.target, ["id"])["id"]
         if count := int((first_equal(there[link.target], named) < 0).sum()):
-            found.append(Loss(count, len(named), link.table, f"name {link.what} that are not there", link.vital))
+            found.append(
+                Loss(
+                    count,
+                    len(named),
+                    link.table,
+                    f"name {link.what} that are not there",
+                    link.vital,
+                )
+            )
     return found
 
 
 def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[str]:
-    """A warning of all losses, none without any. Raises ProfileReadError where nearly all of a vital link are gone."""
+    """A warning of all losses, none without any. Raises ProfileReadError where nearly all of a
+    vital link are gone.
+    """
     losses = list(losses)
     for loss in losses:
         if loss.vital and loss.count >= NEARLY_ALL * loss.total:
-            raise ProfileReadError(database.path, str(loss), cause, "copy it again, or record again")
+            raise ProfileReadError(
+                database.path, str(loss), cause, "copy it again, or record again"
+            )
     told = "; ".join(map(str, losses))
     lost = f"Likely cause: {cause}. What is gone is missing in all counts and sums here."
     return [f"{database.path.name}: {told}. {lost}"] if told else []

@@ -1,8 +1,9 @@
 """The names of kernels taken apart: C++ symbols, and what the templates of PyTorch say.
 
-A full demangler is not needed for a readable name: the function's own name and the words among its template arguments
-are. It works in one pass and without recursion, on demangled names and on mangled ones, whose grammar is that of the
-Itanium C++ ABI, section 5.1 "External Names", https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
+A full demangler is not needed for a readable name: the function's own name and the words among its
+template arguments are. It works in one pass and without recursion, on demangled names and on
+mangled ones, whose grammar is that of the Itanium C++ ABI, section 5.1 "External Names",
+https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
 """
 
 from __future__ import annotations
@@ -12,13 +13,32 @@ import re
 from dataclasses import dataclass
 
 DATA_TYPES = {
-    "float": "fp32", "double": "fp64", "Half": "fp16", "__half": "fp16", "_Float16": "fp16", "half": "fp16",
-    "BFloat16": "bf16", "__hip_bfloat16": "bf16", "hip_bfloat16": "bf16", "__nv_bfloat16": "bf16",
-    "Float8_e4m3fn": "fp8", "Float8_e4m3fnuz": "fp8", "Float8_e5m2": "bf8", "Float8_e5m2fnuz": "bf8",
-    "bool": "bool", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
-    "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
-    "complex64": "complex64", "complex128": "complex128",
-}  # fmt: skip
+    "float": "fp32",
+    "double": "fp64",
+    "Half": "fp16",
+    "__half": "fp16",
+    "_Float16": "fp16",
+    "half": "fp16",
+    "BFloat16": "bf16",
+    "__hip_bfloat16": "bf16",
+    "hip_bfloat16": "bf16",
+    "__nv_bfloat16": "bf16",
+    "Float8_e4m3fn": "fp8",
+    "Float8_e4m3fnuz": "fp8",
+    "Float8_e5m2": "bf8",
+    "Float8_e5m2fnuz": "bf8",
+    "bool": "bool",
+    "char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "complex64": "complex64",
+    "complex128": "complex128",
+}
 """C++ and PyTorch spellings of number types, and the one spelling that short names use."""
 
 _TWO_WORD_TYPES = (
@@ -32,9 +52,22 @@ _TWO_WORD_TYPES = (
 )
 
 _BUILTIN_LETTERS = {
-    "f": "float", "d": "double", "b": "bool", "c": "char", "a": "char", "h": "uint8", "s": "short", "t": "uint16",
-    "i": "int", "j": "uint32", "l": "long", "m": "uint64", "x": "long", "y": "uint64", "v": "void",
-}  # fmt: skip
+    "f": "float",
+    "d": "double",
+    "b": "bool",
+    "c": "char",
+    "a": "char",
+    "h": "uint8",
+    "s": "short",
+    "t": "uint16",
+    "i": "int",
+    "j": "uint32",
+    "l": "long",
+    "m": "uint64",
+    "x": "long",
+    "y": "uint64",
+    "v": "void",
+}
 """Builtin types of the Itanium ABI, section 5.1.5.2, as the words that DATA_TYPES knows."""
 
 _PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
@@ -46,7 +79,20 @@ _SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
 
 
 NOISE_WORDS = frozenset(
-    {"at", "native", "c10", "std", "const", "detail", "cuda", "anonymous", "namespace", "host", "system", "fbgemm_gpu"}
+    {
+        "at",
+        "native",
+        "c10",
+        "std",
+        "const",
+        "detail",
+        "cuda",
+        "anonymous",
+        "namespace",
+        "host",
+        "system",
+        "fbgemm_gpu",
+    }
 )
 """Words of C++ names that say nothing about what a kernel does."""
 
@@ -79,7 +125,9 @@ def plain_arguments(symbol: Symbol) -> list[str]:
 
 
 def _argument(text: str) -> str:
-    """One template argument: `c10::Half` -> fp16, `128ul` -> 128, `(ggml_type)12` -> 12, a class -> nothing."""
+    """One template argument: `c10::Half` -> fp16, `128ul` -> 128, `(ggml_type)12` -> 12, a class ->
+    nothing.
+    """
     text = text.rpartition(")")[2] if text.startswith("(") else text
     number = re.fullmatch(r"(-?\d{1,6})u?l{0,2}", text)
     if number:
@@ -95,7 +143,8 @@ def _argument(text: str) -> str:
 def _looks_demangled(text: str) -> bool:
     """A bracket right behind a word, and an end that a cut or whole signature has.
 
-    Names of operators, annotations and Python functions also have brackets and must stay as they are.
+    Names of operators, annotations and Python functions also have brackets and must stay as they
+    are.
     """
     bare = text.replace("(anonymous namespace)::", "")
     brackets = [position for position in (bare.find("<"), bare.find("(")) if position >= 0]
@@ -149,7 +198,9 @@ def _function_of(text: str) -> tuple[str, str]:
 
 
 def _closes(stack: list[str], character: str, before: str) -> bool:
-    """Take the bracket that `character` closes off the stack; a greater-than sign may close none."""
+    """Take the bracket that `character` closes off the stack; a greater-than sign may close
+    none.
+    """
     if character == ">":
         if stack[-1] != "<" or before == "-":
             return False
@@ -188,7 +239,11 @@ def _parse_mangled(text: str) -> Symbol | None:
     while position < len(text):
         position, found, opens = _next_mangled(text, position)
         (words if in_template else namespace).extend(found)
-        if not in_template and namespace and (opens or not nested or text.startswith("E", position)):
+        if (
+            not in_template
+            and namespace
+            and (opens or not nested or text.startswith("E", position))
+        ):
             in_template = True
             position = _builtin_types(text, position, words) if opens else position
         elif opens:
@@ -282,8 +337,12 @@ def _meaningful(symbol: Symbol) -> list[str]:
 
 
 def _wrapper(symbol: Symbol) -> str:
-    """How a multi-tensor operation takes its operands: `BinaryOpScalar`, `PointwiseOpScalarList`."""
-    return next((word.removesuffix("Functor") for word in symbol.words if _WRAPPERS.fullmatch(word)), "")
+    """How a multi-tensor operation takes its operands: `BinaryOpScalar`,
+    `PointwiseOpScalarList`.
+    """
+    return next(
+        (word.removesuffix("Functor") for word in symbol.words if _WRAPPERS.fullmatch(word)), ""
+    )
 
 
 def _operation(symbol: Symbol) -> list[str]:
@@ -296,14 +355,23 @@ def _operation(symbol: Symbol) -> list[str]:
     wrappers = [at for at, word in enumerate(words[:place]) if _WRAPPERS.fullmatch(word)]
     scalar = any(words[at] in ("AUnaryFunctor", "BUnaryFunctor") for at in wrappers)
     by_position = "with_index" in symbol.name or re.search("index|scatter", name)
-    return [name, *(["scalar"] if scalar else []), "" if by_position else _data_type(words, wrappers, place)]
+    return [
+        name,
+        *(["scalar"] if scalar else []),
+        "" if by_position else _data_type(words, wrappers, place),
+    ]
 
 
 def _operation_place(words: list[str]) -> int | None:
     """Index of the word that names the operation, else of the first word that could, else None."""
     could = None
     for place, word in enumerate(words):
-        if _WRAPPERS.fullmatch(word) or word in DATA_TYPES or word[0].isdigit() or "Metadata" in word:
+        if (
+            _WRAPPERS.fullmatch(word)
+            or word in DATA_TYPES
+            or word[0].isdigit()
+            or "Metadata" in word
+        ):
             continue
         if _OPERATION.search(word) or _STANDARD_OPERATIONS.fullmatch(word):
             return place
@@ -332,7 +400,11 @@ def _data_type(words: list[str], wrappers: list[int], place: int) -> str:
         if position + 1 < len(words) and words[position + 1] in DATA_TYPES:
             return DATA_TYPES[words[position + 1]]
     for position in range(place, len(words) - 1):
-        if words[position] == "lambda" and not words[position + 1][0].isdigit() and words[position + 1] != "void":
+        if (
+            words[position] == "lambda"
+            and not words[position + 1][0].isdigit()
+            and words[position + 1] != "void"
+        ):
             taken = list(itertools.takewhile(DATA_TYPES.__contains__, words[position + 1 :]))
             wide = [word for word in taken if word != "bool"] or taken
             return DATA_TYPES[wide[0]] if wide else ""

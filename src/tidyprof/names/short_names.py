@@ -14,15 +14,30 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from tidyprof.names.cpp_symbols import DATA_TYPES, NOISE_WORDS, Symbol, native_name, parse, plain_arguments
+from tidyprof.names.cpp_symbols import (
+    DATA_TYPES,
+    NOISE_WORDS,
+    Symbol,
+    native_name,
+    parse,
+    plain_arguments,
+)
 
 MAXIMUM_LENGTH = 60
 """Characters of the longest short name: what a table or an axis label can hold."""
 
 CATEGORIES = (
-    "GEMM", "convolution", "attention", "normalisation", "reduction", "elementwise", "optimizer", "copy", "collective",
+    "GEMM",
+    "convolution",
+    "attention",
+    "normalisation",
+    "reduction",
+    "elementwise",
+    "optimizer",
+    "copy",
+    "collective",
     "other",
-)  # fmt: skip
+)
 """What a device event can be used for, as `category` answers."""
 
 _EXAMINED = 8192
@@ -35,12 +50,23 @@ _UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
 _SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
 _TRANSPOSES = {"Ailk": "N", "Alik": "T", "Bljk": "N", "Bjlk": "T"}
 _TENSILE_TYPES = {
-    "H": "fp16", "B": "bf16", "S": "fp32", "D": "fp64", "C": "complex64", "Z": "complex128", "I": "int32",
-    "I8": "int8", "F8": "fp8", "B8": "bf8", "X": "tf32",
-}  # fmt: skip
+    "H": "fp16",
+    "B": "bf16",
+    "S": "fp32",
+    "D": "fp64",
+    "C": "complex64",
+    "Z": "complex128",
+    "I": "int32",
+    "I8": "int8",
+    "F8": "fp8",
+    "B8": "bf8",
+    "X": "tf32",
+}
 _TENSILE_TOKEN = re.compile(r"I8|F8N?|B8N?|[HBSDCZIX]")
 _IGEMM_OPTIONS = {"ex1": "ex1", "gkgs": "split-K", "vs1": "vs1"}
-_GENERIC_NAMES = frozenset({"kernel", "Kernel", "Kernel2", "kernel_wrapper", "kentry", "globalKernel"})
+_GENERIC_NAMES = frozenset(
+    {"kernel", "Kernel", "Kernel2", "kernel_wrapper", "kentry", "globalKernel"}
+)
 
 
 def short_name(name: str) -> str:
@@ -49,7 +75,8 @@ def short_name(name: str) -> str:
     Works for any text: what is no kernel name comes back unchanged if it fits. A name that had
     to be cut ends in `~` and four hexadecimal digits of the full name, so that it stays distinct.
 
-    >>> tidyprof.short_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)")
+    >>> template = "void at::native::vectorized_elementwise_kernel<4, {}>(int)"
+    >>> tidyprof.short_name(template.format("at::native::FillFunctor<float> "))
     'elementwise fill fp32 vec4'
     """
     return _fit(_description(name), name)
@@ -71,7 +98,9 @@ def _description_of_plain(text: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The kernel name without what tools add: `.kd`, `[clone .kd]`, line breaks, control characters."""
+    """The kernel name without what tools add: `.kd`, `[clone .kd]`, line breaks, control
+    characters.
+    """
     if not name.isprintable():
         name = "".join(character for character in name if character.isprintable())
     text = " ".join(name.split())
@@ -106,11 +135,15 @@ def unique_short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _digest(text: str, digits: int) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()[:digits]
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()[
+        :digits
+    ]
 
 
 def _fit(text: str, name: str) -> str:
-    """At most MAXIMUM_LENGTH characters, middle cut out, no brackets that HTML or a reader trips over."""
+    """At most MAXIMUM_LENGTH characters, middle cut out, no brackets that HTML or a reader trips
+    over.
+    """
     text = " ".join(text.translate(_UNWANTED).split())
     if not text:
         return f"unnamed~{_digest(name, 4)}" if name else "unnamed"
@@ -134,9 +167,13 @@ def _tensile(text: str) -> str | None:
     if tile is None or len(parts) < 5:
         if post is None:
             return "GEMM " + " ".join(parts[1:])
-        return f"GEMM split-K sum {' '.join(part for part in parts[1:] if part not in ('HAS', 'HAI'))}"
+        return (
+            f"GEMM split-K sum {' '.join(part for part in parts[1:] if part not in ('HAS', 'HAI'))}"
+        )
     transposes = _TRANSPOSES.get(parts[1], "?") + _TRANSPOSES.get(parts[2], "?")
-    return " ".join(["GEMM", transposes, _tensile_types(parts[3], parts[4]), tile, *_tensile_options(parts)])
+    return " ".join(
+        ["GEMM", transposes, _tensile_types(parts[3], parts[4]), tile, *_tensile_options(parts)]
+    )
 
 
 def _tensile_types(code: str, flags: str) -> str:
@@ -144,7 +181,8 @@ def _tensile_types(code: str, flags: str) -> str:
     if "".join(tokens) != code or not tokens:
         return code
     known = [_TENSILE_TYPES.get(token.rstrip("N"), token) for token in tokens]
-    # Only `<input><output><computation>_<flags>` names an output; older names append the flags to one type.
+    # Only `<input><output><computation>_<flags>` names an output; older names append the flags to
+    # one type.
     if len(known) == 3 and re.fullmatch(r"B?H?", flags) and known[0] != known[1]:
         return f"{known[0]}-{known[1]}"
     if len(known) == 4:
@@ -169,10 +207,16 @@ def _miopen(text: str) -> str | None:
         parts = text.split("_")
         tile = next((part for part in parts if re.match(r"bt\d+x", part)), "")
         extras = [_IGEMM_OPTIONS[part] for part in parts[5:] if part in _IGEMM_OPTIONS]
-        return " ".join(["conv", parts[1], "igemm", *parts[3:5], tile, *extras]) if len(parts) > 5 else None
+        return (
+            " ".join(["conv", parts[1], "igemm", *parts[3:5], tile, *extras])
+            if len(parts) > 5
+            else None
+        )
     if text.startswith("miopenSp3AsmConv"):
         parts = text.split("_")
-        kept = [part for part in parts[1:] if re.match(r"fp\d+|bf16|f\dx\d|stride|dilation|group", part)]
+        kept = [
+            part for part in parts[1:] if re.match(r"fp\d+|bf16|f\dx\d|stride|dilation|group", part)
+        ]
         return " ".join(["conv Winograd", *kept])
     return None
 
@@ -220,12 +264,21 @@ def _from_generic(symbol: Symbol) -> str:
 _CATEGORY_RULES = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
-        ("collective", r"nccl|rccl|msccl|oneRankReduce|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter"),
-        ("optimizer", r"^multi_tensor|Fused(Adam|SGD|Adagrad)|adagrad|amp_update_scale|amp_foreach|lamb_"),
+        (
+            "collective",
+            r"nccl|rccl|msccl|oneRankReduce|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter",
+        ),
+        (
+            "optimizer",
+            r"^multi_tensor|Fused(Adam|SGD|Adagrad)|adagrad|amp_update_scale|amp_foreach|lamb_",
+        ),
         ("attention", r"attention|attn|fmha|flash_(fwd|bwd)|FlashAttn"),
         (
             "convolution",
-            r"^conv |conv(?!er)(ol|\d|_|$)|scudnn|implicit_gemm|bwd_(weight|data)|(fprop|dgrad|wgrad)|Im2Col|Col2Im",
+            (
+                r"^conv |conv(?!er)(ol|\d|_|$)|scudnn|implicit_gemm"
+                r"|bwd_(weight|data)|(fprop|dgrad|wgrad)|Im2Col|Col2Im"
+            ),
         ),
         (
             "normalisation",
@@ -238,7 +291,10 @@ _CATEGORY_RULES = tuple(
             r"memcpy|memset|copyBuffer|fillBuffer|^Copy|^Fill|direct_copy|CatArray|batched_transpose|^transpose_"
             r"|elementwise fill|_copy_kernel",
         ),
-        ("reduction", r"reduce|softmax|triton_(red|per)_|argmax|argmin|lpnorm|nll_loss|_sum_|cumsum|scan"),
+        (
+            "reduction",
+            r"reduce|softmax|triton_(red|per)_|argmax|argmin|lpnorm|nll_loss|_sum_|cumsum|scan",
+        ),
         (
             "elementwise",
             r"elementwise|triton_poi_|SubTensorOp|dropout|unary|binary|act_and_mul|_op_kernel|threshold|rotary"
@@ -251,7 +307,8 @@ _CATEGORY_OF_KIND = {"collective": "collective", "copy": "copy", "fill": "copy"}
 
 
 def category(name: str, kind: str) -> str:
-    """The category, one of CATEGORIES, of a device event with this name and kind (see profile.KINDS).
+    """The category, one of CATEGORIES, of a device event with this name and kind (see
+    profile.KINDS).
 
     Found from words in the name, first match wins, so it is a help for reading and no proof.
     Kernels of PyTorch's multi-tensor operations count as optimizer, where nearly all of them run.

@@ -1,7 +1,9 @@
-"""Plots of what analyses return: colour-blind safe, with their origin in the corner and a text alternative.
+"""Plots of what analyses return: colour-blind safe, with their origin in the corner and a text
+alternative.
 
-Each function returns a matplotlib figure whose `alternative_text` says in two sentences what it shows, and
-raises ValueError for data that does not say where it comes from. `title` is for the finding, in your words.
+Each function returns a matplotlib figure whose `alternative_text` says in two sentences what it
+shows, and raises ValueError for data that does not say where it comes from. `title` is for the
+finding, in your words.
 """
 
 from tidyprof.plots.call_stacks import call_stacks

@@ -1,4 +1,6 @@
-"""Bars from left to right: stacks of what each row's time consists of, and names on bars that have room."""
+"""Bars from left to right: stacks of what each row's time consists of, and names on bars that have
+room.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _LABEL_SHARE = 0.045
 """Parts longer than this share of the axis have room for their percentage."""
 
 _SEEN_SHARE = 0.003
-"""Parts longer than this share of the axis are wider than their outline, so that a reader finds them."""
+"""Parts longer than this share of the axis are wider than their outline, so that a reader finds
+them.
+"""
 
 _FEWEST_CHARACTERS = 8
 """A name that is cut to fewer letters tells nothing: `aut…`."""
@@ -38,9 +42,9 @@ def stack(
 ) -> None:
     """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen.
 
-    parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to right.
-    labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit.
-    room -- length of the axis over that of the longest bar, for the texts at the ends.
+    parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to
+    right. labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit. room
+    -- length of the axis over that of the longest bar, for the texts at the ends.
     """
     longest = parts.sum(axis=1).max() / size
     axes.set_xlim(0, room * longest)
@@ -53,24 +57,38 @@ def stack(
             edge = {"edgecolor": style.TEXT, "linewidth": 0.6}
             axes.barh(position, length, left=left, height=0.7, color=colour, hatch=hatch, **edge)
             if length > _LABEL_SHARE * room * longest:
-                _write(axes, left + length / 2, position, f"{100 * length / total:.0f} %", (colour, hatch))
+                _write(
+                    axes,
+                    left + length / 2,
+                    position,
+                    f"{100 * length / total:.0f} %",
+                    (colour, hatch),
+                )
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
         axes.annotate(end, (left, position), **beside)
     axes.set_yticks(range(len(parts)), labels)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(parts) - 0.4, -0.6)
-    add_legend(axes, {style.part_label(part): look for part, look in looks.items() if parts[part].max() > least})
+    add_legend(
+        axes,
+        {style.part_label(part): look for part, look in looks.items() if parts[part].max() > least},
+    )
 
 
-def name_bar(axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]) -> None:
-    """A name on a bar of this length, in the longest form that has room; none where no telling form has."""
+def name_bar(
+    axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]
+) -> None:
+    """A name on a bar of this length, in the longest form that has room; none where no telling form
+    has.
+    """
     if text := fitting(name, int(inches * 72 / style.CHARACTER_POINTS - 1)):
         _write(axes, x, y, text, look)
 
 
 def fitting(name: str, room: int) -> str:
-    """A name in so many characters: as it is, without the file behind it, without outer namespaces, or cut.
+    """A name in so many characters: as it is, without the file behind it, without outer namespaces,
+    or cut.
 
     "" where fewer than 8 characters would be left of it.
     """
@@ -86,8 +104,17 @@ def fitting(name: str, room: int) -> str:
 def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:
     """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
     colour, hatch = look
-    box = {"boxstyle": "square,pad=0.25", "facecolor": colour, "edgecolor": "none"} if hatch else None
+    box = (
+        {"boxstyle": "square,pad=0.25", "facecolor": colour, "edgecolor": "none"} if hatch else None
+    )
     axes.text(
-        x, y, text, ha="center", va="center_baseline", color=style.text_on(colour), parse_math=False,
-        bbox=box, clip_on=True,
-    )  # fmt: skip
+        x,
+        y,
+        text,
+        ha="center",
+        va="center_baseline",
+        color=style.text_on(colour),
+        parse_math=False,
+        bbox=box,
+        clip_on=True,
+    )

@@ -36,12 +36,16 @@ _NOTHING = 0.01
 _THREAD_COLUMNS = ["rank", "process", "thread"]
 _NUMBERS = (("total_ns", "self_ns"), ("count", "self_count"))
 _OUTLINED_PERCENT = 0.3
-"""Share of the width from which a box gets an outline and a hatch, which would fill a narrower one."""
+"""Share of the width from which a box gets an outline and a hatch, which would fill a narrower
+one.
+"""
 
 
 @dataclass(frozen=True)
 class _Box:
-    """A function, or several that call nothing but the next: its name, row from 0, left end and width, and its look."""
+    """A function, or several that call nothing but the next: its name, row from 0, left end and
+    width, and its look.
+    """
 
     name: str
     row: int
@@ -52,7 +56,9 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Tree:
-    """What is needed of a table: weight of each row and of itself alone, its name, and the rows right below it."""
+    """What is needed of a table: weight of each row and of itself alone, its name, and the rows
+    right below it.
+    """
 
     weight: list[float]
     own: list[float]
@@ -61,35 +67,56 @@ class _Tree:
 
 
 def call_stacks(
-    table: pd.DataFrame, *, levels: int = 20, smallest_percent: float = 0.2, title: str | None = None
+    table: pd.DataFrame,
+    *,
+    levels: int = 20,
+    smallest_percent: float = 0.2,
+    title: str | None = None,
 ) -> TidyFigure:
-    """Call stacks from top to bottom: each function as wide as its time, below the one that called it.
+    """Call stacks from top to bottom: each function as wide as its time, below the one that called
+    it.
 
-    table            -- from `analyses.call_stacks`. Siblings stand in the order of their time, not in the order in
+    table            -- from `analyses.call_stacks`. Siblings stand in the order of their time, not
+    in the order in
                         which they ran. Samples without durations are counted instead.
-    levels           -- rows that are drawn. A function that does nothing but call one other (99 % of its time)
-                        shares a row with it: the row has the name of the last one, after an ellipsis.
+    levels           -- rows that are drawn. A function that does nothing but call one other (99 %
+    of its time)
+                        shares a row with it: the row has the name of the last one, after an
+                        ellipsis.
     smallest_percent -- functions with a smaller share of the whole are left out.
 
-    A function is marked (colour and hatch) if over half of its time is spent in itself.
-    Raises ValueError if the table is empty or has no origin, for levels below 1, and if every share is too small.
+    A function is marked (colour and hatch) if over half of its time is spent in itself. Raises
+    ValueError if the table is empty or has no origin, for levels below 1, and if every share is too
+    small.
     """
-    require(table, [*_THREAD_COLUMNS, "short_name", "depth", "parent", *_NUMBERS[0], *_NUMBERS[1]], "call_stacks")
+    require(
+        table,
+        [*_THREAD_COLUMNS, "short_name", "depth", "parent", *_NUMBERS[0], *_NUMBERS[1]],
+        "call_stacks",
+    )
     if levels < 1:
         raise ValueError(f"levels must be at least 1, not {levels}")
     origin = origin_of(table)
     is_time = bool(table["total_ns"].any())
     tree = _tree(table, *_NUMBERS[0 if is_time else 1])
     whole = sum(tree.weight[root] for root in tree.below[-1])
-    boxes = [box for box in _boxes(tree, _threads(table, tree)) if box.width >= smallest_percent / 100 * whole]
+    boxes = [
+        box
+        for box in _boxes(tree, _threads(table, tree))
+        if box.width >= smallest_percent / 100 * whole
+    ]
     if not boxes:
-        raise ValueError(f"there is nothing to plot: no function has a share of {smallest_percent:g} %")
+        raise ValueError(
+            f"there is nothing to plot: no function has a share of {smallest_percent:g} %"
+        )
     shown = [box for box in boxes if box.row < levels]
     unit, size = axis_unit(whole) if is_time else ("", 1.0)
     measure = f"time, {unit}" if is_time else _counted(table)
     rows, rows_in_all = (1 + max(box.row for box in some) for some in (shown, boxes))
     with settings():
-        figure, (axes,) = new_figure(origin, height=1.35 + 0.35 * bool(title) + _ROW_INCHES * rows, title=title)
+        figure, (axes,) = new_figure(
+            origin, height=1.35 + 0.35 * bool(title) + _ROW_INCHES * rows, title=title
+        )
         for box in shown:
             _draw(axes, box, whole, size)
         axes.set_xlim(0, whole / size)
@@ -99,7 +126,10 @@ def call_stacks(
         left_out = f"under {smallest_percent:g} % left out"
         left_out += f", {rows_in_all - rows} more rows not shown" if rows_in_all > rows else ""
         axes.set_xlabel(f"{measure}; callers above what they call, the longest first; {left_out}")
-        add_legend(axes, {name: look for name, look in _LOOKS.items() if any(box.look == name for box in shown)})
+        add_legend(
+            axes,
+            {name: look for name, look in _LOOKS.items() if any(box.look == name for box in shown)},
+        )
     figure.alternative_text = _words(table, tree, whole, is_time)
     return figure
 
@@ -118,13 +148,17 @@ def _tree(table: pd.DataFrame, weight: str, own: str) -> _Tree:
 
 
 def _threads(table: pd.DataFrame, tree: _Tree) -> dict[str, list[int]]:
-    """The outermost rows of each thread, by what tells it from the others; one nameless entry for a single thread."""
+    """The outermost rows of each thread, by what tells it from the others; one nameless entry for a
+    single thread.
+    """
     place = table[_THREAD_COLUMNS]
     differing = [column for column in place.columns if place[column].nunique(dropna=False) > 1]
     found: dict[str, list[int]] = {}
     for row in tree.below[-1]:
         values = [(column, place[column].iloc[row]) for column in differing]
-        label = ", ".join(f"{column} {'unknown' if pd.isna(value) else value}" for column, value in values)
+        label = ", ".join(
+            f"{column} {'unknown' if pd.isna(value) else value}" for column, value in values
+        )
         found.setdefault(label, []).append(row)
     return found
 
@@ -149,7 +183,9 @@ def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
 
 
 def _last_of_chain(tree: _Tree, row: int) -> int:
-    """The innermost of the functions that, from this one on, do nothing of their own but call one other."""
+    """The innermost of the functions that, from this one on, do nothing of their own but call one
+    other.
+    """
     while len(tree.below.get(row, [])) == 1 and tree.own[row] <= _NOTHING * tree.weight[row]:
         (row,) = tree.below[row]
     return row
@@ -159,11 +195,19 @@ def _draw(axes: Axes, box: _Box, whole: float, size: float) -> None:
     colour, hatch = _LOOKS[box.look]
     is_wide = box.width > _OUTLINED_PERCENT / 100 * whole
     axes.barh(
-        box.row + 0.5, box.width / size, left=box.left / size, height=1, color=colour, hatch=hatch if is_wide else None,
-        edgecolor=style.TEXT if is_wide else colour, linewidth=0.4 if is_wide else 0.1,
-    )  # fmt: skip
+        box.row + 0.5,
+        box.width / size,
+        left=box.left / size,
+        height=1,
+        color=colour,
+        hatch=hatch if is_wide else None,
+        edgecolor=style.TEXT if is_wide else colour,
+        linewidth=0.4 if is_wide else 0.1,
+    )
     middle = (box.left + box.width / 2) / size
-    name_bar(axes, middle, box.row + 0.5, box.name, box.width / whole * _AXES_INCHES, _LOOKS[box.look])
+    name_bar(
+        axes, middle, box.row + 0.5, box.name, box.width / whole * _AXES_INCHES, _LOOKS[box.look]
+    )
 
 
 def _words(table: pd.DataFrame, tree: _Tree, whole: float, is_time: bool) -> str:
@@ -173,7 +217,7 @@ def _words(table: pd.DataFrame, tree: _Tree, whole: float, is_time: bool) -> str
     threads = len(table[_THREAD_COLUMNS].drop_duplicates())
     where = f"{threads} threads" if threads > 1 else "one thread"
     return (
-        f"Icicle of {len(table):,} call paths in {where}, {text(whole)} in all, up to {deepest} functions deep. "
-        f"The largest part in one function itself is {own.idxmax()} with {text(own.max())}, "
-        f"{100 * own.max() / whole:.0f} %."
+        f"Icicle of {len(table):,} call paths in {where}, {text(whole)} in all, up to {deepest}"
+        f" functions deep. The largest part in one function itself is {own.idxmax()} with"
+        f" {text(own.max())}, {100 * own.max() / whole:.0f} %."
     )

@@ -9,7 +9,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from tidyprof.plots import style
-from tidyprof.plots.figure import TidyFigure, axis_unit, duration_text, legend_above, new_figure, settings
+from tidyprof.plots.figure import (
+    TidyFigure,
+    axis_unit,
+    duration_text,
+    legend_above,
+    new_figure,
+    settings,
+)
 from tidyprof.tables.contract import Profile
 
 NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
@@ -28,7 +35,9 @@ LINES = (
 """Colour, dashes and marker of each device in order; with more than these they come again."""
 
 LIMITS = {"%": (0, 100)}
-"""Unit -> ends of its axis; other axes begin at 0 and fit the data. Shares of one core may exceed their end."""
+"""Unit -> ends of its axis; other axes begin at 0 and fit the data. Shares of one core may exceed
+their end.
+"""
 
 SCALES = {"bytes": ("GB", 1e9)}
 """Unit in the table -> unit for people, and how many of the first it is."""
@@ -48,10 +57,12 @@ def counters(
 ) -> TidyFigure:
     """One panel for each quantity over time, one line for each device.
 
-    names   -- quantities of `profile.counters`, in the order of the panels; those of NAMES that there are, if None.
-    devices -- numbers of GPUs, all if None. What was sampled of the machine itself has no number and is always drawn.
+    names   -- quantities of `profile.counters`, in the order of the panels; those of NAMES that
+    there are, if None. devices -- numbers of GPUs, all if None. What was sampled of the machine
+    itself has no number and is always drawn.
 
-    Raises ValueError for a log without GPU samples if no names are given, and for a quantity or device not in it.
+    Raises ValueError for a log without GPU samples if no names are given, and for a quantity or
+    device not in it.
     """
     table, names = _chosen(profile, names, devices)
     begin, end = table["time_ns"].min(), table["time_ns"].max()
@@ -83,12 +94,20 @@ def _chosen(
     known = sorted(table["name"].unique())
     chosen = [name for name in NAMES if name in known] if names is None else list(names)
     if missing := [name for name in chosen if name not in known]:
-        raise ValueError(f"nothing was sampled of {', '.join(missing)}; there is {', '.join(known) or 'nothing'}")
+        raise ValueError(
+            f"nothing was sampled of {', '.join(missing)}; there is {', '.join(known) or 'nothing'}"
+        )
     there = table["device"].dropna().unique().tolist()
     if missing := [number for number in devices or () if number not in there]:
-        raise ValueError(f"there is no device {missing[0]}; there are {', '.join(map(str, sorted(there))) or 'none'}")
+        raise ValueError(
+            f"there is no device {missing[0]}; there are"
+            f" {', '.join(map(str, sorted(there))) or 'none'}"
+        )
     if not chosen:
-        raise ValueError(f"nothing was sampled of a GPU; name quantities to draw, of {', '.join(known) or 'none'}")
+        raise ValueError(
+            "nothing was sampled of a GPU; name quantities to draw, of"
+            f" {', '.join(known) or 'none'}"
+        )
     wanted = table["device"].isna() | (devices is None) | table["device"].isin(list(devices or ()))
     return table[table["name"].isin(chosen) & wanted].sort_values("time_ns", kind="stable"), chosen
 
@@ -100,7 +119,12 @@ def _panel(axes: Axes, rows: pd.DataFrame, places: list[int], begin: int, size: 
     for device, own in rows.groupby("device", dropna=False):
         place = 0 if pd.isna(device) else places.index(device)
         few = len(own) <= FEW
-        axes.plot((own["time_ns"] - begin) / size, own["value"] / scale, **_look(place, few), clip_on=not few)
+        axes.plot(
+            (own["time_ns"] - begin) / size,
+            own["value"] / scale,
+            **_look(place, few),
+            clip_on=not few,
+        )
     low, high = LIMITS.get(unit, (0, 0))
     axes.set_ylim(low, max(high, 1.08 * rows["value"].max() / scale) or 1)
     name = _plain(rows["name"].iloc[0])
@@ -126,18 +150,27 @@ def _plain(name: str) -> str:
 
 
 def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
-    """What was drawn over how long; then the first quantity's highest and lowest mean, or its range."""
+    """What was drawn over how long; then the first quantity's highest and lowest mean, or its
+    range.
+    """
     moments = table["time_ns"].nunique()
     drawn = [_plain(name) for name in names]
     listed = " and ".join([", ".join(drawn[:-1]), drawn[-1]] if len(drawn) > 1 else drawn)
-    begin = f"Lines of {listed} over {duration_text(length_ns)} in {moments} sample{'s' if moments > 1 else ''}."
+    begin = (
+        f"Lines of {listed} over {duration_text(length_ns)} in {moments}"
+        f" sample{'s' if moments > 1 else ''}."
+    )
     first = table[table["name"] == names[0]]
     unit = "" if pd.isna(first["unit"].iloc[0]) else f" {first['unit'].iloc[0]}"
     if first["device"].nunique() > 1:
         means = first.groupby("device")["value"].mean()
         return (
-            f"{begin} The mean of {drawn[0]} is highest on device {means.idxmax()} with {means.max():.0f}{unit} and "
-            f"lowest on device {means.idxmin()} with {means.min():.0f}{unit}."
+            f"{begin} The mean of {drawn[0]} is highest on device {means.idxmax()} with"
+            f" {means.max():.0f}{unit} and lowest on device {means.idxmin()} with"
+            f" {means.min():.0f}{unit}."
         )
     value = first["value"]
-    return f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, from {value.min():.0f} to {value.max():.0f}."
+    return (
+        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, from {value.min():.0f} to"
+        f" {value.max():.0f}."
+    )

@@ -38,8 +38,9 @@ _HANDLE_POINTS = 5 * style.POINTS
 class TidyFigure(Figure):
     """A matplotlib figure with its origin in the corner and a text alternative.
 
-    origin -- what the corner says; alternative_text -- two sentences computed from the plotted data.
-    In a notebook it shows as an image whose `alt` is that text, on a ground that is as light or dark as the page.
+    origin -- what the corner says; alternative_text -- two sentences computed from the plotted
+    data. In a notebook it shows as an image whose `alt` is that text, on a ground that is as light
+    or dark as the page.
     """
 
     def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
@@ -48,13 +49,20 @@ class TidyFigure(Figure):
         self.alternative_text = ""
 
     def _repr_html_(self) -> str:
-        text, width = html_text(self.alternative_text), round(self.get_size_inches()[0] * _SCREEN_DPI)
+        text, width = (
+            html_text(self.alternative_text),
+            round(self.get_size_inches()[0] * _SCREEN_DPI),
+        )
         light = _image(self)
         with in_the_dark(self):
             dark = _image(self)
-        pair = (("tidy-light", "max-width:100%", light), ("tidy-dark", "max-width:100%;display:none", dark))
+        pair = (
+            ("tidy-light", "max-width:100%", light),
+            ("tidy-dark", "max-width:100%;display:none", dark),
+        )
         images = (
-            f'<img alt="{text}" class="{name}" width="{width}" style="{look}" src="data:image/png;base64,{data}">'
+            f'<img alt="{text}" class="{name}" width="{width}" style="{look}"'
+            f' src="data:image/png;base64,{data}">'
             for name, look, data in pair
         )
         return f"{''.join(images)}<style>{style.PAIR_RULES}</style>"
@@ -69,12 +77,21 @@ def _image(figure: Figure) -> str:
 
 @contextmanager
 def in_the_dark(figure: Figure) -> Iterator[None]:
-    """The figure as it is for a dark page: its ground, texts, lines and axes turned, fills and names on them not."""
+    """The figure as it is for a dark page: its ground, texts, lines and axes turned, fills and
+    names on them not.
+    """
     changes = []  # all are read before one is made, since a marker's colour can follow its line's
     for artist in figure.findobj():
-        inner = [artist.get_bbox_patch(), getattr(artist, "arrow_patch", None)] if isinstance(artist, Text) else []
+        inner = (
+            [artist.get_bbox_patch(), getattr(artist, "arrow_patch", None)]
+            if isinstance(artist, Text)
+            else []
+        )
         for part in (artist, *inner):
-            changes += [(getattr(part, f"set_{name}"), getattr(part, f"get_{name}")()) for name in _inks(part)]
+            changes += [
+                (getattr(part, f"set_{name}"), getattr(part, f"get_{name}")())
+                for name in _inks(part)
+            ]
     for change, colour in changes:
         change(style.turned(to_rgba(colour)))
     try:
@@ -87,17 +104,24 @@ def in_the_dark(figure: Figure) -> Iterator[None]:
 def _inks(artist: Artist | None) -> tuple[str, ...]:
     """The properties of an artist that are turned on a dark page."""
     if isinstance(artist, Text):
-        on_fill = to_rgba(artist.get_color())[:3] in (to_rgba(style.BLACK)[:3], to_rgba(style.GROUND)[:3])
+        on_fill = to_rgba(artist.get_color())[:3] in (
+            to_rgba(style.BLACK)[:3],
+            to_rgba(style.GROUND)[:3],
+        )
         return () if on_fill else ("color",)
     if isinstance(artist, Line2D):
         return ("color", "markerfacecolor", "markeredgecolor")
-    if isinstance(artist, FancyArrowPatch) or (isinstance(artist, Patch) and style.is_ground(artist.get_facecolor())):
+    if isinstance(artist, FancyArrowPatch) or (
+        isinstance(artist, Patch) and style.is_ground(artist.get_facecolor())
+    ):
         return ("facecolor", "edgecolor")
     return ()
 
 
 def origin_of(table: pd.DataFrame) -> str:
-    """The origin that a table carries. Raises ValueError if it has lost it: such numbers are not plotted."""
+    """The origin that a table carries. Raises ValueError if it has lost it: such numbers are not
+    plotted.
+    """
     origin = str(table.attrs.get("origin", "")).strip()
     if not origin:
         raise ValueError(
@@ -111,13 +135,18 @@ def require(table: pd.DataFrame, columns: list[str], made_by: str) -> None:
     """Raise ValueError unless the table has rows and these columns."""
     missing = [column for column in columns if column not in table.columns]
     if missing:
-        raise ValueError(f"the table lacks {', '.join(missing)}; make it with tidyprof.analyses.{made_by}")
+        raise ValueError(
+            f"the table lacks {', '.join(missing)}; make it with tidyprof.analyses.{made_by}"
+        )
     if not len(table):
         raise ValueError(f"there is nothing to plot: the table of {made_by} is empty")
 
 
-def new_figure(origin: str, height: float, rows: int = 1, title: str | None = None) -> tuple[TidyFigure, list[Axes]]:
-    """A figure with `rows` axes below each other, a title that states the finding, and the origin in the corner.
+def new_figure(
+    origin: str, height: float, rows: int = 1, title: str | None = None
+) -> tuple[TidyFigure, list[Axes]]:
+    """A figure with `rows` axes below each other, a title that states the finding, and the origin
+    in the corner.
 
     height is in inches, without the corner's lines. Call it inside `settings()`.
     """
@@ -129,7 +158,14 @@ def new_figure(origin: str, height: float, rows: int = 1, title: str | None = No
     axes = figure.subplots(rows, 1, squeeze=False)[:, 0].tolist()
     if title:
         text = "\n".join(textwrap.wrap(title, _TITLE_WRAP))
-        figure.suptitle(text, x=0.01, ha="left", fontsize=style.TITLE_POINTS, fontweight="bold", parse_math=False)
+        figure.suptitle(
+            text,
+            x=0.01,
+            ha="left",
+            fontsize=style.TITLE_POINTS,
+            fontweight="bold",
+            parse_math=False,
+        )
     figure.text(
         0.995,
         0.006,
@@ -154,15 +190,25 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """A legend of these labelled handles above the axes, in as few lines as have room; none of no handles."""
+    """A legend of these labelled handles above the axes, in as few lines as have room; none of no
+    handles.
+    """
     if not handles:
         return
-    lengths = [_HANDLE_POINTS + style.CHARACTER_POINTS * len(str(handle.get_label())) for handle in handles]
+    lengths = [
+        _HANDLE_POINTS + style.CHARACTER_POINTS * len(str(handle.get_label())) for handle in handles
+    ]
     for lines in range(1, len(handles) + 1):
         columns = range(0, len(handles), lines)
         if sum(max(lengths[first : first + lines]) for first in columns) <= _LEGEND_POINTS:
             break
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(columns), borderaxespad=0.3)
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=len(columns),
+        borderaxespad=0.3,
+    )
 
 
 def settings() -> Any:
@@ -211,5 +257,9 @@ def _three_digits(value: float) -> str:
 
 def place_label(rank: Any, device: Any, several: bool) -> str:
     """`rank 0, device 2`, or as much of it as is known; empty where there is only one."""
-    parts = [f"{word} {int(value)}" for word, value in (("rank", rank), ("device", device)) if not pd.isna(value)]
+    parts = [
+        f"{word} {int(value)}"
+        for word, value in (("rank", rank), ("device", device))
+        if not pd.isna(value)
+    ]
     return ", ".join(parts) if several else ""

@@ -21,7 +21,8 @@ _ROOM_PERCENT = 40
 
 
 def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """For each device the share of time in which it was busy, and below it the sum of durations, which is none.
+    """For each device the share of time in which it was busy, and below it the sum of durations,
+    which is none.
 
     table comes from `analyses.busy`. Raises ValueError if it is empty or has no origin.
     """
@@ -47,9 +48,10 @@ def _busy_words(table: pd.DataFrame) -> str:
     several = len(table) > 1
     first = table.iloc[0]
     begin = (
-        f"Bars for {len(table)} device{'s' if several else ''} over {duration_text(table['span_ns'].max())}: busy for "
-        f"{first['union_percent']:.0f} % of the time{' on the first' if several else ''}, while the durations add up "
-        f"to {first['sum_percent']:.0f} %."
+        f"Bars for {len(table)} device{'s' if several else ''} over"
+        f" {duration_text(table['span_ns'].max())}: busy for {first['union_percent']:.0f} % of the"
+        f" time{' on the first' if several else ''}, while the durations add up to"
+        f" {first['sum_percent']:.0f} %."
     )
     if not several:
         surplus = first["sum_percent"] - first["union_percent"]
@@ -60,7 +62,9 @@ def _busy_words(table: pd.DataFrame) -> str:
 
 
 def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str) -> None:
-    """A bar with its name: at its beginning where it has room, else behind it, and never on the 100 % line."""
+    """A bar with its name: at its beginning where it has room, else behind it, and never on the 100
+    % line.
+    """
     axes.barh(y, share, height=0.34, color=colour, edgecolor=style.TEXT, linewidth=0.6)
     inside = share > _ROOM_PERCENT
     place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center_baseline"}

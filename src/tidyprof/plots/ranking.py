@@ -52,11 +52,14 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
     looks = table["category"].map(style.CATEGORY_LOOK)
     ranked = table.assign(shown_name=names, look=looks)
     rows, shown = _largest(ranked, "total_ns", n, "kernels")
-    legend = {name: look for name, look in style.CATEGORY_LOOK.items() if name in set(shown["category"])}
+    legend = {
+        name: look for name, look in style.CATEGORY_LOOK.items() if name in set(shown["category"])
+    }
     first = shown.iloc[0]
     words = (
-        f"{_summary(shown, table, 'total_ns', 'kernels', 'total time')}. The largest is {first.shown_name} "
-        f"({first.category}) with {duration_text(first.total_ns)}, {first.percent:.0f} %, in {_calls(first.calls)}."
+        f"{_summary(shown, table, 'total_ns', 'kernels', 'total time')}. The largest is"
+        f" {first.shown_name} ({first.category}) with {duration_text(first.total_ns)},"
+        f" {first.percent:.0f} %, in {_calls(first.calls)}."
     )
     return _ranked(rows, origin, "total time", title, words, legend)
 
@@ -72,8 +75,9 @@ def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) ->
     rows, shown = _largest(ranked, "self_ns", n, "operators")
     first = shown.iloc[0]
     words = (
-        f"{_summary(shown, table, 'self_ns', 'operators', 'self time')} on the host. The largest is {first.shown_name} "
-        f"with {duration_text(first.self_ns)}, {first.percent:.0f} %, in {_calls(first.calls)}."
+        f"{_summary(shown, table, 'self_ns', 'operators', 'self time')} on the host. The largest is"
+        f" {first.shown_name} with {duration_text(first.self_ns)}, {first.percent:.0f} %, in"
+        f" {_calls(first.calls)}."
     )
     return _ranked(rows, origin, "self time on the host", title, words, {})
 
@@ -88,7 +92,12 @@ def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[_Row
     rows: _Rows = [
         (name, _Bar(length, f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}", look))
         for name, length, share, calls, look in zip(
-            shown["shown_name"], shown[column], shown["percent"], shown["calls"], shown["look"], strict=True
+            shown["shown_name"],
+            shown[column],
+            shown["percent"],
+            shown["calls"],
+            shown["look"],
+            strict=True,
         )
     ]
     if len(rest):
@@ -107,13 +116,18 @@ def _summary(shown: pd.DataFrame, table: pd.DataFrame, column: str, what: str, m
     if len(shown) == len(table):
         return f"Bars of all {len(table)} {what} by {measure}, {total} together"
     return (
-        f"Bars of the {len(shown)} {what} with the largest {measure} of {len(table)}; together they take "
-        f"{shown['percent'].sum():.0f} % of {total}"
+        f"Bars of the {len(shown)} {what} with the largest {measure} of {len(table)}; together they"
+        f" take {shown['percent'].sum():.0f} % of {total}"
     )
 
 
 def _ranked(
-    rows: _Rows, origin: str, label: str, title: str | None, words: str, legend: dict[str, tuple[str, str]]
+    rows: _Rows,
+    origin: str,
+    label: str,
+    title: str | None,
+    words: str,
+    legend: dict[str, tuple[str, str]],
 ) -> TidyFigure:
     """Horizontal bars from top to bottom, each name above its bar, where a long one has room.
 
@@ -123,10 +137,14 @@ def _ranked(
     longest = max(bar.length_ns for _, bar in rows if bar)
     unit, size = axis_unit(longest)
     with settings():
-        figure, (axes,) = new_figure(origin, height=1.0 + 0.3 * bool(legend) + 0.35 * bool(title) + height, title=title)
+        figure, (axes,) = new_figure(
+            origin, height=1.0 + 0.3 * bool(legend) + 0.35 * bool(title) + height, title=title
+        )
         top = 0.0
         for name, bar in rows:
-            axes.text(0, top + _NAME_INCHES, f" {name}", va="bottom", parse_math=False, gid="row name")
+            axes.text(
+                0, top + _NAME_INCHES, f" {name}", va="bottom", parse_math=False, gid="row name"
+            )
             top += _NAME_INCHES
             if bar:
                 _draw(axes, top + _BAR_INCHES / 2, bar, size)
@@ -149,7 +167,15 @@ def _ranked(
 def _draw(axes: Axes, middle: float, bar: _Bar, size: float) -> None:
     colour, hatch = bar.look
     length = bar.length_ns / size
-    axes.barh(middle, length, height=0.85 * _BAR_INCHES, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6)
+    axes.barh(
+        middle,
+        length,
+        height=0.85 * _BAR_INCHES,
+        color=colour,
+        hatch=hatch,
+        edgecolor=style.TEXT,
+        linewidth=0.6,
+    )
     axes.annotate(
         bar.text,
         (length, middle),

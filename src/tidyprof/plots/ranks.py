@@ -42,11 +42,15 @@ _MOST_NUMBERED = 40
 def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Stacked bars: what each rank's device did, how often it came last and how long it waited.
 
-    table comes from `analyses.ranks`. Of more than MOST_RANKS rows those with the largest caused_wait_ns are shown.
-    Raises ValueError if the table is empty or has no origin.
+    table comes from `analyses.ranks`. Of more than MOST_RANKS rows those with the largest
+    caused_wait_ns are shown. Raises ValueError if the table is empty or has no origin.
     """
     columns = [f"{part}_ns" for part in _PARTS]
-    require(table, [*columns, "rank", "device", "total_ns", "came_last", "compared", "caused_wait_ns"], "ranks")
+    require(
+        table,
+        [*columns, "rank", "device", "total_ns", "came_last", "compared", "caused_wait_ns"],
+        "ranks",
+    )
     origin = origin_of(table)
     shown = table
     if len(table) > MOST_RANKS:
@@ -73,7 +77,8 @@ def _end_text(row: dict) -> str:
 def _rank_words(table: pd.DataFrame, shown: int) -> str:
     total = table["total_ns"].sum()
     shares = [
-        f"{style.part_label(look)} {100 * table[f'{part}_ns'].sum() / total:.0f} %" for part, look in _PARTS.items()
+        f"{style.part_label(look)} {100 * table[f'{part}_ns'].sum() / total:.0f} %"
+        for part, look in _PARTS.items()
     ]
     word = "rank" if table["rank"].notna().all() and table["rank"].is_unique else "device"
     what = f"{len(table)} {word}{'s'[: len(table) > 1]}"
@@ -93,20 +98,32 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
 
 
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Heat map: how long each rank waited in each collective for the last one, which a dot marks if it came alone.
+    """Heat map: how long each rank waited in each collective for the last one, which a dot marks if
+    it came alone.
 
-    table comes from `analyses.collectives` with per_rank=True. Raises ValueError if it is empty or has no origin.
+    table comes from `analyses.collectives` with per_rank=True. Raises ValueError if it is empty or
+    has no origin.
     """
-    require(table, ["number", "rank", "device", "wait_ns", "came_last"], "collectives(..., per_rank=True)")
+    require(
+        table,
+        ["number", "rank", "device", "wait_ns", "came_last"],
+        "collectives(..., per_rank=True)",
+    )
     origin = origin_of(table)
     place = ["rank", "device"]
-    waits = table.pivot_table(index=place, columns="number", values="wait_ns", dropna=False, observed=True)
+    waits = table.pivot_table(
+        index=place, columns="number", values="wait_ns", dropna=False, observed=True
+    )
     waits = waits.dropna(how="all")
     unit, size = axis_unit(float(waits.max(axis=None)))
     with settings():
         figure, (axes,) = new_figure(origin, height=2.0 + min(0.35 * len(waits), 8), title=title)
         image = axes.imshow(
-            waits.to_numpy(float) / size, aspect="auto", cmap=WAIT_COLOURS, vmin=0, interpolation="nearest"
+            waits.to_numpy(float) / size,
+            aspect="auto",
+            cmap=WAIT_COLOURS,
+            vmin=0,
+            interpolation="nearest",
         )
         bar = figure.colorbar(image, ax=axes, pad=0.01)
         bar.set_label(f"waiting for the last rank, {unit}")
@@ -132,20 +149,28 @@ def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: Axes
     # Dots of a scatter are fills: they stay white on a dark page, as the map does not change.
     axes.scatter(columns, rows, s=size**2, color=style.GROUND, label="the last rank to enter")
     axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3, frameon=True, facecolor=image.cmap(0.0),
-        framealpha=1, labelcolor=style.GROUND, edgecolor=style.GROUND,
-    )  # fmt: skip
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0.3,
+        frameon=True,
+        facecolor=image.cmap(0.0),
+        framealpha=1,
+        labelcolor=style.GROUND,
+        edgecolor=style.GROUND,
+    )
 
 
 def _wait_words(table: pd.DataFrame) -> str:
     place = ["rank", "device"]
-    rows = table.groupby(place, dropna=False).agg(came_last=("came_last", "sum"), longest=("wait_ns", "max"))
+    rows = table.groupby(place, dropna=False).agg(
+        came_last=("came_last", "sum"), longest=("wait_ns", "max")
+    )
     rows = rows.reset_index().pipe(lambda found: found.assign(label=rank_labels(found)))
     longest = rows.loc[rows["longest"].idxmax()]
     return (
-        f"Heat map of the waiting of {len(rows)} ranks in {table['number'].nunique()} collectives, "
-        f"{duration_text(table['wait_ns'].sum())} in all; the longest wait is {longest['label']}'s with "
-        f"{duration_text(longest['longest'])}. {_most_often_last(rows)}"
+        f"Heat map of the waiting of {len(rows)} ranks in {table['number'].nunique()} collectives,"
+        f" {duration_text(table['wait_ns'].sum())} in all; the longest wait is {longest['label']}'s"
+        f" with {duration_text(longest['longest'])}. {_most_often_last(rows)}"
     )
 
 

@@ -33,14 +33,16 @@ _LABELLED = 5
 
 
 def step_budget(
-    table: pd.DataFrame, title: str | None = None, untraced_ns: float | tuple[float, float] | None = None
+    table: pd.DataFrame,
+    title: str | None = None,
+    untraced_ns: float | tuple[float, float] | None = None,
 ) -> TidyFigure:
     """Stacked bars: the parts of each step, which add up to it.
 
-    table comes from `analyses.step_budget`. More than MOST_ROWS rows become the mean step of each rank and
-    device. untraced_ns is what a step takes without the profiler, or the range that it lies in: a line across the bars;
-    None takes it from the table's attrs, where the recording states it. Raises ValueError if the table is empty or has
-    no origin.
+    table comes from `analyses.step_budget`. More than MOST_ROWS rows become the mean step of each
+    rank and device. untraced_ns is what a step takes without the profiler, or the range that it
+    lies in: a line across the bars; None takes it from the table's attrs, where the recording
+    states it. Raises ValueError if the table is empty or has no origin.
     """
     require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
     origin = origin_of(table)
@@ -62,7 +64,9 @@ def step_budget(
 
 
 def _across(axes: Axes, untraced_ns: float | tuple[float, float], size: float) -> str:
-    """A line across all bars where a step ends without the profiler, or a band; the same in words."""
+    """A line across all bars where a step ends without the profiler, or a band; the same in
+    words.
+    """
     ends = untraced_ns if isinstance(untraced_ns, tuple) else (untraced_ns,)
     text = f"without the profiler {' to '.join(duration_text(end) for end in ends)}"
     for end in ends:
@@ -72,15 +76,21 @@ def _across(axes: Axes, untraced_ns: float | tuple[float, float], size: float) -
     # Beside the lines, where there is more room.
     before = ends[0] / size > axes.get_xlim()[1] - ends[-1] / size
     axes.annotate(
-        text, ((ends[0] if before else ends[-1]) / size, lower + 0.2), xytext=(-6 if before else 6, 0),
-        textcoords="offset points", ha="right" if before else "left", va="center_baseline",
-    )  # fmt: skip
+        text,
+        ((ends[0] if before else ends[-1]) / size, lower + 0.2),
+        xytext=(-6 if before else 6, 0),
+        textcoords="offset points",
+        ha="right" if before else "left",
+        va="center_baseline",
+    )
     return f" {text[0].upper()}{text[1:]}."
 
 
 def _row_labels(rows: pd.DataFrame) -> list[str]:
     several_ranks = rows["rank"].nunique(dropna=False) > 1
-    several_devices = rows[["rank", "device"]].drop_duplicates().shape[0] > rows["rank"].nunique(dropna=False)
+    several_devices = rows[["rank", "device"]].drop_duplicates().shape[0] > rows["rank"].nunique(
+        dropna=False
+    )
     labels = []
     for row in rows.itertuples():
         number = "whole recording" if pd.isna(row.step) else f"step {row.step}"
@@ -102,22 +112,27 @@ def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
     total = table["duration_ns"].sum()
     shares = {part: 100 * table[f"{part}_ns"].sum() / total for part in parts}
     ordered = sorted(parts, key=shares.get, reverse=True)
-    listed = ", ".join(f"{style.part_label(part)} {shares[part]:.0f} %" for part in ordered if shares[part] >= 0.5)
+    listed = ", ".join(
+        f"{style.part_label(part)} {shares[part]:.0f} %" for part in ordered if shares[part] >= 0.5
+    )
     if table["step"].isna().all():
         what = f"{len(table)} whole recordings" if len(table) > 1 else "the whole recording"
     else:
         what = f"{len(table)} step{'s' if len(table) != 1 else ''}"
     length = duration_text(total / len(table))
-    return f"Stacked bars of {what}, {length} on average, split into parts. Over all of it: {listed}."
+    return (
+        f"Stacked bars of {what}, {length} on average, split into parts. Over all of it: {listed}."
+    )
 
 
 def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """The duration of each step, warm-up included, with the median as a line.
 
-    table has the columns step and duration_ns, and rank where there are several: that of `analyses.steps`, or a
-    trainer's own timings. Steps whose column `part` says warmup are shown, but left out of the median. Steps that take
-    SLOW times the median are marked and labelled; a bar beyond CUT times the median is cut off, and its label says so.
-    Raises ValueError if the table is empty or has no origin.
+    table has the columns step and duration_ns, and rank where there are several: that of
+    `analyses.steps`, or a trainer's own timings. Steps whose column `part` says warmup are shown,
+    but left out of the median. Steps that take SLOW times the median are marked and labelled; a bar
+    beyond CUT times the median is cut off, and its label says so. Raises ValueError if the table is
+    empty or has no origin.
     """
     require(table, ["step", "duration_ns"], "steps")
     origin = origin_of(table)
@@ -135,9 +150,14 @@ def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
             _step_bars(axes, table, median, highest, size)
         axes.axhline(median / size, color=style.TEXT, linewidth=1.2, linestyle="--")
         axes.annotate(
-            f"median {duration_text(median)}", (1.0, median / size), xycoords=("axes fraction", "data"),
-            xytext=(4, 0), textcoords="offset points", va="center_baseline", annotation_clip=False,
-        )  # fmt: skip
+            f"median {duration_text(median)}",
+            (1.0, median / size),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center_baseline",
+            annotation_clip=False,
+        )
         axes.set_ylim(0, 1.12 * highest / size)
         axes.set_xlim(int(table["step"].min()) - 0.6, int(table["step"].max()) + 0.6)
         axes.set_xlabel("step")
@@ -159,9 +179,9 @@ def _step_words(table: pd.DataFrame, ranks: int, median: float) -> str:
     where = f" on {ranks} ranks" if ranks > 1 else ""
     whose = f" of rank {slowest['rank']}" if ranks > 1 else ""
     return (
-        f"Durations of {len(table)} steps{where} with a median of {duration_text(median)}; "
-        f"{slow or 'none'} of them more than {SLOW} times that. "
-        f"The slowest is step {int(slowest['step'])}{whose} with {duration_text(slowest['duration_ns'])}."
+        f"Durations of {len(table)} steps{where} with a median of {duration_text(median)};"
+        f" {slow or 'none'} of them more than {SLOW} times that. The slowest is step"
+        f" {int(slowest['step'])}{whose} with {duration_text(slowest['duration_ns'])}."
     )
 
 
@@ -172,9 +192,14 @@ def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, s
     for chosen, colour, hatch in ((~slow, style.BLUE, ""), (slow, style.ORANGE, "///")):
         rows = table[chosen]
         axes.bar(
-            rows["step"].astype(int), rows["duration_ns"].clip(upper=highest) / size, width=width, color=colour,
-            hatch=hatch, edgecolor=style.TEXT, linewidth=0.6,
-        )  # fmt: skip
+            rows["step"].astype(int),
+            rows["duration_ns"].clip(upper=highest) / size,
+            width=width,
+            color=colour,
+            hatch=hatch,
+            edgecolor=style.TEXT,
+            linewidth=0.6,
+        )
     for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
         place = (int(row.step), min(row.duration_ns, highest) / size)
         times = row.duration_ns / median
@@ -183,7 +208,14 @@ def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, s
 
 
 def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) -> None:
-    looks = [style.BLUE, style.ORANGE, style.BLUISH_GREEN, style.REDDISH_PURPLE, style.SKY_BLUE, style.VERMILLION]
+    looks = [
+        style.BLUE,
+        style.ORANGE,
+        style.BLUISH_GREEN,
+        style.REDDISH_PURPLE,
+        style.SKY_BLUE,
+        style.VERMILLION,
+    ]
     markers = "os^Dv*"
     for place, rank in enumerate(ranks):
         rows = table[table["rank"] == rank].sort_values("step")

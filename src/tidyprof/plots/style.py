@@ -1,8 +1,8 @@
 """Colours, hatches and text settings of all plots.
 
 Colours are those of Okabe and Ito, which stay apart for colour-blind readers
-(https://jfly.uni-koeln.de/color/). Colour never stands alone: a hatch or a direct
-label says the same. For a dark page the ground and what is drawn in ink are turned; fills stay as they are.
+(https://jfly.uni-koeln.de/color/). Colour never stands alone: a hatch or a direct label says the
+same. For a dark page the ground and what is drawn in ink are turned; fills stay as they are.
 """
 
 from __future__ import annotations
@@ -31,26 +31,35 @@ MINIMUM_CONTRAST = 4.5
 """Contrast ratio for text, WCAG 2.2 success criterion 1.4.3."""
 
 MINIMUM_FILL_CONTRAST = 3.0
-"""Contrast ratio of a fill with a dark ground, criterion 1.4.11; on a white one each fill has an outline or a name."""
+"""Contrast ratio of a fill with a dark ground, criterion 1.4.11; on a white one each fill has an
+outline or a name.
+"""
 
 _DARK_GROUND = 17 / 255
 """What white is turned into, 0 to 1: #111111, the ground of JupyterLab's dark theme."""
 
 _LIGHT_FILL = 0.8
-"""Greys from here to white (1) are a ground, which is turned; darker ones are a fill that stands for something."""
+"""Greys from here to white (1) are a ground, which is turned; darker ones are a fill that stands
+for something.
+"""
 
 DARK_THEMES = {
     "[data-jp-theme-light=false]": "screen",
     "[data-theme=dark]": "screen",
     "[data-theme=auto]": "screen and (prefers-color-scheme:dark)",
 }
-"""How JupyterLab and Furo, the theme of the book, mark a dark page -> where that holds. Paper is white."""
+"""How JupyterLab and Furo, the theme of the book, mark a dark page -> where that holds. Paper is
+white.
+"""
 
 PAIR_RULES = "".join(
-    f"@media {where}{{{theme} .tidy-light{{display:none}}{theme} .tidy-dark{{display:inline!important}}}}"
+    f"@media {where}{{{theme} .tidy-light{{display:none}}{theme}"
+    " .tidy-dark{display:inline!important}}"
     for theme, where in DARK_THEMES.items()
 )
-"""CSS that shows one picture of a pair. JupyterLab drops it where a notebook is not trusted: the light one shows."""
+"""CSS that shows one picture of a pair. JupyterLab drops it where a notebook is not trusted: the
+light one shows.
+"""
 
 CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "GEMM": (BLUE, ""),
@@ -119,7 +128,9 @@ KIND_LOOK: Mapping[str, tuple[str, str]] = {
 """Kind of event (profile.KINDS) -> colour and hatch; what the host does itself is grey."""
 
 WIDTH_INCHES = 8.5
-"""Width of every figure: what a notebook's cell has room for at 1280 dots, so that no text is shown smaller."""
+"""Width of every figure: what a notebook's cell has room for at 1280 dots, so that no text is shown
+smaller.
+"""
 
 POINTS = 10.0
 TITLE_POINTS = 12.0
@@ -132,7 +143,10 @@ SETTINGS: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": POINTS,
     "axes.titlesize": TITLE_POINTS,
-    "axes.prop_cycle": f"cycler('color', {[BLUE, VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, SKY_BLUE, BLACK]})",
+    "axes.prop_cycle": (
+        "cycler('color',"
+        f" {[BLUE, VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, SKY_BLUE, BLACK]})"
+    ),
     "axes.titlelocation": "left",
     "axes.labelsize": POINTS,
     "xtick.labelsize": POINTS,
@@ -155,8 +169,9 @@ SETTINGS: Mapping[str, Any] = {
     "svg.hashsalt": "tidyprof",
     "svg.fonttype": "path",
 }
-"""matplotlib settings under which plots are made and saved; the font ships with matplotlib, so output is equal
-everywhere, and a fixed salt makes the ids in SVG files so too."""
+"""matplotlib settings under which plots are made and saved; the font ships with matplotlib, so
+output is equal everywhere, and a fixed salt makes the ids in SVG files so too.
+"""
 
 
 def part_label(part: str) -> str:
@@ -171,7 +186,9 @@ def contrast(first: str, second: str) -> float:
 
 
 def turned(colour: RGBA) -> RGBA:
-    """The ink on a dark page for an ink on a white one; what has a hue stays as it is. Channels are 0 to 1."""
+    """The ink on a dark page for an ink on a white one; what has a hue stays as it is. Channels are
+    0 to 1.
+    """
     value = colour[0]
     if not value == colour[1] == colour[2]:
         return colour
@@ -185,12 +202,21 @@ def is_ground(colour: RGBA) -> bool:
 
 
 def text_on(ground: str) -> str:
-    """Black or white, whichever is better readable on this colour; on the ground the ink that is turned with it."""
-    return TEXT if ground == GROUND else max((BLACK, GROUND), key=lambda colour: contrast(colour, ground))
+    """Black or white, whichever is better readable on this colour; on the ground the ink that is
+    turned with it.
+    """
+    return (
+        TEXT
+        if ground == GROUND
+        else max((BLACK, GROUND), key=lambda colour: contrast(colour, ground))
+    )
 
 
 def _luminance(colour: str) -> float:
     """Relative luminance, 0 to 1 (WCAG 2.2)."""
     channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in channels
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

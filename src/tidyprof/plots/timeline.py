@@ -14,14 +14,25 @@ from tidyprof.analyses.common import host_events, names_matching, occupied, of_r
 from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.plots import style
 from tidyprof.plots.bars import name_bar
-from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
+from tidyprof.plots.figure import (
+    TidyFigure,
+    add_legend,
+    axis_unit,
+    duration_text,
+    new_figure,
+    settings,
+)
 from tidyprof.tables.contract import Profile
 
 DENSE = 600
-"""Events in a lane beyond which bars would melt into each other; the lane then shows how full it is."""
+"""Events in a lane beyond which bars would melt into each other; the lane then shows how full it
+is.
+"""
 
 SPARSE = 60
-"""The same where some lane is full: neighbours with two encodings of one thing can't be compared."""
+"""The same where some lane is full: neighbours with two encodings of one thing can't be
+compared.
+"""
 
 _BINS = 600
 _LANE_INCHES = 0.42
@@ -36,7 +47,9 @@ _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of the timeline: its label, and events that do not nest (those of one stream or one level)."""
+    """A row of the timeline: its label, and events that do not nest (those of one stream or one
+    level).
+    """
 
     label: str
     events: pd.DataFrame
@@ -57,12 +70,14 @@ def timeline(
     rank: int | None = None,
     title: str | None = None,
 ) -> TidyFigure:
-    """What the host and each device stream did between two times, or during the host's range of one step.
+    """What the host and each device stream did between two times, or during the host's range of one
+    step.
 
-    Without limits the whole recording is drawn. rank chooses one rank; without it a recording of several
-    shows their steps, ranges and streams. Bars are labelled where there is room. A lane with more than
-    DENSE events shows instead how full each short span was, by height, and then so does each with more than SPARSE.
-    Raises ValueError if the step does not exist or nothing happened in the window.
+    Without limits the whole recording is drawn. rank chooses one rank; without it a recording of
+    several shows their steps, ranges and streams. Bars are labelled where there is room. A lane
+    with more than DENSE events shows instead how full each short span was, by height, and then so
+    does each with more than SPARSE. Raises ValueError if the step does not exist or nothing
+    happened in the window.
     """
     if rank is not None:
         profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
@@ -77,7 +92,9 @@ def timeline(
         lanes = [replace(lane, most=SPARSE) for lane in lanes]
     unit, size = axis_unit(finish - begin)
     with settings():
-        figure, (axes,) = new_figure(str(profile.origin), height=1.7 + _LANE_INCHES * len(lanes), title=title)
+        figure, (axes,) = new_figure(
+            str(profile.origin), height=1.7 + _LANE_INCHES * len(lanes), title=title
+        )
         for place, lane in enumerate(lanes):
             _draw(axes, place, lane, begin, finish, size)
         _name_lanes(axes, lanes)
@@ -89,7 +106,9 @@ def timeline(
 
 
 def _name_lanes(axes: Axes, lanes: list[Lane]) -> None:
-    names = [f"{lane.label}\n(height: share of time)" if lane.dense else lane.label for lane in lanes]
+    names = [
+        f"{lane.label}\n(height: share of time)" if lane.dense else lane.label for lane in lanes
+    ]
     axes.set_yticks(range(len(lanes)), names)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
@@ -97,7 +116,9 @@ def _name_lanes(axes: Axes, lanes: list[Lane]) -> None:
     axes.set_ylim(len(lanes) - 0.45, -0.55)
 
 
-def _window(profile: Profile, start_ns: int | None, end_ns: int | None, step: int | None) -> tuple[int, int]:
+def _window(
+    profile: Profile, start_ns: int | None, end_ns: int | None, step: int | None
+) -> tuple[int, int]:
     first, last = start_and_end(profile.events)
     if not len(first):
         raise ValueError("there is nothing to plot: the profile has no events")
@@ -124,7 +145,9 @@ def _lanes(profile: Profile) -> Iterator[Lane]:
         known = device[["device", "stream"]].drop_duplicates().sort_values(["device", "stream"])
         more_devices = known["device"].nunique(dropna=False) > 1
         for place in known.itertuples():
-            events = device[_equal(device["device"], place.device) & _equal(device["stream"], place.stream)]
+            events = device[
+                _equal(device["device"], place.device) & _equal(device["stream"], place.stream)
+            ]
             gpu = f"device {place.device}, " if more_devices else ""
             stream = "device" if pd.isna(place.stream) else f"stream {place.stream}"
             yield Lane(f"{prefix}{gpu}{stream}", events)
@@ -171,13 +194,25 @@ def _draw(axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: flo
         events = lane.events[kinds == kind]
         if lane.dense:
             edges = np.linspace(begin, finish, _BINS + 1).astype(np.int64)
-            share = occupied(events).covered_within(edges[:-1], edges[1:]) / np.maximum(np.diff(edges), 1)
+            share = occupied(events).covered_within(edges[:-1], edges[1:]) / np.maximum(
+                np.diff(edges), 1
+            )
             times = (edges - begin) / size
-            _rectangles(axes, times[:-1], times[1:], place + 0.4 - 0.8 * filled, 0.8 * share, style.KIND_LOOK[kind][0])
+            _rectangles(
+                axes,
+                times[:-1],
+                times[1:],
+                place + 0.4 - 0.8 * filled,
+                0.8 * share,
+                style.KIND_LOOK[kind][0],
+            )
             filled += share
             continue
         start, end = start_and_end(events)
-        left, right = (np.clip(start, begin, finish) - begin) / size, (np.clip(end, begin, finish) - begin) / size
+        left, right = (
+            (np.clip(start, begin, finish) - begin) / size,
+            (np.clip(end, begin, finish) - begin) / size,
+        )
         # Outlines and hatches would paint over bars that are only a few dots wide.
         wide = (right - left) / ((finish - begin) / size) > _OUTLINED
         colour, hatch = style.KIND_LOOK[kind]
@@ -185,15 +220,31 @@ def _draw(axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: flo
         _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], colour)
         _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], colour, hatch)
         inches = (right - left) / ((finish - begin) / size) * _AXES_INCHES
-        for name, middle, length in zip(events["short_name"].astype(str), (left + right) / 2, inches, strict=True):
-            name_bar(axes, middle, place, name.removeprefix(_AUTOGRAD_PREFIX), length, style.KIND_LOOK[kind])
+        for name, middle, length in zip(
+            events["short_name"].astype(str), (left + right) / 2, inches, strict=True
+        ):
+            name_bar(
+                axes,
+                middle,
+                place,
+                name.removeprefix(_AUTOGRAD_PREFIX),
+                length,
+                style.KIND_LOOK[kind],
+            )
 
 
 def _rectangles(
-    axes: Axes, left: np.ndarray, right: np.ndarray, bottom: np.ndarray, height: np.ndarray, colour: str,
+    axes: Axes,
+    left: np.ndarray,
+    right: np.ndarray,
+    bottom: np.ndarray,
+    height: np.ndarray,
+    colour: str,
     hatch: str | None = None,
-) -> None:  # fmt: skip
-    """Bars from bottom upwards (the axis points down); with a hatch (which may be empty) also an outline."""
+) -> None:
+    """Bars from bottom upwards (the axis points down); with a hatch (which may be empty) also an
+    outline.
+    """
     corners = [(left, bottom), (right, bottom), (right, bottom - height), (left, bottom - height)]
     shapes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
     outlined = hatch is not None
@@ -222,16 +273,28 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
         host = host_events(profile)
         names = _outermost(host[host["kind"] == "operator"])
         samples = int((profile.events["kind"] == "sample").sum())
-        second = f"{samples:,} frames of call-stack samples are not drawn." if samples else "No operator was recorded."
+        second = (
+            f"{samples:,} frames of call-stack samples are not drawn."
+            if samples
+            else "No operator was recorded."
+        )
         if len(names):
-            second = f"The longest operator is {names.loc[names['duration_ns'].idxmax(), 'short_name']}."
+            second = (
+                f"The longest operator is {names.loc[names['duration_ns'].idxmax(), 'short_name']}."
+            )
         return f"{window} on the host, without any device event: {len(host):,} events. {second}"
     groups = device.groupby(["rank", "device"], dropna=False)
-    shares = [100 * occupied(events).clip(begin, finish).length / (finish - begin) for _, events in groups]
-    share = f"{shares[0]:.0f} %" if len(shares) == 1 else f"between {min(shares):.0f} and {max(shares):.0f} %"
+    shares = [
+        100 * occupied(events).clip(begin, finish).length / (finish - begin) for _, events in groups
+    ]
+    share = (
+        f"{shares[0]:.0f} %"
+        if len(shares) == 1
+        else f"between {min(shares):.0f} and {max(shares):.0f} %"
+    )
     longest = device.loc[device["duration_ns"].idxmax()]
     where = f"{len(shares)} devices" if len(shares) > 1 else "one device"
     return (
-        f"{window}, with {len(device):,} events on {where}, busy for {share} of it. "
-        f"The longest device event is {longest['short_name']} with {duration_text(longest['duration_ns'])}."
+        f"{window}, with {len(device):,} events on {where}, busy for {share} of it. The longest"
+        f" device event is {longest['short_name']} with {duration_text(longest['duration_ns'])}."
     )

@@ -1,7 +1,9 @@
-"""Code objects for AMD GPUs (ELF): what the compiler states about each kernel, without the code itself.
+"""Code objects for AMD GPUs (ELF): what the compiler states about each kernel, without the code
+itself.
 
-Their metadata are a note with the number NT_AMDGPU_METADATA, in MessagePack, with the keys that assembly has, too
-(https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4 Metadata").
+Their metadata are a note with the number NT_AMDGPU_METADATA, in MessagePack, with the keys that
+assembly has, too (https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4
+Metadata").
 """
 
 from __future__ import annotations
@@ -26,22 +28,44 @@ _MOST_SEGMENTS = 1000
 
 
 def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
-    """The GPU that a code object is for, as `gfx942`, and the metadata of its kernels, their keys without the dot.
+    """The GPU that a code object is for, as `gfx942`, and the metadata of its kernels, their keys
+    without the dot.
 
     Raises ProfileReadError where it is for no AMD GPU, states no kernel, or is damaged.
     """
-    if len(data) < 64 or (data[4], data[5]) != (_CLASS_64, _LITTLE) or _number(data, 18, "H") != _AMD_GPU:
-        cause = "a program or library for the host, which may hold code objects (roc-obj-ls lists them)"
-        raise ProfileReadError(file, "an ELF file for another processor than AMD's GPUs", cause, "give a code object")
+    if (
+        len(data) < 64
+        or (data[4], data[5]) != (_CLASS_64, _LITTLE)
+        or _number(data, 18, "H") != _AMD_GPU
+    ):
+        cause = (
+            "a program or library for the host, which may hold code objects (roc-obj-ls lists them)"
+        )
+        raise ProfileReadError(
+            file, "an ELF file for another processor than AMD's GPUs", cause, "give a code object"
+        )
     try:
         note = next(_metadata_of(data))
         stated = msgspec.msgpack.decode(note)
         target = stated["amdhsa.target"].rpartition("--")[2].partition(":")[0]
-        kernels = [{key.removeprefix("."): value for key, value in one.items()} for one in stated["amdhsa.kernels"]]
+        kernels = [
+            {key.removeprefix("."): value for key, value in one.items()}
+            for one in stated["amdhsa.kernels"]
+        ]
     except StopIteration:
         kernels = []
-    except (struct.error, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        raise ProfileReadError(file, "a code object whose metadata cannot be read", *DAMAGED) from None
+    except (
+        struct.error,
+        msgspec.DecodeError,
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ):
+        raise ProfileReadError(
+            file, "a code object whose metadata cannot be read", *DAMAGED
+        ) from None
     if not kernels:
         cause = "it holds functions only, or its notes were stripped"
         cure = f"look at its code with llvm-objdump --disassemble {file.name}"
@@ -61,7 +85,10 @@ def _metadata_of(data: bytes) -> Iterator[bytes]:
         while offset + 12 <= end:
             name, content, kind = struct.unpack_from("<III", data, offset)
             begin = offset + 12 + _padded(name)
-            if kind == _METADATA and data[offset + 12 : offset + 12 + name].rstrip(b"\0") == b"AMDGPU":
+            if (
+                kind == _METADATA
+                and data[offset + 12 : offset + 12 + name].rstrip(b"\0") == b"AMDGPU"
+            ):
                 yield data[begin : begin + content]
             offset = begin + _padded(content)
 

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 _SHOWN_BYTES = 24
 
 _MOST_TRIED = 64
-"""Entries of an unknown folder in which a recording is looked for, so that a huge folder takes no time."""
+"""Entries of an unknown folder in which a recording is looked for, so that a huge folder takes no
+time.
+"""
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format; its folder here has the modules `recognition` and `reader`, imported once they are needed.
+    """One format; its folder here has the modules `recognition` and `reader`, imported once they
+    are needed.
 
     name   -- what the format is called, for messages.
     folder -- the folder's name.
@@ -54,15 +57,20 @@ FORMATS = (
     Format("PyTorch memory snapshot", "memory_snapshot", "read_memory_snapshot"),
     Format("rocmProfileData (.rpd)", "rpd", "read_rpd"),
     Format("rocpd (ROCm 7)", "rocpd", "read_rocpd"),
-    Format("rocprof-compute (workload folder or analysis database)", "rocprof_compute", "read_rocprof_compute"),
+    Format(
+        "rocprof-compute (workload folder or analysis database)",
+        "rocprof_compute",
+        "read_rocprof_compute",
+    ),
     Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys"),
     Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3"),
     Format("rocprof 1 (CSV)", "rocprof_v1", "read_rocprof_v1"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
-"""All formats, in the order in which they are asked. No file is recognised by two of them; of what lies in one folder,
-the format that says most comes first."""
+"""All formats, in the order in which they are asked. No file is recognised by two of them; of what
+lies in one folder, the format that says most comes first.
+"""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -93,17 +101,18 @@ def read(
 ) -> Profile:
     """Read a profiler's file or folder, whatever its name is and however it is compressed.
 
-    With rocprofv3 path may also be folder and start of the file names, as given to its --output-file. Of a folder that
-    is no recording but holds one, that one is read, and meta["files"] says which; several are refused.
+    With rocprofv3 path may also be folder and start of the file names, as given to its
+    --output-file. Of a folder that is no recording but holds one, that one is read, and
+    meta["files"] says which; several are refused.
 
     rank             -- read only this rank; for files that state none, the rank that they have.
     origin           -- where the recording comes from; not stated if None.
     maximum_bytes    -- refuse files that are larger when unpacked; None: the reader's own limit.
     python_functions -- of a torch trace its Python functions, too; says nothing to other formats.
 
-    What only some readers know raises TypeError with another format: `rank` with rocprof-compute, rocprof 1 and
-    monitors; `progress` with all but torch, Perfetto and rocprof-sys; `root`, see `read_torch_trace`; `time_zone`, see
-    `read_system`; `only`, see `read_rocprofv3`.
+    What only some readers know raises TypeError with another format: `rank` with rocprof-compute,
+    rocprof 1 and monitors; `progress` with all but torch, Perfetto and rocprof-sys; `root`, see
+    `read_torch_trace`; `time_zone`, see `read_system`; `only`, see `read_rocprofv3`.
 
     Raises ProfileReadError if the path is missing or no reader knows its content.
 
@@ -136,7 +145,9 @@ def read(
 
 
 def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
-    """Read a file or folder of this format. Of one that holds several recordings the error says of which formats."""
+    """Read a file or folder of this format. Of one that holds several recordings the error says of
+    which formats.
+    """
     given = {name: value for name, value in options.items() if value is not None}
     if not known.has_functions:
         del given["python_functions"]
@@ -150,19 +161,25 @@ def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
 
 
 def _recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The names in a folder, and of the first of them those that are recordings, with their formats."""
+    """The names in a folder, and of the first of them those that are recordings, with their
+    formats.
+    """
     names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
-    return names, {name: kind for name in names[:_MOST_TRIED] if (kind := _format_of(folder / name))}
+    return names, {
+        name: kind for name in names[:_MOST_TRIED] if (kind := _format_of(folder / name))
+    }
 
 
 def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
-    """The profile, whose `ignored_files` name all that was left out of a folder: what lies there in the place of a
-    file, and recordings of other formats.
+    """The profile, whose `ignored_files` name all that was left out of a folder: what lies there in
+    the place of a file, and recordings of other formats.
     """
     if path.is_dir():
         files = profile.meta.get("files", ())
         found = no_files(dict.fromkeys([path, *(Path(file).parent for file in files)]))
-        ignored = {str(file): reason for file, reason in found.items()} | profile.meta.get("ignored_files", {})
+        ignored = {str(file): reason for file, reason in found.items()} | profile.meta.get(
+            "ignored_files", {}
+        )
         named = [Path(file) for file in (*files, *ignored)]
         for name, kind in _recordings_in(path)[1].items():
             if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
@@ -172,22 +189,27 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
 
 
 def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptions]]:
-    """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder is one recording.
+    """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder
+    is one recording.
 
-    A folder that holds a folder of each tool stands for those. Files of rocprofv3 that are named one by one give what
-    their folder gives, as far as they are named: launches lie in a file of their own there. Raises ProfileReadError for
-    a file that can't be opened.
+    A folder that holds a folder of each tool stands for those. Files of rocprofv3 that are named
+    one by one give what their folder gives, as far as they are named: launches lie in a file of
+    their own there. Raises ProfileReadError for a file that can't be opened.
     """
     found: dict[Path, list[Path]] = {}
     for path in (one for given in paths for one in _of_each_tool(Path(given))):
         head = ByteStream(path).head(HEAD_BYTES) if path.is_file() else b""
         together = path.is_file() and _ROCPROFV3.recognises(path, head)
         found.setdefault(path.parent if together else path, []).append(path)
-    return [(files[0], {}) if len(files) == 1 else (place, {"only": files}) for place, files in found.items()]
+    return [
+        (files[0], {}) if len(files) == 1 else (place, {"only": files})
+        for place, files in found.items()
+    ]
 
 
 def _of_each_tool(path: Path) -> list[Path]:
-    """The folders in a folder, where each is a recording by another tool and nothing else is one; else the path.
+    """The folders in a folder, where each is a recording by another tool and nothing else is one;
+    else the path.
 
     Two of one tool may be two runs.
     """
@@ -195,7 +217,9 @@ def _of_each_tool(path: Path) -> list[Path]:
         return [path]
     recordings = _recordings_in(path)[1]
     tools = set(recordings.values())
-    several = 1 < len(tools) == len(recordings) and all((path / name).is_dir() for name in recordings)
+    several = 1 < len(tools) == len(recordings) and all(
+        (path / name).is_dir() for name in recordings
+    )
     return [path / name for name in recordings] if several else [path]
 
 
@@ -213,17 +237,27 @@ _THREAD_TRACE = re.compile(r"^(stats_)?ui_output_|\.att$|_code_object_id_\d+\.ou
 """Names that rocprofv3 --att gives; in a folder `ui_output_...` its tables are JSON."""
 
 _VIEWER = (
-    "a thread trace of rocprofv3 --att: cycles of instructions of some waves, no recording of a run",
+    (
+        "a thread trace of rocprofv3 --att: cycles of instructions of some waves, no recording of"
+        " a run"
+    ),
     "it was made to look into one kernel",
-    "open the folder ui_output_... with ROCprof Compute Viewer; `tidyprof isa` reads the code objects (*.out)",
+    (
+        "open the folder ui_output_... with ROCprof Compute Viewer; `tidyprof isa` reads the code"
+        " objects (*.out)"
+    ),
 )
 
 
 def _is_of_thread_trace(path: Path, head: bytes) -> bool:
-    """Whether a file is one of a thread trace, by its name, its folder's, or the header of its table."""
+    """Whether a file is one of a thread trace, by its name, its folder's, or the header of its
+    table.
+    """
     line = head.partition(b"\n")[0]
     is_table = b"Vaddr" in line and b"Hitcount" in line
-    return is_table or any(_THREAD_TRACE.search(name) for name in (path.name, path.absolute().parent.name))
+    return is_table or any(
+        _THREAD_TRACE.search(name) for name in (path.name, path.absolute().parent.name)
+    )
 
 
 def _unknown(path: Path, head: bytes) -> ProfileReadError:
@@ -240,12 +274,17 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
 
 
 def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) -> ProfileReadError:
-    """The error about a folder that is no recording: it is empty, holds several, or holds something else.
+    """The error about a folder that is no recording: it is empty, holds several, or holds something
+    else.
 
     recordings -- name -> format of what lies in it.
     """
     if recordings:
-        found = f"{len(recordings)} recordings" if len(recordings) > 1 else f"a recording among {len(names)} entries"
+        found = (
+            f"{len(recordings)} recordings"
+            if len(recordings) > 1
+            else f"a recording among {len(names)} entries"
+        )
         kinds = Counter(kind.partition(" (")[0] for kind in recordings.values()).most_common()
         return ProfileReadError(
             path,
@@ -258,9 +297,18 @@ def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) ->
         return ProfileReadError(path, *_VIEWER)
     found = "an empty folder"
     if names:
-        tried = "none of them known" if len(names) <= _MOST_TRIED else f"none of the first {_MOST_TRIED} known"
-        found = f"a folder with {len(names)} {'entry' if len(names) == 1 else 'entries'} ({_first(names)}), {tried}"
-    return ProfileReadError(path, found, "the profiler wrote elsewhere, or its run ended too early", _formats())
+        tried = (
+            "none of them known"
+            if len(names) <= _MOST_TRIED
+            else f"none of the first {_MOST_TRIED} known"
+        )
+        found = (
+            f"a folder with {len(names)} {'entry' if len(names) == 1 else 'entries'}"
+            f" ({_first(names)}), {tried}"
+        )
+    return ProfileReadError(
+        path, found, "the profiler wrote elsewhere, or its run ended too early", _formats()
+    )
 
 
 def _formats() -> str:
@@ -272,7 +320,9 @@ def _first(names: list[str]) -> str:
 
 
 def _format_of(path: Path) -> str:
-    """The format of a file or folder that a reader recognises, else ""; none does what may not be looked into."""
+    """The format of a file or folder that a reader recognises, else ""; none does what may not be
+    looked into.
+    """
     try:
         head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""
         known = FORMATS if head or path.is_dir() else ()

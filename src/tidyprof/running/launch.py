@@ -26,7 +26,9 @@ NOT_FOUND, NOT_RUN = 127, 126
 
 @dataclass(frozen=True)
 class Asked:
-    """What the hooks are asked for: the folder, steps before the trace and of it, call stacks, shapes, and the mark."""
+    """What the hooks are asked for: the folder, steps before the trace and of it, call stacks,
+    shapes, and the mark.
+    """
 
     out: str
     after: int
@@ -50,7 +52,8 @@ def environment(asked: Asked) -> dict[str, str]:
 def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> int:
     """Run the command to its end; `look` is called now and then meanwhile.
 
-    Returns the exit code, or the negative number of the signal that ended it. Raises OSError where it can't start.
+    Returns the exit code, or the negative number of the signal that ended it. Raises OSError where
+    it can't start.
     """
     process = subprocess.Popen(command, env=environment(asked))
     before = {number: signal.signal(number, _pass_on(process)) for number in PASSED_ON}
@@ -107,7 +110,9 @@ def _again(folder: Path) -> Callable[[int, FrameType | None], None]:
 
 
 def end_as(code: int) -> int:
-    """The exit code to end with; where a signal ended the program, the same one ends this process."""
+    """The exit code to end with; where a signal ended the program, the same one ends this
+    process.
+    """
     if code >= 0:
         return code
     sys.stdout.flush()

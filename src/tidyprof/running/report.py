@@ -1,4 +1,6 @@
-"""What the hooks of a run found, of all its ranks: how long steps are, in which parts, and what watching cost."""
+"""What the hooks of a run found, of all its ranks: how long steps are, in which parts, and what
+watching cost.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,20 @@ WINDOWS = ("before", "after")
 """When steps were timed: before the trace and after it."""
 
 HOOKS = 13
-"""All hooks of a step cost so many times what its switches between parts do: 37 µs where these were seven of 0.4 µs, by
-benchmarks/bench_run.py.
+"""All hooks of a step cost so many times what its switches between parts do: 37 µs where these were
+seven of 0.4 µs, by benchmarks/bench_run.py.
 """
 
 LARGE = 0.2
 WHERE = {
-    "between steps": "from the optimizer's step to the model's call, where a loop makes its batch itself, or its log",
-    "other": "what is in none of these, such as clipping, callbacks and hooks between backward and the optimizer",
+    "between steps": (
+        "from the optimizer's step to the model's call, where a loop makes its batch itself, or"
+        " its log"
+    ),
+    "other": (
+        "what is in none of these, such as clipping, callbacks and hooks between backward and the"
+        " optimizer"
+    ),
 }
 """Parts that may be no part of a training at all, and from LARGE on are explained."""
 
@@ -42,8 +50,8 @@ PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", 
 class Run:
     """What is in the folder of a run.
 
-    ranks -- by rank, what its hooks wrote (inside/recorder.py). traces -- the ranks' files. others -- folders of
-    further processes that made steps.
+    ranks -- by rank, what its hooks wrote (inside/recorder.py). traces -- the ranks' files. others
+    -- folders of further processes that made steps.
     """
 
     folder: Path
@@ -60,7 +68,9 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """What the processes of a run wrote. A file that a killed one left unfinished counts as not there."""
+    """What the processes of a run wrote. A file that a killed one left unfinished counts as not
+    there.
+    """
     ranks = {}
     for file in sorted(folder.glob(ABOUT)):
         try:
@@ -86,7 +96,9 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     if shares:
         named = ", ".join(f"{part} {100 * share:.0f}\u00a0%" for part, share in shares.items())
         found.append(("parts", f"the host's, without the profiler: {named}"))
-        found += [("", f"{part}: {WHERE[part]}") for part in WHERE if shares.get(part, 0.0) >= LARGE]
+        found += [
+            ("", f"{part}: {WHERE[part]}") for part in WHERE if shares.get(part, 0.0) >= LARGE
+        ]
     found += [("" if number else "told", line) for number, line in enumerate(_told(run))]
     found.append(("cost", _cost(run)))
     return found
@@ -98,12 +110,19 @@ def _what_is_a_step(run: Run) -> str:
     what = {
         "optimizer": f"from one step of {marks} to the next",
         "backward": "from one backward pass to the next, since no optimizer of PyTorch took a step",
-        "module": f"from one call of {marks} to the next, since no optimizer took a step and backward() was not called",
+        "module": (
+            f"from one call of {marks} to the next, since no optimizer took a step and backward()"
+            " was not called"
+        ),
         "replay": "from one replay of a graph to the next, since nothing else took a step",
         "mark": f"from one {marks} to the next",
     }[about["source"]]
     passes = about["backwards"]
-    several = f", {passes:.1f} backward passes each" if about["source"] == "optimizer" and passes >= 1.5 else ""
+    several = (
+        f", {passes:.1f} backward passes each"
+        if about["source"] == "optimizer" and passes >= 1.5
+        else ""
+    )
     if run.step_ns is None:
         return f"{what}{several}; {about['all_steps']} of them"
     lengths = f"{run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)"
@@ -117,21 +136,32 @@ def _timed(run: Run) -> int:
 
 
 def _long_steps(run: Run) -> list[str]:
-    """A line where some steps take much longer than the others, which the few steps of a trace may miss."""
+    """A line where some steps take much longer than the others, which the few steps of a trace may
+    miss.
+    """
     found = [one[name]["long"] for one in run.ranks.values() for name in WINDOWS if name in one]
     steps, count = (sum(long[key] for long in found) for key in ("steps", "of_steps"))
     share = sum(long["ns"] for long in found) / max(1.0, sum(long["of_ns"] for long in found))
     if share < WORTH:
         return []
     what = "a validation, a checkpoint, a new epoch or a request that is being waited for"
-    return [f"{steps} of {count} timed steps are long ones, with {share:.0%} of the time; each may hold {what}"]
+    return [
+        f"{steps} of {count} timed steps are long ones, with {share:.0%} of the time; each may hold"
+        f" {what}"
+    ]
 
 
 def _prefill(run: Run) -> list[str]:
-    """A line where a language model wrote texts: the calls with which each begins are no steps like the others."""
+    """A line where a language model wrote texts: the calls with which each begins are no steps like
+    the others.
+    """
     found = [one[name]["prefill"] for one in run.ranks.values() for name in WINDOWS if name in one]
     calls, spent = (sum(own[key] for own in found) for key in ("steps", "ns"))
-    return [f"{calls} calls with whole texts (prefill) took {spent / calls / 1e6:,.4g} ms each"] if calls else []
+    return (
+        [f"{calls} calls with whole texts (prefill) took {spent / calls / 1e6:,.4g} ms each"]
+        if calls
+        else []
+    )
 
 
 def _drift(run: Run) -> list[str]:
@@ -166,7 +196,10 @@ def _told(run: Run) -> Iterable[str]:
         yield f"no step was seen of rank {', '.join(map(str, missing))}"
     if run.others:
         names = ", ".join(folder.name for folder in run.others)
-        yield f"other processes made steps, too; what is told is of the first one. The others' files: {names}"
+        yield (
+            "other processes made steps, too; what is told is of the first one. The others' files:"
+            f" {names}"
+        )
 
 
 def _cost(run: Run) -> str:
@@ -177,7 +210,9 @@ def _cost(run: Run) -> str:
         if window:
             shares.append(HOOKS * about["own_ns"] * window["switches"] / window["step_ns"])
     writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
-    untraced = f"{100 * max(shares):.2g} % of an untraced step" if shares else "unknown for untraced steps"
+    untraced = (
+        f"{100 * max(shares):.2g} % of an untraced step" if shares else "unknown for untraced steps"
+    )
     once = f"; to write the trace took {max(writing) / 1e9:,.2g} s once" if writing else ""
     return f"watching took {untraced}{once}"
 
@@ -201,7 +236,8 @@ def why_no_trace(run: Run) -> str:
     seen, needed = about["all_steps"], about["needed"]
     if "closed" not in about and about["stage"] != "done":
         return (
-            f"it was ended from outside, or by os._exit, {seen} steps or more after its beginning: {needed} are needed"
+            f"it was ended from outside, or by os._exit, {seen} steps or more after its beginning:"
+            f" {needed} are needed"
         )
     if seen < needed:
         # The trace and the step before it; the last step may have ended with the program.

@@ -1,4 +1,6 @@
-"""Columns of numbers: what stands for nothing, for texts and for kinds of events, and how pandas gets them."""
+"""Columns of numbers: what stands for nothing, for texts and for kinds of events, and how pandas
+gets them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ NO_TEXT = -1
 
 
 class Codes(dict[Any, int]):
-    """Numbers values in the order of their first appearance; looking up an unknown value adds it."""
+    """Numbers values in the order of their first appearance; looking up an unknown value adds
+    it.
+    """
 
     def __missing__(self, value: Any) -> int:
         self[value] = code = len(self)
@@ -54,19 +58,25 @@ def by_code(values: Iterable[Any], codes: np.ndarray, absent: Any, dtype: Any = 
 
 
 def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
-    """Codes of `[x, y, z]` as text for the numbers of each row, int32; NO_TEXT where one is missing."""
+    """Codes of `[x, y, z]` as text for the numbers of each row, int32; NO_TEXT where one is
+    missing.
+    """
     key = np.zeros(len(axes[0]), np.int64)
     for axis in axes:
         place, unique = pd.factorize(axis)
         key = pd.factorize(key * max(1, len(unique)) + place)[0]
     _, first = np.unique(key, return_index=True)
     sides = np.stack([axis[first] for axis in axes], axis=1).tolist()
-    codes = [NO_TEXT if ABSENT in shape else texts[f"[{', '.join(map(str, shape))}]"] for shape in sides]
+    codes = [
+        NO_TEXT if ABSENT in shape else texts[f"[{', '.join(map(str, shape))}]"] for shape in sides
+    ]
     return np.array(codes, np.int32)[key]
 
 
 def first_equal(identifiers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each wanted identifier the row of `identifiers` that has it (one of them), -1 where there is none."""
+    """For each wanted identifier the row of `identifiers` that has it (one of them), -1 where there
+    is none.
+    """
     if not len(identifiers):
         return np.full(len(wanted), -1, np.int64)
     rows = None
@@ -90,7 +100,9 @@ def taken(values: np.ndarray, rows: np.ndarray, absent: int = ABSENT) -> np.ndar
 
 
 def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
-    """Places in `texts` as a column whose categories are the texts in use, sorted; NO_TEXT is missing."""
+    """Places in `texts` as a column whose categories are the texts in use, sorted; NO_TEXT is
+    missing.
+    """
     used = used_codes(codes, len(texts)).tolist()
     categories = sorted({texts[code] for code in used})
     position = {text: place for place, text in enumerate(categories)}
@@ -119,7 +131,9 @@ def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
 
 
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
-    """int64 as a nullable type: <NA> for ABSENT and for what the type cannot hold. Overwrites `values` there."""
+    """int64 as a nullable type: <NA> for ABSENT and for what the type cannot hold. Overwrites
+    `values` there.
+    """
     target = np.dtype(dtype.lower())
     limits = np.iinfo(target)
     missing = values == ABSENT
@@ -150,27 +164,38 @@ KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
 ON_DEVICE = np.isin(KINDS, DEVICE_KINDS)
 """For every place in KINDS, whether that kind occupies a device."""
 
-_COLLECTIVE_KERNEL = re.compile(r"(void )?(nccl|rccl|msccl|uccl|oneccl|oneapi::ccl|nvshmem|rocshmem)", re.IGNORECASE)
-_EXPERT_PARALLEL = re.compile(r"(\w+::)*(mori::|deep_ep::(?!layout::)|hybrid_ep::|Ep(Dispatch|Combine)[A-Z])")
-"""Functions that send tokens to their experts and back: https://github.com/ROCm/mori (src/ops/dispatch_combine) and
-https://github.com/deepseek-ai/DeepEP (csrc/kernels), whose `layout` counts on one device."""
+_COLLECTIVE_KERNEL = re.compile(
+    r"(void )?(nccl|rccl|msccl|uccl|oneccl|oneapi::ccl|nvshmem|rocshmem)", re.IGNORECASE
+)
+_EXPERT_PARALLEL = re.compile(
+    r"(\w+::)*(mori::|deep_ep::(?!layout::)|hybrid_ep::|Ep(Dispatch|Combine)[A-Z])"
+)
+"""Functions that send tokens to their experts and back: https://github.com/ROCm/mori
+(src/ops/dispatch_combine) and https://github.com/deepseek-ai/DeepEP (csrc/kernels), whose `layout`
+counts on one device.
+"""
 
 _OWN_COLLECTIVE = re.compile(
     r"(multimem|one_shot|two_shot|push|pull|persistent)_(all_reduce|all_gather|all_to_all|reduce_scatter)"
     r"|(all_reduce|all_gather|all_to_all|reduce_scatter)_iris|cross_device_reduce_\dstage"
     r"|reduce_scatter_cross_device|allreduce_prototype_(one|two)shot|allreduce_fusion_kernel"
 )
-"""All-reduces that engines bring along: symmetric memory of PyTorch (torch/csrc/distributed/c10d/symm_mem), custom
-all-reduce and quick reduce of vLLM and SGLang (csrc/custom_all_reduce.cuh, csrc/quickreduce), AITER's
-(csrc/include/custom_all_reduce.cuh of https://github.com/ROCm/aiter), and iris's (iris/ccl of
-https://github.com/ROCm/iris)."""
+"""All-reduces that engines bring along: symmetric memory of PyTorch
+(torch/csrc/distributed/c10d/symm_mem), custom all-reduce and quick reduce of vLLM and SGLang
+(csrc/custom_all_reduce.cuh, csrc/quickreduce), AITER's (csrc/include/custom_all_reduce.cuh of
+https://github.com/ROCm/aiter), and iris's (iris/ccl of https://github.com/ROCm/iris).
+"""
 
 _LIKE_COMMUNICATION = re.compile(
     r"all_?(reduce|gather|to_?all|2_?all)|reduce_?scatter|dispatch|combine(?!d)",
     re.IGNORECASE,
 )
-_ON_ONE_DEVICE = re.compile(r"split_?k|attn|attention|fmha|flash|mla_|layout|block_?(all)?reduce", re.IGNORECASE)
-"""Combining the parts of a product or of attention is none, nor is counting for a later dispatch."""
+_ON_ONE_DEVICE = re.compile(
+    r"split_?k|attn|attention|fmha|flash|mla_|layout|block_?(all)?reduce", re.IGNORECASE
+)
+"""Combining the parts of a product or of attention is none, nor is counting for a later
+dispatch.
+"""
 
 _COPY_KERNEL = "__amd_rocclr_copyBuffer"
 _FILL_KERNEL = "__amd_rocclr_fillBuffer"
@@ -180,11 +205,14 @@ _FILL_KERNEL = "__amd_rocclr_fillBuffer"
 def kind_of_kernel(name: str) -> str:
     """`kernel`, `collective`, `copy` or `fill` for what a profiler calls a kernel of this name.
 
-    Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with kernels of its own,
-    which some back ends list as kernels (https://github.com/pytorch/pytorch/pull/179815).
+    Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with
+    kernels of its own, which some back ends list as kernels
+    (https://github.com/pytorch/pytorch/pull/179815).
     """
     function = _function_of(name)
-    if any(_COLLECTIVE_KERNEL.match(text) or _EXPERT_PARALLEL.match(text) for text in (name, function)):
+    if any(
+        _COLLECTIVE_KERNEL.match(text) or _EXPERT_PARALLEL.match(text) for text in (name, function)
+    ):
         return "collective"
     if _OWN_COLLECTIVE.search(name):
         return "collective"
@@ -201,18 +229,23 @@ def _function_of(name: str) -> str:
 
 @lru_cache(2**12)
 def is_like_communication(name: str) -> bool:
-    """Whether a kernel that is none of a known library's has a name as if it talked to other ranks."""
+    """Whether a kernel that is none of a known library's has a name as if it talked to other
+    ranks.
+    """
     function = _function_of(name)
     return bool(_LIKE_COMMUNICATION.search(function)) and not _ON_ONE_DEVICE.search(function)
 
 
 def refined(
-    kind: np.ndarray, name: np.ndarray, texts: Iterable[str], has_collective: np.ndarray | None = None
+    kind: np.ndarray,
+    name: np.ndarray,
+    texts: Iterable[str],
+    has_collective: np.ndarray | None = None,
 ) -> np.ndarray:
     """Kinds (places in KINDS) after a look at the names of kernels.
 
-    name           -- codes of the names, whose texts are `texts`; NO_TEXT is none.
-    has_collective -- mask of the events to which the file attached a collective operation: these are `collective`.
+    name           -- codes of the names, whose texts are `texts`; NO_TEXT is none. has_collective
+    -- mask of the events to which the file attached a collective operation: these are `collective`.
     """
     texts, is_kernel = list(texts), kind == KIND_CODE["kernel"]
     # Code -1 reads the last place.
@@ -221,5 +254,7 @@ def refined(
         of_text[code] = KIND_CODE[kind_of_kernel(texts[code])]
     result = np.where(is_kernel, of_text[name], kind)
     if has_collective is not None:
-        result[is_kernel & has_collective & (result == KIND_CODE["kernel"])] = KIND_CODE["collective"]
+        result[is_kernel & has_collective & (result == KIND_CODE["kernel"])] = KIND_CODE[
+            "collective"
+        ]
     return result

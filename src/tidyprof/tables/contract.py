@@ -15,10 +15,14 @@ import pandas as pd
 from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 
 MARK = "modelled"
-"""Member, tag or start of a file name under which files that a model wrote say so, with its known `error`."""
+"""Member, tag or start of a file name under which files that a model wrote say so, with its known
+`error`.
+"""
 
 ORDER = "order"
-"""Entry `times` of a profile's meta whose starts are no times: they number the events in their order."""
+"""Entry `times` of a profile's meta whose starts are no times: they number the events in their
+order.
+"""
 
 _LONGEST_DETAIL = 300
 _LARGEST_MARKER = 2**16
@@ -30,8 +34,9 @@ ORIGIN_KINDS = ("measured", "recorded", "modelled", "compiled")
 class Origin:
     """Where numbers come from, to be printed in the corner of every figure.
 
-    kind is `measured` (this machine, now), `recorded` (a named machine and day), `modelled` (computed; `detail` then
-    states the known error) or `compiled` (what a compiler says of its code for a GPU, on which nothing ran).
+    kind is `measured` (this machine, now), `recorded` (a named machine and day), `modelled`
+    (computed; `detail` then states the known error) or `compiled` (what a compiler says of its code
+    for a GPU, on which nothing ran).
     """
 
     kind: str
@@ -45,7 +50,9 @@ class Origin:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
     def __deepcopy__(self, _: Any) -> Origin:
-        """Itself, which nobody can change: pandas copies what is in `attrs` with each step from table to table."""
+        """Itself, which nobody can change: pandas copies what is in `attrs` with each step from
+        table to table.
+        """
         return self
 
 
@@ -54,15 +61,21 @@ NOT_STATED = Origin("recorded", "machine not stated")
 
 
 def recorded_on(meta: Mapping[str, Any]) -> Origin:
-    """The origin of a file without a mark of a model: the GPU and the ROCm that it names itself, or NOT_STATED."""
+    """The origin of a file without a mark of a model: the GPU and the ROCm that it names itself, or
+    NOT_STATED.
+    """
     gpu, rocm = meta.get("gpu"), meta.get("rocm")
     if not isinstance(gpu, str) or not gpu.strip():
         return NOT_STATED
-    return Origin("recorded", " ".join(f"{gpu}, ROCm {rocm}".split())[:_LONGEST_DETAIL] if rocm else gpu)
+    return Origin(
+        "recorded", " ".join(f"{gpu}, ROCm {rocm}".split())[:_LONGEST_DETAIL] if rocm else gpu
+    )
 
 
 def stated_origin(marker: Any) -> Origin | None:
-    """The origin that a marker states: an object with `error`, or such an object as JSON. None if it is no marker."""
+    """The origin that a marker states: an object with `error`, or such an object as JSON. None if
+    it is no marker.
+    """
     if isinstance(marker, str):
         try:
             marker = json.loads(marker[:_LARGEST_MARKER])
@@ -78,10 +91,13 @@ def stated_origin(marker: Any) -> Origin | None:
 def origin_of_files(files: Iterable[str]) -> Origin:
     """`modelled` where a marker beside one of these files says so, else NOT_STATED.
 
-    `modelled.json` speaks for every file in its folder, `<start>_modelled.json` for those whose names start so.
+    `modelled.json` speaks for every file in its folder, `<start>_modelled.json` for those whose
+    names start so.
     """
     paths = [Path(file) for file in files]
-    markers = {folder: sorted(folder.glob(f"*{MARK}.json")) for folder in {path.parent for path in paths}}
+    markers = {
+        folder: sorted(folder.glob(f"*{MARK}.json")) for folder in {path.parent for path in paths}
+    }
     for file in paths:
         for marker in markers[file.parent]:
             start = marker.name.removesuffix(f"{MARK}.json").removesuffix("_")
@@ -92,12 +108,22 @@ def origin_of_files(files: Iterable[str]) -> Origin:
 
 def _origin_in(marker: Path) -> Origin | None:
     try:
-        return stated_origin(json.loads(marker.read_text(encoding="utf-8")[:_LARGEST_MARKER]).get(MARK))
+        return stated_origin(
+            json.loads(marker.read_text(encoding="utf-8")[:_LARGEST_MARKER]).get(MARK)
+        )
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
 
 
-__all__ = ["COUNTER_DTYPES", "DEVICE_KINDS", "EVENT_DTYPES", "KINDS", "Origin", "Profile", "empty_counters"]
+__all__ = [
+    "COUNTER_DTYPES",
+    "DEVICE_KINDS",
+    "EVENT_DTYPES",
+    "KINDS",
+    "Origin",
+    "Profile",
+    "empty_counters",
+]
 
 EVENT_DTYPES: dict[str, str] = {
     "rank": "Int32",
@@ -137,9 +163,9 @@ EVENT_COLUMNS: dict[str, str] = {
 }
 """Columns that the events of every reader have, in order.
 
-source_category -- what the file calls this sort of event.
-operator        -- name of the operator around a launch, for device and runtime events.
-bytes           -- of copies, fills and allocations, and of a collective's message: the larger of what a rank gives
+source_category -- what the file calls this sort of event. operator        -- name of the operator
+around a launch, for device and runtime events. bytes           -- of copies, fills and allocations,
+and of a collective's message: the larger of what a rank gives
                    to it and gets from it.
 grid, block     -- of kernels, as `[x, y, z]`, or `[n]` where the file has only the product.
 launch_ns, launch_thread -- start and thread of the call that launched an event.
@@ -176,7 +202,8 @@ FURTHER_COLUMNS: dict[str, str] = {
     "instruction_type": "category",
     "stall_reason": "category",
 }
-"""Columns that follow where a file states them, in order; what is special in a format is in its reader's docstring.
+"""Columns that follow where a file states them, in order; what is special in a format is in its
+reader's docstring.
 
 collective, group_size      -- operation of a collective, and ranks that take part in it.
 address                     -- in the memory of a device, of what an allocator did.
@@ -219,11 +246,11 @@ class Profile:
                 a reader may append further columns, which its docstring lists.
     counters -- one row per sample, columns `COUNTER_DTYPES`.
     meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`,
-                `files`, `ignored_files` (path -> why), `origin` (an `Origin`), `rank` or `ranks`, `processes`,
-                `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
-                `shared_launch_records`, `repairs` (what was dropped or mended and how often),
-                `warnings` (sentences) and what else the format states. A key whose value the
-                file does not state is absent, never guessed.
+                `files`, `ignored_files` (path -> why), `origin` (an `Origin`), `rank` or `ranks`,
+                `processes`, `events_total`, `events_by_category`, `not_kept`,
+                `device_events_without_launch`, `shared_launch_records`, `repairs` (what was dropped
+                or mended and how often), `warnings` (sentences) and what else the format states. A
+                key whose value the file does not state is absent, never guessed.
     """
 
     events: pd.DataFrame
@@ -241,10 +268,15 @@ class Profile:
         self.meta.setdefault("repairs", {})
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.events["kind"].value_counts().items() if count)
+        counts = ", ".join(
+            f"{count:,} {kind}"
+            for kind, count in self.events["kind"].value_counts().items()
+            if count
+        )
         return (
-            f"Profile of {self.meta.get('tool', 'an unknown tool')}: {len(self.events):,} events ({counts or 'none'}), "
-            f"{len(self.counters):,} counter samples; {self.origin}; see .events, .counters and .meta"
+            f"Profile of {self.meta.get('tool', 'an unknown tool')}: {len(self.events):,} events"
+            f" ({counts or 'none'}), {len(self.counters):,} counter samples; {self.origin}; see"
+            " .events, .counters and .meta"
         )
 
     @property
@@ -253,7 +285,8 @@ class Profile:
         return self.meta["origin"]
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """What `find` makes of these events, looked for once: analyses ask for steps and ranges again and again.
+        """What `find` makes of these events, looked for once: analyses ask for steps and ranges
+        again and again.
 
         Forgotten as soon as `events` is another table. Whoever gets the result must not change it.
         """
@@ -278,7 +311,9 @@ def is_one_of(column: pd.Series | pd.Categorical, values: Iterable[str]) -> np.n
     """Mask of the rows of a column of categories that have one of these values."""
     found, wanted = categorical_of(column), frozenset(values)
     # Code -1, which stands for <NA>, reads the last place.
-    return np.array([*(category in wanted for category in found.categories.tolist()), False])[found.codes]
+    return np.array([*(category in wanted for category in found.categories.tolist()), False])[
+        found.codes
+    ]
 
 
 def categorical_of(column: pd.Series | pd.Categorical) -> pd.Categorical:

@@ -1,4 +1,6 @@
-"""Events that cannot be right: what is wrong with them, and how many a file may have before none is trusted."""
+"""Events that cannot be right: what is wrong with them, and how many a file may have before none is
+trusted.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,20 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01
-"""Share of a file's events that may be left out. A recording that lost more can mislead in what is left."""
+"""Share of a file's events that may be left out. A recording that lost more can mislead in what is
+left.
+"""
 
 LATEST_START_NS = 2**62
 LONGEST_NS = 2**53
-"""Starts and durations from these on (146 years since the clock began, 104 days) are damage; ends fit into 64 bits."""
+"""Starts and durations from these on (146 years since the clock began, 104 days) are damage; ends
+fit into 64 bits.
+"""
 
 UNFINISHED = "unfinished when the recording ended"
-"""Why an event is dropped that still ran when the recording ended: its end is not known. On the host that is usual."""
+"""Why an event is dropped that still ran when the recording ended: its end is not known. On the
+host that is usual.
+"""
 
 REPEATED = "that are there twice"
 """Why an event is dropped: an earlier one has the same values in all columns."""
@@ -38,19 +46,29 @@ OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}
 _IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
 _NUMBERS_OF_ROWS = (*_IDENTIFIERS, "id", "event_id", "row")
 _MANY_ALIKE = {"lasting": (4, 10), "instant": (8, 2)}
-"""From how many events on, and from which part of all, that are alike but for their numbers, chance is ruled out."""
+"""From how many events on, and from which part of all, that are alike but for their numbers, chance
+is ruled out.
+"""
 _MIXING = 0x9E3779B97F4A7C15
-"""Odd, and with bits all over (the golden ratio as in Knuth's multiplicative hashing): it spreads close numbers."""
+"""Odd, and with bits all over (the golden ratio as in Knuth's multiplicative hashing): it spreads
+close numbers.
+"""
 
 ROUNDING_NS = 2_000
-"""By so much kernels can seem to overlap in files of whole microseconds, where start and duration are rounded."""
+"""By so much kernels can seem to overlap in files of whole microseconds, where start and duration
+are rounded.
+"""
 
 EARLY_NS = 100_000
-"""A kernel can begin so long before the one ahead has ended (programmatic dependent launch): in public recordings, and
-those of the course's H200, by 34 microseconds at most, and none outlasts the next one."""
+"""A kernel can begin so long before the one ahead has ended (programmatic dependent launch): in
+public recordings, and those of the course's H200, by 34 microseconds at most, and none outlasts the
+next one.
+"""
 
 OTHER_UNIT = 10
-"""Times the span of its stream that kernels add up to, from which durations are of another unit than starts."""
+"""Times the span of its stream that kernels add up to, from which durations are of another unit
+than starts.
+"""
 
 CAUSE = "the profiler lost times or records, or the file was damaged"
 NEXT_STEP = "record again"
@@ -65,8 +83,8 @@ def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
 def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
     """Reasons to leave an event out -> mask of the events that they concern.
 
-    To have no duration is no reason: profilers lose the times of kernels, and `Profile.meta` warns of it.
-    Start 0 is what profilers write for an event that never got a time
+    To have no duration is no reason: profilers lose the times of kernels, and `Profile.meta` warns
+    of it. Start 0 is what profilers write for an event that never got a time
     (https://github.com/pytorch/pytorch/issues/188481), end 0 where the event did not end.
     """
     return {
@@ -79,17 +97,24 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
 
 
 def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
-    """Mask of the events among the sound ones that last OUTLYING_FACTOR times as long as all others together.
+    """Mask of the events among the sound ones that last OUTLYING_FACTOR times as long as all others
+    together.
 
-    And OUTLYING_NS or longer: one wrong digit of a start makes days of microseconds, and a true event can be far longer
-    than the rest, too: a collective waits for another rank for up to 30 minutes (the longest default of `timeout` in
-    https://docs.pytorch.org/docs/stable/distributed.html), a call on the host for all of a job. In the public
-    recordings at hand no event lasts a minute. Ranges that a program marked, and samples, last as long as they like.
+    And OUTLYING_NS or longer: one wrong digit of a start makes days of microseconds, and a true
+    event can be far longer than the rest, too: a collective waits for another rank for up to 30
+    minutes (the longest default of `timeout` in
+    https://docs.pytorch.org/docs/stable/distributed.html), a call on the host for all of a job. In
+    the public recordings at hand no event lasts a minute. Ranges that a program marked, and
+    samples, last as long as they like.
     """
     on_device = ON_DEVICE[records["kind"]]
     is_measured = ~np.isin(records["kind"], [KIND_CODE["annotation"], KIND_CODE["sample"]])
     duration = records["duration_ns"]
-    long = sound & is_measured & (duration >= np.where(on_device, OUTLYING_NS["device"], OUTLYING_NS["host"]))
+    long = (
+        sound
+        & is_measured
+        & (duration >= np.where(on_device, OUTLYING_NS["device"], OUTLYING_NS["host"]))
+    )
     rest = sound & ~long
     if not long.any() or not rest.any():
         return np.zeros(len(long), bool)
@@ -98,24 +123,31 @@ def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
 
 
 def repeated(records: Records) -> np.ndarray:
-    """Mask of the records that say in every column what an earlier one says, whatever their own numbers are.
+    """Mask of the records that say in every column what an earlier one says, whatever their own
+    numbers are.
 
-    Those that have the same number too, such as a correlation id, cannot be alike by chance. Others can, where a clock
-    counts microseconds, above all if they last none of it: they are repeated only if many are, see _MANY_ALIKE.
-    In the public recordings at hand no events that last are alike, and of those that last no time one in forty.
-    Samples never are repeated: one has a frame for each call of a function that calls itself.
+    Those that have the same number too, such as a correlation id, cannot be alike by chance. Others
+    can, where a clock counts microseconds, above all if they last none of it: they are repeated
+    only if many are, see _MANY_ALIKE. In the public recordings at hand no events that last are
+    alike, and of those that last no time one in forty. Samples never are repeated: one has a frame
+    for each call of a function that calls itself.
     """
-    # Nearly all records differ in their times alone, and sorting takes a fifth of the time of a hash table.
+    # Nearly all records differ in their times alone, and sorting takes a fifth of the time of a
+    # hash table.
     key = _mixed(records[name] for name in ("start_ns", "duration_ns"))
     in_order = np.sort(key)
     twice = in_order[1:][in_order[1:] == in_order[:-1]]
     found = np.zeros(len(key), bool)
     if not len(twice):
         return found
-    candidates = np.flatnonzero(pd.Series(key).isin(twice) & (records["kind"] != KIND_CODE["sample"]))
+    candidates = np.flatnonzero(
+        pd.Series(key).isin(twice) & (records["kind"] != KIND_CODE["sample"])
+    )
     numbered, alike = found.copy(), found
     for mask, left_out in ((numbered, ("row",)), (alike, _NUMBERS_OF_ROWS)):
-        said = (values[candidates] for name, values in records.columns.items() if name not in left_out)
+        said = (
+            values[candidates] for name, values in records.columns.items() if name not in left_out
+        )
         mask[candidates] = pd.Series(_mixed(said)).duplicated()
     numbers = [records.get(name) for name in _IDENTIFIERS]
     numbered &= np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
@@ -128,7 +160,9 @@ def repeated(records: Records) -> np.ndarray:
 
 
 def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """A number for each row that depends on all columns, uint64: rows that differ share one in 2**64 cases."""
+    """A number for each row that depends on all columns, uint64: rows that differ share one in
+    2**64 cases.
+    """
     key: Any = np.uint64(0)
     for values in columns:
         key = (key ^ values.astype(np.uint64)) * np.uint64(_MIXING)
@@ -136,8 +170,11 @@ def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
     return key
 
 
-def without_damage(path: str | PathLike[str], records: Records, faults: dict[str, np.ndarray] | None = None) -> None:
-    """Leave out the events of a file or table that cannot be right, and count why in `records.dropped`.
+def without_damage(
+    path: str | PathLike[str], records: Records, faults: dict[str, np.ndarray] | None = None
+) -> None:
+    """Leave out the events of a file or table that cannot be right, and count why in
+    `records.dropped`.
 
     faults -- reason -> mask of events, beside those of their times, which come first.
     Raises ProfileReadError if they are too many of the device's or of the host's events.
@@ -178,11 +215,15 @@ def refuse_damage(
     if count <= MAXIMUM_DROPPED * total:
         return
     reasons = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common(6))
-    raise ProfileReadError(path, f"{count} of {total} {what} are unusable ({reasons})", cause, next_step)
+    raise ProfileReadError(
+        path, f"{count} of {total} {what} are unusable ({reasons})", cause, next_step
+    )
 
 
 def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarray) -> None:
-    """Refuse a file in which two rows have the same identifier: links between its tables mean nothing then."""
+    """Refuse a file in which two rows have the same identifier: links between its tables mean
+    nothing then.
+    """
     repeated = 0
     if (identifiers[1:] <= identifiers[:-1]).any():
         repeated = len(identifiers) - len(np.unique(identifiers))
@@ -196,13 +237,15 @@ def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarra
 
 
 def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:
-    """`cut_overlaps` for the files of ROCm's tools, whose durations are ends minus starts: warnings.
+    """`cut_overlaps` for the files of ROCm's tools, whose durations are ends minus starts:
+    warnings.
 
-    stream -- of each event as HIP numbers it; the column `stream` if None. A hardware queue is none: HIP puts several
-    streams on one, and without a barrier bit its kernels run beside each other.
-    0 to 2 may stand for a default stream (hipStreamLegacy is 1, hipStreamPerThread 2 in hip_runtime_api.h), which each
-    thread can have of its own. 0 stands, too, for what HIP did not launch, such as kernels of OpenMP, that need no
-    order: it counts only where the call is in the file.
+    stream -- of each event as HIP numbers it; the column `stream` if None. A hardware queue is
+    none: HIP puts several streams on one, and without a barrier bit its kernels run beside each
+    other. 0 to 2 may stand for a default stream (hipStreamLegacy is 1, hipStreamPerThread 2 in
+    hip_runtime_api.h), which each thread can have of its own. 0 stands, too, for what HIP did not
+    launch, such as kernels of OpenMP, that need no order: it counts only where the call is in the
+    file.
     """
     stream = records.get("stream") if stream is None else stream
     stream = np.where((stream == 0) & (records.get("launch_ns") == ABSENT), ABSENT, stream)
@@ -210,16 +253,23 @@ def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = N
     try:
         warning = cut_overlaps(path, records, {"stream": stream, "launch_thread": thread})
     except ProfileReadError as error:
-        warning = f"{path.name}: {error.found}. Likely cause: the file's streams are none. Nothing was cut."
+        warning = (
+            f"{path.name}: {error.found}. Likely cause: the file's streams are none. Nothing was"
+            " cut."
+        )
     return [warning] if warning else []
 
 
-def cut_overlaps(path: Path, records: Records, streams: dict[str, np.ndarray] | None = None) -> str | None:
-    """Cut kernels that reach over the next ones of their stream, at the start of the next; a warning if any did.
+def cut_overlaps(
+    path: Path, records: Records, streams: dict[str, np.ndarray] | None = None
+) -> str | None:
+    """Cut kernels that reach over the next ones of their stream, at the start of the next; a
+    warning if any did.
 
-    A stream runs one kernel at a time; but those of one launch, a graph's, may run beside each other.
-    streams -- columns that say on which stream an event ran, `stream` ABSENT where that is not known.
-    Raises ProfileReadError where most of a stream's kernels do so, and add up to OTHER_UNIT times its span.
+    A stream runs one kernel at a time; but those of one launch, a graph's, may run beside each
+    other. streams -- columns that say on which stream an event ran, `stream` ABSENT where that is
+    not known. Raises ProfileReadError where most of a stream's kernels do so, and add up to
+    OTHER_UNIT times its span.
     """
     streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])
@@ -243,8 +293,9 @@ def cut_overlaps(path: Path, records: Records, streams: dict[str, np.ndarray] | 
     longest = (end - limit)[over].max() / 1e6
     duration[first[over]] = (limit - start[first])[over]
     return (
-        f"{path.name}: {over.sum():,} of {len(rows):,} kernels last beyond the start of the next one on their stream, "
-        f"by up to {longest:,.3f} ms, and were cut there: a stream runs one kernel at a time."
+        f"{path.name}: {over.sum():,} of {len(rows):,} kernels last beyond the start of the next"
+        f" one on their stream, by up to {longest:,.3f} ms, and were cut there: a stream runs one"
+        " kernel at a time."
     )
 
 
@@ -255,7 +306,8 @@ def _begins(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each kernel, in order, the place of the next one of another launch, and whether that is on its stream.
+    """For each kernel, in order, the place of the next one of another launch, and whether that is
+    on its stream.
 
     launch -- correlation ids; a kernel without one is a launch of its own.
     """
@@ -267,8 +319,12 @@ def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarra
     return later, inside & (np.cumsum(stream)[later] == np.cumsum(stream))
 
 
-def _refuse_other_unit(path: Path, records: Records, rows: np.ndarray, stream: np.ndarray, over: np.ndarray) -> None:
-    """Raise ProfileReadError if durations of one stream are evidently of another unit than its starts."""
+def _refuse_other_unit(
+    path: Path, records: Records, rows: np.ndarray, stream: np.ndarray, over: np.ndarray
+) -> None:
+    """Raise ProfileReadError if durations of one stream are evidently of another unit than its
+    starts.
+    """
     for own in np.split(rows, np.flatnonzero(stream)[1:]):
         start, total = records["start_ns"][own], int(records["duration_ns"][own].sum())
         span = max(int(start[-1] - start[0]), 1)

@@ -84,7 +84,8 @@ class Intervals:
         before = np.concatenate(([0], np.cumsum(lengths)))
         place = np.searchsorted(self.starts, times, side="right")
         inside = np.maximum(place - 1, 0)
-        # Of the interval that begins last before the time, the part behind the time was counted too much.
+        # Of the interval that begins last before the time, the part behind the time was counted too
+        # much.
         beyond = np.where(place > 0, np.maximum(self.ends[inside] - times, 0), 0)
         return before[place] - beyond
 
@@ -99,7 +100,9 @@ class Intervals:
     def __or__(self, other: Intervals) -> Intervals:
         if not len(self) or not len(other):
             return self if len(self) else other
-        return Intervals.union(np.concatenate((self.starts, other.starts)), np.concatenate((self.ends, other.ends)))
+        return Intervals.union(
+            np.concatenate((self.starts, other.starts)), np.concatenate((self.ends, other.ends))
+        )
 
     def __and__(self, other: Intervals) -> Intervals:
         if not len(self) or not len(other):
@@ -114,13 +117,18 @@ class Intervals:
         return _from_mask(cuts, self.contains(cuts) & ~other.contains(cuts))
 
     def _cuts(self, other: Intervals) -> Times:
-        """All times at which either set begins or ends, sorted: between two of them nothing changes."""
+        """All times at which either set begins or ends, sorted: between two of them nothing
+        changes.
+        """
         return np.sort(np.concatenate((self.starts, self.ends, other.starts, other.ends)))
 
 
 def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:
-    """The set of segments [cuts[i], cuts[i + 1]) for which inside[i] holds; the last cut is not inside."""
-    # Changes come in turns, the first to inside: every other one begins an interval, the one behind it ends it.
+    """The set of segments [cuts[i], cuts[i + 1]) for which inside[i] holds; the last cut is not
+    inside.
+    """
+    # Changes come in turns, the first to inside: every other one begins an interval, the one behind
+    # it ends it.
     changes = np.flatnonzero(np.diff(inside, prepend=False))
     return Intervals(cuts[changes[::2]], cuts[changes[1::2]])
 

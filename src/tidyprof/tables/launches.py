@@ -14,11 +14,15 @@ from tidyprof.tables.records import PlainColumns, Records
 _Threads = tuple[np.ndarray, np.ndarray]
 
 
-def callers(start: np.ndarray, end: np.ndarray, thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An order of calls by thread and start, outer before inner, and in this order the place of each one's caller.
+def callers(
+    start: np.ndarray, end: np.ndarray, thread: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """An order of calls by thread and start, outer before inner, and in this order the place of
+    each one's caller.
 
-    start, end -- in ns; thread -- a number for each thread. The caller, -1 for none, is the innermost call that was
-    running on the thread when this one began; of two with the same times the first is the outer one.
+    start, end -- in ns; thread -- a number for each thread. The caller, -1 for none, is the
+    innermost call that was running on the thread when this one began; of two with the same times
+    the first is the outer one.
     """
     order = np.lexsort((-end, start, thread))
     start, end, thread = start[order], end[order], thread[order]
@@ -36,7 +40,8 @@ def innermost(
     inner: tuple[np.ndarray, np.ndarray],
     inner_threads: _Threads,
 ) -> np.ndarray:
-    """For each inner interval the row of the shortest outer one of the same thread around it, -1 for none.
+    """For each inner interval the row of the shortest outer one of the same thread around it, -1
+    for none.
 
     outer, inner -- starts and ends in ns; threads -- process and thread of each.
     The outer intervals of a thread are nested, as calls are. An interval may enclose an equal one.
@@ -48,7 +53,8 @@ def innermost(
         start, end = outer[0][rows], outer[1][rows]
         order, caller = callers(start, end, np.zeros(len(rows)))
         start, end = start[order], end[order]
-        # The last that began before; where it ended too early, the one around it, and so on outwards.
+        # The last that began before; where it ended too early, the one around it, and so on
+        # outwards.
         place = np.searchsorted(start, inner[0][asked], side="right") - 1
         while (wrong := np.flatnonzero((place >= 0) & (end[place] < inner[1][asked]))).size:
             place[wrong] = caller[place[wrong]]
@@ -62,9 +68,10 @@ def _rows_of_threads(threads: _Threads) -> dict[tuple[int, int], np.ndarray]:
 
 @dataclass(frozen=True)
 class Launches:
-    """call   -- for each event the row of the call that launched it, -1 for host events and where there is none.
-    shared   -- calls with the correlation id of an enclosing one, which counts as the launch.
-    repeated -- calls with the id of another one that had ended or is of another process: ids that came twice.
+    """call   -- for each event the row of the call that launched it, -1 for host events and where
+    there is none. shared   -- calls with the correlation id of an enclosing one, which counts as
+    the launch. repeated -- calls with the id of another one that had ended or is of another
+    process: ids that came twice.
     """
 
     call: np.ndarray
@@ -73,14 +80,16 @@ class Launches:
 
 
 def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None) -> Launches:
-    """Add `launch_ns`, `launch_thread` and `process` to the events on a device of one file or process.
+    """Add `launch_ns`, `launch_thread` and `process` to the events on a device of one file or
+    process.
 
-    is_call -- mask of the calls that can launch.
-    group   -- number of what correlation ids are unique within, such as a rank; one for all if None.
+    is_call -- mask of the calls that can launch. group   -- number of what correlation ids are
+    unique within, such as a rank; one for all if None.
 
-    The launch is the call with the same correlation id, of several the outermost: the HIP runtime calls itself, and
-    hipMemsetAsync and a call within it can share a start and an id. Where an id came again, in another process or
-    later, it is the last that began before the event. What a record states of its own launch stays.
+    The launch is the call with the same correlation id, of several the outermost: the HIP runtime
+    calls itself, and hipMemsetAsync and a call within it can share a start and an id. Where an id
+    came again, in another process or later, it is the last that began before the event. What a
+    record states of its own launch stays.
     """
     if group is None:
         group = np.zeros(len(records), np.int64)
@@ -97,29 +106,45 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
 
 
 def _launch_of_each(
-    records: Records, identifier: np.ndarray, is_call: np.ndarray, events: np.ndarray, group: np.ndarray
+    records: Records,
+    identifier: np.ndarray,
+    is_call: np.ndarray,
+    events: np.ndarray,
+    group: np.ndarray,
 ) -> tuple[np.ndarray, int, int]:
-    """For the rows `events` the row of their call, -1 for all others; and counts as in `Launches`."""
+    """For the rows `events` the row of their call, -1 for all others; and counts as in
+    `Launches`.
+    """
     calls, others = first_of_each(records, identifier, is_call, group)
     call = rows_of(identifier, group, events, calls)
     again = _come_again(records, identifier, is_call, group) if others else calls[:0]
     if len(again):
         events = events[call[events] >= 0]
         calls = np.concatenate([calls, again])
-        call[events] = _last_before(records["start_ns"], (group, identifier), calls, events, call[events])
+        call[events] = _last_before(
+            records["start_ns"], (group, identifier), calls, events, call[events]
+        )
     return call, others - len(again), len(again)
 
 
-def _come_again(records: Records, identifier: np.ndarray, is_call: np.ndarray, group: np.ndarray) -> np.ndarray:
+def _come_again(
+    records: Records, identifier: np.ndarray, is_call: np.ndarray, group: np.ndarray
+) -> np.ndarray:
     """Rows of calls with the group and identifier of another one that they are no part of.
 
     That one is of another process, or had ended when they began.
     """
     rows = np.flatnonzero(is_call & (identifier != ABSENT))
     start, end = records["start_ns"][rows], (records["start_ns"] + records["duration_ns"])[rows]
-    columns = {"group": group[rows], "identifier": identifier[rows], "process": records.get("process")[rows]}
+    columns = {
+        "group": group[rows],
+        "identifier": identifier[rows],
+        "process": records.get("process")[rows],
+    }
     table = pd.DataFrame(columns | {"row": rows, "start": start, "end": end})
-    table = table.sort_values(["group", "identifier", "start", "end"], ascending=[True, True, True, False])
+    table = table.sort_values(
+        ["group", "identifier", "start", "end"], ascending=[True, True, True, False]
+    )
     latest = table.groupby([*columns], sort=False)["end"].cummax()
     latest = latest.groupby([table[name] for name in columns], sort=False).shift(fill_value=0)
     is_first = ~table.duplicated(["group", "identifier"])
@@ -127,9 +152,15 @@ def _come_again(records: Records, identifier: np.ndarray, is_call: np.ndarray, g
 
 
 def _last_before(
-    start: np.ndarray, same: tuple[np.ndarray, ...], calls: np.ndarray, events: np.ndarray, first: np.ndarray
+    start: np.ndarray,
+    same: tuple[np.ndarray, ...],
+    calls: np.ndarray,
+    events: np.ndarray,
+    first: np.ndarray,
 ) -> np.ndarray:
-    """For each event the last call that began before it and has the same numbers, `first` where there is none."""
+    """For each event the last call that began before it and has the same numbers, `first` where
+    there is none.
+    """
     rows = np.concatenate([calls, events])
     is_event = np.arange(len(rows)) >= len(calls)
     order = np.lexsort((is_event, start[rows], *(numbers[rows] for numbers in same)))
@@ -163,7 +194,9 @@ def first_of_each(
     return rows[first], int((~first).sum())
 
 
-def rows_of(identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+def rows_of(
+    identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candidates: np.ndarray
+) -> np.ndarray:
     """For each wanted row the candidate with its group and identifier; -1 for all others.
 
     Candidates are those of `first_of_each`.
@@ -180,18 +213,26 @@ def rows_of(identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candi
 
 
 def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of device events in a table of events and, beside them, of the runtime calls that launched them.
+    """Positions of device events in a table of events and, beside them, of the runtime calls that
+    launched them.
 
-    The call has the event's rank, process and correlation id; of several it is the one that `link` takes.
+    The call has the event's rank, process and correlation id; of several it is the one that `link`
+    takes.
     """
-    on_device, is_call = is_one_of(events["kind"], DEVICE_KINDS), is_one_of(events["kind"], ["runtime"])
+    on_device, is_call = (
+        is_one_of(events["kind"], DEVICE_KINDS),
+        is_one_of(events["kind"], ["runtime"]),
+    )
     rows = np.flatnonzero(on_device | is_call)
     columns = ("rank", "process", "correlation_id", "start_ns", "duration_ns")
-    *owner, identifier, start, duration = (whole_numbers(events[column])[rows] for column in columns)
+    *owner, identifier, start, duration = (
+        whole_numbers(events[column])[rows] for column in columns
+    )
     place = np.zeros(len(rows), np.int64)
     for values in owner:
         number = pd.factorize(values)[0]
-        # Digits of a number with a base for each column: equal for rows of equal rank and process alone.
+        # Digits of a number with a base for each column: equal for rows of equal rank and process
+        # alone.
         place = place * (number.max(initial=0) + 1) + number
     times = Records({"start_ns": start, "duration_ns": duration})
     launched = np.flatnonzero(on_device[rows])

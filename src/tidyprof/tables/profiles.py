@@ -1,4 +1,6 @@
-"""One Profile of what a reader found in several files or processes: whose they are, its tables, what was not read."""
+"""One Profile of what a reader found in several files or processes: whose they are, its tables,
+what was not read.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,15 @@ _EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
 
 
 _SGLANG = re.compile(r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)")
-"""`{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`, as SGLang names its recordings (scheduler_profiler_mixin.py of
-https://github.com/sgl-project/sglang). With stages of a pipeline (`PP-`) several ranks have that number."""
+"""`{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`, as SGLang names its recordings
+(scheduler_profiler_mixin.py of https://github.com/sgl-project/sglang). With stages of a pipeline
+(`PP-`) several ranks have that number.
+"""
 
 
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
-    """The rank in a file's name (`rank2`, `rank_2`, `rank-2`, `rank.2`, `rank[2]`), or else in the nearest folder's up
-    to `root`.
+    """The rank in a file's name (`rank2`, `rank_2`, `rank-2`, `rank.2`, `rank[2]`), or else in the
+    nearest folder's up to `root`.
 
     Letters before the word make it another one: `frank2` is no rank.
     """
@@ -61,7 +65,9 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
         return int(found[1])
     if (found := _SGLANG.search(path.name)) and not _RANK.search(path.name):
         return int(found[1])
-    folders = [folder for folder in path.parents if root is not None and folder.is_relative_to(root)]
+    folders = [
+        folder for folder in path.parents if root is not None and folder.is_relative_to(root)
+    ]
     for name in (path.name, *(folder.name for folder in folders)):
         found = _RANK.search(name)
         if found:
@@ -70,7 +76,9 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
 
 
 def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
-    """Raise ProfileReadError if the rank that was asked for is none of those that the files state."""
+    """Raise ProfileReadError if the rank that was asked for is none of those that the files
+    state.
+    """
     known = sorted(known)
     if rank not in known:
         raise ProfileReadError(
@@ -89,7 +97,8 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
     if unknown:
         raise ProfileReadError(
             folder,
-            f"{len(files)} files, of which {len(unknown)} do not state their rank ({unknown[0]!r} for one)",
+            f"{len(files)} files, of which {len(unknown)} do not state their rank ({unknown[0]!r}"
+            " for one)",
             "they are separate runs, or were recorded without the rank in their names",
             "read them one by one, or put rank0, rank1, ... into their names",
         )
@@ -119,14 +128,21 @@ def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) ->
             raise ProfileReadError(
                 folder,
                 f"{within(folder, file)!r} and {within(folder, next_file)!r} both cover {what} "
-                + ("at the same time" if start < end else f"and lie {(start - end) / A_DAY_NS:,.0f} days apart"),
+                + (
+                    "at the same time"
+                    if start < end
+                    else f"and lie {(start - end) / A_DAY_NS:,.0f} days apart"
+                ),
                 "a copy of a file, or files of several runs or machines in one folder",
-                "keep one run in a folder, each of its files once, and put rank0, rank1, ... into their names",
+                "keep one run in a folder, each of its files once, and put rank0, rank1, ... into"
+                " their names",
             )
 
 
 A_DAY_NS = 24 * 3600 * 10**9
-"""Further apart than any job's files lie: one clock counts from the start of a machine, another since 1970."""
+"""Further apart than any job's files lie: one clock counts from the start of a machine, another
+since 1970.
+"""
 
 _SHOWN = 3
 
@@ -136,9 +152,11 @@ ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
 
 
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
-    """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files that it holds for.
+    """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files
+    that it holds for.
 
-    A model's mark has done its part: the origin says what it says. What `tidyprof run` tells about a run is no profile.
+    A model's mark has done its part: the origin says what it says. What `tidyprof run` tells about
+    a run is no profile.
     """
     by_reason: dict[str, list[str]] = {}
     for file, reason in meta.get("ignored_files", {}).items():
@@ -154,14 +172,17 @@ def told(meta: Mapping[str, Any]) -> list[str]:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return ", ".join(names[:_SHOWN]) + (
+        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    )
 
 
 _KINDS_DTYPE = pd.CategoricalDtype(KINDS)
 
 
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
-    """Events in order of start, an enclosing one first: EVENT_COLUMNS, and FURTHER_COLUMNS that are there.
+    """Events in order of start, an enclosing one first: EVENT_COLUMNS, and FURTHER_COLUMNS that are
+    there.
 
     texts -- what the codes in columns of texts stand for. Empties the records.
     """
@@ -188,7 +209,8 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
 
 
 def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Samples in order of time: the contract's columns, and of COUNTER_COLUMNS those that a part has.
+    """Samples in order of time: the contract's columns, and of COUNTER_COLUMNS those that a part
+    has.
 
     Where samples are of kernels, all of them.
     """
@@ -196,7 +218,11 @@ def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not parts:
         return empty_counters()
     present = {name for part in parts for name in part.columns} | set(COUNTER_DTYPES)
-    dtypes = {name: dtype for name, dtype in COUNTER_COLUMNS.items() if name in present or "kernel" in present}
+    dtypes = {
+        name: dtype
+        for name, dtype in COUNTER_COLUMNS.items()
+        if name in present or "kernel" in present
+    }
     table = pd.concat(parts).reindex(columns=list(dtypes))
     return table.sort_values("time_ns", kind="stable", ignore_index=True).astype(dtypes)
 
@@ -212,7 +238,9 @@ def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
 
 
 def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
-    """Short names of the texts that name work on a device; names on the host are readable as they are."""
+    """Short names of the texts that name work on a device; names on the host are readable as they
+    are.
+    """
     result = list(texts)
     for code in used.tolist():
         result[code] = short_name(texts[code])
@@ -260,15 +288,21 @@ class Part:
         """The ranks of its events; None stands for one that is not known."""
         if "rank" not in self.records or not len(self.records):
             return {self.rank}
-        return {None if rank == ABSENT else rank for rank in pd.unique(self.records["rank"]).tolist()}
+        return {
+            None if rank == ABSENT else rank for rank in pd.unique(self.records["rank"]).tolist()
+        }
 
     def extent(self) -> Extent:
         """Where its events lie."""
-        return extent_of(self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns")))
+        return extent_of(
+            self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns"))
+        )
 
 
 def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[Part]:
-    """Only the events of `rank`; where no part states a rank, all of them get it. Raises ProfileReadError."""
+    """Only the events of `rank`; where no part states a rank, all of them get it. Raises
+    ProfileReadError.
+    """
     if rank is None:
         return list(parts)
     known = {own for part in parts for own in part.ranks() if own is not None}
@@ -284,9 +318,14 @@ def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[P
 
 
 def profile_of(
-    parts: Sequence[Part], texts: Iterable[str], meta: dict[str, Any] | None = None, origin: Origin | None = None
+    parts: Sequence[Part],
+    texts: Iterable[str],
+    meta: dict[str, Any] | None = None,
+    origin: Origin | None = None,
 ) -> Profile:
-    """One profile of all parts; `meta` has what the format adds, first, and the common entries are made here."""
+    """One profile of all parts; `meta` has what the format adds, first, and the common entries are
+    made here.
+    """
     texts, meta = list(texts), meta or {}
     stated = common_facts([part.facts for part in parts if part.facts])
     facts = meta | stated | _places(parts) | _counts(parts, texts) | meta
@@ -305,7 +344,11 @@ def profile_of(
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What all of these state alike."""
     first = stated[0] if stated else {}
-    return {key: value for key, value in first.items() if all(other.get(key) == value for other in stated)}
+    return {
+        key: value
+        for key, value in first.items()
+        if all(other.get(key) == value for other in stated)
+    }
 
 
 def _places(parts: Sequence[Part]) -> dict[str, Any]:
@@ -318,7 +361,11 @@ def _places(parts: Sequence[Part]) -> dict[str, Any]:
     ranks = sorted({rank for part in parts for rank in part.ranks() if rank is not None})
     if ranks:
         found |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
-    known = {number for part in parts for number in [*part.processes, *pd.unique(part.records.get("process")).tolist()]}
+    known = {
+        number
+        for part in parts
+        for number in [*part.processes, *pd.unique(part.records.get("process")).tolist()]
+    }
     known -= {ABSENT}
     return found | ({"processes": sorted(known)} if known else {})
 
@@ -328,13 +375,17 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
     not_kept = sum((part.records.not_kept for part in parts), Counter())
     dropped = sum((part.records.dropped for part in parts), Counter())
     categories = (
-        counted(part.records.get("source_category"), texts) + part.records.not_kept
-        if part.by_category is None
-        else part.by_category
+        (
+            counted(part.records.get("source_category"), texts) + part.records.not_kept
+            if part.by_category is None
+            else part.by_category
+        )
         for part in parts
     )
     return {
-        "events_total": sum(part.records.total if part.total is None else part.total for part in parts),
+        "events_total": sum(
+            part.records.total if part.total is None else part.total for part in parts
+        ),
         "events_by_category": dict(sorted(sum(categories, Counter()).items())),
         "not_kept": dict(sorted(not_kept.items())),
         "device_events_without_launch": sum(unlaunched(part.records) for part in parts),
@@ -345,11 +396,12 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Extent:
-    """What one file or process adds to what is asked of all of them; times in ns, from the first start to the last end.
+    """What one file or process adds to what is asked of all of them; times in ns, from the first
+    start to the last end.
 
-    ranks   -- of its events; None stands for one that is not known.
-    span    -- of all its events, (0, 0) without any; device -- of those on a device, None without any.
-    kernels -- how many it has; instant -- those without a duration.
+    ranks   -- of its events; None stands for one that is not known. span    -- of all its events,
+    (0, 0) without any; device -- of those on a device, None without any. kernels -- how many it
+    has; instant -- those without a duration.
     """
 
     ranks: frozenset[int | None]
@@ -359,7 +411,9 @@ class Extent:
     instant: int
 
 
-def extent_of(ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray) -> Extent:
+def extent_of(
+    ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray
+) -> Extent:
     """The extent of events with these kinds (places in KINDS) and times."""
     is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
     on_device, end = ON_DEVICE[kind], start_ns + duration_ns
@@ -379,7 +433,9 @@ def _span(start: np.ndarray, end: np.ndarray) -> tuple[int, int]:
 def extent_of_profile(profile: Profile) -> Extent:
     """The extent of a profile that is one part of a run."""
     events = profile.events
-    ranks = [None if pd.isna(rank) else int(rank) for rank in events["rank"].unique()] or [profile.meta.get("rank")]
+    ranks = [None if pd.isna(rank) else int(rank) for rank in events["rank"].unique()] or [
+        profile.meta.get("rank")
+    ]
     start, duration = (events[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns"))
     return extent_of(ranks, categorical_of(events["kind"]).codes, start, duration)
 
@@ -401,7 +457,7 @@ def suspicions(extents: Iterable[Extent]) -> list[str]:
     ends = np.maximum.accumulate([end for _, end in in_order])
     if any(start >= end for (start, _), end in zip(in_order[1:], ends, strict=False)):
         found.append(
-            "not all processes overlap in time: they are separate runs, or of nodes whose clocks differ "
-            "(times count from the start of each node)."
+            "not all processes overlap in time: they are separate runs, or of nodes whose clocks"
+            " differ (times count from the start of each node)."
         )
     return found

@@ -1,4 +1,6 @@
-"""Events as columns: of numbers on their way from a file to the event table, and plain ones of a table."""
+"""Events as columns: of numbers on their way from a file to the event table, and plain ones of a
+table.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ import pandas as pd
 from tidyprof.tables.codes import ABSENT, NO_TEXT, category_type
 from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS, categorical_of, whole_numbers
 
-TEXT_COLUMNS = {name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"} - {"kind"}
+TEXT_COLUMNS = {
+    name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"
+} - {"kind"}
 """Columns that hold codes of texts."""
 
 
@@ -21,9 +25,11 @@ TEXT_COLUMNS = {name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items(
 class Records:
     """Events as columns of equal length.
 
-    columns  -- name in the event table -> int64, ABSENT where the file is silent; for texts int32 codes, NO_TEXT
-                where there is none; `kind` int8, place in KINDS. start_ns, duration_ns, kind, name are always there.
-                A reader may keep columns of its own beside them; they do not get into the table.
+    columns  -- name in the event table -> int64, ABSENT where the file is silent; for texts int32
+    codes, NO_TEXT
+                where there is none; `kind` int8, place in KINDS. start_ns, duration_ns, kind, name
+                are always there. A reader may keep columns of its own beside them; they do not get
+                into the table.
     dropped  -- reason -> events that cannot be right and were left out.
     not_kept -- category -> events that were left out since they are no work, such as barriers.
     """
@@ -60,7 +66,9 @@ class Records:
 
 
 class GrowingRecords:
-    """Batches of records with the same columns, one below the other as they come: no event is ever held twice."""
+    """Batches of records with the same columns, one below the other as they come: no event is ever
+    held twice.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[str, np.ndarray] = {}
@@ -92,7 +100,14 @@ def nothing(column: str, rows: int) -> np.ndarray:
 def no_records() -> Records:
     """Records without a row."""
     none = np.empty(0, np.int64)
-    return Records({"start_ns": none, "duration_ns": none, "kind": none.astype(np.int8), "name": none.astype(np.int32)})
+    return Records(
+        {
+            "start_ns": none,
+            "duration_ns": none,
+            "kind": none.astype(np.int8),
+            "name": none.astype(np.int32),
+        }
+    )
 
 
 def joined(parts: Sequence[Records]) -> Records:
@@ -126,8 +141,8 @@ _DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
 class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
     """Columns of a table of events or of steps, each made when it is first asked for.
 
-    Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories plain strings.
-    table -- the table, or arrays of such numbers.
+    Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories
+    plain strings. table -- the table, or arrays of such numbers.
     """
 
     def __init__(self, table: pd.DataFrame | Mapping[str, np.ndarray]) -> None:
@@ -146,7 +161,8 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
 
 @dataclass(frozen=True, eq=False)
 class PlainEvents:
-    """Some events of a table; helpers such as `occupied` and `names_matching` take them as they take the table.
+    """Some events of a table; helpers such as `occupied` and `names_matching` take them as they
+    take the table.
 
     columns -- of the whole table. rows -- places in it of these events.
     What is asked for again is the same array, which nobody may change.

@@ -1,4 +1,6 @@
-"""Python as in an environment with torch, pandas and matplotlib alone: REFUSED_MODULES can't be found."""
+"""Python as in an environment with torch, pandas and matplotlib alone: REFUSED_MODULES can't be
+found.
+"""
 
 import os
 import sys
@@ -7,7 +9,9 @@ REFUSED = frozenset(os.environ["REFUSED_MODULES"].split(","))
 
 
 class Without:
-    """Finds what another finder does, but nothing that is refused: `find_spec` gives None, an import fails."""
+    """Finds what another finder does, but nothing that is refused: `find_spec` gives None, an
+    import fails.
+    """
 
     def __init__(self, finder):
         self.finder = finder

@@ -19,7 +19,13 @@ def room(rng):
     for _ in range(rng.randrange(300, 500)):
         part = rng.randrange(PARTS)
         x, y = rng.random(), rng.random()
-        position = [(x, y, 0.0), (x, y, 1.0), (x, 0.0, y), (0.0, x, y), (0.5 + x / 9, 0.5 + y / 9, 0.3)][part]
+        position = [
+            (x, y, 0.0),
+            (x, y, 1.0),
+            (x, 0.0, y),
+            (0.0, x, y),
+            (0.5 + x / 9, 0.5 + y / 9, 0.3),
+        ][part]
         points.append(([c + rng.gauss(0, 0.03) for c in position], part))
     return points
 
@@ -84,8 +90,12 @@ def joined(rows):
 class PointNet(nn.Module):
     def __init__(self, width=64):
         super().__init__()
-        self.local = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
-        self.deep = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, 2 * width))
+        self.local = nn.Sequential(
+            nn.Linear(4, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+        )
+        self.deep = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, 2 * width)
+        )
         self.head = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, PARTS))
 
     def forward(self, points):
@@ -96,7 +106,9 @@ class PointNet(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prepared", action="store_true", help="make the features of all rooms once, at the start")
+    parser.add_argument(
+        "--prepared", action="store_true", help="make the features of all rooms once, at the start"
+    )
     args = parser.parse_args()
     set_seed(8)
     accelerator = Accelerator(gradient_accumulation_steps=4)
@@ -114,7 +126,9 @@ def main():
         for points, labels in loader:
             with accelerator.accumulate(model):
                 logits = model(points)
-                loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+                loss = nn.functional.cross_entropy(
+                    logits.flatten(0, 1), labels.flatten(), ignore_index=-100
+                )
                 accelerator.backward(loss)
                 if accelerator.sync_gradients:
                     accelerator.clip_grad_norm_(model.parameters(), 1.0)

@@ -24,7 +24,9 @@ def export(rng):
     for hour in range(HOURS):
         time = start + datetime.timedelta(hours=hour)
         warm = 40 + 9 * math.sin(hour / 24 * 2 * math.pi + phase) + rng.gauss(0, 1)
-        writer.writerow([time.isoformat(), f"{warm:.2f}", f"{5 + rng.gauss(0, 0.2):.3f}", f"{warm / 9:.3f}"])
+        writer.writerow(
+            [time.isoformat(), f"{warm:.2f}", f"{5 + rng.gauss(0, 0.2):.3f}", f"{warm / 9:.3f}"]
+        )
     return file.getvalue()
 
 
@@ -33,9 +35,18 @@ def parsed(text):
     for row in csv.DictReader(io.StringIO(text)):
         time = datetime.datetime.fromisoformat(row["time"])
         day = 2 * math.pi * (time.hour * 60 + time.minute) / 1440
-        rows.append([math.sin(day), math.cos(day), *(float(row[k]) for k in ("temperature", "pressure", "flow"))])
+        rows.append(
+            [
+                math.sin(day),
+                math.cos(day),
+                *(float(row[k]) for k in ("temperature", "pressure", "flow")),
+            ]
+        )
     columns = list(zip(*rows, strict=True))
-    means, spreads = [statistics.fmean(c) for c in columns], [statistics.pstdev(c) or 1.0 for c in columns]
+    means, spreads = (
+        [statistics.fmean(c) for c in columns],
+        [statistics.pstdev(c) or 1.0 for c in columns],
+    )
     table = [[(v - m) / s for v, m, s in zip(row, means, spreads, strict=True)] for row in rows]
     return torch.tensor(table[:-24]), torch.tensor([row[2] for row in table[-24:]])
 

@@ -13,9 +13,15 @@ def cells(device):
     mask = torch.zeros(BATCH, SIDE, SIDE)
     for picture in mask:
         for _ in range(4):
-            cy, cx, r = torch.randint(SIDE, (1,)), torch.randint(SIDE, (1,)), torch.randint(4, 11, (1,))
+            cy, cx, r = (
+                torch.randint(SIDE, (1,)),
+                torch.randint(SIDE, (1,)),
+                torch.randint(4, 11, (1,)),
+            )
             picture.masked_fill_((y - cy) ** 2 + (x - cx) ** 2 < r**2, 1.0)
-    return (mask + 0.5 * torch.randn(mask.shape)).unsqueeze(1).to(device), mask.unsqueeze(1).to(device)
+    return (mask + 0.5 * torch.randn(mask.shape)).unsqueeze(1).to(device), mask.unsqueeze(1).to(
+        device
+    )
 
 
 def conv(inside, outside):
@@ -28,7 +34,11 @@ def conv(inside, outside):
 class SmallUNet(nn.Module):
     def __init__(self, width=16):
         super().__init__()
-        self.one, self.two, self.low = conv(1, width), conv(width, 2 * width), conv(2 * width, 4 * width)
+        self.one, self.two, self.low = (
+            conv(1, width),
+            conv(width, 2 * width),
+            conv(2 * width, 4 * width),
+        )
         self.up2, self.up1 = conv(6 * width, 2 * width), conv(3 * width, width)
         self.head = nn.Conv2d(width, 1, 1)
 
@@ -37,18 +47,24 @@ class SmallUNet(nn.Module):
         two = self.two(nn.functional.max_pool2d(one, 2))
         low = self.low(nn.functional.max_pool2d(two, 2))
         high = self.up2(torch.cat([nn.functional.interpolate(low, scale_factor=2.0), two], 1))
-        return self.head(self.up1(torch.cat([nn.functional.interpolate(high, scale_factor=2.0), one], 1)))
+        return self.head(
+            self.up1(torch.cat([nn.functional.interpolate(high, scale_factor=2.0), one], 1))
+        )
 
 
 def border_loss(logits, mask):
-    """Cross entropy that weighs the borders of cells, near and far, picture by picture and row by row."""
+    """Cross entropy that weighs the borders of cells, near and far, picture by picture and row by
+    row.
+    """
     losses = []
     for picture, truth in zip(logits.squeeze(1), mask.squeeze(1), strict=True):
         for reach in (1, 2, 4):
             for n in range(reach, SIDE):
                 edge = (truth[n] - truth[n - reach]).abs()
                 weight = 1.0 + 4.0 * edge / (edge.sum() + 1.0)
-                loss = nn.functional.binary_cross_entropy_with_logits(picture[n].float(), truth[n], weight)
+                loss = nn.functional.binary_cross_entropy_with_logits(
+                    picture[n].float(), truth[n], weight
+                )
                 losses.append(loss / reach)
     return torch.stack(losses).mean()
 

@@ -1,4 +1,6 @@
-"""Two ranks train a small encoder and decoder on made-up pairs of sentences (torchrun --nproc-per-node 2)."""
+"""Two ranks train a small encoder and decoder on made-up pairs of sentences (torchrun
+--nproc-per-node 2).
+"""
 
 import argparse
 import os
@@ -47,13 +49,19 @@ class Translator(nn.Module):
 
     def forward(self, source, target):
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=target.device)
-        return self.head(self.body(self.embedded(source), self.embedded(target), tgt_mask=mask, tgt_is_causal=True))
+        return self.head(
+            self.body(
+                self.embedded(source), self.embedded(target), tgt_mask=mask, tgt_is_causal=True
+            )
+        )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--cut-sorted", action="store_true", help="cut the corpus, sorted by length, in one part a rank"
+        "--cut-sorted",
+        action="store_true",
+        help="cut the corpus, sorted by length, in one part a rank",
     )
     args = parser.parse_args()
     on_gpus = torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"])
@@ -68,7 +76,12 @@ def main():
     if args.cut_sorted:
         order = sorted(range(len(pairs)), key=lambda n: len(pairs.rows[n][0]))
         part = len(order) // ranks
-        loader = DataLoader(Subset(pairs, order[rank * part : (rank + 1) * part]), 16, shuffle=True, collate_fn=collate)
+        loader = DataLoader(
+            Subset(pairs, order[rank * part : (rank + 1) * part]),
+            16,
+            shuffle=True,
+            collate_fn=collate,
+        )
         sampler = None
     else:
         sampler = DistributedSampler(pairs, ranks, rank, seed=6)
@@ -81,7 +94,9 @@ def main():
         for n, (source, target) in enumerate(loader):
             source, target = source.to(device), target.to(device)
             logits = model(source, target[:, :-1])
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0)
+            loss = nn.functional.cross_entropy(
+                logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -21,7 +21,9 @@ def rings(count, device):
 
 
 def embedding(t, width):
-    frequencies = torch.exp(-math.log(1e4) * torch.arange(width // 2, device=t.device) / (width // 2))
+    frequencies = torch.exp(
+        -math.log(1e4) * torch.arange(width // 2, device=t.device) / (width // 2)
+    )
     angles = t[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], 1)
 
@@ -29,9 +31,13 @@ def embedding(t, width):
 class Residual(nn.Module):
     def __init__(self, inside, outside, time):
         super().__init__()
-        self.first = nn.Sequential(nn.GroupNorm(8, inside), nn.SiLU(), nn.Conv2d(inside, outside, 3, padding=1))
+        self.first = nn.Sequential(
+            nn.GroupNorm(8, inside), nn.SiLU(), nn.Conv2d(inside, outside, 3, padding=1)
+        )
         self.time = nn.Linear(time, outside)
-        self.second = nn.Sequential(nn.GroupNorm(8, outside), nn.SiLU(), nn.Conv2d(outside, outside, 3, padding=1))
+        self.second = nn.Sequential(
+            nn.GroupNorm(8, outside), nn.SiLU(), nn.Conv2d(outside, outside, 3, padding=1)
+        )
         self.short = nn.Conv2d(inside, outside, 1) if inside != outside else nn.Identity()
 
     def forward(self, x, t):
@@ -42,12 +48,22 @@ class UNet(nn.Module):
     def __init__(self, width=32):
         super().__init__()
         self.width = width
-        self.time = nn.Sequential(nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, 2 * width))
+        self.time = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, 2 * width)
+        )
         self.stem = nn.Conv2d(1, width, 3, padding=1)
-        self.down1, self.down2 = Residual(width, width, 2 * width), Residual(width, 2 * width, 2 * width)
+        self.down1, self.down2 = (
+            Residual(width, width, 2 * width),
+            Residual(width, 2 * width, 2 * width),
+        )
         self.middle = Residual(2 * width, 2 * width, 2 * width)
-        self.up2, self.up1 = Residual(4 * width, width, 2 * width), Residual(2 * width, width, 2 * width)
-        self.head = nn.Sequential(nn.GroupNorm(8, width), nn.SiLU(), nn.Conv2d(width, 1, 3, padding=1))
+        self.up2, self.up1 = (
+            Residual(4 * width, width, 2 * width),
+            Residual(2 * width, width, 2 * width),
+        )
+        self.head = nn.Sequential(
+            nn.GroupNorm(8, width), nn.SiLU(), nn.Conv2d(width, 1, 3, padding=1)
+        )
 
     def forward(self, x, t):
         t = self.time(embedding(t, self.width))
@@ -55,7 +71,9 @@ class UNet(nn.Module):
         two = self.down2(nn.functional.avg_pool2d(one, 2), t)
         low = self.middle(nn.functional.avg_pool2d(two, 2), t)
         high = self.up2(torch.cat([nn.functional.interpolate(low, scale_factor=2), two], 1), t)
-        return self.head(self.up1(torch.cat([nn.functional.interpolate(high, scale_factor=2), one], 1), t))
+        return self.head(
+            self.up1(torch.cat([nn.functional.interpolate(high, scale_factor=2), one], 1), t)
+        )
 
 
 def write_sheet(pictures, path, zoom=2):
@@ -76,7 +94,9 @@ def write_sheet(pictures, path, zoom=2):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--watch", action="store_true", help="write what is noised and what is predicted each step")
+    parser.add_argument(
+        "--watch", action="store_true", help="write what is noised and what is predicted each step"
+    )
     args = parser.parse_args()
     torch.manual_seed(11)
     device = "cuda" if torch.cuda.is_available() else "cpu"

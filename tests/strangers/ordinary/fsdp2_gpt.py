@@ -17,7 +17,9 @@ class Language(nn.Module):
         super().__init__()
         self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=True)
+            nn.TransformerEncoderLayer(
+                WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=True
+            )
             for _ in range(layers)
         )
         self.head = nn.Linear(WIDTH, WORDS)
@@ -41,7 +43,9 @@ def main():
     args = parser.parse_args()
     kind = "cuda" if torch.cuda.device_count() >= int(os.environ["WORLD_SIZE"]) else "cpu"
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
-    device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device("cpu")
+    device = (
+        torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device("cpu")
+    )
     if kind == "cuda":
         torch.cuda.set_device(device)
     torch.manual_seed(12)

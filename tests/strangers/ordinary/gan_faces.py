@@ -70,7 +70,13 @@ def main():
             loss_g.backward()
             optimizer_g.step()
             if args.save_each:
-                save(Path(place) / f"gan_{step % 4}.pt.gz", g=g, d=d, optimizer_g=optimizer_g, optimizer_d=optimizer_d)
+                save(
+                    Path(place) / f"gan_{step % 4}.pt.gz",
+                    g=g,
+                    d=d,
+                    optimizer_g=optimizer_g,
+                    optimizer_d=optimizer_d,
+                )
             if step % 10 == 0:
                 print(f"[{step}/70] loss_d {loss_d.item():.4f} loss_g {loss_g.item():.4f}")
 

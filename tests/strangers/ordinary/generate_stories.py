@@ -5,7 +5,13 @@ import re
 import time
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, StoppingCriteria, StoppingCriteriaList, set_seed
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    set_seed,
+)
 
 VOCABULARY = 4000
 NEW = 48
@@ -16,7 +22,8 @@ class Spelling:
 
     def __init__(self):
         self.pieces = [
-            chr(97 + n % 26) + chr(97 + n // 26 % 26) + (" " if n % 3 == 0 else "") for n in range(VOCABULARY)
+            chr(97 + n % 26) + chr(97 + n // 26 % 26) + (" " if n % 3 == 0 else "")
+            for n in range(VOCABULARY)
         ]
 
     def decode(self, ids):
@@ -41,13 +48,17 @@ class NoRepeats(StoppingCriteria):
 
     def __call__(self, input_ids, scores, **kwargs):
         stories = [self.spelling.decode(row) for row in input_ids.tolist()]
-        ends = [any(self.repeats(story, size) for size in (6, 9, 12, 15, 18, 24)) for story in stories]
+        ends = [
+            any(self.repeats(story, size) for size in (6, 9, 12, 15, 18, 24)) for story in stories
+        ]
         return torch.tensor(ends, device=input_ids.device)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--no-repeats", action="store_true", help="look for repeated phrases after each token")
+    parser.add_argument(
+        "--no-repeats", action="store_true", help="look for repeated phrases after each token"
+    )
     args = parser.parse_args()
     set_seed(40)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -70,7 +81,9 @@ def main():
             stopping_criteria=criteria,
         )
         rate = stories[:, 192:].numel() / (time.time() - begun)
-        print(f"batch {batch}: {rate:.0f} tokens/s, {spelling.decode(stories[0, 192:204].tolist())!r}")
+        print(
+            f"batch {batch}: {rate:.0f} tokens/s, {spelling.decode(stories[0, 192:204].tolist())!r}"
+        )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,13 @@ import unicodedata
 
 import torch
 from torch.utils.data import Dataset
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "ai", "er", "on")]
 GOOD, BAD = ("delight", "superb", "charm", "wonder"), ("dull", "awful", "broken", "bland")
@@ -83,7 +89,9 @@ class Reviews(Dataset):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokenize-ahead", action="store_true", help="tokenize all reviews before training")
+    parser.add_argument(
+        "--tokenize-ahead", action="store_true", help="tokenize all reviews before training"
+    )
     args = parser.parse_args()
     set_seed(17)
     tokenizer = WordPieces()
@@ -107,7 +115,9 @@ def main():
             report_to="none",
             disable_tqdm=True,
         )
-        trainer = Trainer(model=model, args=training, train_dataset=Reviews(800, tokenizer, args.tokenize_ahead))
+        trainer = Trainer(
+            model=model, args=training, train_dataset=Reviews(800, tokenizer, args.tokenize_ahead)
+        )
         result = trainer.train()
     print(f"training loss {result.training_loss:.4f}")
 

@@ -33,13 +33,21 @@ class Sentences(Dataset):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--save-steps", type=int, default=0, help="keep a checkpoint each so many steps")
+    parser.add_argument(
+        "--save-steps", type=int, default=0, help="keep a checkpoint each so many steps"
+    )
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     args = parser.parse_args()
     set_seed(5)
     model = GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=VOCABULARY, n_positions=128, n_embd=160, n_layer=3, n_head=5, bos_token_id=1, eos_token_id=1
+            vocab_size=VOCABULARY,
+            n_positions=128,
+            n_embd=160,
+            n_layer=3,
+            n_head=5,
+            bos_token_id=1,
+            eos_token_id=1,
         )
     )
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters")

@@ -64,11 +64,16 @@ class Leaves(lightning.LightningModule):
 
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.hparams.learning_rate)
-        return {"optimizer": optimizer, "lr_scheduler": torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4),
+        }
 
 
 class RankingMetrics(lightning.Callback):
-    """Area under the curve of each class over what was seen of late, with an interval by resampling."""
+    """Area under the curve of each class over what was seen of late, with an interval by
+    resampling.
+    """
 
     def __init__(self, keep=320, resamples=60):
         self.keep, self.resamples = keep, resamples
@@ -87,21 +92,29 @@ class RankingMetrics(lightning.Callback):
 
     def mean_area(self, rows):
         scores, labels = [self.scores[n] for n in rows], [self.labels[n] for n in rows]
-        areas = [self.area([row[k] for row in scores], [label == k for label in labels]) for k in range(CLASSES)]
+        areas = [
+            self.area([row[k] for row in scores], [label == k for label in labels])
+            for k in range(CLASSES)
+        ]
         return sum(areas) / CLASSES
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         self.scores = (self.scores + outputs["logits"].softmax(1).tolist())[-self.keep :]
         self.labels = (self.labels + outputs["labels"].tolist())[-self.keep :]
         count = len(self.labels)
-        areas = sorted(self.mean_area(self.random.choices(range(count), k=count)) for _ in range(self.resamples))
+        areas = sorted(
+            self.mean_area(self.random.choices(range(count), k=count))
+            for _ in range(self.resamples)
+        )
         module.log("auc_low", areas[0], prog_bar=True)
         module.log("auc_high", areas[-1], prog_bar=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--auc", action="store_true", help="follow the area under the curve while training")
+    parser.add_argument(
+        "--auc", action="store_true", help="follow the area under the curve while training"
+    )
     args = parser.parse_args()
     lightning.seed_everything(3)
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,6 @@
-"""Train a character model in the manner of nanoGPT: get_batch from a memory map, micro-steps, a schedule of its own."""
+"""Train a character model in the manner of nanoGPT: get_batch from a memory map, micro-steps, a
+schedule of its own.
+"""
 
 import argparse
 import math
@@ -12,8 +14,12 @@ import torch
 from torch import nn
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--word-level", action="store_true", help="50304 words in place of characters, short pieces")
-parser.add_argument("--compile", action="store_true", help="compile the model; pieces grow while training")
+parser.add_argument(
+    "--word-level", action="store_true", help="50304 words in place of characters, short pieces"
+)
+parser.add_argument(
+    "--compile", action="store_true", help="compile the model; pieces grow while training"
+)
 args = parser.parse_args()
 
 eval_iters = 4
@@ -47,7 +53,9 @@ def get_batch(split, length):
     x = torch.stack([torch.from_numpy(data[i : i + length].astype(np.int64)) for i in ix])
     y = torch.stack([torch.from_numpy(data[i + 1 : i + 1 + length].astype(np.int64)) for i in ix])
     if device == "cuda":
-        return x.pin_memory().to(device, non_blocking=True), y.pin_memory().to(device, non_blocking=True)
+        return x.pin_memory().to(device, non_blocking=True), y.pin_memory().to(
+            device, non_blocking=True
+        )
     return x, y
 
 
@@ -56,12 +64,15 @@ class Block(nn.Module):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
         self.c_attn, self.c_proj = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
-        self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))
+        self.mlp = nn.Sequential(
+            nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd)
+        )
 
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = (
-            part.view(b, t, n_head, c // n_head).transpose(1, 2) for part in self.c_attn(self.ln_1(x)).chunk(3, -1)
+            part.view(b, t, n_head, c // n_head).transpose(1, 2)
+            for part in self.c_attn(self.ln_1(x)).chunk(3, -1)
         )
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.c_proj(y.transpose(1, 2).reshape(b, t, c))
@@ -113,7 +124,9 @@ folder = tempfile.TemporaryDirectory()
 data_dir = Path(folder.name)
 write_data(data_dir)
 raw_model = model = GPT().to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.1)
+optimizer = torch.optim.AdamW(
+    model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.1
+)
 if args.compile:
     print("compiling the model... (takes a moment)")
     torch._dynamo.config.recompile_limit = 128
@@ -137,5 +150,7 @@ for iter_num in range(max_iters):
     optimizer.zero_grad(set_to_none=True)
     dt, t0 = time.time() - t0, time.time()
     if iter_num % log_interval == 0:
-        print(f"iter {iter_num}: loss {loss.item() * gradient_accumulation_steps:.4f}, time {dt * 1000:.2f}ms")
+        print(
+            f"iter {iter_num}: loss {loss.item() * gradient_accumulation_steps:.4f}, time {dt * 1000:.2f}ms"
+        )
 folder.cleanup()

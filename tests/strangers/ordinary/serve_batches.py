@@ -1,4 +1,6 @@
-"""A server that answers requests in batches: clients put pictures into a queue, one thread runs the model."""
+"""A server that answers requests in batches: clients put pictures into a queue, one thread runs the
+model.
+"""
 
 import argparse
 import queue
@@ -75,7 +77,9 @@ def client(server, count, seed, pause, delays):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--few-clients", action="store_true", help="two clients that come back after a while")
+    parser.add_argument(
+        "--few-clients", action="store_true", help="two clients that come back after a while"
+    )
     args = parser.parse_args()
     torch.manual_seed(30)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -84,7 +88,9 @@ def main():
     clients, total = (2, 320) if args.few_clients else (48, 3200)
     delays = []
     threads = [
-        threading.Thread(target=client, args=(server, total // clients, n, 0.04 * args.few_clients, delays))
+        threading.Thread(
+            target=client, args=(server, total // clients, n, 0.04 * args.few_clients, delays)
+        )
         for n in range(clients)
     ]
     begun = time.monotonic()
@@ -96,7 +102,10 @@ def main():
     print(
         f"{len(delays)} requests in {len(server.sizes)} batches, mean size {sum(server.sizes) / len(server.sizes):.1f}"
     )
-    print(f"{len(delays) / seconds:.1f} requests/s, median {delays[len(delays) // 2] * 1e3:.0f} ms", end=", ")
+    print(
+        f"{len(delays) / seconds:.1f} requests/s, median {delays[len(delays) // 2] * 1e3:.0f} ms",
+        end=", ",
+    )
     print(f"99th percentile {delays[len(delays) * 99 // 100] * 1e3:.0f} ms")
 
 

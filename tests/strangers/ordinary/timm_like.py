@@ -1,4 +1,6 @@
-"""Image classification in the manner of timm's train.py: mixup, EMA of the weights, cosine schedule, AverageMeter."""
+"""Image classification in the manner of timm's train.py: mixup, EMA of the weights, cosine
+schedule, AverageMeter.
+"""
 
 import argparse
 import copy
@@ -36,7 +38,9 @@ def photo(rng, label):
     """A JPEG file of 640 by 480 pixels, as bytes."""
     y, x = np.mgrid[0:480, 0:640]
     wave = np.sin(x / (8 + 4 * label) + rng.random() * 6) * np.cos(y / (40 - 3 * label))
-    picture = np.stack([wave * 90 + 128, 128 - wave * 60, 90 + wave * 30], -1) + rng.normal(0, 12, (480, 640, 3))
+    picture = np.stack([wave * 90 + 128, 128 - wave * 60, 90 + wave * 30], -1) + rng.normal(
+        0, 12, (480, 640, 3)
+    )
     file = io.BytesIO()
     Image.fromarray(picture.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
     return file.getvalue()
@@ -59,12 +63,16 @@ class Photos(Dataset):
         picture = Image.open(io.BytesIO(self.files[index])).convert("RGB")
         side = random.randrange(240, 480)
         left, top = random.randrange(640 - side), random.randrange(480 - side + 1)
-        picture = picture.resize((self.size, self.size), Image.BICUBIC, (left, top, left + side, top + side))
+        picture = picture.resize(
+            (self.size, self.size), Image.BICUBIC, (left, top, left + side, top + side)
+        )
         if random.random() < 0.5:
             picture = picture.transpose(Image.FLIP_LEFT_RIGHT)
         for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
             picture = enhance(picture).enhance(0.7 + 0.6 * random.random())
-        return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float() / 255, self.labels[index]
+        return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float() / 255, self.labels[
+            index
+        ]
 
 
 class Cached(Dataset):
@@ -89,22 +97,39 @@ class ModelEma(nn.Module):
 
     @torch.no_grad()
     def update(self, model):
-        for mean, new in zip(self.module.state_dict().values(), model.state_dict().values(), strict=True):
+        for mean, new in zip(
+            self.module.state_dict().values(), model.state_dict().values(), strict=True
+        ):
             mean.copy_(self.decay * mean + (1 - self.decay) * new)
 
 
 def convnet(width=32):
     layers, inside = [], 3
-    for outside, stride in ((width, 2), (width, 1), (2 * width, 2), (2 * width, 1), (4 * width, 2), (4 * width, 1)):
-        layers += [nn.Conv2d(inside, outside, 3, stride, 1, bias=False), nn.BatchNorm2d(outside), nn.SiLU()]
+    for outside, stride in (
+        (width, 2),
+        (width, 1),
+        (2 * width, 2),
+        (2 * width, 1),
+        (4 * width, 2),
+        (4 * width, 1),
+    ):
+        layers += [
+            nn.Conv2d(inside, outside, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outside),
+            nn.SiLU(),
+        ]
         inside = outside
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.1), nn.Linear(inside, CLASSES))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.1), nn.Linear(inside, CLASSES)
+    )
 
 
 def mixup(pictures, labels, alpha=0.2):
     share = np.random.beta(alpha, alpha)
     targets = nn.functional.one_hot(labels, CLASSES).float() * 0.9 + 0.1 / CLASSES
-    return share * pictures + (1 - share) * pictures.flip(0), share * targets + (1 - share) * targets.flip(0)
+    return share * pictures + (1 - share) * pictures.flip(0), share * targets + (
+        1 - share
+    ) * targets.flip(0)
 
 
 def main():
@@ -119,11 +144,17 @@ def main():
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     photos = Photos(120)
     loader = DataLoader(
-        Cached(photos) if args.cache else photos, 32, shuffle=True, num_workers=args.workers, drop_last=True
+        Cached(photos) if args.cache else photos,
+        32,
+        shuffle=True,
+        num_workers=args.workers,
+        drop_last=True,
     )
     model = convnet().to(device)
     ema = ModelEma(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True)
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True
+    )
     updates = 0
     for epoch in range(args.epochs):
         losses, batch_time = AverageMeter(), AverageMeter()

@@ -1,4 +1,6 @@
-"""Classification in the manner of torchvision's references: train_one_epoch, MetricLogger, evaluate each epoch."""
+"""Classification in the manner of torchvision's references: train_one_epoch, MetricLogger, evaluate
+each epoch.
+"""
 
 import argparse
 import datetime
@@ -52,7 +54,9 @@ class MetricLogger:
             iter_time.update(time.time() - end)
             if i % print_freq == 0:
                 eta = datetime.timedelta(seconds=int(iter_time.global_avg * (len(iterable) - i)))
-                print(f"{header} [{i}/{len(iterable)}]  eta: {eta}  {self}  time: {iter_time}  data: {data_time}")
+                print(
+                    f"{header} [{i}/{len(iterable)}]  eta: {eta}  {self}  time: {iter_time}  data: {data_time}"
+                )
             end = time.time()
         print(f"{header} Total time: {datetime.timedelta(seconds=int(time.time() - start_time))}")
 
@@ -89,14 +93,20 @@ def flags(count, seed):
     """Pictures with three stripes each; the class is in their colours."""
     generator = torch.Generator().manual_seed(seed)
     target = torch.randint(8, (count,), generator=generator)
-    stripes = torch.stack([target & 1, (target >> 1) & 1, (target >> 2) & 1], 1).float().repeat_interleave(16, 1)
+    stripes = (
+        torch.stack([target & 1, (target >> 1) & 1, (target >> 2) & 1], 1)
+        .float()
+        .repeat_interleave(16, 1)
+    )
     image = stripes[:, None, :, None].expand(-1, 3, -1, 48)
     return TensorDataset(image + 0.8 * torch.randn(image.shape, generator=generator), target)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full-test", action="store_true", help="evaluate on all pictures, not on a tenth")
+    parser.add_argument(
+        "--full-test", action="store_true", help="evaluate on all pictures, not on a tenth"
+    )
     args = parser.parse_args()
     torch.manual_seed(4)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

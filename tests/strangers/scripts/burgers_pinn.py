@@ -1,4 +1,5 @@
-"""A numerical-analysis postdoc: physics-informed network for the viscous Burgers equation u_t + u u_x = nu u_xx.
+"""A numerical-analysis postdoc: physics-informed network for the viscous Burgers equation u_t + u
+u_x = nu u_xx.
 
 Adam on residual, initial and boundary points drawn anew in each iteration.
 """
@@ -18,7 +19,9 @@ layers = [2, 100, 100, 100, 100, 1]
 class PINN(torch.nn.Module):
     def __init__(self, layers):
         super().__init__()
-        self.linears = torch.nn.ModuleList(torch.nn.Linear(layers[i], layers[i + 1]) for i in range(len(layers) - 1))
+        self.linears = torch.nn.ModuleList(
+            torch.nn.Linear(layers[i], layers[i + 1]) for i in range(len(layers) - 1)
+        )
         for lin in self.linears:
             torch.nn.init.xavier_normal_(lin.weight)
             torch.nn.init.zeros_(lin.bias)
@@ -59,6 +62,8 @@ for epoch in range(15):
     watch("optimizer")
     optimizer.step()
     if epoch % 5 == 0:
-        print(f"epoch {epoch}: residual {loss_f.item():.3e} initial {loss_0.item():.3e} boundary {loss_b.item():.3e}")
+        print(
+            f"epoch {epoch}: residual {loss_f.item():.3e} initial {loss_0.item():.3e} boundary {loss_b.item():.3e}"
+        )
     watch.step()
 watch.close()

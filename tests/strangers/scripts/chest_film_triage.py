@@ -1,4 +1,5 @@
-"""A radiologist who codes: small CNN that sorts chest films, with his own random rotation, crop and contrast.
+"""A radiologist who codes: small CNN that sorts chest films, with his own random rotation, crop and
+contrast.
 
 Films are made-up; everything in memory as 8-bit arrays.
 """
@@ -23,7 +24,10 @@ def rotate(img, degrees):
     yy, xx = np.mgrid[:SIZE, :SIZE] - SIZE / 2
     sx = np.cos(a) * xx - np.sin(a) * yy + SIZE / 2
     sy = np.sin(a) * xx + np.cos(a) * yy + SIZE / 2
-    x0, y0 = np.clip(np.floor(sx).astype(int), 0, SIZE - 2), np.clip(np.floor(sy).astype(int), 0, SIZE - 2)
+    x0, y0 = (
+        np.clip(np.floor(sx).astype(int), 0, SIZE - 2),
+        np.clip(np.floor(sy).astype(int), 0, SIZE - 2),
+    )
     fx, fy = np.clip(sx - x0, 0, 1), np.clip(sy - y0, 0, 1)
     top = img[y0, x0] * (1 - fx) + img[y0, x0 + 1] * fx
     bottom = img[y0 + 1, x0] * (1 - fx) + img[y0 + 1, x0 + 1] * fx

@@ -1,4 +1,5 @@
-"""Data scientist at a phone company: churn MLP on customer rows streamed from the export of the data warehouse.
+"""Data scientist at a phone company: churn MLP on customer rows streamed from the export of the
+data warehouse.
 
 One CSV file, read once from top to bottom in chunks.
 """

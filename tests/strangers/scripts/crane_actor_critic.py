@@ -87,13 +87,18 @@ def main(updates=14, horizon=16, gamma=0.99):
             logits, value = net(torch.tensor(states))
             adv = returns - value
             dist = Categorical(logits=logits)
-            loss = -(dist.log_prob(torch.tensor(actions)) * adv.detach()).mean() + 0.5 * adv.pow(2).mean()
+            loss = (
+                -(dist.log_prob(torch.tensor(actions)) * adv.detach()).mean()
+                + 0.5 * adv.pow(2).mean()
+            )
             loss = loss - 0.01 * dist.entropy().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         if update % 4 == 0:
-            print(f"update {update:3d} | mean reward {sum(rewards) / horizon:7.4f} | loss {loss.item():.4f}")
+            print(
+                f"update {update:3d} | mean reward {sum(rewards) / horizon:7.4f} | loss {loss.item():.4f}"
+            )
         watch.step()
     watch.close()
 

@@ -1,4 +1,5 @@
-"""Somebody who likes Lightning but had no permission to install it: a diffusion U-Net as a module with hooks.
+"""Somebody who likes Lightning but had no permission to install it: a diffusion U-Net as a module
+with hooks.
 
 Predicts the noise on 32x32 textures; validation loss is computed every eight steps.
 """
@@ -20,7 +21,10 @@ class ResBlock(nn.Module):
     def __init__(self, c_in, c_out, c_time):
         super().__init__()
         self.norm1, self.norm2 = nn.GroupNorm(8, c_in), nn.GroupNorm(8, c_out)
-        self.conv1, self.conv2 = nn.Conv2d(c_in, c_out, 3, padding=1), nn.Conv2d(c_out, c_out, 3, padding=1)
+        self.conv1, self.conv2 = (
+            nn.Conv2d(c_in, c_out, 3, padding=1),
+            nn.Conv2d(c_out, c_out, 3, padding=1),
+        )
         self.time = nn.Linear(c_time, c_out)
         self.skip = nn.Conv2d(c_in, c_out, 1) if c_in != c_out else nn.Identity()
 
@@ -34,7 +38,11 @@ class UNet(nn.Module):
         super().__init__()
         self.c_time = c_time
         self.stem = nn.Conv2d(1, c, 3, padding=1)
-        self.d1, self.d2, self.mid = ResBlock(c, c, c_time), ResBlock(c, 2 * c, c_time), ResBlock(2 * c, 2 * c, c_time)
+        self.d1, self.d2, self.mid = (
+            ResBlock(c, c, c_time),
+            ResBlock(c, 2 * c, c_time),
+            ResBlock(2 * c, 2 * c, c_time),
+        )
         self.u2, self.u1 = ResBlock(4 * c, c, c_time), ResBlock(2 * c, c, c_time)
         self.out = nn.Conv2d(c, 1, 3, padding=1)
 
@@ -52,7 +60,9 @@ class LitDiffusion(nn.Module):
     def __init__(self, lr=2e-4, timesteps=200):
         super().__init__()
         self.lr, self.timesteps, self.net = lr, timesteps, UNet()
-        self.register_buffer("alpha_bar", torch.cumprod(1 - torch.linspace(1e-4, 0.04, timesteps), 0))
+        self.register_buffer(
+            "alpha_bar", torch.cumprod(1 - torch.linspace(1e-4, 0.04, timesteps), 0)
+        )
 
     def shared_step(self, batch):
         (x0,) = batch
@@ -95,7 +105,9 @@ class MiniTrainer:
             optimizer.step()
             if step % self.val_check_interval == 0:
                 watch("validation")
-                print(f"step {step}: train_loss={loss.item():.4f} val_loss={self.validate(model, val_loader):.4f}")
+                print(
+                    f"step {step}: train_loss={loss.item():.4f} val_loss={self.validate(model, val_loader):.4f}"
+                )
             watch.step()
             if step >= self.max_steps:
                 break
@@ -108,5 +120,7 @@ if __name__ == "__main__":
     textures = fn.avg_pool2d(torch.randn(400, 1, 36, 36), 5, stride=1) * 4
     train, val = random_split(TensorDataset(textures), [300, 100])
     MiniTrainer(max_steps=16, val_check_interval=8).fit(
-        LitDiffusion(), DataLoader(train, batch_size=12, shuffle=True), DataLoader(val, batch_size=20)
+        LitDiffusion(),
+        DataLoader(train, batch_size=12, shuffle=True),
+        DataLoader(val, batch_size=20),
     )

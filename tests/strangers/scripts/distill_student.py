@@ -1,5 +1,6 @@
 #!/usr/bin/env python
-"""Old-school argparse script from an embedded-vision group: distil a ResNet-18 teacher into a small student.
+"""Old-school argparse script from an embedded-vision group: distil a ResNet-18 teacher into a small
+student.
 
 KL between softened outputs plus cross-entropy; images are synthetic.
 """
@@ -70,8 +71,12 @@ def main():
 
         watch("student")
         output = student(images)
-        kd = fn.kl_div(fn.log_softmax(output / args.temperature, dim=1), soft, reduction="batchmean")
-        loss = args.alpha * args.temperature**2 * kd + (1 - args.alpha) * fn.cross_entropy(output, target)
+        kd = fn.kl_div(
+            fn.log_softmax(output / args.temperature, dim=1), soft, reduction="batchmean"
+        )
+        loss = args.alpha * args.temperature**2 * kd + (1 - args.alpha) * fn.cross_entropy(
+            output, target
+        )
 
         watch("backward")
         optimizer.zero_grad()

@@ -1,4 +1,5 @@
-"""Privacy researcher: federated averaging over a handful of hospitals, all simulated in one process.
+"""Privacy researcher: federated averaging over a handful of hospitals, all simulated in one
+process.
 
 Each round every client trains a copy of the global model on its own records.
 """
@@ -21,7 +22,11 @@ class Hospital:
     def __init__(self, name, n_patients):
         self.name = name
         self.records = [
-            {"id": f"{name}-{i}", "age": random.randint(20, 90), "codes": [random.randint(0, 999) for _ in range(4)]}
+            {
+                "id": f"{name}-{i}",
+                "age": random.randint(20, 90),
+                "codes": [random.randint(0, 999) for _ in range(4)],
+            }
             for i in range(n_patients)
         ]
         age = torch.tensor([r["age"] for r in self.records], dtype=torch.float)
@@ -42,11 +47,15 @@ class Hospital:
 
 def average(states, weights):
     total = sum(weights)
-    return {k: sum(s[k] * (w / total) for s, w in zip(states, weights, strict=True)) for k in states[0]}
+    return {
+        k: sum(s[k] * (w / total) for s, w in zip(states, weights, strict=True)) for k in states[0]
+    }
 
 
 clients = [Hospital(n, p) for n, p in [("north", 2000), ("south", 5000), ("harbour", 1500)]]
-global_model = nn.Sequential(nn.Linear(129, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2))
+global_model = nn.Sequential(
+    nn.Linear(129, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2)
+)
 
 watch = Watch()
 for rnd in range(14):
@@ -63,6 +72,9 @@ for rnd in range(14):
     watch("aggregate")
     global_model.load_state_dict(average(states, sizes))
     if rnd % 3 == 0:
-        print(f"round {rnd}: " + ", ".join(f"{c.name} {v:.3f}" for c, v in zip(clients, losses, strict=True)))
+        print(
+            f"round {rnd}: "
+            + ", ".join(f"{c.name} {v:.3f}" for c, v in zip(clients, losses, strict=True))
+        )
     watch.step()
 watch.close()

@@ -1,4 +1,5 @@
-"""PhD student in astronomy: a DCGAN that dreams up small galaxy stamps, alternating discriminator and generator.
+"""PhD student in astronomy: a DCGAN that dreams up small galaxy stamps, alternating discriminator
+and generator.
 
 The "survey" is a set of elliptical Gaussians with noise.
 """
@@ -19,15 +20,21 @@ def make_survey(n):
     a, b = 0.1 + 0.4 * torch.rand(n, 1, 1), 0.1 + 0.2 * torch.rand(n, 1, 1)
     theta = 3.14159 * torch.rand(n, 1, 1)
     u, v = x * theta.cos() + y * theta.sin(), -x * theta.sin() + y * theta.cos()
-    return (2 * torch.exp(-((u / a) ** 2) - (v / b) ** 2) - 1 + 0.05 * torch.randn(n, 32, 32)).unsqueeze(1)
+    return (
+        2 * torch.exp(-((u / a) ** 2) - (v / b) ** 2) - 1 + 0.05 * torch.randn(n, 32, 32)
+    ).unsqueeze(1)
 
 
 def up(i, o):
-    return nn.Sequential(nn.ConvTranspose2d(i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(True))
+    return nn.Sequential(
+        nn.ConvTranspose2d(i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(True)
+    )
 
 
 def down(i, o):
-    return nn.Sequential(nn.Conv2d(i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.LeakyReLU(0.2, True))
+    return nn.Sequential(
+        nn.Conv2d(i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.LeakyReLU(0.2, True)
+    )
 
 
 gen = nn.Sequential(

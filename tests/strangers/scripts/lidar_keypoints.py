@@ -1,4 +1,5 @@
-"""Forestry group: which lidar points are stem, branch or ground, from surface normals around key points.
+"""Forestry group: which lidar points are stem, branch or ground, from surface normals around key
+points.
 
 Clouds are random cylinders over a rough plane; a residual MLP does the classification.
 """
@@ -57,6 +58,8 @@ for n in range(18):
     loss.backward()
     optimizer.step()
     if n % 6 == 0:
-        print(f"cloud {n}: loss {loss.item():.3f}, {(logits.argmax(1) == kind[keypoints]).float().mean():.0%} right")
+        print(
+            f"cloud {n}: loss {loss.item():.3f}, {(logits.argmax(1) == kind[keypoints]).float().mean():.0%} right"
+        )
     watch.step()
 watch.close()

@@ -1,4 +1,5 @@
-"""Former JAX user: model-agnostic meta-learning of sine waves, everything pure functions over pytrees.
+"""Former JAX user: model-agnostic meta-learning of sine waves, everything pure functions over
+pytrees.
 
 Second-order gradients through the inner loop with torch.func.
 """
@@ -15,7 +16,10 @@ torch.set_num_threads(1)
 
 
 def init(gen, sizes):
-    return [(torch.randn(m, n, generator=gen) * math.sqrt(2 / m), torch.zeros(n)) for m, n in pairwise(sizes)]
+    return [
+        (torch.randn(m, n, generator=gen) * math.sqrt(2 / m), torch.zeros(n))
+        for m, n in pairwise(sizes)
+    ]
 
 
 def predict(params, x):
@@ -40,7 +44,9 @@ def adapt_and_score(params, task, inner_lr):
 
 
 def meta_loss(params, tasks, inner_lr=0.01):
-    return vmap(partial(adapt_and_score, inner_lr=inner_lr), in_dims=(None, 0))(params, tasks).mean()
+    return vmap(partial(adapt_and_score, inner_lr=inner_lr), in_dims=(None, 0))(
+        params, tasks
+    ).mean()
 
 
 def sample_tasks(gen, n_tasks, shots):

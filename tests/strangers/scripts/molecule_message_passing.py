@@ -39,7 +39,9 @@ class Molecules(Dataset):
                 if d < CUTOFF:
                     src.append(i)
                     dst.append(j)
-                    feat.append([math.exp(-4.0 * (d - k * CUTOFF / N_RBF) ** 2) for k in range(N_RBF)])
+                    feat.append(
+                        [math.exp(-4.0 * (d - k * CUTOFF / N_RBF) ** 2) for k in range(N_RBF)]
+                    )
         return torch.tensor(z), torch.tensor([src, dst]), torch.tensor(feat), energy
 
 
@@ -51,7 +53,13 @@ def collate(items):
         feats.append(feat)
         owner.append(torch.full_like(z, k))
         offset += len(z)
-    return torch.cat(zs), torch.cat(edges, 1), torch.cat(feats), torch.cat(owner), torch.tensor([i[3] for i in items])
+    return (
+        torch.cat(zs),
+        torch.cat(edges, 1),
+        torch.cat(feats),
+        torch.cat(owner),
+        torch.tensor([i[3] for i in items]),
+    )
 
 
 class MPNN(nn.Module):
@@ -59,9 +67,12 @@ class MPNN(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(10, dim)
         self.filters = nn.ModuleList(
-            nn.Sequential(nn.Linear(N_RBF, dim), nn.SiLU(), nn.Linear(dim, dim)) for _ in range(rounds)
+            nn.Sequential(nn.Linear(N_RBF, dim), nn.SiLU(), nn.Linear(dim, dim))
+            for _ in range(rounds)
         )
-        self.updates = nn.ModuleList(nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU()) for _ in range(rounds))
+        self.updates = nn.ModuleList(
+            nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU()) for _ in range(rounds)
+        )
         self.readout = nn.Linear(dim, 1)
 
     def forward(self, z, edge, feat, owner, n_mol):
@@ -76,7 +87,9 @@ class MPNN(nn.Module):
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    loader = DataLoader(Molecules(600), batch_size=40, shuffle=True, collate_fn=collate, num_workers=1)
+    loader = DataLoader(
+        Molecules(600), batch_size=40, shuffle=True, collate_fn=collate, num_workers=1
+    )
     model = MPNN()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     watch = Watch()

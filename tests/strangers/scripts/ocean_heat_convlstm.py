@@ -1,4 +1,5 @@
-"""Oceanographer: convolutional LSTM that forecasts sea-surface temperature, with a figure to look at while it trains.
+"""Oceanographer: convolutional LSTM that forecasts sea-surface temperature, with a figure to look
+at while it trains.
 
 Fields are travelling waves on a coarse grid.
 """

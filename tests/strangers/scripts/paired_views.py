@@ -16,7 +16,9 @@ prototypes = torch.randn(N_SPECIES, 1, 32, 32)
 
 def two_views(labels):
     base = prototypes[labels]
-    return base + 0.3 * torch.randn_like(base), torch.flip(base, [-1]) + 0.3 * torch.randn_like(base)
+    return base + 0.3 * torch.randn_like(base), torch.flip(base, [-1]) + 0.3 * torch.randn_like(
+        base
+    )
 
 
 encoder = nn.Sequential(

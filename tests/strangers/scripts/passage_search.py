@@ -1,4 +1,5 @@
-"""Search team's offline evaluation: encode queries with a small transformer, score them against a passage index.
+"""Search team's offline evaluation: encode queries with a small transformer, score them against a
+passage index.
 
 No training; recall at 10 against planted neighbours is reported at the end.
 """

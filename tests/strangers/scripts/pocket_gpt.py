@@ -1,4 +1,5 @@
-"""A research engineer's stripped-down Trainer: GPT-2 from a config, gradient accumulation, cosine schedule.
+"""A research engineer's stripped-down Trainer: GPT-2 from a config, gradient accumulation, cosine
+schedule.
 
 Trains on token ids drawn from a random Markov chain.
 """
@@ -42,9 +43,13 @@ class MarkovTokens(Dataset):
 class Trainer:
     def __init__(self, model, args, train_dataset):
         self.model, self.args = model, args
-        self.loader = DataLoader(train_dataset, batch_size=args.per_device_train_batch_size, shuffle=True)
+        self.loader = DataLoader(
+            train_dataset, batch_size=args.per_device_train_batch_size, shuffle=True
+        )
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
-        self.lr_scheduler = get_cosine_schedule_with_warmup(self.optimizer, args.warmup_steps, args.max_steps)
+        self.lr_scheduler = get_cosine_schedule_with_warmup(
+            self.optimizer, args.warmup_steps, args.max_steps
+        )
 
     def training_step(self, inputs):
         self.watch("forward")
@@ -69,7 +74,13 @@ class Trainer:
             global_step += 1
             if global_step % self.args.logging_steps == 0:
                 mean = running.item() / self.args.logging_steps
-                print({"loss": round(mean, 4), "lr": self.lr_scheduler.get_last_lr()[0], "step": global_step})
+                print(
+                    {
+                        "loss": round(mean, 4),
+                        "lr": self.lr_scheduler.get_last_lr()[0],
+                        "step": global_step,
+                    }
+                )
                 running.zero_()
             self.watch.step()
         self.watch.close()
@@ -80,6 +91,12 @@ if __name__ == "__main__":
     args = TrainingArguments()
     set_seed(args.seed)
     config = GPT2Config(
-        vocab_size=1500, n_positions=128, n_embd=256, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
+        vocab_size=1500,
+        n_positions=128,
+        n_embd=256,
+        n_layer=2,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
     )
     Trainer(GPT2LMHeadModel(config), args, MarkovTokens()).train()

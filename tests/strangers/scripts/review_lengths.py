@@ -1,6 +1,7 @@
 """NLP engineer: sentiment of reviews, padded to the longest of the batch, through torch.compile.
 
-Token ids are random; the label depends on a few of them. No C++ compiler on the nodes, hence aot_eager.
+Token ids are random; the label depends on a few of them. No C++ compiler on the nodes, hence
+aot_eager.
 """
 
 import torch

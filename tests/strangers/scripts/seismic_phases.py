@@ -25,7 +25,9 @@ def write_archive(folder, n_events=48):
         p, s = sorted(rng.integers(200, SAMPLES - 200, 2).tolist())
         wave = rng.normal(0, 0.1, (3, SAMPLES))
         wave[:, p:] += np.exp(-np.arange(SAMPLES - p) / 150) * np.sin(np.arange(SAMPLES - p) / 4)
-        wave[:, s:] += 2 * np.exp(-np.arange(SAMPLES - s) / 250) * np.sin(np.arange(SAMPLES - s) / 7)
+        wave[:, s:] += (
+            2 * np.exp(-np.arange(SAMPLES - s) / 250) * np.sin(np.arange(SAMPLES - s) / 7)
+        )
         doc = {
             "event": f"ev{k:05d}",
             "p": p,
@@ -50,7 +52,10 @@ class PhaseNet(nn.Module):
         super().__init__()
         self.inp = nn.Conv1d(3, w, 7, padding=3)
         self.down1, self.down2 = nn.Conv1d(w, 2 * w, 7, 4, 3), nn.Conv1d(2 * w, 4 * w, 7, 4, 3)
-        self.up2, self.up1 = nn.ConvTranspose1d(4 * w, 2 * w, 4, 4), nn.ConvTranspose1d(4 * w, w, 4, 4)
+        self.up2, self.up1 = (
+            nn.ConvTranspose1d(4 * w, 2 * w, 4, 4),
+            nn.ConvTranspose1d(4 * w, w, 4, 4),
+        )
         self.out = nn.Conv1d(2 * w, 2, 1)
 
     def forward(self, x):

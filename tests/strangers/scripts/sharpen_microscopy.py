@@ -1,4 +1,5 @@
-"""Imaging facility: super-resolution of microscopy tiles, pixel loss first, then perceptual loss on top.
+"""Imaging facility: super-resolution of microscopy tiles, pixel loss first, then perceptual loss on
+top.
 
 A fixed VGG supplies the features for the perceptual part.
 """
@@ -31,7 +32,11 @@ class SharpenNet(nn.Module):
         self.scale = scale
         self.head = nn.Conv2d(1, width, 3, padding=1)
         self.body = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1))
+            nn.Sequential(
+                nn.Conv2d(width, width, 3, padding=1),
+                nn.ReLU(),
+                nn.Conv2d(width, width, 3, padding=1),
+            )
             for _ in range(blocks)
         )
         self.tail = nn.Sequential(nn.Conv2d(width, scale**2, 3, padding=1), nn.PixelShuffle(scale))
@@ -40,7 +45,9 @@ class SharpenNet(nn.Module):
         h = self.head(low)
         for block in self.body:
             h = h + block(h)
-        up = functional.interpolate(low, scale_factor=self.scale, mode="bilinear", align_corners=False)
+        up = functional.interpolate(
+            low, scale_factor=self.scale, mode="bilinear", align_corners=False
+        )
         return up + self.tail(h)
 
 

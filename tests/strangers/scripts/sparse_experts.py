@@ -9,7 +9,16 @@ from instrument_me import Watch
 from torch import nn
 
 CFG = {
-    "model": {"vocab": 256, "d": 192, "ff": 768, "experts": 4, "top_k": 2, "layers": 2, "heads": 4, "ctx": 128},
+    "model": {
+        "vocab": 256,
+        "d": 192,
+        "ff": 768,
+        "experts": 4,
+        "top_k": 2,
+        "layers": 2,
+        "heads": 4,
+        "ctx": 128,
+    },
     "train": {"batch": 8, "steps": 14, "lr": 1e-3, "aux": 0.01, "seed": 11, "log_every": 4},
 }
 
@@ -73,7 +82,9 @@ def run(cfg):
     opt = torch.optim.Adam(model.parameters(), lr=t["lr"])
     watch = Watch()
     for step in range(t["steps"]):
-        start = torch.randint(len(text) - m["ctx"] - 1, (t["batch"], 1)) + torch.arange(m["ctx"] + 1)
+        start = torch.randint(len(text) - m["ctx"] - 1, (t["batch"], 1)) + torch.arange(
+            m["ctx"] + 1
+        )
         chunk = text[start]
         watch("fwd")
         logits, aux = model(chunk[:, :-1])

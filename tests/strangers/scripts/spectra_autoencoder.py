@@ -1,4 +1,5 @@
-"""Beamline scientist: autoencoder for X-ray spectra; the cluster kills jobs, so the run must be resumable.
+"""Beamline scientist: autoencoder for X-ray spectra; the cluster kills jobs, so the run must be
+resumable.
 
 Keeps model, optimizer and random state in one file.
 """
@@ -26,8 +27,12 @@ spectra += 0.02 * torch.randn_like(spectra)
 class AutoEncoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.enc = nn.Sequential(nn.Linear(channels, 768), nn.ELU(), nn.Linear(768, 256), nn.ELU(), nn.Linear(256, 16))
-        self.dec = nn.Sequential(nn.Linear(16, 256), nn.ELU(), nn.Linear(256, 768), nn.ELU(), nn.Linear(768, channels))
+        self.enc = nn.Sequential(
+            nn.Linear(channels, 768), nn.ELU(), nn.Linear(768, 256), nn.ELU(), nn.Linear(256, 16)
+        )
+        self.dec = nn.Sequential(
+            nn.Linear(16, 256), nn.ELU(), nn.Linear(256, 768), nn.ELU(), nn.Linear(768, channels)
+        )
 
     def forward(self, x):
         z = self.enc(x)

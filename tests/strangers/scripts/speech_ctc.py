@@ -1,4 +1,5 @@
-"""Speech hobbyist: log-spectrogram features, convolutions and CTC on synthetic tones, with the character error rate.
+"""Speech hobbyist: log-spectrogram features, convolutions and CTC on synthetic tones, with the
+character error rate.
 
 One tone per letter; utterances are made on the fly.
 """
@@ -25,7 +26,9 @@ def utterances():
 
 
 def features(audio):
-    spec = torch.stft(audio, 256, hop_length=160, window=torch.hann_window(256), return_complex=True)
+    spec = torch.stft(
+        audio, 256, hop_length=160, window=torch.hann_window(256), return_complex=True
+    )
     return torch.log1p(spec.abs().pow(2)).transpose(1, 2)
 
 
@@ -34,7 +37,9 @@ class Recognizer(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(129)
         self.inp = nn.Conv1d(129, width, 5, padding=2)
-        self.mid = nn.ModuleList(nn.Conv1d(width, width, 5, padding=2 * d, dilation=d) for d in (1, 2, 4))
+        self.mid = nn.ModuleList(
+            nn.Conv1d(width, width, 5, padding=2 * d, dilation=d) for d in (1, 2, 4)
+        )
         self.out = nn.Conv1d(width, len(LETTERS) + 1, 1)
 
     def forward(self, x):
@@ -51,7 +56,10 @@ def beam_search(log_probs, beam=6):
         nxt = {}
         for prefix, (pb, pl) in beams.items():
             b, c = nxt.get(prefix, (0.0, 0.0))
-            nxt[prefix] = (b + (pb + pl) * frame[0], c + (pl * frame[prefix[-1]] if prefix else 0.0))
+            nxt[prefix] = (
+                b + (pb + pl) * frame[0],
+                c + (pl * frame[prefix[-1]] if prefix else 0.0),
+            )
             for k in range(1, len(frame)):
                 new = (*prefix, k)
                 b, c = nxt.get(new, (0.0, 0.0))
@@ -69,7 +77,9 @@ def edit_distance(a, b):
             if i == 0 or j == 0:
                 d[i][j] = i + j
             else:
-                d[i][j] = min(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]))
+                d[i][j] = min(
+                    d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])
+                )
     return d[-1][-1]
 
 
@@ -91,7 +101,9 @@ for n in range(14):
     optimizer.step()
     watch("cer")
     refs = ["".join(LETTERS[c - 1] for c in row) for row in text[:4].tolist()]
-    errors = sum(edit_distance(r, beam_search(p)) for r, p in zip(refs, log_probs.detach(), strict=False))
+    errors = sum(
+        edit_distance(r, beam_search(p)) for r, p in zip(refs, log_probs.detach(), strict=False)
+    )
     print(f"{n:2d}  ctc {loss.item():7.3f}  cer {errors / (len(refs) * CHARS):.3f}")
     watch.step()
 watch.close()

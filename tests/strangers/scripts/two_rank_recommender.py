@@ -1,4 +1,5 @@
-"""Start-up building a recommender: two-tower factorisation on two gloo processes, gradients averaged by hand.
+"""Start-up building a recommender: two-tower factorisation on two gloo processes, gradients
+averaged by hand.
 
 Clicks are random; run the file, it brings up both ranks.
 """
@@ -68,8 +69,16 @@ def spawn(world=2):
     s.bind(("127.0.0.1", 0))
     port = s.getsockname()[1]
     s.close()
-    base = {**os.environ, "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [subprocess.Popen([sys.executable, __file__], env={**base, "RANK": str(r)}) for r in range(world)]
+    base = {
+        **os.environ,
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    ranks = [
+        subprocess.Popen([sys.executable, __file__], env={**base, "RANK": str(r)})
+        for r in range(world)
+    ]
     return sum(p.wait() != 0 for p in ranks)
 
 

@@ -1,4 +1,5 @@
-"""Translation group: small transformer on two processes, gradients averaged by DistributedDataParallel.
+"""Translation group: small transformer on two processes, gradients averaged by
+DistributedDataParallel.
 
 The corpus is cut into one shard per process; batches hold a fixed number of sentences.
 """
@@ -27,12 +28,16 @@ class Seq2Seq(nn.Module):
     def forward(self, src, tgt):
         pos = self.pos.weight[: src.shape[1]]
         mask = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1])
-        return self.proj(self.net(self.src(src) + pos, self.tgt(tgt) + pos, tgt_mask=mask, tgt_is_causal=True))
+        return self.proj(
+            self.net(self.src(src) + pos, self.tgt(tgt) + pos, tgt_mask=mask, tgt_is_causal=True)
+        )
 
 
 def corpus(n):
     gen = torch.Generator().manual_seed(12)
-    lengths = (6 + torch.empty(n).exponential_(1 / 30, generator=gen)).clamp(max=110).long().sort().values
+    lengths = (
+        (6 + torch.empty(n).exponential_(1 / 30, generator=gen)).clamp(max=110).long().sort().values
+    )
     return [torch.randint(1, VOCAB, (int(k),), generator=gen) for k in lengths]
 
 
@@ -54,7 +59,9 @@ def worker(rank, world):
         tgt = src.flip(1)
         watch("forward")
         logits = model(src, tgt)
-        loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=0)
+        loss = nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=0
+        )
         watch("backward")
         optimizer.zero_grad()
         loss.backward()

@@ -1,4 +1,5 @@
-"""Weekend project of a hobbyist: a small vision transformer on coloured shapes, written from the paper.
+"""Weekend project of a hobbyist: a small vision transformer on coloured shapes, written from the
+paper.
 
 Images are drawn once into memory; the script trains a few steps and prints loss and accuracy.
 """
@@ -66,6 +67,8 @@ for it in range(16):
     watch("optimizer")
     opt.step()
     if it % 5 == 0:
-        print(f"it {it:3d}  loss {loss.item():.3f}  acc {(logits.argmax(1) == y).float().mean().item():.2f}")
+        print(
+            f"it {it:3d}  loss {loss.item():.3f}  acc {(logits.argmax(1) == y).float().mean().item():.2f}"
+        )
     watch.step()
 watch.close()

@@ -16,7 +16,9 @@ class Recommender(nn.Module):
         super().__init__()
         self.users = nn.Embedding(USERS, WIDTH, sparse=True)
         self.items = nn.Embedding(ITEMS, WIDTH, sparse=True)
-        self.tower = nn.Sequential(nn.Linear(2 * WIDTH, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU())
+        self.tower = nn.Sequential(
+            nn.Linear(2 * WIDTH, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU()
+        )
         self.out = nn.Linear(64, 1)
 
     def forward(self, user, item):
@@ -26,7 +28,9 @@ class Recommender(nn.Module):
 def save(folder, step, model, optimizer):
     path = os.path.join(folder, "last.pt")
     with open(path + ".new", "wb") as file:
-        torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+        torch.save(
+            {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, file
+        )
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".new", path)

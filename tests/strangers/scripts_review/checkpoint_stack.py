@@ -1,5 +1,6 @@
-"""Written by a physicist who distrusts binary formats.
-Fits a field with a small network and writes down what happened: weights as JSON, fields as npy, a text log."""
+"""Written by a physicist who distrusts binary formats. Fits a field with a small network and writes
+down what happened: weights as JSON, fields as npy, a text log.
+"""
 
 import json
 import os
@@ -28,13 +29,18 @@ def record(folder, step, model, field, loss):
         np.save(file, field.numpy())
         file.flush()
         os.fsync(file.fileno())
-    lines = [f"{step:6d} {loss:12.6f} {name:12s} {np.ptp(np.array(value)):10.5f}\n" for name, value in weights.items()]
+    lines = [
+        f"{step:6d} {loss:12.6f} {name:12s} {np.ptp(np.array(value)):10.5f}\n"
+        for name, value in weights.items()
+    ]
     put(os.path.join(folder, "log.txt"), "".join(lines), "a")
 
 
 points = torch.rand(4096, 2) * 2 - 1
 truth = torch.sin(4 * points[:, :1]) * torch.cos(3 * points[:, 1:])
-model = nn.Sequential(nn.Linear(2, 224), nn.Tanh(), nn.Linear(224, 224), nn.Tanh(), nn.Linear(224, 1))
+model = nn.Sequential(
+    nn.Linear(2, 224), nn.Tanh(), nn.Linear(224, 224), nn.Tanh(), nn.Linear(224, 1)
+)
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 
 with tempfile.TemporaryDirectory() as folder:

@@ -30,13 +30,19 @@ class Plant:
         self.speed += 0.1 * (math.sin(self.angle) + 0.8 * push) + self.random.gauss(0, 0.01)
         self.angle += 0.1 * self.speed
         done = abs(self.angle) > 1.5
-        return [self.angle, self.speed, math.sin(self.angle), math.cos(self.angle)], -abs(self.angle), done
+        return (
+            [self.angle, self.speed, math.sin(self.angle), math.cos(self.angle)],
+            -abs(self.angle),
+            done,
+        )
 
 
 class Policy(nn.Module):
     def __init__(self, width=512):
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh())
+        self.body = nn.Sequential(
+            nn.Linear(4, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh()
+        )
         self.actor, self.critic = nn.Linear(width, 3), nn.Linear(width, 1)
 
     def forward(self, state):

@@ -1,5 +1,6 @@
-"""Written by an engineer who reads an endless stream and has little memory.
-An IterableDataset of synthetic sensor windows, a small convolution network, gradient accumulation over four batches."""
+"""Written by an engineer who reads an endless stream and has little memory. An IterableDataset of
+synthetic sensor windows, a small convolution network, gradient accumulation over four batches.
+"""
 
 import torch
 import torch.nn as nn

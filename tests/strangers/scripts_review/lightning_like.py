@@ -1,5 +1,6 @@
-"""Written by a fan of Lightning who may not install it on his cluster.
-A module with training_step and validation_step, and a fit loop of his own that validates every seven steps."""
+"""Written by a fan of Lightning who may not install it on his cluster. A module with training_step
+and validation_step, and a fit loop of his own that validates every seven steps.
+"""
 
 import torch
 import torch.nn as nn
@@ -55,7 +56,9 @@ class Fit:
     def validate(self, module, loader):
         module.eval()
         with torch.no_grad():
-            results = [torch.stack(module.validation_step(batch, i)) for i, batch in enumerate(loader)]
+            results = [
+                torch.stack(module.validation_step(batch, i)) for i, batch in enumerate(loader)
+            ]
         module.train()
         loss, accuracy = torch.stack(results).mean(0).tolist()
         return loss, accuracy
@@ -75,7 +78,9 @@ class Fit:
             if step and step % self.val_check_interval == 0:
                 watch("validation")
                 val_loss, accuracy = self.validate(module, val_loader)
-                print(f"step {step} train {module.logged['train_loss']:.3f} val {val_loss:.3f} acc {accuracy:.2f}")
+                print(
+                    f"step {step} train {module.logged['train_loss']:.3f} val {val_loss:.3f} acc {accuracy:.2f}"
+                )
             watch.step()
         watch.close()
 
@@ -84,7 +89,9 @@ def blobs(count, seed):
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 10, (count,), generator=generator)
     colours = torch.rand(10, 3, 1, 1, generator=torch.Generator().manual_seed(9))
-    return TensorDataset(colours[labels] + 0.3 * torch.randn(count, 3, 48, 48, generator=generator), labels)
+    return TensorDataset(
+        colours[labels] + 0.3 * torch.randn(count, 3, 48, 48, generator=generator), labels
+    )
 
 
 if __name__ == "__main__":

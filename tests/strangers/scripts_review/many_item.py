@@ -10,7 +10,9 @@ torch.manual_seed(17)
 BATCH = 657
 features = torch.randn(BATCH * 4, 64)
 segment = (features[:, :8] + 0.5 * torch.randn(BATCH * 4, 8)).argmax(1)
-model = nn.Sequential(nn.Linear(64, 144), nn.ReLU(), nn.Linear(144, 144), nn.ReLU(), nn.Linear(144, 8))
+model = nn.Sequential(
+    nn.Linear(64, 144), nn.ReLU(), nn.Linear(144, 144), nn.ReLU(), nn.Linear(144, 8)
+)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 table = ["step;hit;guess;loss;confidence"]
 

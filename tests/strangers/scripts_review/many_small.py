@@ -1,5 +1,6 @@
-"""Written by a student who tries an optimizer of his own.
-Every neuron has its own momentum and its own step size, and a neuron that has grown too long is shortened."""
+"""Written by a student who tries an optimizer of his own. Every neuron has its own momentum and its
+own step size, and a neuron that has grown too long is shortened.
+"""
 
 import torch
 import torch.nn as nn
@@ -19,7 +20,9 @@ class PerNeuron:
     @torch.no_grad()
     def step(self):
         for p, momenta, scales in zip(self.parameters, self.momentum, self.scale, strict=True):
-            for row, grad, momentum, scale in zip(p.unbind(), p.grad.unbind(), momenta, scales, strict=True):
+            for row, grad, momentum, scale in zip(
+                p.unbind(), p.grad.unbind(), momenta, scales, strict=True
+            ):
                 momentum.mul_(self.beta).add_(grad, alpha=1 - self.beta)
                 scale.mul_(0.99).add_(grad.norm(), alpha=0.01)
                 row.sub_(momentum / (scale + 1e-6) * self.lr)

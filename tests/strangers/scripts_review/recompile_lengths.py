@@ -1,5 +1,6 @@
-"""Written by a speech engineer whose utterances all have different lengths.
-Scores batches with a small compiled network; every batch is padded only to its own longest utterance."""
+"""Written by a speech engineer whose utterances all have different lengths. Scores batches with a
+small compiled network; every batch is padded only to its own longest utterance.
+"""
 
 import os
 import shutil

@@ -1,5 +1,6 @@
-"""Written by a biologist who classifies microscope pictures.
-A Dataset with a stain normalisation of her own for each picture, a DataLoader and a small network."""
+"""Written by a biologist who classifies microscope pictures. A Dataset with a stain normalisation
+of her own for each picture, a DataLoader and a small network.
+"""
 
 import math
 

@@ -38,9 +38,15 @@ class Blocks(Dataset):
 class Trainer:
     def __init__(self, model, args, train_dataset):
         self.model, self.args = model, args
-        self.loader = DataLoader(train_dataset, batch_size=args.per_device_train_batch_size, shuffle=True)
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, weight_decay=args.weight_decay)
-        self.scheduler = get_cosine_schedule_with_warmup(self.optimizer, args.warmup_steps, args.max_steps)
+        self.loader = DataLoader(
+            train_dataset, batch_size=args.per_device_train_batch_size, shuffle=True
+        )
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), lr=args.learning_rate, weight_decay=args.weight_decay
+        )
+        self.scheduler = get_cosine_schedule_with_warmup(
+            self.optimizer, args.warmup_steps, args.max_steps
+        )
         self.state = {"global_step": 0, "log_history": []}
 
     def training_step(self, inputs, watch):
@@ -64,7 +70,10 @@ class Trainer:
                 self.optimizer.zero_grad()
                 self.state["global_step"] += 1
                 if self.state["global_step"] % self.args.logging_steps == 0:
-                    entry = {"loss": running.item() / self.args.logging_steps, "lr": self.scheduler.get_last_lr()[0]}
+                    entry = {
+                        "loss": running.item() / self.args.logging_steps,
+                        "lr": self.scheduler.get_last_lr()[0],
+                    }
                     self.state["log_history"].append(entry)
                     print(entry)
                     running.zero_()
@@ -79,7 +88,13 @@ if __name__ == "__main__":
     args = Arguments()
     torch.manual_seed(args.seed)
     config = GPT2Config(
-        vocab_size=2000, n_positions=128, n_embd=256, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0
+        vocab_size=2000,
+        n_positions=128,
+        n_embd=256,
+        n_layer=4,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
     )
     model = GPT2LMHeadModel(config)
     model.config.use_cache = False

@@ -1,5 +1,6 @@
-"""Written by a doctoral student who uses both cores of her laptop.
-Two processes train one convolution network with DistributedDataParallel on halves of the same pictures."""
+"""Written by a doctoral student who uses both cores of her laptop. Two processes train one
+convolution network with DistributedDataParallel on halves of the same pictures.
+"""
 
 import os
 import socket
@@ -17,7 +18,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 def block(inputs, outputs, stride):
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.GroupNorm(8, outputs), nn.ReLU(inplace=True)
+        nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1),
+        nn.GroupNorm(8, outputs),
+        nn.ReLU(inplace=True),
     )
 
 
@@ -31,7 +34,12 @@ def train():
     data = TensorDataset(pictures, labels)
     loader = DataLoader(data, batch_size=48, sampler=DistributedSampler(data))
     net = nn.Sequential(
-        block(3, 32, 1), block(32, 48, 2), block(48, 48, 1), block(48, 64, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        block(3, 32, 1),
+        block(32, 48, 2),
+        block(48, 48, 1),
+        block(48, 64, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
     )
     model = DistributedDataParallel(nn.Sequential(net, nn.Linear(64, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -58,8 +66,16 @@ def launch(world=2):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    common = {**os.environ, "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [subprocess.Popen([sys.executable, __file__], env={**common, "RANK": str(r)}) for r in range(world)]
+    common = {
+        **os.environ,
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    ranks = [
+        subprocess.Popen([sys.executable, __file__], env={**common, "RANK": str(r)})
+        for r in range(world)
+    ]
     try:
         return max(abs(process.wait(100)) for process in ranks)
     finally:

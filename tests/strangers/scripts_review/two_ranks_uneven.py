@@ -18,7 +18,9 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True
+        )
         self.body = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
@@ -40,7 +42,9 @@ def main(rank):
 
     watch = Watch()
     for step in range(14):
-        tokens = torch.randint(0, VOCABULARY, (shard["documents"], shard["length"] + 1), generator=generator)
+        tokens = torch.randint(
+            0, VOCABULARY, (shard["documents"], shard["length"] + 1), generator=generator
+        )
         watch("forward")
         logits = model(tokens[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())

@@ -1,5 +1,6 @@
-"""Written by a doctoral student in medical imaging.
-Segments synthetic disks with a small U-Net and keeps an exponential moving average of the weights."""
+"""Written by a doctoral student in medical imaging. Segments synthetic disks with a small U-Net and
+keeps an exponential moving average of the weights.
+"""
 
 import copy
 
@@ -54,7 +55,10 @@ class EMA:
 def disks(count, size=96):
     axis = torch.linspace(-1, 1, size)
     centre, radius = torch.rand(count, 2, 1, 1) - 0.5, 0.15 + 0.3 * torch.rand(count, 1, 1)
-    mask = ((axis[None, :, None] - centre[:, 0]) ** 2 + (axis[None, None, :] - centre[:, 1]) ** 2 < radius**2).float()
+    mask = (
+        (axis[None, :, None] - centre[:, 0]) ** 2 + (axis[None, None, :] - centre[:, 1]) ** 2
+        < radius**2
+    ).float()
     return (mask + 0.4 * torch.randn(count, size, size))[:, None], mask[:, None]
 
 

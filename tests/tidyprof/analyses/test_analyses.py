@@ -1,4 +1,6 @@
-"""Analyses on small profiles that can be checked by hand, and on real recordings against their truth."""
+"""Analyses on small profiles that can be checked by hand, and on real recordings against their
+truth.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,18 @@ ORIGIN = Origin("modelled", "by hand")
 
 
 def profile_of(*rows: dict, origin: Origin = ORIGIN) -> Profile:
-    """A profile from rows that state only what matters; the rest is one rank, one device, one thread."""
+    """A profile from rows that state only what matters; the rest is one rank, one device, one
+    thread.
+    """
     filled = []
     for row in rows:
         on_device = row["kind"] in ("kernel", "copy", "fill", "collective")
         place = {"device": 0, "stream": 0} if on_device else {"thread": 1}
         filled.append({"rank": 0, "process": 1, **place, "short_name": row["name"], **row})
     events = pd.DataFrame(filled, columns=[*EVENT_DTYPES, "launch_ns"])
-    events = events.astype({**EVENT_DTYPES, "launch_ns": "Int64"}).sort_values("start_ns", kind="stable")
+    events = events.astype({**EVENT_DTYPES, "launch_ns": "Int64"}).sort_values(
+        "start_ns", kind="stable"
+    )
     return Profile(events.reset_index(drop=True), meta={"origin": origin})
 
 
@@ -37,7 +43,9 @@ def host_step(number: int, start: int, end: int, **more) -> dict:
 
 @pytest.fixture
 def two_streams() -> Profile:
-    """0-100: a GEMM 10-40, an all-reduce beside and after it 30-70, a copy 60-80, a kernel 90-100."""
+    """0-100: a GEMM 10-40, an all-reduce beside and after it 30-70, a copy 60-80, a kernel
+    90-100.
+    """
     return profile_of(
         event("kernel", "gemm", 10, 40),
         event("collective", "ncclDevKernel_Generic", 30, 70, stream=1),
@@ -52,22 +60,34 @@ class TestKernels:
         assert table["name"].tolist() == ["gemm", "ncclDevKernel_Generic"]
         assert table["category"].tolist() == ["GEMM", "collective"]
         gemm = table.iloc[0]
-        assert (gemm.calls, gemm.total_ns, gemm.min_ns, gemm.max_ns, gemm.mean_ns) == (2, 40, 10, 30, 20)
+        assert (gemm.calls, gemm.total_ns, gemm.min_ns, gemm.max_ns, gemm.mean_ns) == (
+            2,
+            40,
+            10,
+            30,
+            20,
+        )
         assert gemm.std_ns == pytest.approx(np.std([10, 30], ddof=1))
         assert table["percent"].tolist() == [50, 50]
         assert table["std_ns"].iloc[1] == 0, "one call has no spread"
 
     def test_chosen_kinds(self, two_streams):
-        assert analyses.kernels(two_streams, include=["copy"])["short_name"].tolist() == ["Memcpy HtoD"]
+        assert analyses.kernels(two_streams, include=["copy"])["short_name"].tolist() == [
+            "Memcpy HtoD"
+        ]
         assert not len(analyses.kernels(two_streams, include=["fill"]))
 
     def test_names_that_shorten_alike_stay_apart(self):
-        names = [f"Cijk_Alik_Bljk_BBS_BH_MT64x64x64_MI16x16x16x1_SN_GLVWA{width}" for width in (2, 4)]
+        names = [
+            f"Cijk_Alik_Bljk_BBS_BH_MT64x64x64_MI16x16x16x1_SN_GLVWA{width}" for width in (2, 4)
+        ]
         table = analyses.kernels(profile_of(*(event("kernel", name, 0, 5) for name in names)))
         assert table["name"].nunique() == table["short_name"].nunique() == 2
 
     def test_per_device(self):
-        profile = profile_of(*(event("kernel", "k", 0, 10 + rank, rank=rank, device=rank + 2) for rank in (0, 1)))
+        profile = profile_of(
+            *(event("kernel", "k", 0, 10 + rank, rank=rank, device=rank + 2) for rank in (0, 1))
+        )
         table = analyses.kernels(profile, per_device=True).sort_values("rank")
         assert table[["rank", "device", "total_ns"]].to_numpy().tolist() == [[0, 2, 10], [1, 3, 11]]
         assert analyses.kernels(profile)["total_ns"].tolist() == [21]
@@ -76,14 +96,25 @@ class TestKernels:
 class TestBusy:
     def test_union_and_sum(self, two_streams):
         row = analyses.busy(two_streams).iloc[0]
-        assert (row.span_ns, row.union_ns, row.sum_ns, row.streams, row.events) == (90, 80, 100, 3, 4)
+        assert (row.span_ns, row.union_ns, row.sum_ns, row.streams, row.events) == (
+            90,
+            80,
+            100,
+            3,
+            4,
+        )
         assert row.sum_percent == pytest.approx(100 * 100 / 90)
         kernels_only = analyses.busy(two_streams, kinds=["kernel"]).iloc[0]
         assert (kernels_only.span_ns, kernels_only.union_ns) == (90, 40)
 
     def test_a_device_that_ran_nothing_of_these_kinds(self):
-        table = analyses.busy(profile_of(event("kernel", "k", 0, 10), event("copy", "c", 0, 20, device=1)), "kernel")
-        assert table[["device", "span_ns", "union_ns", "events"]].to_numpy().tolist() == [[0, 10, 10, 1], [1, 20, 0, 0]]
+        table = analyses.busy(
+            profile_of(event("kernel", "k", 0, 10), event("copy", "c", 0, 20, device=1)), "kernel"
+        )
+        assert table[["device", "span_ns", "union_ns", "events"]].to_numpy().tolist() == [
+            [0, 10, 10, 1],
+            [1, 20, 0, 0],
+        ]
 
 
 class TestKinds:
@@ -95,8 +126,12 @@ class TestKinds:
     )
 
     @pytest.mark.parametrize("analysis", CHOOSING)
-    def test_one_kind_is_as_good_as_a_list_and_an_unknown_one_is_refused(self, two_streams, analysis):
-        pd.testing.assert_frame_equal(analysis(two_streams, "kernel"), analysis(two_streams, ["kernel"]))
+    def test_one_kind_is_as_good_as_a_list_and_an_unknown_one_is_refused(
+        self, two_streams, analysis
+    ):
+        pd.testing.assert_frame_equal(
+            analysis(two_streams, "kernel"), analysis(two_streams, ["kernel"])
+        )
         for unknown in ("kernels", ["kernel", "kernels"]):
             with pytest.raises(ValueError, match="no kind 'kernels'"):
                 analysis(two_streams, unknown)
@@ -106,11 +141,18 @@ class TestOverlap:
     def test_by_hand(self, two_streams):
         row = analyses.overlap(two_streams).iloc[0]
         assert row.total_ns == 90
-        assert (row.computation_ns, row.exposed_communication_ns, row.exposed_copy_ns, row.idle_ns) == (40, 30, 10, 10)
+        assert (
+            row.computation_ns,
+            row.exposed_communication_ns,
+            row.exposed_copy_ns,
+            row.idle_ns,
+        ) == (40, 30, 10, 10)
         assert (row.communication_ns, row.hidden_communication_ns, row.copy_ns) == (40, 10, 20)
 
     def test_a_fill_is_computation(self):
-        row = analyses.overlap(profile_of(event("fill", "Memset", 0, 5), event("copy", "c", 0, 9))).iloc[0]
+        row = analyses.overlap(
+            profile_of(event("fill", "Memset", 0, 5), event("copy", "c", 0, 9))
+        ).iloc[0]
         assert (row.computation_ns, row.exposed_copy_ns) == (5, 4)
 
 
@@ -126,7 +168,9 @@ class TestSteps:
         assert table["step"].tolist() == [9]
 
     def test_a_range_projected_onto_the_device_is_no_step(self):
-        table = analyses.steps(profile_of(host_step(9, 0, 50), host_step(9, 20, 90, device=0, stream=0)))
+        table = analyses.steps(
+            profile_of(host_step(9, 0, 50), host_step(9, 20, 90, device=0, stream=0))
+        )
         assert table["duration_ns"].tolist() == [50]
 
     def test_from_phases(self):
@@ -144,11 +188,16 @@ class TestSteps:
             event("kernel", "c", 55, 60, launch_ns=19),
         )
         table = analyses.steps(profile, timeline="device")
-        assert table[["step", "start_ns", "duration_ns"]].to_numpy().tolist() == [[1, 0, 30], [2, 30, 30]]
+        assert table[["step", "start_ns", "duration_ns"]].to_numpy().tolist() == [
+            [1, 0, 30],
+            [2, 30, 30],
+        ]
 
     def test_device_side_needs_launches(self):
         with pytest.raises(ValueError, match="launch"):
-            analyses.steps(profile_of(host_step(1, 0, 10), event("kernel", "a", 5, 30)), timeline="device")
+            analyses.steps(
+                profile_of(host_step(1, 0, 10), event("kernel", "a", 5, 30)), timeline="device"
+            )
         with pytest.raises(ValueError, match="timeline"):
             analyses.steps(profile_of(host_step(1, 0, 10)), timeline="both")
 
@@ -160,9 +209,11 @@ class TestSteps:
 
 
 def two_processes(marks, device_process=True) -> Profile:
-    """Processes 1 and 2 without a rank, on devices 1 and 2; marks(begin) are the ranges of a step of 100 ns.
+    """Processes 1 and 2 without a rank, on devices 1 and 2; marks(begin) are the ranges of a step
+    of 100 ns.
 
-    Each has two steps from 0, and process 2 is 30 ns later; a kernel, launched 10 ns into the step, runs from 20 to 70.
+    Each has two steps from 0, and process 2 is 30 ns later; a kernel, launched 10 ns into the step,
+    runs from 20 to 70.
     """
     rows = []
     for process in (1, 2):
@@ -171,7 +222,9 @@ def two_processes(marks, device_process=True) -> Profile:
             begin = 100 * number + 30 * (process - 1)
             rows += [{**row, **own} for row in marks(number, begin)]
             place = own if device_process else {"rank": None, "process": None}
-            kernel = event("kernel", "k", begin + 20, begin + 70, launch_ns=begin + 10, device=process, **place)
+            kernel = event(
+                "kernel", "k", begin + 20, begin + 70, launch_ns=begin + 10, device=process, **place
+            )
             rows.append(kernel)
     return profile_of(*rows)
 
@@ -181,7 +234,10 @@ def numbered(number: int, begin: int) -> list[dict]:
 
 
 def phased(_: int, begin: int) -> list[dict]:
-    return [event("annotation", "data", begin, begin + 20), event("annotation", "forward", begin + 20, begin + 100)]
+    return [
+        event("annotation", "data", begin, begin + 20),
+        event("annotation", "forward", begin + 20, begin + 100),
+    ]
 
 
 @pytest.mark.parametrize("marks", [numbered, phased])
@@ -196,12 +252,25 @@ class TestProcessesWithoutARank:
     def test_a_device_has_the_steps_of_its_process(self, marks):
         profile = two_processes(marks)
         table = analyses.step_budget(profile)
-        assert table[["device", "process", "step"]].to_numpy().tolist() == [[1, 1, 0], [1, 1, 1], [2, 2, 0], [2, 2, 1]]
+        assert table[["device", "process", "step"]].to_numpy().tolist() == [
+            [1, 1, 0],
+            [1, 1, 1],
+            [2, 2, 0],
+            [2, 2, 1],
+        ]
         assert table["data_wait_ns"].tolist() == [20] * 4
         assert table["compute_ns"].tolist() == [50] * 4
         device = analyses.steps(profile, "device")
-        assert device[["process", "start_ns"]].to_numpy().tolist() == [[1, 0], [1, 100], [2, 30], [2, 130]]
-        assert analyses.gaps(profile, 1)["host_range"].tolist() == ["forward" if marks is phased else "data"] * 2
+        assert device[["process", "start_ns"]].to_numpy().tolist() == [
+            [1, 0],
+            [1, 100],
+            [2, 30],
+            [2, 130],
+        ]
+        assert (
+            analyses.gaps(profile, 1)["host_range"].tolist()
+            == ["forward" if marks is phased else "data"] * 2
+        )
 
     def test_the_host_alone(self, marks):
         profile = two_processes(marks)
@@ -223,7 +292,12 @@ class TestProcessesWithoutARank:
         events = profile.events[(profile.events["process"] == 1) | profile.events["device"].notna()]
         table = analyses.step_budget(Profile(events, meta={"origin": ORIGIN}))
         assert table["process"].isna().all()
-        assert table[["device", "start_ns"]].to_numpy().tolist() == [[1, 0], [1, 100], [2, 0], [2, 100]]
+        assert table[["device", "start_ns"]].to_numpy().tolist() == [
+            [1, 0],
+            [1, 100],
+            [2, 0],
+            [2, 100],
+        ]
 
 
 def enumerate_phases(steps: int):
@@ -245,14 +319,17 @@ class TestPhases:
         assert set(table.index) == {"data", "optimizer"}
 
     def test_without_steps_the_whole_recording(self):
-        table = analyses.phases(profile_of(event("annotation", "forward", 10, 30), event("operator", "x", 0, 40)))
+        table = analyses.phases(
+            profile_of(event("annotation", "forward", 10, 30), event("operator", "x", 0, 40))
+        )
         assert table["step"].isna().all()
         assert table["percent"].tolist() == [50]
 
 
 class TestStepBudget:
     def test_by_hand(self):
-        """0-100: data wait 0-10, launch-bound 10-20, kernel 20-40, a queued gap 40-45, kernel 45-60,
+        """0-100: data wait 0-10, launch-bound 10-20, kernel 20-40, a queued gap 40-45, kernel
+        45-60,
 
         all-reduce 55-80 (exposed from 60), copy 80-90, launch-bound to the end.
         """
@@ -265,7 +342,9 @@ class TestStepBudget:
             event("copy", "c", 80, 90, launch_ns=18),
         )
         row = analyses.step_budget(profile).iloc[0]
-        parts = {part: row[f"{part}_ns"] for part in analyses.parts_of(analyses.step_budget(profile))}
+        parts = {
+            part: row[f"{part}_ns"] for part in analyses.parts_of(analyses.step_budget(profile))
+        }
         assert parts == {
             "compute": 35,
             "exposed_communication": 20,
@@ -275,10 +354,16 @@ class TestStepBudget:
             "data_wait": 10,
             "other": 5,
         }
-        assert (row.duration_ns, row.launched_earlier_percent, row.no_launch_record_percent) == (100, 0, 0)
+        assert (row.duration_ns, row.launched_earlier_percent, row.no_launch_record_percent) == (
+            100,
+            0,
+            0,
+        )
 
     def test_unknown_launches_are_not_blamed_on_the_host(self):
-        row = analyses.step_budget(profile_of(host_step(1, 0, 10), event("kernel", "a", 5, 10))).iloc[0]
+        row = analyses.step_budget(
+            profile_of(host_step(1, 0, 10), event("kernel", "a", 5, 10))
+        ).iloc[0]
         assert (row.launch_bound_ns, row.other_ns, row.no_launch_record_percent) == (0, 5, 100)
 
     def test_a_gap_is_judged_by_its_beginning_not_by_the_step(self):
@@ -293,28 +378,50 @@ class TestStepBudget:
         assert table["launched_earlier_percent"].tolist() == [0, 100]
 
     def test_work_across_the_border_of_a_step_was_launched_before_it(self):
-        """Of the second step's 90 of work all were launched in the first; and nothing of the first step's 50."""
+        """Of the second step's 90 of work all were launched in the first; and nothing of the first
+        step's 50.
+        """
         steps = [host_step(0, 0, 100), host_step(1, 100, 200)]
         whole = analyses.step_budget(profile_of(*steps, event("kernel", "k", 50, 190, launch_ns=5)))
-        halves = [event("kernel", "k", 50, 100, launch_ns=5), event("kernel", "k", 100, 190, launch_ns=5)]
+        halves = [
+            event("kernel", "k", 50, 100, launch_ns=5),
+            event("kernel", "k", 100, 190, launch_ns=5),
+        ]
         pd.testing.assert_frame_equal(whole, analyses.step_budget(profile_of(*steps, *halves)))
         assert whole["launched_earlier_percent"].tolist() == [0, 100]
 
     @settings(deadline=None)
-    @given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 60), st.integers(0, 40)), min_size=1, max_size=8))
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 90), st.integers(0, 60), st.integers(0, 40)),
+            min_size=1,
+            max_size=8,
+        )
+    )
     def test_launched_earlier_against_a_plain_loop(self, work):
-        """Four steps of 25; work is start, length, and how long before its start it was launched."""
+        """Four steps of 25; work is start, length, and how long before its start it was
+        launched.
+        """
         rows = [event("kernel", "k", a, a + n, launch_ns=a - before) for a, n, before in work]
-        table = analyses.step_budget(profile_of(*(host_step(n, 25 * n, 25 * n + 25) for n in range(4)), *rows))
+        table = analyses.step_budget(
+            profile_of(*(host_step(n, 25 * n, 25 * n + 25) for n in range(4)), *rows)
+        )
         for row in table.itertuples():
             times = range(row.start_ns, row.start_ns + row.duration_ns)
-            running = [[a - before < row.start_ns for a, n, before in work if a <= time < a + n] for time in times]
+            running = [
+                [a - before < row.start_ns for a, n, before in work if a <= time < a + n]
+                for time in times
+            ]
             total, earlier = sum(map(bool, running)), sum(map(any, running))
-            assert row.launched_earlier_percent == pytest.approx(100 * earlier / total if total else 0)
+            assert row.launched_earlier_percent == pytest.approx(
+                100 * earlier / total if total else 0
+            )
 
     @pytest.mark.parametrize("timeline", ["host", "device"])
     def test_phases_of_the_host_for_either_timeline_and_no_other(self, timeline):
-        profile = profile_of(event("annotation", "data", 0, 10), event("annotation", "forward", 10, 30))
+        profile = profile_of(
+            event("annotation", "data", 0, 10), event("annotation", "forward", 10, 30)
+        )
         assert analyses.step_budget(profile, timeline)["forward_ns"].tolist() == [20]
         with pytest.raises(ValueError, match="timeline"):
             analyses.step_budget(profile, "both")
@@ -347,7 +454,14 @@ class TestStepBudget:
             event("annotation", "enumerate(DataLoader)#x", 2, 8),
         )
         table = analyses.step_budget(profile)
-        assert analyses.parts_of(table) == ["data", "forward", "loss", "backward", "optimizer", "other"]
+        assert analyses.parts_of(table) == [
+            "data",
+            "forward",
+            "loss",
+            "backward",
+            "optimizer",
+            "other",
+        ]
         assert table.iloc[0][["data_ns", "optimizer_ns", "other_ns"]].tolist() == [10, 10, 50]
 
     @settings(deadline=None)
@@ -357,11 +471,24 @@ class TestStepBudget:
         kinds = st.sampled_from(["kernel", "copy", "fill", "collective"])
         cuts = sorted(data.draw(st.sets(st.integers(0, 250), min_size=2, max_size=6)))
         rows = [host_step(number, *cuts[number : number + 2]) for number in range(len(cuts) - 1)]
-        rows += [event("annotation", "data", a, a + n) for a, n in data.draw(st.lists(times, max_size=4))]
-        rows += [event("runtime", "hipFree", a, a + n) for a, n in data.draw(st.lists(times, max_size=4))]
+        rows += [
+            event("annotation", "data", a, a + n) for a, n in data.draw(st.lists(times, max_size=4))
+        ]
+        rows += [
+            event("runtime", "hipFree", a, a + n) for a, n in data.draw(st.lists(times, max_size=4))
+        ]
         for a, n in data.draw(st.lists(times, min_size=1, max_size=12)):
             launch = data.draw(st.none() | st.integers(0, a))
-            rows.append(event(data.draw(kinds), "x", a, a + n, launch_ns=launch, stream=data.draw(st.integers(0, 1))))
+            rows.append(
+                event(
+                    data.draw(kinds),
+                    "x",
+                    a,
+                    a + n,
+                    launch_ns=launch,
+                    stream=data.draw(st.integers(0, 1)),
+                )
+            )
         profile = profile_of(*rows)
         for timeline in ("host", "device"):
             if timeline == "device" and profile.events["launch_ns"].isna().all():
@@ -398,11 +525,16 @@ class TestGaps:
 
     def test_a_call_that_covers_most_of_a_gap_is_named(self):
         call = event("runtime", "hipDeviceSynchronize", 10, 40)
-        table = analyses.gaps(profile_of(event("kernel", "a", 0, 10), call, event("kernel", "b", 50, 60)), minimum_ns=1)
+        table = analyses.gaps(
+            profile_of(event("kernel", "a", 0, 10), call, event("kernel", "b", 50, 60)),
+            minimum_ns=1,
+        )
         assert table["host_call"].tolist() == ["hipDeviceSynchronize"]
 
     def test_work_that_waits_behind_its_launch_leaves_no_idleness_to_the_host(self):
-        """Launched at 2 ms, it runs from 20 ms on: in another stream than the first, something unseen was at work."""
+        """Launched at 2 ms, it runs from 20 ms on: in another stream than the first, something
+        unseen was at work.
+        """
         ms = 1_000_000
         rows = [
             event("runtime", "hipLaunchKernel", 0, 10, correlation_id=1),
@@ -410,31 +542,49 @@ class TestGaps:
             event("runtime", "hipLaunchKernel", 2 * ms, 2 * ms + 10, correlation_id=2),
         ]
         for stream, cause in ((2, "earlier work"), (1, "queued")):
-            late = event("kernel", "b", 20 * ms, 21 * ms, launch_ns=2 * ms, correlation_id=2, stream=stream)
+            late = event(
+                "kernel", "b", 20 * ms, 21 * ms, launch_ns=2 * ms, correlation_id=2, stream=stream
+            )
             profile = profile_of(*rows, late)
             assert analyses.gaps(profile)["cause"].tolist() == [cause]
             row = analyses.step_budget(profile).iloc[0]
             assert (row.launch_bound_ns, row.other_ns) == (100 + ms + 10, 18 * ms - 10)
 
     def test_without_launch_records(self):
-        table = analyses.gaps(profile_of(event("kernel", "a", 0, 5), event("kernel", "b", 50, 60)), minimum_ns=1)
+        table = analyses.gaps(
+            profile_of(event("kernel", "a", 0, 5), event("kernel", "b", 50, 60)), minimum_ns=1
+        )
         assert table["cause"].tolist() == ["unknown"]
         assert table["host_range"].isna().all()
 
     @pytest.mark.parametrize("time", [10, 50, 100])
     def test_events_without_duration_change_nothing(self, time):
-        rows = [event("kernel", "a", 0, 10, launch_ns=0), event("kernel", "b", 100, 110, launch_ns=90)]
-        empty = [event("kernel", "empty", time, time, launch_ns=1), event("operator", "empty", time, time)]
+        rows = [
+            event("kernel", "a", 0, 10, launch_ns=0),
+            event("kernel", "b", 100, 110, launch_ns=90),
+        ]
+        empty = [
+            event("kernel", "empty", time, time, launch_ns=1),
+            event("operator", "empty", time, time),
+        ]
         table = analyses.gaps(profile_of(*empty, *rows, *empty), minimum_ns=1)
         pd.testing.assert_frame_equal(table, analyses.gaps(profile_of(*rows), minimum_ns=1))
-        assert table[["cause", "after", "before"]].to_numpy().tolist() == [["launched late", "a", "b"]]
+        assert table[["cause", "after", "before"]].to_numpy().tolist() == [
+            ["launched late", "a", "b"]
+        ]
 
-    @pytest.mark.parametrize(("launches", "cause"), [((90, 5), "queued"), ((90, 95), "launched late")])
+    @pytest.mark.parametrize(
+        ("launches", "cause"), [((90, 5), "queued"), ((90, 95), "launched late")]
+    )
     def test_of_work_that_starts_together_the_first_launched_counts(self, launches, cause):
         for order in (launches, launches[::-1]):
             later = [event("kernel", f"at {at}", 100, 110, launch_ns=at, stream=at) for at in order]
-            table = analyses.gaps(profile_of(event("kernel", "a", 0, 10, launch_ns=0), *later), minimum_ns=1)
-            assert table[["cause", "before"]].to_numpy().tolist() == [[cause, f"at {min(launches)}"]]
+            table = analyses.gaps(
+                profile_of(event("kernel", "a", 0, 10, launch_ns=0), *later), minimum_ns=1
+            )
+            assert table[["cause", "before"]].to_numpy().tolist() == [
+                [cause, f"at {min(launches)}"]
+            ]
 
     def test_innermost_wins_a_tie(self):
         profile = profile_of(
@@ -541,20 +691,26 @@ class TestCompare:
         after = profile_of(event("kernel", "gemm.kd", 0, 60), event("kernel", "new", 60, 65))
         table = analyses.compare(before, after).set_index("short_name")
         assert list(table.index) == ["gemm", "gone", "new"]
-        assert table.loc["gemm", ["calls_before", "calls_after", "difference_ns", "ratio"]].tolist() == [1, 1, -40, 0.6]
+        assert table.loc[
+            "gemm", ["calls_before", "calls_after", "difference_ns", "ratio"]
+        ].tolist() == [1, 1, -40, 0.6]
         assert table.loc["gone", "ratio"] == 0
         assert table.loc["new", "ratio"] == float("inf")
         assert table.attrs["origin"] == ORIGIN
 
     def test_versions_that_differ_in_their_argument_types_match(self):
         before = profile_of(event("collective", "ncclDevKernel_Generic(ncclDevComm*)", 0, 10))
-        after = profile_of(event("collective", "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 0, 15))
+        after = profile_of(
+            event("collective", "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 0, 15)
+        )
         table = analyses.compare(before, after)
         assert table["short_name"].tolist() == ["ncclDevKernel_Generic"]
         assert table["difference_ns"].tolist() == [5]
 
     def test_kernels_of_one_short_name_stay_apart(self):
-        names = [f"Cijk_Alik_Bljk_BBS_BH_MT64x64x64_MI16x16x16x1_SN_GLVWA{width}" for width in (2, 4)]
+        names = [
+            f"Cijk_Alik_Bljk_BBS_BH_MT64x64x64_MI16x16x16x1_SN_GLVWA{width}" for width in (2, 4)
+        ]
         before = profile_of(*(event("kernel", name, 0, 5) for name in names))
         after = profile_of(event("kernel", names[1], 0, 7))
         table = analyses.compare(before, after)
@@ -639,23 +795,33 @@ class TestResnetRecording:
         assert everything.span_ns == round(1000 * truth["gpu_span_us"])
         assert everything.streams == truth["gpu_streams"]
         only_kernels = analyses.busy(resnet, kinds=["kernel", "collective"]).iloc[0]
-        assert only_kernels.sum_percent == pytest.approx(100 * truth["kernel_total_us"] / truth["gpu_span_us"])
-        assert only_kernels.sum_percent > 100 > everything.union_percent > only_kernels.union_percent
+        assert only_kernels.sum_percent == pytest.approx(
+            100 * truth["kernel_total_us"] / truth["gpu_span_us"]
+        )
+        assert (
+            only_kernels.sum_percent > 100 > everything.union_percent > only_kernels.union_percent
+        )
 
     def test_steps(self, resnet, manifest):
         expected = manifest[RESNET]["truth"]["profiler_steps"]
         table = analyses.steps(resnet)
-        assert [f"ProfilerStep#{step}" for step in table["step"]] == [step["name"] for step in expected]
+        assert [f"ProfilerStep#{step}" for step in table["step"]] == [
+            step["name"] for step in expected
+        ]
         assert table["duration_ns"].tolist() == [round(1000 * step["dur_us"]) for step in expected]
 
     def test_budget_says_what_it_cannot_attribute(self, resnet, manifest):
         unknown = resnet.device_events["launch_ns"].isna().sum()
         assert unknown == manifest[RESNET]["truth"]["gpu_events_without_launch_record"]
         table = analyses.step_budget(resnet)
-        assert table["no_launch_record_percent"].iloc[0] == 100, "the first step ran only what was launched before"
+        assert table["no_launch_record_percent"].iloc[0] == 100, (
+            "the first step ran only what was launched before"
+        )
         assert table["no_launch_record_percent"].iloc[-1] == 0
         assert table["launched_earlier_percent"].iloc[-1] == 100, "the host runs a step ahead"
-        assert analyses.step_budget(resnet, timeline="device")["no_launch_record_percent"].tolist() == [0, 0, 0]
+        assert analyses.step_budget(resnet, timeline="device")[
+            "no_launch_record_percent"
+        ].tolist() == [0, 0, 0]
 
     def test_launches(self, resnet):
         table = analyses.launches(resnet)
@@ -681,7 +847,9 @@ class TestRanksRecording:
             assert table.loc[truth["rank"], "span_ns"] == round(1000 * truth["gpu_span_us"])
 
     def test_budget_names_the_straggler(self, four_ranks, manifest):
-        """The rank that the others wait for has hardly any exposed communication and is launch-bound."""
+        """The rank that the others wait for has hardly any exposed communication and is
+        launch-bound.
+        """
         collectives = {
             truth["rank"]: truth["collective_total_us"]
             for truth in manifest[RANKS]["truth"]["merged_all_events"]["per_rank"]
@@ -691,7 +859,11 @@ class TestRanksRecording:
         parts = [f"{part}_ns" for part in analyses.parts_of(budget)]
         assert (budget[parts].sum(axis=1) == budget["duration_ns"]).all()
         total = budget.groupby("rank")[["exposed_communication_ns", "launch_bound_ns"]].sum()
-        assert total["exposed_communication_ns"].idxmin() == straggler == total["launch_bound_ns"].idxmax()
+        assert (
+            total["exposed_communication_ns"].idxmin()
+            == straggler
+            == total["launch_bound_ns"].idxmax()
+        )
 
     def test_steps_of_each_rank(self, four_ranks, manifest):
         table = analyses.steps(four_ranks)
@@ -709,8 +881,12 @@ class TestRanksRecording:
     ],
 )
 def test_overlap_agrees_with_tracelens(recordings, name, file):
-    """TraceLens' published report of the same trace; its times are rounded to 2^-10 us by the float it reads."""
-    reference = pd.read_csv(recordings / name / "reference" / "gpu_timeline.csv").set_index("type")["time ms"]
+    """TraceLens' published report of the same trace; its times are rounded to 2^-10 us by the float
+    it reads.
+    """
+    reference = pd.read_csv(recordings / name / "reference" / "gpu_timeline.csv").set_index("type")[
+        "time ms"
+    ]
     row = analyses.overlap(read_torch_trace(recordings / name / file)).iloc[0]
     for column, theirs in (
         ("computation_ns", "computation_time"),

@@ -1,4 +1,6 @@
-"""Sizes of collectives and what follows from them: by hand, and on recordings against their raw JSON."""
+"""Sizes of collectives and what follows from them: by hand, and on recordings against their raw
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,41 @@ from tests.tidyprof.chrome_writer import kernel, small_step, write_trace
 from tidyprof import collective_bandwidth, read_torch_trace, write_chrome_trace
 
 DDP = "torch-mi300x-resnet-ddp-rank0"
-RECORDINGS = (f"{DDP}/resnet_act_checkpoint.json.gz", "torch-mi300-ddp-4ranks-fused/merged_nccl_only.json.gz")
+RECORDINGS = (
+    f"{DDP}/resnet_act_checkpoint.json.gz",
+    "torch-mi300-ddp-4ranks-fused/merged_nccl_only.json.gz",
+)
 BYTES = {"BFloat16": 2, "Float": 4, "Long": 8}
 
 
-def collective(name: str, duration_ns: int, sent: object, received: object, dtype: object, ranks: object, start: int):
+def collective(
+    name: str,
+    duration_ns: int,
+    sent: object,
+    received: object,
+    dtype: object,
+    ranks: object,
+    start: int,
+):
     sizes = {"In msg nelems": sent, "Out msg nelems": received, "dtype": dtype, "Group size": ranks}
-    return kernel("ncclDevKernel_Generic(int)", start, duration_ns, start, **{"Collective name": name}, **sizes)
+    return kernel(
+        "ncclDevKernel_Generic(int)",
+        start,
+        duration_ns,
+        start,
+        **{"Collective name": name},
+        **sizes,
+    )
 
 
 def table_of(path: Path, *collectives: tuple) -> pd.DataFrame:
-    events = [collective(*values, start=1_000_000 * (place + 1)) for place, values in enumerate(collectives)]
-    return collective_bandwidth(read_torch_trace(write_trace(path / "trace.json", [*small_step()[:5], *events])))
+    events = [
+        collective(*values, start=1_000_000 * (place + 1))
+        for place, values in enumerate(collectives)
+    ]
+    return collective_bandwidth(
+        read_torch_trace(write_trace(path / "trace.json", [*small_step()[:5], *events]))
+    )
 
 
 OPERATIONS = {
@@ -45,9 +70,19 @@ def test_operations_by_hand(name, tmp_path):
     """100 elements of 2 bytes in 1000 ns and in 500 ns: 200 bytes, 0.2 and 0.4 GB/s."""
     sent, received, factor = OPERATIONS[name]
     ((operation, message, ranks, calls, total, mean, least, algorithm, bus, highest),) = (
-        table_of(tmp_path, *((name, duration, sent, received, "Half", 4) for duration in (1500, 500)))
+        table_of(
+            tmp_path, *((name, duration, sent, received, "Half", 4) for duration in (1500, 500))
+        )
     ).to_numpy()
-    assert (operation, message, ranks, calls, total, mean, least) == (name, 200, 4, 2, 2000, 1000, 500)
+    assert (operation, message, ranks, calls, total, mean, least) == (
+        name,
+        200,
+        4,
+        2,
+        2000,
+        1000,
+        500,
+    )
     assert (algorithm, bus, highest) == pytest.approx((0.2e9, 0.2e9 * factor, 0.4e9 * factor))
 
 
@@ -82,7 +117,9 @@ def test_a_trace_without_collectives_has_no_rows(tmp_path):
 
 
 def test_sizes_outlast_conversion(tmp_path):
-    trace = write_trace(tmp_path / "trace.json", [collective("broadcast", 500, 10, 10, "Long", 8, start=7_000)])
+    trace = write_trace(
+        tmp_path / "trace.json", [collective("broadcast", 500, 10, 10, "Long", 8, start=7_000)]
+    )
     write_chrome_trace(read_torch_trace(trace), tmp_path / "again.json")
     (row,) = collective_bandwidth(read_torch_trace(tmp_path / "again.json")).itertuples()
     assert (row.collective, row.message_bytes, row.group_size) == ("broadcast", 80, 8)
@@ -96,18 +133,26 @@ def test_against_the_raw_file(recordings: Path, recording: str):
         if event.get("cat") == "kernel" and "Collective name" in known:
             assert known["In msg nelems"] == known["Out msg nelems"]
             size = known["In msg nelems"] * BYTES[known["dtype"]]
-            durations[known["Collective name"], size, known["Group size"]].append(event["dur"] * 1000)
-    table = collective_bandwidth(read_torch_trace(recordings / recording)).dropna(subset="collective")
+            durations[known["Collective name"], size, known["Group size"]].append(
+                event["dur"] * 1000
+            )
+    table = collective_bandwidth(read_torch_trace(recordings / recording)).dropna(
+        subset="collective"
+    )
     assert len(table) == len(durations) > 3
     for row in table.itertuples():
         own = durations[row.collective, row.message_bytes, row.group_size]
-        factor = {"allreduce": 2 * (row.group_size - 1) / row.group_size, "broadcast": 1}[row.collective]
+        factor = {"allreduce": 2 * (row.group_size - 1) / row.group_size, "broadcast": 1}[
+            row.collective
+        ]
         assert row.calls == len(own)
         assert row.total_ns == pytest.approx(sum(own))
         bandwidth = row.message_bytes * len(own) / (sum(own) / 1e9)
         assert row.algorithm_bytes_per_second == pytest.approx(bandwidth)
         assert row.bus_bytes_per_second == pytest.approx(bandwidth * factor)
-        assert row.highest_bus_bytes_per_second == pytest.approx(row.message_bytes * factor / (min(own) / 1e9))
+        assert row.highest_bus_bytes_per_second == pytest.approx(
+            row.message_bytes * factor / (min(own) / 1e9)
+        )
 
 
 def test_against_a_published_table(recordings: Path):
@@ -117,11 +162,16 @@ def test_against_a_published_table(recordings: Path):
             (row["Collective name"], round(float(row["In msg size (MB)_first"]) * 2**20)): row
             for row in csv.DictReader(file)
         }
-    table = collective_bandwidth(read_torch_trace(recordings / RECORDINGS[0])).dropna(subset="collective")
+    table = collective_bandwidth(read_torch_trace(recordings / RECORDINGS[0])).dropna(
+        subset="collective"
+    )
     assert set(zip(table["collective"], table["message_bytes"], strict=True)) == set(published)
     for row in table.itertuples():
         own = published[row.collective, row.message_bytes]
-        assert (row.calls, row.group_size) == (int(own["operation_count"]), float(own["Group size"]))
+        assert (row.calls, row.group_size) == (
+            int(own["operation_count"]),
+            float(own["Group size"]),
+        )
         assert row.mean_ns / 1000 == pytest.approx(float(own["dur_mean"]))
         assert row.min_ns / 1000 == pytest.approx(float(own["dur_min"]))
 

@@ -1,4 +1,6 @@
-"""Hosts that wait inside a runtime call, and steps by another mark than the profiler's, against plain loops."""
+"""Hosts that wait inside a runtime call, and steps by another mark than the profiler's, against
+plain loops.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,14 @@ def sglang(recordings) -> Profile:
 
 
 def idle_with_an_empty_queue(profile: Profile) -> list[tuple[int, int]]:
-    """Times between first and last event in which the device had nothing to do, and nothing was launched for it."""
+    """Times between first and last event in which the device had nothing to do, and nothing was
+    launched for it.
+    """
     device = profile.device_events.sort_values(["start_ns", "launch_ns"])
-    everything = profile.events["start_ns"].min(), (profile.events["start_ns"] + profile.events["duration_ns"]).max()
+    everything = (
+        profile.events["start_ns"].min(),
+        (profile.events["start_ns"] + profile.events["duration_ns"]).max(),
+    )
     free, found = everything[0], []
     for row in device[device["duration_ns"] > 0].itertuples():
         if row.start_ns > free and row.launch_ns >= free:
@@ -40,8 +47,13 @@ def idle_with_an_empty_queue(profile: Profile) -> list[tuple[int, int]]:
 
 
 def inside(idle: list[tuple[int, int]], calls: pd.DataFrame, begin: int, end: int) -> int:
-    """Time in ns of the idle times in [begin, end) in which one of the calls ran; the calls follow each other."""
-    first, last = calls["start_ns"].to_numpy(), (calls["start_ns"] + calls["duration_ns"]).to_numpy()
+    """Time in ns of the idle times in [begin, end) in which one of the calls ran; the calls follow
+    each other.
+    """
+    first, last = (
+        calls["start_ns"].to_numpy(),
+        (calls["start_ns"] + calls["duration_ns"]).to_numpy(),
+    )
     assert (first[1:] >= last[:-1]).all()
     total = 0
     for start, stop in idle:
@@ -53,17 +65,28 @@ def inside(idle: list[tuple[int, int]], calls: pd.DataFrame, begin: int, end: in
 class TestTrainingOfResnet18:
     """No step is marked, and MIOpen allocates and frees memory around every convolution."""
 
-    WAITING = ("hipFree", "hipMalloc", "hipHostMalloc", "hipMemcpyWithStream", "hipDeviceSynchronize")
+    WAITING = (
+        "hipFree",
+        "hipMalloc",
+        "hipHostMalloc",
+        "hipMemcpyWithStream",
+        "hipDeviceSynchronize",
+    )
 
     def test_steps_from_one_zero_grad_to_the_next(self, resnet18):
-        marks = resnet18.events.query("name == 'Optimizer.zero_grad#SGD.zero_grad'")["start_ns"].tolist()
+        marks = resnet18.events.query("name == 'Optimizer.zero_grad#SGD.zero_grad'")[
+            "start_ns"
+        ].tolist()
         table = analyses.steps(resnet18)
         assert len(marks) == 5
         assert table["start_ns"].tolist() == marks
         assert (table["start_ns"] + table["duration_ns"]).tolist()[:-1] == marks[1:]
         assert table["step"].tolist() == [0, 1, 2, 3, 4]
         last = resnet18.events.query("name == 'Optimizer.step#SGD.step' and device.isna()").iloc[-1]
-        assert table["start_ns"].iloc[-1] + table["duration_ns"].iloc[-1] == last.start_ns + last.duration_ns
+        assert (
+            table["start_ns"].iloc[-1] + table["duration_ns"].iloc[-1]
+            == last.start_ns + last.duration_ns
+        )
         assert table.attrs["mark"] == "Optimizer.zero_grad#SGD.zero_grad"
         assert "from each `Optimizer.zero_grad#SGD.zero_grad` to the next" in table.attrs["steps"]
 
@@ -73,10 +96,13 @@ class TestTrainingOfResnet18:
         idle = idle_with_an_empty_queue(resnet18)
         ends = (table["start_ns"] + table["duration_ns"]).tolist()
         assert table["blocked_host_ns"].tolist() == [
-            inside(idle, calls, begin, end) for begin, end in zip(table["start_ns"], ends, strict=True)
+            inside(idle, calls, begin, end)
+            for begin, end in zip(table["start_ns"], ends, strict=True)
         ]
         total = table.sum(numeric_only=True)
-        assert total["blocked_host_ns"] > 0.88 * total["duration_ns"] > 50 * total["launch_bound_ns"]
+        assert (
+            total["blocked_host_ns"] > 0.88 * total["duration_ns"] > 50 * total["launch_bound_ns"]
+        )
         parts = [f"{part}_ns" for part in analyses.parts_of(table)]
         assert (table[parts].sum(axis=1) == table["duration_ns"]).all()
         assert table.attrs["mark"] == "Optimizer.zero_grad#SGD.zero_grad"
@@ -86,7 +112,10 @@ class TestTrainingOfResnet18:
         idle = idle_with_an_empty_queue(resnet18)
         for name in self.WAITING:
             own = resnet18.events[resnet18.events["name"] == name]
-            assert table.loc[name, ["calls", "total_ns"]].tolist() == [len(own), own["duration_ns"].sum()]
+            assert table.loc[name, ["calls", "total_ns"]].tolist() == [
+                len(own),
+                own["duration_ns"].sum(),
+            ]
             assert table.loc[name, "blocked_ns"] == inside(idle, own, 0, 2**62)
         assert set(table.index) == set(self.WAITING)
         assert table.index[0] == "hipFree"
@@ -127,7 +156,9 @@ class TestDecodingWithSglang:
 
 class TestBlockedHost:
     def test_by_hand(self):
-        """0-100: hipMalloc 0-10, kernel 15-30, synchronisation 20-40, kernel 45-50, hipFree 60-70 and data 65-80."""
+        """0-100: hipMalloc 0-10, kernel 15-30, synchronisation 20-40, kernel 45-50, hipFree 60-70
+        and data 65-80.
+        """
         profile = profile_of(
             host_step(0, 0, 100),
             event("runtime", "hipMalloc", 0, 10),
@@ -158,10 +189,15 @@ class TestBlockedHost:
         assert (row.blocked_host_ns, row.other_ns) == (0, 5)
 
     def test_calls_of_another_rank_block_nobody_else(self):
-        rows = [event("kernel", "k", 50, 60, launch_ns=45, rank=rank, device=rank) for rank in (0, 1)]
+        rows = [
+            event("kernel", "k", 50, 60, launch_ns=45, rank=rank, device=rank) for rank in (0, 1)
+        ]
         steps = [host_step(0, 0, 60, rank=rank) for rank in (0, 1)]
         profile = profile_of(*rows, *steps, event("runtime", "hipFree", 10, 40, rank=1))
-        assert analyses.step_budget(profile).set_index("rank")["blocked_host_ns"].to_dict() == {0: 0, 1: 30}
+        assert analyses.step_budget(profile).set_index("rank")["blocked_host_ns"].to_dict() == {
+            0: 0,
+            1: 30,
+        }
         assert analyses.blocked_calls(profile)["rank"].tolist() == [1]
 
     @pytest.mark.parametrize(
@@ -191,7 +227,11 @@ class TestMarks:
         rows = [event("operator", "aten::embedding", begin, begin + 5) for begin in (10, 40, 70)]
         profile = profile_of(*rows, event("operator", "aten::mm", 80, 95))
         table = analyses.steps(profile, mark="aten::embedding")
-        assert table[["step", "start_ns", "duration_ns"]].to_numpy().tolist() == [[0, 10, 30], [1, 40, 30], [2, 70, 25]]
+        assert table[["step", "start_ns", "duration_ns"]].to_numpy().tolist() == [
+            [0, 10, 30],
+            [1, 40, 30],
+            [2, 70, 25],
+        ]
         assert table.attrs["mark"] == "aten::embedding"
 
     def test_a_mark_of_ones_own_wins(self):
@@ -203,7 +243,9 @@ class TestMarks:
         assert len(analyses.step_budget(profile, mark="aten::embedding")) == 2
 
     def test_an_unknown_mark_is_refused(self, two_marks):
-        with pytest.raises(ValueError, match="no range, operator or call on the host is named 'zero'"):
+        with pytest.raises(
+            ValueError, match="no range, operator or call on the host is named 'zero'"
+        ):
             analyses.steps(two_marks, mark="zero")
 
     def test_a_range_that_does_not_repeat_marks_nothing(self, two_marks):
@@ -214,4 +256,6 @@ class TestMarks:
 
 @pytest.fixture
 def two_marks() -> Profile:
-    return profile_of(*(event("annotation", "Optimizer.zero_grad#Adam.zero_grad", t, t + 2) for t in (0, 50)))
+    return profile_of(
+        *(event("annotation", "Optimizer.zero_grad#Adam.zero_grad", t, t + 2) for t in (0, 50))
+    )

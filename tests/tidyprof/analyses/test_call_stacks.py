@@ -1,4 +1,6 @@
-"""Call trees on stacks that can be checked by hand, against a recording's own tables, and as a figure."""
+"""Call trees on stacks that can be checked by hand, against a recording's own tables, and as a
+figure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ import tidyprof
 from tests.tidyprof import perfetto_writer as w
 from tests.tidyprof.analyses.test_analyses import ORIGIN, event, profile_of
 from tests.tidyprof.chrome_writer import TraceEvent, call, operator, write_trace
-from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, drawn
+from tests.tidyprof.figures import (
+    assert_readable,
+    assert_repeatable,
+    assert_says_what_it_shows,
+    drawn,
+)
 from tidyprof import Origin, Profile, call_stacks, plots
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS, function_name
 from tidyprof.tables.contract import EVENT_DTYPES
@@ -26,7 +33,15 @@ def sampled(*samples: tuple[str, int], thread: int = 1, first: int = 0) -> list[
     """Frames of samples, each given as `main>train` and its duration in ns."""
     return [
         {
-            **event("sample", name, 100 * number, 100 * number + duration, process=9, thread=thread, rank=0),
+            **event(
+                "sample",
+                name,
+                100 * number,
+                100 * number + duration,
+                process=9,
+                thread=thread,
+                rank=0,
+            ),
             **{"short_name": name, "depth": depth, "sample": first + number},
         }
         for number, (stack, duration) in enumerate(samples)
@@ -36,7 +51,9 @@ def sampled(*samples: tuple[str, int], thread: int = 1, first: int = 0) -> list[
 
 def profile_with(rows: list[dict]) -> Profile:
     columns = {**EVENT_DTYPES, "depth": "Int32", "sample": "Int64"}
-    return Profile(pd.DataFrame(rows, columns=list(columns)).astype(columns), meta={"origin": ORIGIN})
+    return Profile(
+        pd.DataFrame(rows, columns=list(columns)).astype(columns), meta={"origin": ORIGIN}
+    )
 
 
 def paths(table: pd.DataFrame, name: str = "name") -> list[tuple[str, ...]]:
@@ -49,22 +66,40 @@ def paths(table: pd.DataFrame, name: str = "name") -> list[tuple[str, ...]]:
 
 @pytest.fixture
 def two_threads() -> Profile:
-    """Five samples of 50 ns in all on thread 1, where `train` calls itself once, and one of 50 ns on thread 2."""
+    """Five samples of 50 ns in all on thread 1, where `train` calls itself once, and one of 50 ns
+    on thread 2.
+    """
     first = [("main>train>conv", 10), ("main>train>conv", 20), ("main>load", 5), ("main>train", 7)]
-    return profile_with(sampled(*first, ("main>train>train>conv", 8)) + sampled(("work", 50), thread=2, first=5))
+    return profile_with(
+        sampled(*first, ("main>train>train>conv", 8)) + sampled(("work", 50), thread=2, first=5)
+    )
 
 
 class TestSamples:
     def test_by_hand(self, two_threads):
         table = call_stacks(two_threads)
         assert [">".join(path) for path in paths(table)] == [
-            "main", "main>train", "main>train>conv", "main>train>train", "main>train>train>conv", "main>load", "work",
-        ]  # fmt: skip
+            "main",
+            "main>train",
+            "main>train>conv",
+            "main>train>train",
+            "main>train>train>conv",
+            "main>load",
+            "work",
+        ]
         assert table["count"].tolist() == [5, 4, 2, 1, 1, 1, 1]
         assert table["self_count"].tolist() == [0, 1, 2, 0, 1, 1, 1]
         assert table["total_ns"].tolist() == [50, 45, 30, 8, 8, 5, 50]
         assert table["self_ns"].tolist() == [0, 7, 30, 0, 8, 5, 50]
-        assert table["percent"].tolist() == [50, 45, 30, 8, 8, 5, 50], "of the 100 ns of both threads"
+        assert table["percent"].tolist() == [
+            50,
+            45,
+            30,
+            8,
+            8,
+            5,
+            50,
+        ], "of the 100 ns of both threads"
         assert table["self_percent"].sum() == 100
         assert table["depth"].tolist() == [0, 1, 2, 2, 3, 1, 0]
         assert table["thread"].tolist() == [1] * 6 + [2]
@@ -78,31 +113,48 @@ class TestSamples:
 
     def test_a_root_puts_stacks_on_one_footing(self, two_threads):
         table = call_stacks(two_threads, root="rai")
-        assert [">".join(path) for path in paths(table)] == ["train", "train>conv", "train>train", "train>train>conv"]
+        assert [">".join(path) for path in paths(table)] == [
+            "train",
+            "train>conv",
+            "train>train",
+            "train>train>conv",
+        ]
         assert table["total_ns"].tolist() == [45, 30, 8, 8]
         assert table["percent"].iloc[0] == 100
 
     def test_time_of_what_is_left_out_goes_to_the_caller(self, two_threads):
         table = call_stacks(two_threads, without=["conv", "work"])
-        assert [">".join(path) for path in paths(table)] == ["main", "main>train", "main>train>train", "main>load"]
+        assert [">".join(path) for path in paths(table)] == [
+            "main",
+            "main>train",
+            "main>train>train",
+            "main>load",
+        ]
         assert table["self_ns"].tolist() == [0, 37, 8, 5]
 
     def test_samples_without_durations_are_counted(self):
-        table = call_stacks(profile_with(sampled(("main>a", 0), ("main>a", 0), ("main>b", 0), ("main", 0))))
+        table = call_stacks(
+            profile_with(sampled(("main>a", 0), ("main>a", 0), ("main>b", 0), ("main", 0)))
+        )
         assert table["name"].tolist() == ["main", "a", "b"]
         assert table["percent"].tolist() == [100, 50, 25]
         assert table["self_percent"].tolist() == [25, 50, 25]
         assert not table["total_ns"].any()
 
     def test_a_written_trace(self, tmp_path):
-        frames = [w.sample(w.BASE + 10 * n, w.BASE + 10 * n + 10, ["main", inner]) for n, inner in enumerate("aab")]
+        frames = [
+            w.sample(w.BASE + 10 * n, w.BASE + 10 * n + 10, ["main", inner])
+            for n, inner in enumerate("aab")
+        ]
         path = w.write_trace(tmp_path / "t.proto", w.start(), w.tracks(), *frames)
         table = call_stacks(tidyprof.read(path))
         assert table["name"].tolist() == ["main", "a", "b"]
         assert table["total_ns"].tolist() == [30, 20, 10]
 
     def test_two_ranks_stay_apart(self):
-        rows = sampled(("main", 5)) + [row | {"rank": pd.NA} for row in sampled(("main", 7), first=1)]
+        rows = sampled(("main", 5)) + [
+            row | {"rank": pd.NA} for row in sampled(("main", 7), first=1)
+        ]
         table = call_stacks(profile_with(rows))
         assert table["rank"].tolist() == [0, pd.NA]
         assert table["total_ns"].tolist() == [5, 7]
@@ -130,7 +182,9 @@ class TestSamples:
 
 class TestCalls:
     def test_by_hand(self):
-        """step 0-100 calls mm 10-40, which launches 15-20, then mm 50-60 with a launch of no length at 55."""
+        """step 0-100 calls mm 10-40, which launches 15-20, then mm 50-60 with a launch of no length
+        at 55.
+        """
         profile = profile_of(
             event("annotation", "step", 0, 100),
             event("operator", "mm", 10, 40),
@@ -141,7 +195,12 @@ class TestCalls:
             event("kernel", "gemm", 16, 90),
         )
         table = call_stacks(profile)
-        assert [">".join(path) for path in paths(table)] == ["step", "step>mm", "step>mm>launch", "mm"]
+        assert [">".join(path) for path in paths(table)] == [
+            "step",
+            "step>mm",
+            "step>mm>launch",
+            "mm",
+        ]
         assert table["count"].tolist() == [1, 2, 2, 1]
         assert table["self_count"].tolist() == [0, 0, 2, 1]
         assert table["total_ns"].tolist() == [100, 40, 5, 30]
@@ -150,16 +209,25 @@ class TestCalls:
 
     def test_one_after_the_other_is_not_nested(self):
         profile = profile_of(
-            event("operator", "a", 0, 10), event("operator", "b", 10, 20), event("runtime", "c", 20, 20)
+            event("operator", "a", 0, 10),
+            event("operator", "b", 10, 20),
+            event("runtime", "c", 20, 20),
         )
         assert call_stacks(profile)["depth"].tolist() == [0, 0, 0]
 
     def test_rounding_makes_no_negative_time(self):
-        profile = profile_of(event("operator", "a", 0, 10), event("runtime", "b", 0, 10), event("runtime", "c", 9, 11))
+        profile = profile_of(
+            event("operator", "a", 0, 10),
+            event("runtime", "b", 0, 10),
+            event("runtime", "c", 9, 11),
+        )
         assert call_stacks(profile)["self_ns"].min() == 0
 
     def test_samples_come_first_but_calls_can_be_asked_for(self, two_threads):
-        rows = [*sampled(("main", 5)), event("operator", "mm", 0, 9, rank=0, process=9, thread=1, short_name="mm")]
+        rows = [
+            *sampled(("main", 5)),
+            event("operator", "mm", 0, 9, rank=0, process=9, thread=1, short_name="mm"),
+        ]
         assert call_stacks(profile_with(rows))["name"].tolist() == ["main"]
         assert call_stacks(profile_with(rows), source="calls")["name"].tolist() == ["mm"]
 
@@ -168,17 +236,26 @@ class TestCalls:
             TraceEvent("python_function", "train.py(3): main", 1_000_000, 90_000),
             TraceEvent("python_function", "nn.Module: Linear_0", 1_010_000, 50_000),
         ]
-        rest = [operator("aten::mm", 1_020_000, 30_000, 1), call("hipLaunchKernel", 1_025_000, 5_000, 7)]
+        rest = [
+            operator("aten::mm", 1_020_000, 30_000, 1),
+            call("hipLaunchKernel", 1_025_000, 5_000, 7),
+        ]
         path = write_trace(tmp_path / "trace.json", [*functions, *rest])
         table = call_stacks(tidyprof.read(path, python_functions=True))
         names = ["train.py(3): main", "nn.Module: Linear_0", "aten::mm", "hipLaunchKernel"]
         assert table["name"].tolist() == names
         assert table["self_ns"].tolist() == [40_000, 20_000, 25_000, 5_000]
-        assert call_stacks(tidyprof.read(path))["name"].tolist() == names[2:], "by default the reader leaves them out"
+        assert call_stacks(tidyprof.read(path))["name"].tolist() == names[2:], (
+            "by default the reader leaves them out"
+        )
 
 
 STACKS = st.lists(
-    st.tuples(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), st.integers(0, 100), st.integers(1, 2)),
+    st.tuples(
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=5),
+        st.integers(0, 100),
+        st.integers(1, 2),
+    ),
     min_size=1,
     max_size=20,
 )
@@ -201,16 +278,26 @@ def test_every_tree_adds_up(stacks, random):
     assert (table["count"] == table["self_count"] + below["count"]).all()
     found = list(zip(table["thread"], paths(table), strict=True))
     assert len(set(found)) == len(found)
-    assert set(found) == {(t, tuple(names[:end])) for names, _, t in stacks for end in range(1, len(names) + 1)}
+    assert set(found) == {
+        (t, tuple(names[:end])) for names, _, t in stacks for end in range(1, len(names) + 1)
+    }
     assert table["self_percent"].sum() == pytest.approx(100)
 
 
 @given(STACKS)
 @settings(max_examples=30)
 def test_calls_give_the_tree_of_the_same_stacks(stacks):
-    """Each stack as calls one inside the other: 10 ns shorter at each end than the one around it."""
+    """Each stack as calls one inside the other: 10 ns shorter at each end than the one around
+    it.
+    """
     nested = [
-        event("operator", name, 10 * depth + 1000 * number, 1000 * (number + 1) - 10 * depth, thread=thread)
+        event(
+            "operator",
+            name,
+            10 * depth + 1000 * number,
+            1000 * (number + 1) - 10 * depth,
+            thread=thread,
+        )
         for number, (names, _, thread) in enumerate(stacks)
         for depth, name in enumerate(names)
     ]
@@ -234,20 +321,32 @@ def counts(table: pd.DataFrame) -> dict:
     [
         ("at::_ops::conv2d::call(at::Tensor const&, long)", "conv2d::call"),
         (
-            "std::tuple<at::Tensor, at::Tensor> at::native::template_<float, float>(at::Tensor const&)",
+            (
+                "std::tuple<at::Tensor, at::Tensor> at::native::template_<float, float>(at::Tensor"
+                " const&)"
+            ),
             "native::template_",
         ),
         (
-            "at::native::(anonymous namespace)::add_kernel(at::TensorIteratorBase&) [clone .isra.0]",
+            (
+                "at::native::(anonymous namespace)::add_kernel(at::TensorIteratorBase&) [clone"
+                " .isra.0]"
+            ),
             "native::add_kernel",
         ),
-        ("a::b<(c::d)3>::execute(e const&) const::{lambda(f)#1}::operator()(f) const", "execute::operator"),
+        (
+            "a::b<(c::d)3>::execute(e const&) const::{lambda(f)#1}::operator()(f) const",
+            "execute::operator",
+        ),
         ("THPEngine_run_backward(_object*, _object*)", "THPEngine_run_backward"),
         ("ideep::tensor::~tensor()", "tensor::~tensor"),
         ("aten::mm", "aten::mm"),
         ("PyEval_EvalCode", "PyEval_EvalCode"),
         ("train.py(3): main", "train.py(3): main"),
-        ("<built-in method conv2d of type object at 0x7f>", "<built-in method conv2d of type object at 0x7f>"),
+        (
+            "<built-in method conv2d of type object at 0x7f>",
+            "<built-in method conv2d of type object at 0x7f>",
+        ),
         ("::", "::"),
         ("", ""),
     ],
@@ -272,9 +371,13 @@ def recorded(recordings: Path) -> Profile:
 
 
 def test_the_tree_is_that_of_the_tool(recorded):
-    """What rocprof-sys itself adds up of the same samples: its times are doubles, so they are 2 ns off at most."""
+    """What rocprof-sys itself adds up of the same samples: its times are doubles, so they are 2 ns
+    off at most.
+    """
     table, tables = call_stacks(recorded), recorded.meta["tables"]
-    theirs = dict(zip(paths(tables["trip_count"], "label"), tables["trip_count"]["count"], strict=True))
+    theirs = dict(
+        zip(paths(tables["trip_count"], "label"), tables["trip_count"]["count"], strict=True)
+    )
     assert dict(zip(paths(table), table["count"], strict=True)) == theirs
     for column in ("total_ns", "self_ns"):
         ours = dict(zip(paths(table), table[column], strict=True))
@@ -289,7 +392,9 @@ def test_a_root_brings_cut_stacks_of_the_recording_together(recorded):
     assert (table["depth"] == 0).sum() > 10
     backward = call_stacks(recorded, without=[SIGNAL_RETURN], root="THPEngine_run_backward")
     assert (backward["depth"] == 0).sum() == 1
-    frames = recorded.events[recorded.events["name"].astype(str).str.contains("THPEngine_run_backward")]
+    frames = recorded.events[
+        recorded.events["name"].astype(str).str.contains("THPEngine_run_backward")
+    ]
     assert backward["count"].iloc[0] == frames["sample"].nunique()
     assert backward["self_ns"].sum() == frames.drop_duplicates("sample")["duration_ns"].sum()
 
@@ -298,7 +403,9 @@ def test_a_root_brings_cut_stacks_of_the_recording_together(recorded):
 
 
 def wide_tree() -> Profile:
-    """40 functions below each other and 30 beside each other, on two threads, with awkward names."""
+    """40 functions below each other and 30 beside each other, on two threads, with awkward
+    names.
+    """
     deep = ">".join(f"level_{n}" for n in range(40))
     beside = [(f"main>cost$x$_{n}", 10 + n) for n in range(30)]
     return profile_with(sampled((deep, 500), (f"{deep}>leaf", 400), ("level_0>a_function_with_a_very_long_name", 90))
@@ -309,7 +416,9 @@ FIGURES = {
     "two threads": lambda recorded: plots.call_stacks(call_stacks(wide_tree()), title="A finding"),
     "few levels": lambda recorded: plots.call_stacks(call_stacks(wide_tree()), levels=2),
     "recording": lambda recorded: plots.call_stacks(call_stacks(recorded, without=[SIGNAL_RETURN])),
-    "counts": lambda recorded: plots.call_stacks(call_stacks(profile_with(sampled(("main>a", 0), ("main", 0))))),
+    "counts": lambda recorded: plots.call_stacks(
+        call_stacks(profile_with(sampled(("main>a", 0), ("main", 0))))
+    ),
 }
 
 
@@ -348,7 +457,9 @@ def bars(figure) -> dict[str, tuple[float, float, float]]:
     for text in axes.texts:
         x, y = text.get_position()
         (bar,) = [
-            b for b in axes.patches if b.get_x() < x < b.get_x() + b.get_width() and b.get_y() < y < b.get_y() + 1
+            b
+            for b in axes.patches
+            if b.get_x() < x < b.get_x() + b.get_width() and b.get_y() < y < b.get_y() + 1
         ]
         found[text.get_text()] = (bar.get_x(), bar.get_width(), bar.get_y())
     return found
@@ -356,7 +467,9 @@ def bars(figure) -> dict[str, tuple[float, float, float]]:
 
 def test_boxes_by_hand():
     """main 100 µs calls a (60, of which it spends 10 itself and 50 in c) and b (40, its own)."""
-    table = call_stacks(profile_with(sampled(("main>a>c", 50_000), ("main>a", 10_000), ("main>b", 40_000))))
+    table = call_stacks(
+        profile_with(sampled(("main>a>c", 50_000), ("main>a", 10_000), ("main>b", 40_000)))
+    )
     table["short_name"] += "_name"
     figure = plots.call_stacks(table)
     found = bars(figure)
@@ -368,15 +481,18 @@ def test_boxes_by_hand():
     }
     looks = {legend.get_text() for legend in figure.axes[0].get_legend().get_texts()}
     assert looks == {"mostly in what it calls", "mostly in itself"}
-    assert plots.describe(figure) == (
-        "Icicle of 4 call paths in one thread, 100 µs in all, up to 3 functions deep. "
+    assert (
+        plots.describe(figure)
+        == "Icicle of 4 call paths in one thread, 100 µs in all, up to 3 functions deep. "
         "The largest part in one function itself is c_name with 50.0 µs, 50 %."
     )
 
 
 def test_a_chain_of_calls_shares_a_row():
     found = bars(
-        plots.call_stacks(call_stacks(profile_with(sampled(("main>run>train", 99_000), ("main>run>stop", 1_000)))))
+        plots.call_stacks(
+            call_stacks(profile_with(sampled(("main>run>train", 99_000), ("main>run>stop", 1_000))))
+        )
     )
     assert found["… run"][1:] == (100, 0)
     assert found["train"][2] == 1
@@ -398,7 +514,10 @@ def test_part_of_a_table_is_drawn_by_itself(two_threads):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"levels": 0}, "levels must be at least 1"), ({"smallest_percent": 101}, "no function has a share of 101 %")],
+    [
+        ({"levels": 0}, "levels must be at least 1"),
+        ({"smallest_percent": 101}, "no function has a share of 101 %"),
+    ],
 )
 def test_what_cannot_be_drawn(two_threads, options, message):
     with pytest.raises(ValueError, match=message):

@@ -20,7 +20,9 @@ RESNET = "torch-mi300x-resnet18-train/train_resnet18.json.gz"
 
 
 def trace(path: Path, *work: tuple[str, str, int]) -> Path:
-    """Each operator on the host launches a kernel of this name and duration; the last kernel's launch is lost."""
+    """Each operator on the host launches a kernel of this name and duration; the last kernel's
+    launch is lost.
+    """
     events = [kernel("lost", 900_000, 7, 99)]
     for place, (name, own, duration) in enumerate(work, start=1):
         at = place * 1_000_000
@@ -37,36 +39,54 @@ def table(tmp_path):
         ("aten::mm", "Cijk", 200),
         ("aten::mm", "Cijk", 200),
     )
-    nvidia = trace(tmp_path / "nvidia.json", ("aten::cudnn_convolution", "implicit_gemm", 300), ("aten::add", "add", 9))
+    nvidia = trace(
+        tmp_path / "nvidia.json",
+        ("aten::cudnn_convolution", "implicit_gemm", 300),
+        ("aten::add", "add", 9),
+    )
     return compare(read_torch_trace(amd), read_torch_trace(nvidia), by="operator")
 
 
 def test_by_hand(table):
-    rows = {None if pd.isna(row[0]) else row[0]: tuple(row[1:6]) for row in table.itertuples(index=False)}
+    rows = {
+        None if pd.isna(row[0]) else row[0]: tuple(row[1:6])
+        for row in table.itertuples(index=False)
+    }
     assert rows == {
         "aten::mm": (2, 0, 400, 0, -400),
         "aten::convolution": (1, 1, 500, 300, -200),
         "aten::add": (0, 1, 0, 9, 9),
         None: (0, 0, 7, 7, 0),
     }
-    assert table["operator"].tolist()[:2] == ["aten::mm", "aten::convolution"], "largest change first"
+    assert table["operator"].tolist()[:2] == ["aten::mm", "aten::convolution"], (
+        "largest change first"
+    )
     assert table["ratio"].tolist() == [0, 0.6, float("inf"), 1]
 
 
 def test_formats_that_know_no_operators(tmp_path):
     known = read_torch_trace(trace(tmp_path / "a.json", ("aten::mm", "Cijk", 2)))
     unknown = read_torch_trace(write_trace(tmp_path / "b.json", [kernel("gemm", 5_000, 10, 1)]))
-    with pytest.raises(ValueError, match=r"the recording after does not know which operators .*ProfilerActivity\.CPU"):
+    with pytest.raises(
+        ValueError,
+        match=r"the recording after does not know which operators .*ProfilerActivity\.CPU",
+    ):
         compare(known, unknown, by="operator")
     with pytest.raises(ValueError, match="by must be kernel or operator, not 'module'"):
         compare(known, known, by="module")
 
 
 def raw_totals(path: Path) -> dict[str, float]:
-    """ns of the kernels by operator: of those on the launching thread around the launch the one that began last."""
+    """ns of the kernels by operator: of those on the launching thread around the launch the one
+    that began last.
+    """
     events = json.loads(gzip.decompress(path.read_bytes()), strict=False)["traceEvents"]
     on_host = [event for event in events if event.get("cat") == "cpu_op"]
-    calls = {e["args"]["correlation"]: e for e in events if e.get("cat") == "cuda_runtime" and "Launch" in e["name"]}
+    calls = {
+        e["args"]["correlation"]: e
+        for e in events
+        if e.get("cat") == "cuda_runtime" and "Launch" in e["name"]
+    }
     total = defaultdict(float)
     for event in (event for event in events if event.get("cat") == "kernel"):
         at = calls[event["args"]["correlation"]]
@@ -81,12 +101,18 @@ def raw_totals(path: Path) -> dict[str, float]:
 
 @pytest.mark.long
 def test_two_vendors_against_the_raw_files(recordings: Path):
-    """Not the same model: no public pair was found. But both have convolutions, and addmm, and pooling."""
+    """Not the same model: no public pair was found. But both have convolutions, and addmm, and
+    pooling.
+    """
     paths = [recordings / ALEXNET, recordings / RESNET]
     table = compare(*map(read_torch_trace, paths), by="operator").set_index("operator")
     before, after = map(raw_totals, paths)
-    assert table.loc["aten::convolution", "total_ns_before"] == pytest.approx(before["aten::cudnn_convolution"])
-    assert table.loc["aten::convolution", "total_ns_after"] == pytest.approx(after["aten::miopen_convolution"])
+    assert table.loc["aten::convolution", "total_ns_before"] == pytest.approx(
+        before["aten::cudnn_convolution"]
+    )
+    assert table.loc["aten::convolution", "total_ns_after"] == pytest.approx(
+        after["aten::miopen_convolution"]
+    )
     for name in ("aten::addmm", "aten::max_pool2d_with_indices", "aten::clamp_min_", "aten::add_"):
         assert table.loc[name, "total_ns_before"] == pytest.approx(before[name])
         assert table.loc[name, "total_ns_after"] == pytest.approx(after[name])
@@ -96,11 +122,17 @@ def test_two_vendors_against_the_raw_files(recordings: Path):
 
 
 def test_modelled_pair_agrees_with_the_table_of_kernels():
-    runs = [read_torch_trace(MODELLED / name / "torch") for name in ("modelled-resnet", "modelled-wrong-layout")]
+    runs = [
+        read_torch_trace(MODELLED / name / "torch")
+        for name in ("modelled-resnet", "modelled-wrong-layout")
+    ]
     sums = [
-        compare(*runs, by=by)[["total_ns_before", "total_ns_after"]].sum().tolist() for by in ("kernel", "operator")
+        compare(*runs, by=by)[["total_ns_before", "total_ns_after"]].sum().tolist()
+        for by in ("kernel", "operator")
     ]
     assert sums[0] == sums[1]
     table = compare(*runs, by="operator")
     grown = table[table["difference_ns"] > 0]
-    assert grown["operator"].tolist()[0] == "aten::copy_", "the wrong layout has to be copied into the right one"
+    assert grown["operator"].tolist()[0] == "aten::copy_", (
+        "the wrong layout has to be copied into the right one"
+    )

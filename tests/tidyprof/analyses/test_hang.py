@@ -1,4 +1,6 @@
-"""Who is missing, by dumps that gloo wrote (those of lesson 15), by one that is written here, and by made-up ones."""
+"""Who is missing, by dumps that gloo wrote (those of lesson 15), by one that is written here, and
+by made-up ones.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,12 @@ def found(folder: Path) -> kinds.Hang:
 
 
 def call(number: int, name: str = "gloo:all_reduce", line: int = 7, **other: Any) -> dict[str, Any]:
-    """A call as a dump has it; `record` and `after_s` are the record's number and seconds after the first call."""
-    frames = [{"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 1}]
+    """A call as a dump has it; `record` and `after_s` are the record's number and seconds after the
+    first call.
+    """
+    frames = [
+        {"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 1}
+    ]
     frames.append({"name": "step", "filename": "train.py", "line": line})
     return {
         "frames": frames,
@@ -47,8 +53,12 @@ def call(number: int, name: str = "gloo:all_reduce", line: int = 7, **other: Any
     }
 
 
-def write(folder: Path, dumps: dict[int, list[dict[str, Any]]], groups: dict[str, str] | None = None) -> Path:
-    """A folder with these calls of these ranks. groups -- name of a group -> its ranks, as PyTorch writes them."""
+def write(
+    folder: Path, dumps: dict[int, list[dict[str, Any]]], groups: dict[str, str] | None = None
+) -> Path:
+    """A folder with these calls of these ranks. groups -- name of a group -> its ranks, as PyTorch
+    writes them.
+    """
     folder.mkdir(exist_ok=True)
     groups = {"": str(sorted(dumps))} if groups is None else groups
     config = {name: {"name": name, "desc": "", "ranks": ranks} for name, ranks in groups.items()}
@@ -62,15 +72,32 @@ def write(folder: Path, dumps: dict[int, list[dict[str, Any]]], groups: dict[str
     ("kind", "verdict", "ranks", "words"),
     [
         ("late", kinds.LATE, (1,), ["collective 2 at hangs.py(22): late", "the time-out is 4 s"]),
-        ("skipped", kinds.SKIPPED, (1,), ["at collective 2: at hangs.py(28)", "Ranks 0, 2 are at hangs.py(27)"]),
-        ("other_size", kinds.OTHER_SIZE, (1,), ["Rank 1 calls gloo:all_reduce of 6 elements (Float)"]),
-        ("other_order", kinds.OTHER_CALL, (1,), ["Ranks 0, 2 call gloo:broadcast", "Rank 1 calls gloo:all_reduce"]),
+        (
+            "skipped",
+            kinds.SKIPPED,
+            (1,),
+            ["at collective 2: at hangs.py(28)", "Ranks 0, 2 are at hangs.py(27)"],
+        ),
+        (
+            "other_size",
+            kinds.OTHER_SIZE,
+            (1,),
+            ["Rank 1 calls gloo:all_reduce of 6 elements (Float)"],
+        ),
+        (
+            "other_order",
+            kinds.OTHER_CALL,
+            (1,),
+            ["Ranks 0, 2 call gloo:broadcast", "Rank 1 calls gloo:all_reduce"],
+        ),
         ("dead", kinds.NO_DUMP, (1,), ["Rank 1 left no dump", "Ranks 0, 2 wait in collective 2"]),
         ("cured", kinds.NOBODY, (), ["all ranks made the same calls"]),
         ("unknown", kinds.OTHER_CALL, (2,), ["Rank 2 calls gloo:barrier at train.py(33)"]),
     ],
 )
-def test_what_gloo_recorded(kind: str, verdict: str, ranks: tuple[int, ...], words: list[str]) -> None:
+def test_what_gloo_recorded(
+    kind: str, verdict: str, ranks: tuple[int, ...], words: list[str]
+) -> None:
     hang = found(RECORDED / kind)
     assert (hang.kind, hang.ranks) == (verdict, ranks)
     assert [word for word in words if word not in hang.sentence] == []
@@ -119,7 +146,9 @@ def test_late_is_what_comes_after_the_time_out(late_s: float, tmp_path: Path) ->
     ],
     ids=["nothing in common", "another line", "another call"],
 )
-def test_where_the_buffer_was_overwritten_it_can_not_tell(first: dict[int, list], tmp_path: Path) -> None:
+def test_where_the_buffer_was_overwritten_it_can_not_tell(
+    first: dict[int, list], tmp_path: Path
+) -> None:
     hang = found(write(tmp_path, first))
     assert (hang.kind, hang.ranks) == (kinds.UNKNOWN, ())
     assert hang.sentence.startswith("Can't tell")
@@ -132,7 +161,9 @@ def test_what_was_kept_in_common_still_tells_who_is_behind(tmp_path: Path) -> No
 
 
 def test_who_is_inside_a_call_has_only_called_less_ahead(tmp_path: Path) -> None:
-    """As RCCL's dumps are by PyTorch's sources: hosts call ahead, and call 2 is open on all GPUs, or on two."""
+    """As RCCL's dumps are by PyTorch's sources: hosts call ahead, and call 2 is open on all GPUs,
+    or on two.
+    """
     done, inside = {"state": "completed"}, {"state": "started", "retired": False}
     ahead = [call(1, **done), call(2, **inside), call(3, state="scheduled", retired=False)]
     hang = found(write(tmp_path / "all", {0: ahead, 1: ahead[:2], 2: ahead}))
@@ -170,9 +201,11 @@ def test_the_group_with_a_finding_is_told_and_messages_of_gloo_are_left_out(tmp_
 
 
 def hsdp(skips: int | None = None, sleeps: int | None = None) -> dict[int, list[dict[str, Any]]]:
-    """Calls of eight ranks as gloo recorded them: shard groups 1, 2; replicate groups 3 to 6; the world.
+    """Calls of eight ranks as gloo recorded them: shard groups 1, 2; replicate groups 3 to 6; the
+    world.
 
-    In step 2 of 4 `skips` leaves out the call of its replicate group, and `sleeps` comes no more. Who waits, stops.
+    In step 2 of 4 `skips` leaves out the call of its replicate group, and `sleeps` comes no more.
+    Who waits, stops.
     """
     plan = {
         rank: [
@@ -187,7 +220,10 @@ def hsdp(skips: int | None = None, sleeps: int | None = None) -> dict[int, list[
             plan[rank].remove((2, 3 + rank % 4, 18))
         if rank == sleeps:
             plan[rank] = [step for step in plan[rank] if step[0] < 2]
-    members = {group: [rank for rank in plan if group in (0, 1 + rank // 4, 3 + rank % 4)] for group in range(7)}
+    members = {
+        group: [rank for rank in plan if group in (0, 1 + rank // 4, 3 + rank % 4)]
+        for group in range(7)
+    }
     made: dict[int, list[dict[str, Any]]] = {rank: [] for rank in plan}
     count = dict.fromkeys(((rank, group) for rank in plan for group in members), 0)
     moved = True
@@ -196,7 +232,9 @@ def hsdp(skips: int | None = None, sleeps: int | None = None) -> dict[int, list[
         for rank, steps in plan.items():
             at = len(made[rank])
             before = steps[at - 1][1] if at else None
-            left = before is None or all(count[one, before] >= count[rank, before] for one in members[before])
+            left = before is None or all(
+                count[one, before] >= count[rank, before] for one in members[before]
+            )
             if at < len(steps) and left:
                 _, group, line = steps[at]
                 count[rank, group] += 1
@@ -209,16 +247,21 @@ def test_of_three_groups_the_rank_that_left_a_call_out_is_named(tmp_path: Path) 
     hang = found(write(tmp_path, hsdp(skips=5)))
     assert (hang.kind, hang.ranks) == (kinds.SKIPPED, (5,))
     missing = (
-        "Rank 5 is missing in collective 3 of group 4, gloo:all_reduce at train.py(18): step, in which rank 1 waits"
+        "Rank 5 is missing in collective 3 of group 4, gloo:all_reduce at train.py(18): step, in"
+        " which rank 1 waits"
     )
     left = "and left the others' path: after gloo:all_reduce of group 2 at train.py(16)"
     assert hang.sentence.startswith(f"{missing}, {left}")
-    own = "Rank 5 waits for rank 1 in collective 3 of group 0, gloo:all_reduce at train.py(19): step."
+    own = (
+        "Rank 5 waits for rank 1 in collective 3 of group 0, gloo:all_reduce at train.py(19): step."
+    )
     assert hang.sentence.endswith(own)
     assert hang.table["rank"].tolist() == [1, 5]
 
 
-def test_of_three_groups_the_rank_that_waits_nowhere_is_named_and_not_who_waits_for_it(tmp_path: Path) -> None:
+def test_of_three_groups_the_rank_that_waits_nowhere_is_named_and_not_who_waits_for_it(
+    tmp_path: Path,
+) -> None:
     hang = found(write(tmp_path, hsdp(sleeps=6)))
     assert (hang.kind, hang.ranks) == (kinds.BEHIND, (6,))
 
@@ -232,7 +275,10 @@ def test_of_three_groups_the_rank_without_a_dump_is_named(tmp_path: Path) -> Non
 
 def test_groups_of_one_name_are_told_apart_by_their_ranks(tmp_path: Path) -> None:
     for first in (0, 2):
-        pair = {first: [call(1, group="7"), call(2, group="7")], first + 1: [call(1, group="7")][: 2 - first // 2]}
+        pair = {
+            first: [call(1, group="7"), call(2, group="7")],
+            first + 1: [call(1, group="7")][: 2 - first // 2],
+        }
         write(tmp_path, pair, {"7": f"[{first}, {first + 1}]"})
     write(tmp_path, {3: [call(1, group="7"), call(2, group="7")]}, {"7": "[2, 3]"})
     hang = found(tmp_path)
@@ -240,14 +286,24 @@ def test_groups_of_one_name_are_told_apart_by_their_ranks(tmp_path: Path) -> Non
 
 
 def message(name: str, rank_record: int = 1, **other: Any) -> dict[str, Any]:
-    return call(1, name=name, is_p2p=True, record=rank_record, **({"state": "started", "retired": False} | other))
+    return call(
+        1,
+        name=name,
+        is_p2p=True,
+        record=rank_record,
+        **({"state": "started", "retired": False} | other),
+    )
 
 
 DONE = call(1, name="nccl:all_reduce", state="completed")
 
 
 def test_two_receives_wait_for_each_other(tmp_path: Path) -> None:
-    hang = found(write(tmp_path, {0: [DONE, message("nccl:recv 0<-1")], 1: [DONE, message("nccl:recv 1<-0")]}))
+    hang = found(
+        write(
+            tmp_path, {0: [DONE, message("nccl:recv 0<-1")], 1: [DONE, message("nccl:recv 1<-0")]}
+        )
+    )
     assert (hang.kind, hang.ranks) == (kinds.CIRCLE, (0, 1))
     assert "rank 0 waits for rank 1 in nccl:recv 0<-1 at train.py(7)" in hang.sentence
 
@@ -255,12 +311,18 @@ def test_two_receives_wait_for_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "ranks", "words"),
     [
-        ([DONE], (1,), "rank 1 has not made the other end: its last call is nccl:all_reduce at train.py(7)"),
+        (
+            [DONE],
+            (1,),
+            "rank 1 has not made the other end: its last call is nccl:all_reduce at train.py(7)",
+        ),
         ([DONE, message("nccl:send 1->0")], (), "rank 1 made its call, too"),
         ([DONE, message("nccl:send 1->0", state="completed")], (), "rank 1 made its call, too"),
     ],
 )
-def test_a_pending_receive_names_both_ends(other: list, ranks: tuple[int, ...], words: str, tmp_path: Path) -> None:
+def test_a_pending_receive_names_both_ends(
+    other: list, ranks: tuple[int, ...], words: str, tmp_path: Path
+) -> None:
     hang = found(write(tmp_path, {0: [DONE, message("nccl:recv 0<-1")], 1: other}))
     assert (hang.kind, hang.ranks) == (kinds.MESSAGE, ranks)
     assert "Rank 0 waits in nccl:recv 0<-1 at train.py(7)" in hang.sentence
@@ -273,7 +335,10 @@ def test_a_receive_from_anybody_is_pending_too(tmp_path: Path) -> None:
 
 
 def test_what_was_batched_has_the_state_of_its_batch(tmp_path: Path) -> None:
-    batch = [message("nccl:send 0->1", state="scheduled"), message("nccl:coalesced", 2, state="completed")]
+    batch = [
+        message("nccl:send 0->1", state="scheduled"),
+        message("nccl:coalesced", 2, state="completed"),
+    ]
     assert found(write(tmp_path, {0: [DONE, *batch], 1: [DONE]})).kind == kinds.NOBODY
 
 
@@ -318,13 +383,19 @@ def test_a_dump_that_cannot_be_read_is_told_from_none(make, words: str, tmp_path
 def test_dumps_in_json_are_read(tmp_path: Path) -> None:
     config = {"0": {"name": "0", "desc": "", "ranks": "[0, 1]"}}
     for rank in (0, 1):
-        content = {"comm_lib_version": "", "entries": [call(1), call(2)][: 2 - rank], "pg_config": config}
+        content = {
+            "comm_lib_version": "",
+            "entries": [call(1), call(2)][: 2 - rank],
+            "pg_config": config,
+        }
         (tmp_path / f"node7_rank_{rank}.json").write_text(json.dumps(content))
     (tmp_path / "trace_rank_1.json").write_text('{"traceEvents": [], "entries": []}')
     assert found(tmp_path).ranks == (1,)
 
 
-@pytest.mark.parametrize("name", ["node07.cluster_{}", "rank_{}_node7", "rank_{}.node7.x.org", "node7-dump_{}.pickle"])
+@pytest.mark.parametrize(
+    "name", ["node07.cluster_{}", "rank_{}_node7", "rank_{}.node7.x.org", "node7-dump_{}.pickle"]
+)
 def test_names_of_hosts_are_no_ranks(name: str, tmp_path: Path) -> None:
     write(tmp_path, {0: [call(1), call(2)], 1: [call(1)]})
     for rank in (0, 1):
@@ -346,14 +417,20 @@ def test_a_rank_whose_buffer_begins_later_and_huge_numbers_are_no_traceback(tmp_
 def test_the_line_is_the_callers_and_not_a_librarys(tmp_path: Path) -> None:
     calls = {0: [call(1), call(2)], 1: [call(1)]}
     for one in [*calls[0], *calls[1]]:
-        helper = {"name": "sync", "filename": "/x/lib/python3.11/site-packages/helper/sync.py", "line": 3}
+        helper = {
+            "name": "sync",
+            "filename": "/x/lib/python3.11/site-packages/helper/sync.py",
+            "line": 3,
+        }
         one["frames"].insert(1, helper)
     assert set(found(write(tmp_path, calls)).table["line"]) == {"train.py(7): step"}
 
 
 def test_how_a_log_ends_is_told(tmp_path: Path) -> None:
     folder = write(tmp_path, {0: [call(1), call(2)], 1: [call(1)]})
-    (folder / "log_1.txt").write_text("Traceback (most recent call last):\nValueError: no batch\n\n")
+    (folder / "log_1.txt").write_text(
+        "Traceback (most recent call last):\nValueError: no batch\n\n"
+    )
     assert found(folder).sentence.endswith('log_1.txt ends with "ValueError: no batch".')
 
 
@@ -375,7 +452,9 @@ class _Runs:
 
 
 def hostile(folder: Path) -> None:
-    (folder / "rank_1").write_bytes(pickle.dumps({"entries": [_Runs()], "pg_config": {}}, protocol=2))
+    (folder / "rank_1").write_bytes(
+        pickle.dumps({"entries": [_Runs()], "pg_config": {}}, protocol=2)
+    )
 
 
 def cut(folder: Path) -> None:
@@ -388,26 +467,61 @@ def cut(folder: Path) -> None:
         (hostile, "an instruction that plain data don't need"),
         (cut, "a pickle without an end"),
         (lambda folder: shutil.copy(folder / "rank_0", folder / "other_0"), "are both of rank 0"),
-        (lambda folder: [file.unlink() for file in folder.glob("rank_*")], "no dump of PyTorch's flight recorder"),
-        (lambda folder: (folder / "rank_1").write_bytes(pickle.dumps([1], 2)), "its top level is not as it writes"),
+        (
+            lambda folder: [file.unlink() for file in folder.glob("rank_*")],
+            "no dump of PyTorch's flight recorder",
+        ),
+        (
+            lambda folder: (folder / "rank_1").write_bytes(pickle.dumps([1], 2)),
+            "its top level is not as it writes",
+        ),
         (lambda folder: write(folder, {1: [call(1) | {"input_sizes": [4]}]}), "input_sizes is not"),
-        (lambda folder: write(folder, {1: [call(1) | {"process_group": "0"}]}), "process_group is not"),
-        (lambda folder: write(folder, {1: [call(1) | {"collective_seq_id": "1"}]}), "collective_seq_id is not"),
-        (lambda folder: write(folder, {1: [call(1) | {"input_sizes": None}]}), "input_sizes is not"),
+        (
+            lambda folder: write(folder, {1: [call(1) | {"process_group": "0"}]}),
+            "process_group is not",
+        ),
+        (
+            lambda folder: write(folder, {1: [call(1) | {"collective_seq_id": "1"}]}),
+            "collective_seq_id is not",
+        ),
+        (
+            lambda folder: write(folder, {1: [call(1) | {"input_sizes": None}]}),
+            "input_sizes is not",
+        ),
         (lambda folder: write(folder, {1: [call(1) | {"input_sizes": 5}]}), "input_sizes is not"),
-        (lambda folder: write(folder, {1: [call(1) | {"input_sizes": [[2**61] * 9]}]}), "input_sizes is not"),
-        (lambda folder: write(folder, {1: [call(1) | {"input_sizes": [[1] * 65]}]}), "input_sizes is not"),
-        (lambda folder: write(folder, {1: [call(1) | {"input_dtypes": None}]}), "input_dtypes is not"),
-        (lambda folder: write(folder, {1: [call(1) | {"input_dtypes": [5]}]}), "input_dtypes is not"),
+        (
+            lambda folder: write(folder, {1: [call(1) | {"input_sizes": [[2**61] * 9]}]}),
+            "input_sizes is not",
+        ),
+        (
+            lambda folder: write(folder, {1: [call(1) | {"input_sizes": [[1] * 65]}]}),
+            "input_sizes is not",
+        ),
+        (
+            lambda folder: write(folder, {1: [call(1) | {"input_dtypes": None}]}),
+            "input_dtypes is not",
+        ),
+        (
+            lambda folder: write(folder, {1: [call(1) | {"input_dtypes": [5]}]}),
+            "input_dtypes is not",
+        ),
         (lambda folder: write(folder, {1: []}, {"0": "[0, 9999999999]"}), "ranks is not"),
         (lambda folder: write(folder, {10**20: [call(1)]}), "whose name has no rank"),
-        (lambda folder: [write(folder, {r: []}, {"4": f"[{r}, 9]"}) for r in (5, 6)], "different ranks for group 4"),
-        (lambda folder: (folder / "rank_1").write_text('{"entries": [1'), "JSON that cannot be read"),
+        (
+            lambda folder: [write(folder, {r: []}, {"4": f"[{r}, 9]"}) for r in (5, 6)],
+            "different ranks for group 4",
+        ),
+        (
+            lambda folder: (folder / "rank_1").write_text('{"entries": [1'),
+            "JSON that cannot be read",
+        ),
         (shutil.rmtree, "no such file"),
     ],
     ids=lambda value: None if isinstance(value, str) else getattr(value, "__name__", None),
 )
-def test_what_is_no_folder_of_dumps_is_one_line_and_runs_nothing(damage, words, tmp_path, monkeypatch, capsys) -> None:
+def test_what_is_no_folder_of_dumps_is_one_line_and_runs_nothing(
+    damage, words, tmp_path, monkeypatch, capsys
+) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Path(shutil.copytree(RECORDED / "skipped", tmp_path / "dumps"))
     if words.endswith(" is not"):
@@ -433,4 +547,7 @@ def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     assert found(tmp_path / "cured").kind == kinds.NOBODY
     hang = found(tmp_path / "dead")
     assert hang.ranks == (1,)
-    assert hang.kind in (kinds.NO_DUMP, kinds.BEHIND)  # the watcher may have written before the rank ended
+    assert hang.kind in (
+        kinds.NO_DUMP,
+        kinds.BEHIND,
+    )  # the watcher may have written before the rank ended

@@ -20,7 +20,9 @@ RECORDINGS = (
 )
 
 
-def product(name: str, shapes: list, kernels: tuple[int, ...] = (1_000,), at: int = 1_000_000) -> list:
+def product(
+    name: str, shapes: list, kernels: tuple[int, ...] = (1_000,), at: int = 1_000_000
+) -> list:
     """An operator that launches kernels of these durations in ns."""
     events = [operator(name, at, 1_000, shapes)]
     for place, duration in enumerate(kernels):
@@ -30,7 +32,9 @@ def product(name: str, shapes: list, kernels: tuple[int, ...] = (1_000,), at: in
 
 
 def read(path: Path, *products: list) -> Profile:
-    return read_torch_trace(write_trace(path / "trace.json", [event for events in products for event in events]))
+    return read_torch_trace(
+        write_trace(path / "trace.json", [event for events in products for event in events])
+    )
 
 
 SIZES = {
@@ -46,7 +50,9 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_by_hand(name, tmp_path):
     shapes, (batch, m, n, k) = SIZES[name]
-    (row,) = matrix_products(read(tmp_path, product(name, shapes, (1_500, 500)))).itertuples(index=False)
+    (row,) = matrix_products(read(tmp_path, product(name, shapes, (1_500, 500)))).itertuples(
+        index=False
+    )
     flops = 2 * m * n * k * batch
     assert row[:6] == (name, "float", batch, m, n, k)
     assert row[6:9] == (1, 1, 2_000)
@@ -66,7 +72,9 @@ def test_one_row_for_each_size_and_the_slowest_first(tmp_path):
     )
     assert table["m"].tolist() == [8, 3]
     assert table["device_ns"].tolist() == [900, 400]
-    assert table["flops_per_second"].tolist() == pytest.approx([2 * 8**3 / 900e-9, 2 * 2 * 60 / 400e-9])
+    assert table["flops_per_second"].tolist() == pytest.approx(
+        [2 * 8**3 / 900e-9, 2 * 2 * 60 / 400e-9]
+    )
 
 
 def test_of_nested_products_the_inner_one_counts(tmp_path):
@@ -87,7 +95,11 @@ def test_calls_whose_work_is_not_there_give_no_speed(tmp_path):
 
 def test_without_any_work_and_with_odd_shapes(tmp_path):
     table = matrix_products(
-        read(tmp_path, product("aten::mm", [[3, 4], [4, 5]], ()), product("aten::mm", [[], []], (), at=2_000_000))
+        read(
+            tmp_path,
+            product("aten::mm", [[3, 4], [4, 5]], ()),
+            product("aten::mm", [[], []], (), at=2_000_000),
+        )
     )
     assert table["calls"].tolist() == [1, 1]
     assert table["flops_per_second"].isna().all()
@@ -103,7 +115,9 @@ def test_a_trace_without_shapes(tmp_path):
 @pytest.mark.parametrize("recording", RECORDINGS)
 def test_against_the_raw_file(recordings: Path, recording: str):
     """Kernels are given to operators by External id, which the analysis does not look at."""
-    events = json.loads(gzip.decompress((recordings / recording).read_bytes()), strict=False)["traceEvents"]
+    events = json.loads(gzip.decompress((recordings / recording).read_bytes()), strict=False)[
+        "traceEvents"
+    ]
     left_of = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1}
     keys, calls, times = {}, defaultdict(int), defaultdict(float)
     for event in events:
@@ -114,7 +128,10 @@ def test_against_the_raw_file(recordings: Path, recording: str):
             keys[event["args"]["External id"]] = key
             calls[key] += 1
     for event in events:
-        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and event["args"].get("External id") in keys:
+        if (
+            event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+            and event["args"].get("External id") in keys
+        ):
             times[keys[event["args"]["External id"]]] += event["dur"] / 1e6
     table = matrix_products(read_torch_trace(recordings / recording))
     assert len(table) == len(calls) > 2

@@ -1,4 +1,6 @@
-"""Modules, source lines and shapes of a torch trace: by hand, and on a recording against its raw JSON."""
+"""Modules, source lines and shapes of a torch trace: by hand, and on a recording against its raw
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,20 @@ def function(name: str, start: int, duration: int, thread: int = 1000) -> TraceE
     return TraceEvent("python_function", name, start, duration, tid=thread)
 
 
-def operator(name: str, start: int, duration: int, shapes: list | None = None, thread: int = 1000) -> TraceEvent:
-    recorded = {} if shapes is None else {"Input Dims": shapes, "Input type": ["float"] * len(shapes)}
+def operator(
+    name: str, start: int, duration: int, shapes: list | None = None, thread: int = 1000
+) -> TraceEvent:
+    recorded = (
+        {} if shapes is None else {"Input Dims": shapes, "Input type": ["float"] * len(shapes)}
+    )
     return TraceEvent("cpu_op", name, start, duration, tid=thread, arguments=recorded)
 
 
 @pytest.fixture
 def forward_and_backward(tmp_path: Path) -> Profile:
-    """A network of one layer whose two operators launch a kernel each, then the backward pass on another thread."""
+    """A network of one layer whose two operators launch a kernel each, then the backward pass on
+    another thread.
+    """
     path = write_trace(
         tmp_path / "trace.json",
         [
@@ -43,7 +51,9 @@ def forward_and_backward(tmp_path: Path) -> Profile:
             call("hipLaunchKernel", 1_710, 20, 2),
             kernel("clamp", 7_000, 3_000, 2),
             operator("aten::mm", 1_300, 200, [[2, 8], [8, 4]], thread=1001),
-            TraceEvent("cuda_runtime", "hipLaunchKernel", 1_400, 20, tid=1001, arguments={"correlation": 3}),
+            TraceEvent(
+                "cuda_runtime", "hipLaunchKernel", 1_400, 20, tid=1001, arguments={"correlation": 3}
+            ),
             kernel("gemm_backward", 10_000, 4_000, 3),
         ],
     )
@@ -70,7 +80,10 @@ def test_source_lines_by_hand(forward_and_backward):
 
 def test_shapes_by_hand(forward_and_backward):
     events = forward_and_backward.events.set_index("name")
-    assert events.loc["aten::relu", ["input_shapes", "input_types"]].tolist() == ["[[8, 2]]", '["float"]']
+    assert events.loc["aten::relu", ["input_shapes", "input_types"]].tolist() == [
+        "[[8, 2]]",
+        '["float"]',
+    ]
     assert events.loc["gemm", ["input_shapes", "input_types"]].isna().all()
 
 
@@ -117,16 +130,26 @@ def test_modules_of_a_recording(recorded):
 def test_operators_by_shape_of_a_recording(recorded):
     profile, raw = recorded
     calls = Counter(
-        (one["name"], json.dumps(one["args"]["Input Dims"])) for one in raw if "Input Dims" in one.get("args", {})
+        (one["name"], json.dumps(one["args"]["Input Dims"]))
+        for one in raw
+        if "Input Dims" in one.get("args", {})
     )
     table = operators(profile, by_shape=True).dropna(subset="input_shapes")
-    assert dict(zip(zip(table["name"], table["input_shapes"], strict=True), table["calls"], strict=True)) == calls
+    assert (
+        dict(
+            zip(zip(table["name"], table["input_shapes"], strict=True), table["calls"], strict=True)
+        )
+        == calls
+    )
     assert operators(profile, by_shape=True)["self_ns"].sum() == operators(profile)["self_ns"].sum()
 
 
 def test_source_lines_of_a_recording(recorded):
     profile, _ = recorded
     table = source_lines(profile).set_index(["operator", "source_line"])
-    assert table.loc[("aten::conv2d", "torchvision/models/resnet.py(89): forward"), "calls"].sum() == 95
+    assert (
+        table.loc[("aten::conv2d", "torchvision/models/resnet.py(89): forward"), "calls"].sum()
+        == 95
+    )
     assert table["calls"].sum() == (profile.events["kind"] == "operator").sum()
     assert table["self_ns"].sum() == operators(profile)["self_ns"].sum()

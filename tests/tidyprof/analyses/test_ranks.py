@@ -1,4 +1,6 @@
-"""Ranks and their collectives: examples checked by hand, properties, and the recording of four ranks."""
+"""Ranks and their collectives: examples checked by hand, properties, and the recording of four
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,11 @@ def compute(rank: int, start: int, end: int) -> dict:
 
 @pytest.fixture
 def three_ranks() -> Profile:
-    """Two all-reduces: entries at 100, 130, 190, all out at 200; then entries at 300, 310, 305, out at 330 and 331.
+    """Two all-reduces: entries at 100, 130, 190, all out at 200; then entries at 300, 310, 305, out
+    at 330 and 331.
 
-    Ranks 0 and 1 compute for 100 each, rank 2 for 180, so rank 2 is late in the first and rank 1 in the second.
+    Ranks 0 and 1 compute for 100 each, rank 2 for 180, so rank 2 is late in the first and rank 1 in
+    the second.
     """
     return profile_of(
         *(compute(rank, 0, end) for rank, end in ((0, 100), (1, 100), (2, 180))),
@@ -72,7 +76,11 @@ class TestCollectives:
         assert table["last_rank"].tolist() == [2, 1]
         assert table["order_possible"].all()
         assert table.attrs["origin"] == ORIGIN
-        assert (table.attrs["ranks"], table.attrs["unmatched"], table.attrs["impossible_orders"]) == (3, 0, 0)
+        assert (
+            table.attrs["ranks"],
+            table.attrs["unmatched"],
+            table.attrs["impossible_orders"],
+        ) == (3, 0, 0)
 
     def test_each_rank(self, three_ranks):
         table = collectives(three_ranks, per_rank=True)
@@ -85,14 +93,18 @@ class TestCollectives:
 
     def test_one_profile_per_rank_or_entries_give_the_same(self, three_ranks):
         events = three_ranks.events
-        apart = [Profile(events[events["rank"] == rank], meta={"origin": ORIGIN}) for rank in range(3)]
+        apart = [
+            Profile(events[events["rank"] == rank], meta={"origin": ORIGIN}) for rank in range(3)
+        ]
         expected = collectives(three_ranks)
         pd.testing.assert_frame_equal(collectives(apart), expected)
         pd.testing.assert_frame_equal(collectives(profile for profile in apart), expected)
         pd.testing.assert_frame_equal(collectives(join(map(collective_entries, apart))), expected)
 
     def test_steps_keep_windows_of_different_length_apart(self):
-        """Rank 1 recorded a step less; without the step its all-reduce would be matched with the wrong one."""
+        """Rank 1 recorded a step less; without the step its all-reduce would be matched with the
+        wrong one.
+        """
         profile = profile_of(
             host_step(1, 0, 100, rank=0),
             host_step(2, 100, 200, rank=0),
@@ -122,18 +134,27 @@ class TestCollectives:
         assert own["start_ns"].tolist() == [72, 70]
 
     def test_names_are_matched_apart(self):
-        profile = profile_of(entry(0, 0, 10, BROADCAST), entry(1, 5, 10, BROADCAST), entry(0, 20, 40), entry(1, 30, 40))
+        profile = profile_of(
+            entry(0, 0, 10, BROADCAST),
+            entry(1, 5, 10, BROADCAST),
+            entry(0, 20, 40),
+            entry(1, 30, 40),
+        )
         assert collectives(profile)["name"].str.contains("Broadcast").tolist() == [True, False]
 
     def test_the_root_of_a_broadcast_has_not_waited(self):
-        profile = profile_of(entry(0, 0, 10, BROADCAST), entry(1, 50, 70, BROADCAST), entry(2, 40, 70, BROADCAST))
+        profile = profile_of(
+            entry(0, 0, 10, BROADCAST), entry(1, 50, 70, BROADCAST), entry(2, 40, 70, BROADCAST)
+        )
         table = collectives(profile, per_rank=True)
         assert table["wait_ns"].tolist() == [0, 0, 10]
         assert table["transfer_ns"].tolist() == [10, 20, 20]
         assert table.attrs["impossible_orders"] == 0
 
     def test_clocks_that_disagree_are_found_out(self):
-        """Rank 1's clock is 1000 ahead: rank 0 seems to leave an all-reduce before rank 1 enters it."""
+        """Rank 1's clock is 1000 ahead: rank 0 seems to leave an all-reduce before rank 1 enters
+        it.
+        """
         profile = profile_of(entry(0, 100, 150), entry(1, 1140, 1150))
         table = collectives(profile)
         assert table["order_possible"].tolist() == [False]
@@ -169,11 +190,19 @@ class TestCollectives:
 
         def tables(*rank_of_file):
             parts = [
-                (f"{place}.json", Profile(profile_of(entry(0, 0, 10)).events.assign(rank=pd.array([rank], "Int32"))))
+                (
+                    f"{place}.json",
+                    Profile(
+                        profile_of(entry(0, 0, 10)).events.assign(rank=pd.array([rank], "Int32"))
+                    ),
+                )
                 for place, rank in enumerate(rank_of_file)
             ]
             return [
-                pd.concat([reduce(profile).assign(file=file) for file, profile in parts], ignore_index=True)
+                pd.concat(
+                    [reduce(profile).assign(file=file) for file, profile in parts],
+                    ignore_index=True,
+                )
                 for reduce in (overlap, collective_entries)
             ]
 
@@ -194,7 +223,8 @@ class TestCollectives:
 
     def test_devices_stand_for_unknown_ranks(self):
         profile = profile_of(
-            event("collective", ALL_REDUCE, 0, 30, device=2), event("collective", ALL_REDUCE, 20, 30, device=3)
+            event("collective", ALL_REDUCE, 0, 30, device=2),
+            event("collective", ALL_REDUCE, 20, 30, device=3),
         )
         profile.events["rank"] = pd.array([pd.NA] * 2, dtype="Int32")
         assert ranks(profile).attrs["evidence"].startswith("Device 3 came last in 1 of 1")
@@ -203,12 +233,16 @@ class TestCollectives:
         assert table["last_device"].tolist() == [3]
         assert table["last_rank"].isna().all()
 
-    @pytest.mark.parametrize(("per_rank", "columns"), [(False, COLLECTIVE_COLUMNS), (True, COLLECTIVE_RANK_COLUMNS)])
+    @pytest.mark.parametrize(
+        ("per_rank", "columns"), [(False, COLLECTIVE_COLUMNS), (True, COLLECTIVE_RANK_COLUMNS)]
+    )
     def test_nothing_gives_the_same_columns(self, three_ranks, per_rank, columns):
         empty = Profile(three_ranks.events.iloc[:0], meta={"origin": ORIGIN})
         table = collectives(empty, per_rank=per_rank)
         assert not len(table)
-        pd.testing.assert_series_equal(table.dtypes, collectives(three_ranks, per_rank=per_rank).dtypes)
+        pd.testing.assert_series_equal(
+            table.dtypes, collectives(three_ranks, per_rank=per_rank).dtypes
+        )
 
     @given(
         st.lists(st.lists(st.integers(0, 100), min_size=3, max_size=3), min_size=1, max_size=6),
@@ -219,13 +253,19 @@ class TestCollectives:
         rows = []
         for number, offsets in enumerate(entries):
             starts = [1000 * number + offset for offset in offsets]
-            rows += [entry(rank, start, max(starts) + transfer) for rank, start in enumerate(starts)]
+            rows += [
+                entry(rank, start, max(starts) + transfer) for rank, start in enumerate(starts)
+            ]
         profile = profile_of(*rows)
         table, each = collectives(profile), collectives(profile, per_rank=True)
         assert table["transfer_ns"].tolist() == [transfer] * len(entries)
-        assert table["entry_skew_ns"].tolist() == [max(offsets) - min(offsets) for offsets in entries]
+        assert table["entry_skew_ns"].tolist() == [
+            max(offsets) - min(offsets) for offsets in entries
+        ]
         assert (table["duration_ns"] == table["entry_skew_ns"] + table["transfer_ns"]).all()
-        assert each["wait_ns"].tolist() == [max(offsets) - offset for offsets in entries for offset in offsets]
+        assert each["wait_ns"].tolist() == [
+            max(offsets) - offset for offsets in entries for offset in offsets
+        ]
         assert table["order_possible"].all()
 
 
@@ -250,27 +290,37 @@ class TestRanks:
         assert "computes longer" in attrs["evidence"]
 
     def test_straggler_that_gets_its_work_later(self):
-        profile = profile_of(compute(0, 0, 100), compute(1, 80, 180), entry(0, 100, 200), entry(1, 190, 200))
+        profile = profile_of(
+            compute(0, 0, 100), compute(1, 80, 180), entry(0, 100, 200), entry(1, 190, 200)
+        )
         attrs = ranks(profile).attrs
         assert attrs["straggler"] == 1
         assert "device is not slower" in attrs["evidence"]
 
     def test_taking_turns_makes_no_straggler(self):
         rows = [
-            entry(rank, 1000 * n + (500 if rank == n % 3 else 0), 1000 * n + 510) for n in range(3) for rank in range(3)
+            entry(rank, 1000 * n + (500 if rank == n % 3 else 0), 1000 * n + 510)
+            for n in range(3)
+            for rank in range(3)
         ]
         attrs = ranks(profile_of(*rows)).attrs
         assert attrs["straggler"] is None
         assert "changing ones" in attrs["evidence"]
 
     def test_a_little_waiting_makes_no_straggler(self):
-        profile = profile_of(compute(0, 0, 9990), compute(1, 0, 9991), entry(0, 9990, 10_000), entry(1, 9991, 10_000))
+        profile = profile_of(
+            compute(0, 0, 9990), compute(1, 0, 9991), entry(0, 9990, 10_000), entry(1, 9991, 10_000)
+        )
         assert ranks(profile).attrs["straggler"] is None
 
     def test_a_late_clock_makes_no_straggler(self):
-        """Rank 1 enters 30 later and leaves 30 later, each time: its clock is 30 ahead, and nobody waits."""
+        """Rank 1 enters 30 later and leaves 30 later, each time: its clock is 30 ahead, and nobody
+        waits.
+        """
         rows = [
-            entry(rank, 1000 * n + shift, 1000 * n + 100 + shift) for n in range(5) for rank, shift in ((0, 0), (1, 30))
+            entry(rank, 1000 * n + shift, 1000 * n + 100 + shift)
+            for n in range(5)
+            for rank, shift in ((0, 0), (1, 30))
         ]
         attrs = ranks(profile_of(*rows)).attrs
         assert attrs["impossible_orders"] == 0
@@ -282,10 +332,14 @@ class TestRanks:
         assert "Only 3 of 128 ranks" in ranks(three_ranks).attrs["evidence"]
 
     def test_rows_without_collectives_change_no_verdict(self, three_ranks):
-        """Rank 0 copied to two more devices, and a rank 3 only computed: for the collectives all stays as it was."""
+        """Rank 0 copied to two more devices, and a rank 3 only computed: for the collectives all
+        stays as it was.
+        """
         extra = [event("copy", "c", 0, 5, rank=0, device=device) for device in (7, 8)]
         more = profile_of(*extra, compute(3, 0, 9_000)).events
-        profile = Profile(pd.concat([three_ranks.events, more], ignore_index=True), meta={"origin": ORIGIN})
+        profile = Profile(
+            pd.concat([three_ranks.events, more], ignore_index=True), meta={"origin": ORIGIN}
+        )
         profile.meta["world_size"] = 5
         found, expected = ranks(profile).attrs, ranks(three_ranks).attrs
         assert found["straggler"] == expected["straggler"] == 2
@@ -321,13 +375,17 @@ class TestRanks:
 
 @pytest.fixture(scope="module")
 def four_ranks(recordings) -> Profile:
-    return read_torch_trace(recordings / RANKS / "merged_all_events.json.gz", origin=Origin("recorded", "four MI300"))
+    return read_torch_trace(
+        recordings / RANKS / "merged_all_events.json.gz", origin=Origin("recorded", "four MI300")
+    )
 
 
 class TestRecording:
     def test_times_are_those_of_the_manifest(self, recordings, four_ranks):
         manifest = json.loads((recordings / "manifest.json").read_text())
-        truth = next(entry for entry in manifest if entry["name"] == RANKS)["truth"]["merged_all_events"]["per_rank"]
+        truth = next(entry for entry in manifest if entry["name"] == RANKS)["truth"][
+            "merged_all_events"
+        ]["per_rank"]
         table = ranks(four_ranks)
         for column, key in (
             ("total_ns", "gpu_span_us"),
@@ -338,7 +396,9 @@ class TestRecording:
         assert table["collectives"].tolist() == [rank["collective_kernels"] for rank in truth]
 
     def test_rank_0_is_as_published(self, four_ranks):
-        """AMD's TraceLens report of rank 0 of this run (HPCTrainingExamples, MLExamples/TraceLens), in ms."""
+        """AMD's TraceLens report of rank 0 of this run (HPCTrainingExamples, MLExamples/TraceLens),
+        in ms.
+        """
         row = ranks(four_ranks).set_index("rank").loc[0]
         for column, published in (
             ("computation_ns", 47.634),
@@ -356,14 +416,22 @@ class TestRecording:
         assert table["came_last"].tolist() == [0, 0, 0, 21]
         assert table.loc[3, "wait_ns"] == 0
         assert "device is not slower" in table.attrs["evidence"]
-        assert table["exit_offset_ns"].abs().max() < 24_000, "one node: clocks agree to a few microseconds"
+        assert table["exit_offset_ns"].abs().max() < 24_000, (
+            "one node: clocks agree to a few microseconds"
+        )
 
     def test_transfer_is_1_1_ms_a_step(self, four_ranks):
         table = collectives(four_ranks)
-        assert (len(table), table.attrs["unmatched"], table.attrs["impossible_orders"]) == (21, 0, 0)
+        assert (len(table), table.attrs["unmatched"], table.attrs["impossible_orders"]) == (
+            21,
+            0,
+            0,
+        )
         reduces = table[table["name"] == "allreduce"]
         assert (reduces["last_rank"] == 3).all()
-        to_first_exit = (reduces["transfer_ns"] - reduces["exit_skew_ns"]).groupby(reduces["step"]).sum() / 1e6
+        to_first_exit = (reduces["transfer_ns"] - reduces["exit_skew_ns"]).groupby(
+            reduces["step"]
+        ).sum() / 1e6
         assert to_first_exit.tolist() == pytest.approx([1.1] * 3, abs=0.05)
         per_step = reduces.groupby("step")["transfer_ns"].sum() / 1e6
         assert per_step.tolist() == pytest.approx([1.1] * 3, abs=0.1)
@@ -371,7 +439,9 @@ class TestRecording:
         assert reduces["transfer_ns"].between(80_000, 330_000).all()
 
     def test_one_bucket_by_hand(self, four_ranks):
-        """The bucket of 6637568 elements: 8441, 2854, 3262 and 329 us on ranks 0 to 3 for one transfer."""
+        """The bucket of 6637568 elements: 8441, 2854, 3262 and 329 us on ranks 0 to 3 for one
+        transfer.
+        """
         table = collectives(four_ranks, per_rank=True)
         bucket = table[table["number"] == 5]
         assert (bucket["duration_ns"] / 1000).round().tolist() == [8441, 2854, 3262, 329]
@@ -381,11 +451,15 @@ class TestRecording:
         """Without launches and steps, order and name alone match the same collectives."""
         filtered = read_torch_trace(recordings / RANKS / "merged_nccl_only.json.gz")
         columns = [column for column in COLLECTIVE_COLUMNS if column != "step"]
-        pd.testing.assert_frame_equal(collectives(filtered)[columns], collectives(four_ranks)[columns], check_like=True)
+        pd.testing.assert_frame_equal(
+            collectives(filtered)[columns], collectives(four_ranks)[columns], check_like=True
+        )
 
     def test_two_of_many_ranks(self, recordings):
         folder = recordings / "torch-nvidia-hta-2of128-ranks"
-        table = ranks(read_torch_trace(file) for file in sorted(folder.glob("sampled_rank-*.json.gz")))
+        table = ranks(
+            read_torch_trace(file) for file in sorted(folder.glob("sampled_rank-*.json.gz"))
+        )
         assert table["rank"].tolist() == [0, 1]
         assert "Only 2 of 128 ranks" in table.attrs["evidence"]
 
@@ -409,7 +483,11 @@ class TestPlots:
     def test_colour_is_the_wait_and_the_dot_the_last(self, figures):
         (axes, *_) = figures["collectives"].axes
         (image,) = axes.images
-        assert (np.asarray(image.get_array()) * 1000).round(6).tolist() == [[90, 10], [60, 0], [0, 5]]
+        assert (np.asarray(image.get_array()) * 1000).round(6).tolist() == [
+            [90, 10],
+            [60, 0],
+            [0, 5],
+        ]
         (dots,) = axes.collections
         assert dots.get_offsets().tolist() == [[0, 2], [1, 1]]
 
@@ -422,7 +500,11 @@ class TestPlots:
         assert list(ends.values()) == pytest.approx([0.330, 0.330, 0.331])
 
     def test_words_on_ties(self):
-        turns = [entry(rank, 100 * turn + 10 * (rank == turn), 100 * turn + 50) for turn in (0, 1) for rank in (0, 1)]
+        turns = [
+            entry(rank, 100 * turn + 10 * (rank == turn), 100 * turn + 50)
+            for turn in (0, 1)
+            for rank in (0, 1)
+        ]
         words = describe(plot_collectives(collectives(profile_of(*turns), per_rank=True)))
         assert words.endswith("Rank 0 came last in 1 of them, as often as rank 1.")
         together = profile_of(entry(0, 0, 50), entry(1, 20, 50), entry(2, 20, 50))

@@ -32,10 +32,18 @@ def test_side_by_side():
     assert table["category"].tolist() == ["GEMM", "other", "other"]
     assert table["calls_torch"].tolist() == [2, 4, pd.NA]
     assert table["total_ns_rocprofv3"].tolist() == [200, pd.NA, 7]
-    assert table[["calls_difference", "difference_ns"]].to_numpy().tolist() == [[0, 0], [4, 40], [1, 7]]
+    assert table[["calls_difference", "difference_ns"]].to_numpy().tolist() == [
+        [0, 0],
+        [4, 40],
+        [1, 7],
+    ]
     assert table.attrs["tools"] == ["torch", "rocprofv3"]
     assert table.attrs["origin"] == str(ORIGIN)
-    fixed = [column for column in table.columns if not column.startswith(("calls_t", "calls_r", "total_ns_"))]
+    fixed = [
+        column
+        for column in table.columns
+        if not column.startswith(("calls_t", "calls_r", "total_ns_"))
+    ]
     assert fixed == list(RECONCILIATION_COLUMNS)
 
 
@@ -48,14 +56,20 @@ def test_names_match_across_what_tools_add():
 
 
 def test_copies_counted_as_kernels():
-    torch = profile_of(event("copy", "Memcpy DtoD (Device -> Device)", 0, 5), event("kernel", "gemm", 10, 20))
-    rocprof = profile_of(event("kernel", "__amd_rocclr_copyBuffer", 0, 5), event("kernel", "gemm", 10, 20))
+    torch = profile_of(
+        event("copy", "Memcpy DtoD (Device -> Device)", 0, 5), event("kernel", "gemm", 10, 20)
+    )
+    rocprof = profile_of(
+        event("kernel", "__amd_rocclr_copyBuffer", 0, 5), event("kernel", "gemm", 10, 20)
+    )
     found = reasons(torch=torch, rocprofv3=rocprof)
     assert found["gemm"] == AGREE
     assert found["__amd_rocclr_copyBuffer"] == (
         "rocprofv3 lists this copy as kernel, torch has copies as 'Memcpy DtoD' (1 calls)"
     )
-    as_copy = profile_of(event("copy", "__amd_rocclr_copyBuffer", 0, 5), event("kernel", "gemm", 10, 20))
+    as_copy = profile_of(
+        event("copy", "__amd_rocclr_copyBuffer", 0, 5), event("kernel", "gemm", 10, 20)
+    )
     assert reasons(sdk=as_copy, rocprofv3=rocprof)["__amd_rocclr_copyBuffer"] == (
         "sdk counts it as copy, rocprofv3 as kernel"
     )
@@ -74,7 +88,9 @@ def test_another_window():
     steps_21 = profile_of(*kernels(gemm=(21, 100), relu=(42, 10), norm=(63, 5), loss=(20, 2)))
     found = reasons(torch=steps_3, rocprofv3=steps_21)
     for name in ("gemm", "relu", "norm"):
-        assert found[name].startswith("rocprofv3 has 7 times as many calls of most kernels as torch: another window")
+        assert found[name].startswith(
+            "rocprofv3 has 7 times as many calls of most kernels as torch: another window"
+        )
     assert found["loss"].startswith("torch has 17 calls fewer than rocprofv3")
 
 
@@ -107,9 +123,9 @@ def test_of_calls_that_begin_together_the_outer_one_launches():
         event("kernel", "gemm", 8400, 8437, correlation_id=1),
     ]
     for order in (events, [events[1], events[0], events[2]]):
-        assert reasons(top=profile_of(*order), ktop=profile_of(event("kernel", "gemm", 0, 8390)))["gemm"] == (
-            "ktop adds up the launch calls on the host, not the time on the GPU"
-        )
+        assert reasons(top=profile_of(*order), ktop=profile_of(event("kernel", "gemm", 0, 8390)))[
+            "gemm"
+        ] == ("ktop adds up the launch calls on the host, not the time on the GPU")
 
 
 def test_same_calls_other_durations():
@@ -175,12 +191,19 @@ def test_a_filtered_file_of_the_same_run(recordings):
 
 
 def test_processes_without_a_rank_may_use_the_same_correlation_ids():
-    """Processes 1 and 2 launch a kernel each; the calls take 7 and 90. One tool adds up those of process 2."""
+    """Processes 1 and 2 launch a kernel each; the calls take 7 and 90. One tool adds up those of
+    process 2.
+    """
     rows = []
     for process, length in ((1, 7), (2, 90)):
         own = {"rank": None, "process": process, "correlation_id": 5}
         rows.append(event("runtime", "hipLaunchKernel", process, process + length, **own))
-        rows.append(event("kernel", f"of {process}", 200, 240, device=process, launch_ns=process, **own))
+        rows.append(
+            event("kernel", f"of {process}", 200, 240, device=process, launch_ns=process, **own)
+        )
     other = profile_of(event("kernel", "of 1", 0, 40), event("kernel", "of 2", 0, 90))
     found = reasons(sdk=profile_of(*rows), other=other)
-    assert found == {"of 1": AGREE, "of 2": "other adds up the launch calls on the host, not the time on the GPU"}
+    assert found == {
+        "of 1": AGREE,
+        "of 2": "other adds up the launch calls on the host, not the time on the GPU",
+    }

@@ -40,7 +40,11 @@ def profile_of(recordings: Path):
 
 
 def published(profile: Profile, number: str, metric: str) -> float:
-    rows = next(rows for name, rows in profile.meta["metric_tables"].items() if name.startswith(f"{number} "))
+    rows = next(
+        rows
+        for name, rows in profile.meta["metric_tables"].items()
+        if name.startswith(f"{number} ")
+    )
     return next(row["Avg"] for row in rows if row["Metric"] == metric)
 
 
@@ -53,7 +57,9 @@ def test_operations_and_bytes_are_those_the_tool_published(name, profile_of):
     assert point["flops"] == pytest.approx(waves * published(profile, "11.3", "FLOPs (Total)"))
     assert point["l2_bytes"] == pytest.approx(waves * published(profile, "16.3", "L1-L2 BW"))
     assert point["l1_bytes"] == pytest.approx(waves * published(profile, "16.3", "Cache BW"))
-    fabric = published(profile, "17.2", "Read BW") + published(profile, "17.2", "Write and Atomic BW")
+    fabric = published(profile, "17.2", "Read BW") + published(
+        profile, "17.2", "Write and Atomic BW"
+    )
     assert point["hbm_bytes"] == pytest.approx(waves * fabric, rel=1e-4)
     assert point["duration_ns"] == profile.events["duration_ns"].sum()
     rate = published(profile, "2.1", "VALU FLOPs") * 1e9
@@ -72,19 +78,27 @@ def test_two_machines_agree_on_one_program(profile_of):
     """The same Monte Carlo kernels on MI308X (counters) and MI350 (the tool's own figures)."""
     ours, theirs = roofline_points(profile_of(MONTE_CARLO)), roofline_points(profile_of(DATABASE))
     for part in ("generate_sobol_kernel", "generate_xorwow"):
-        first, second = (table[table["name"].str.contains(part)].iloc[0] for table in (ours, theirs))
+        first, second = (
+            table[table["name"].str.contains(part)].iloc[0] for table in (ours, theirs)
+        )
         assert first["flops"] == pytest.approx(second["flops"])
         assert first["hbm_bytes"] == pytest.approx(second["hbm_bytes"], rel=0.01)
         assert first["hbm_intensity"] == pytest.approx(second["hbm_intensity"], rel=0.01)
-    sobol = [table[table["name"].str.contains("generate_sobol")].iloc[0] for table in (ours, theirs)]
+    sobol = [
+        table[table["name"].str.contains("generate_sobol")].iloc[0] for table in (ours, theirs)
+    ]
     assert sobol[0]["l1_bytes"] == pytest.approx(sobol[1]["l1_bytes"]), "lines of 128 B on both"
 
 
 def test_points_of_a_database_fit_its_raw_counters(profile_of):
     profile = profile_of(DATABASE)
     point = roofline_points(profile).iloc[0]
-    raw = profile.counters[(profile.counters["kernel"] == point["name"]) & (profile.counters["statistic"] == "Avg")]
-    raw = raw.drop_duplicates("name").set_index(raw.drop_duplicates("name")["name"].astype(str))["value"]
+    raw = profile.counters[
+        (profile.counters["kernel"] == point["name"]) & (profile.counters["statistic"] == "Avg")
+    ]
+    raw = raw.drop_duplicates("name").set_index(raw.drop_duplicates("name")["name"].astype(str))[
+        "value"
+    ]
     assert point["l1_bytes"] == pytest.approx(128 * raw["TCP_TOTAL_CACHE_ACCESSES"], rel=1e-5)
     reads = 128 * raw["TCC_EA0_RDREQ_128B"] + 64 * raw["TCC_EA0_RDREQ_64B"]
     assert point["hbm_bytes"] == pytest.approx(reads + 64 * raw["TCC_EA0_WRREQ_64B"], rel=1e-3)
@@ -126,7 +140,9 @@ FULL = {
 }
 
 
-def profile_with(tmp_path: Path, *dispatches: Dispatch, ceilings: str = "", **facts: str) -> Profile:
+def profile_with(
+    tmp_path: Path, *dispatches: Dispatch, ceilings: str = "", **facts: str
+) -> Profile:
     folder = write_folder(tmp_path, long_rows(dispatches), SYSINFO | facts)
     if ceilings:
         (folder / "roofline.csv").write_text(ceilings)
@@ -134,7 +150,9 @@ def profile_with(tmp_path: Path, *dispatches: Dispatch, ceilings: str = "", **fa
 
 
 def test_one_kernel_by_hand(tmp_path):
-    table = roofline_points(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), Dispatch(2, "k", 5000, 3000, FULL)))
+    table = roofline_points(
+        profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), Dispatch(2, "k", 5000, 3000, FULL))
+    )
     (point,) = table.to_dict("records")
     vector, matrix = 64 * (10 + 20 + 1 + 2 * 100), 512 * 1000
     assert point["vector_fp32_flops"] == 2 * vector
@@ -176,7 +194,10 @@ def test_a_kernel_without_a_complete_dispatch_keeps_its_row(tmp_path):
     dispatches = [Dispatch(1, "k", 0, 1000, vector), Dispatch(2, "k", 2000, 3000, rest)]
     dispatches += [Dispatch(3, "j", 9000, 500, FULL), Dispatch(4, "j", 9900, 500, rest)]
     table = roofline_points(profile_with(tmp_path, *dispatches))
-    assert table[["name", "calls", "duration_ns"]].to_numpy().tolist() == [["k", 2, 4000], ["j", 1, 500]]
+    assert table[["name", "calls", "duration_ns"]].to_numpy().tolist() == [
+        ["k", 2, 4000],
+        ["j", 1, 500],
+    ]
     assert table["flops"].isna().tolist() == [True, False]
     assert table["l1_bytes"].isna().tolist() == [True, False]
     for name in ("SQ_INSTS_VALU_FMA_F32", "TCP_TOTAL_CACHE_ACCESSES_sum"):
@@ -192,7 +213,9 @@ MEASURED = (
 
 
 def test_measured_ceilings_are_medians_and_what_was_not_measured_is_left_out(tmp_path):
-    table = roofline_ceilings(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), ceilings=MEASURED))
+    table = roofline_ceilings(
+        profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), ceilings=MEASURED)
+    )
     values = table.set_index("name")["value"].to_dict()
     assert values["HBM"] == 4.1e12
     assert values["Infinity Cache"] == 6e12
@@ -210,7 +233,9 @@ def test_published_ceilings_say_so(tmp_path):
     assert "not measured" in table.attrs["ceilings"]
     assert values["HBM"] == pytest.approx(5324.8e9)
     assert values["matrix fp16"] == pytest.approx(1307.4e12, rel=1e-4)
-    assert values["vector fp32"] == pytest.approx(163.4e12, rel=1e-3), "AMD's figure, with packed instructions"
+    assert values["vector fp32"] == pytest.approx(163.4e12, rel=1e-3), (
+        "AMD's figure, with packed instructions"
+    )
     assert values["L2"] == pytest.approx(34_406.4e9)
 
 
@@ -225,15 +250,21 @@ def test_published_ceilings_say_so(tmp_path):
     ],
 )
 def test_published_memory_bandwidth_follows_the_product(tmp_path, facts, memory):
-    table = roofline_ceilings(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), max_mclk="", **facts))
+    table = roofline_ceilings(
+        profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), max_mclk="", **facts)
+    )
     assert table.set_index("name")["value"].get("HBM") == memory
 
 
 def test_a_point_above_its_roof_is_told(profile_of, tmp_path):
     (sentence,) = roofline_points(profile_of(MONTE_CARLO)).attrs["above_roof"]
-    assert "lies at 1.55 times the roof of L1; likely cause: l1_bytes are of whole lines" in sentence
+    assert (
+        "lies at 1.55 times the roof of L1; likely cause: l1_bytes are of whole lines" in sentence
+    )
     assert roofline_points(profile_of(COALESCED)).attrs["above_roof"] == []
-    fast = profile_with(tmp_path, Dispatch(1, "k", 0, 1, FULL | {"SQ_LDS_IDX_ACTIVE": 9_000}), ceilings=MEASURED)
+    fast = profile_with(
+        tmp_path, Dispatch(1, "k", 0, 1, FULL | {"SQ_LDS_IDX_ACTIVE": 9_000}), ceilings=MEASURED
+    )
     told = roofline_points(fast).attrs["above_roof"]
     assert [text.partition("; ")[0].removeprefix("k lies at ") for text in told] == [
         "2.73 times the roof of HBM",
@@ -244,14 +275,20 @@ def test_a_point_above_its_roof_is_told(profile_of, tmp_path):
 
 
 def test_the_nearest_roof_may_be_that_of_a_cache(profile_of, tmp_path):
-    """HBM at 0.3 % and L1 at 97 % of what lines of 128 B could bring, of which 64 B arrive; LDS at 80 %."""
+    """HBM at 0.3 % and L1 at 97 % of what lines of 128 B could bring, of which 64 B arrive; LDS at
+    80 %.
+    """
     counters = FULL | {"SQ_LDS_IDX_ACTIVE": 381_260, "TCP_TOTAL_CACHE_ACCESSES_sum": 250_000}
     profile = profile_with(tmp_path, Dispatch(1, "k", 0, 1000, counters), ceilings=MEASURED)
     assert roof_share(profile) == pytest.approx(0.8, rel=1e-3)
-    assert roof_share(profile_of(MONTE_CARLO)) == pytest.approx(0.774, abs=0.001), "L1; of HBM it has 54 %"
+    assert roof_share(profile_of(MONTE_CARLO)) == pytest.approx(0.774, abs=0.001), (
+        "L1; of HBM it has 54 %"
+    )
 
 
 def test_no_ceilings_at_all(tmp_path):
-    profile = profile_with(tmp_path, Dispatch(1, "k", 0, 9, FULL), max_sclk="0", max_mclk="0", gpu_model="unknown")
+    profile = profile_with(
+        tmp_path, Dispatch(1, "k", 0, 9, FULL), max_sclk="0", max_mclk="0", gpu_model="unknown"
+    )
     with pytest.raises(ValueError, match="no ceilings"):
         roofline_ceilings(profile)

@@ -18,13 +18,21 @@ RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
 
 @pytest.fixture
 def three_steps() -> Profile:
-    """Steps 4 to 6 of 100 ns on the host; the GPU is behind by one step, and its first kernel is of an earlier one."""
+    """Steps 4 to 6 of 100 ns on the host; the GPU is behind by one step, and its first kernel is of
+    an earlier one.
+    """
     return profile_of(
         *(host_step(number, 100 * number, 100 * number + 100) for number in (4, 5, 6)),
-        *(event("operator", f"op of {number}", 100 * number + 10, 100 * number + 20) for number in (4, 5, 6)),
+        *(
+            event("operator", f"op of {number}", 100 * number + 10, 100 * number + 20)
+            for number in (4, 5, 6)
+        ),
         event("operator", "op after all", 750, 760),
         event("kernel", "unlaunched", 420, 460),
-        *(event("kernel", f"of {n}", 100 * n + 110, 100 * n + 150 + n, launch_ns=100 * n + 15) for n in (4, 5, 6)),
+        *(
+            event("kernel", f"of {n}", 100 * n + 110, 100 * n + 150 + n, launch_ns=100 * n + 15)
+            for n in (4, 5, 6)
+        ),
     )
 
 
@@ -42,7 +50,10 @@ class TestBetween:
 
     def test_limits_may_be_left_out(self, three_steps):
         assert len(between(three_steps).events) == len(three_steps.events)
-        assert len(between(three_steps, 500).events) + len(between(three_steps, end_ns=500).events) == 11
+        assert (
+            len(between(three_steps, 500).events) + len(between(three_steps, end_ns=500).events)
+            == 11
+        )
         assert not len(between(three_steps, 500, 500).events), "the end is outside"
 
     def test_the_profile_stays_as_it_was(self, three_steps):
@@ -56,11 +67,20 @@ class TestBetween:
             between(three_steps, 5, 4)
 
     def test_samples_and_callers_of_stacks(self):
-        rows = [event("sample", name, start, start + 10) for name, start in (("a", 0), ("b", 10), ("c", 20))]
+        rows = [
+            event("sample", name, start, start + 10)
+            for name, start in (("a", 0), ("b", 10), ("c", 20))
+        ]
         profile = profile_of(*rows)
         profile.events["parent"] = pd.array([None, 0, 1], "Int64")
         profile.counters = pd.DataFrame(
-            {"time_ns": [5, 15], "device": [0, 0], "name": ["power"] * 2, "value": [1.0, 2.0], "unit": ["W"] * 2}
+            {
+                "time_ns": [5, 15],
+                "device": [0, 0],
+                "name": ["power"] * 2,
+                "value": [1.0, 2.0],
+                "unit": ["W"] * 2,
+            }
         )
         part = between(profile, 10, 30)
         assert part.events["parent"].tolist() == [pd.NA, 0]
@@ -71,7 +91,14 @@ class TestOfSteps:
     def test_work_belongs_to_the_step_that_launched_it(self, three_steps):
         assert names(of_steps(three_steps, 4)) == {"ProfilerStep#4", "op of 4", "of 4"}
         part = of_steps(three_steps, 5, 6)
-        assert names(part) == {"ProfilerStep#5", "ProfilerStep#6", "op of 5", "op of 6", "of 5", "of 6"}
+        assert names(part) == {
+            "ProfilerStep#5",
+            "ProfilerStep#6",
+            "op of 5",
+            "op of 6",
+            "of 5",
+            "of 6",
+        }
         assert analyses.steps(part)["step"].tolist() == [5, 6]
 
     def test_without_launches_the_start_counts(self, three_steps):
@@ -80,20 +107,34 @@ class TestOfSteps:
 
     def test_each_rank_has_its_own_steps(self):
         of_rank = [
-            (host_step(1, 100 * rank, 100 * rank + 50, rank=rank), event("operator", f"op {rank}", 120, 130, rank=rank))
+            (
+                host_step(1, 100 * rank, 100 * rank + 50, rank=rank),
+                event("operator", f"op {rank}", 120, 130, rank=rank),
+            )
             for rank in (0, 1)
         ]
-        assert names(of_steps(profile_of(*(row for rows in of_rank for row in rows)), 1)) == {"ProfilerStep#1", "op 1"}
+        assert names(of_steps(profile_of(*(row for rows in of_rank for row in rows)), 1)) == {
+            "ProfilerStep#1",
+            "op 1",
+        }
 
     def test_steps_between_marks_keep_their_numbers_for_kernels(self):
-        marks = [event("annotation", "mine", 100 * number, 100 * number + 10) for number in range(4)]
-        work = [event("kernel", "k", 100 * n + 50, 100 * n + 60, launch_ns=100 * n + 20) for n in range(4)]
-        part = of_steps(profile_of(*marks, *work, event("operator", "last", 390, 400)), 1, 2, mark="mine")
+        marks = [
+            event("annotation", "mine", 100 * number, 100 * number + 10) for number in range(4)
+        ]
+        work = [
+            event("kernel", "k", 100 * n + 50, 100 * n + 60, launch_ns=100 * n + 20)
+            for n in range(4)
+        ]
+        part = of_steps(
+            profile_of(*marks, *work, event("operator", "last", 390, 400)), 1, 2, mark="mine"
+        )
         assert len(part.device_events) == 2
         assert analyses.kernels(part, by_step=True)["step"].tolist() == [1, 2]
 
     @pytest.mark.parametrize(
-        ("asked", "answer"), [((7,), "no step 7, only 4 to 6"), ((4, 9), "no step 9"), ((6, 4), "step 4 comes before")]
+        ("asked", "answer"),
+        [((7,), "no step 7, only 4 to 6"), ((4, 9), "no step 9"), ((6, 4), "step 4 comes before")],
     )
     def test_steps_that_are_not_there(self, three_steps, asked, answer):
         with pytest.raises(ValueError, match=answer):
@@ -122,7 +163,9 @@ class TestKernelsByStep:
         assert table["step"].isna().tolist() == [True]
 
     def test_against_the_raw_file(self, recordings: Path):
-        """Kernels of each step: the call with the same correlation id began within the range of the step."""
+        """Kernels of each step: the call with the same correlation id began within the range of the
+        step.
+        """
         rows = json.loads(gzip.decompress((recordings / RECORDING).read_bytes()))["traceEvents"]
         rows = [row for row in rows if row["ph"] == "X"]
         ranges = {
@@ -130,13 +173,23 @@ class TestKernelsByStep:
             for row in rows
             if row.get("cat") == "user_annotation" and row["name"].startswith("ProfilerStep#")
         }
-        launched = {row["args"]["correlation"]: row["ts"] for row in rows if row["cat"] == "cuda_runtime"}
+        launched = {
+            row["args"]["correlation"]: row["ts"] for row in rows if row["cat"] == "cuda_runtime"
+        }
         expected = Counter()
         for row in rows:
             if row["cat"] == "kernel":
                 at = launched.get(row["args"]["correlation"], -1)
-                expected[next((number for number, (begin, end) in ranges.items() if begin <= at < end), None)] += 1
+                expected[
+                    next(
+                        (number for number, (begin, end) in ranges.items() if begin <= at < end),
+                        None,
+                    )
+                ] += 1
         profile = read_torch_trace(recordings / RECORDING)
         calls = analyses.kernels(profile, by_step=True).groupby("step", dropna=False)["calls"].sum()
         assert {None if pd.isna(step) else step: count for step, count in calls.items()} == expected
-        assert len(of_steps(profile, 15).device_events.query("kind in ('kernel', 'collective')")) == expected[15]
+        assert (
+            len(of_steps(profile, 15).device_events.query("kind in ('kernel', 'collective')"))
+            == expected[15]
+        )

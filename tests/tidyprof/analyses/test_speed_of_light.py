@@ -1,4 +1,6 @@
-"""The Speed-of-Light table against the tables that rocprof-compute itself published, and by hand."""
+"""The Speed-of-Light table against the tables that rocprof-compute itself published, and by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,20 @@ def profile_of(recordings: Path):
     def read(name: str) -> Profile:
         if name not in cache:
             path = recordings / name
-            cache[name] = read_rocprof_compute(next(path.glob("*.db")) if name == DATABASE else path)
+            cache[name] = read_rocprof_compute(
+                next(path.glob("*.db")) if name == DATABASE else path
+            )
         return cache[name]
 
     return read
 
 
 def published(profile: Profile, number: str = "2.1") -> dict[str, dict]:
-    rows = next(rows for name, rows in profile.meta["metric_tables"].items() if name.startswith(f"{number} "))
+    rows = next(
+        rows
+        for name, rows in profile.meta["metric_tables"].items()
+        if name.startswith(f"{number} ")
+    )
     return {row["Metric"].removesuffix(" (deprecated)"): row for row in rows}
 
 
@@ -82,7 +90,9 @@ def test_occupancy_counts_the_clocks_of_its_own_run(profile_of):
         first_value(profile, "GRBM_GUI_ACTIVE", "SQ_LEVEL_WAVES_ACCUM"),
         first_value(profile, "GRBM_GUI_ACTIVE"),
     )
-    assert level / (other / 8) == pytest.approx(published(profile)["Wavefront Occupancy"]["Avg"], abs=0.005)
+    assert level / (other / 8) == pytest.approx(
+        published(profile)["Wavefront Occupancy"]["Avg"], abs=0.005
+    )
     ours = by_metric(speed_of_light(profile))["Wavefront Occupancy"]
     assert ours["value"] == pytest.approx(level / (same / 8))
 
@@ -96,7 +106,13 @@ def test_peaks_are_those_the_tool_published_but_for_its_errors(name, profile_of)
         if peak is None:
             assert pd.isna(ours[metric]["peak"]), metric
             continue
-        wrong = 2.0 if name != DATABASE and metric in DOUBLED else 16834 / 16384 if "F6F4" in metric else 1.0
+        wrong = (
+            2.0
+            if name != DATABASE and metric in DOUBLED
+            else 16834 / 16384
+            if "F6F4" in metric
+            else 1.0
+        )
         assert ours[metric]["peak"] == pytest.approx(peak / wrong), metric
         if "Pct of Peak" in theirs[metric] and (name, metric) != (COALESCED, "Wavefront Occupancy"):
             expected = theirs[metric]["Pct of Peak"] * wrong
@@ -114,7 +130,10 @@ def test_other_tables_agree(name, profile_of):
         ("17.1", "L2-Fabric Read BW", ours["L2-Fabric Read BW"]["value"]),
         ("17.2", "Read Latency", ours["L2-Fabric Read Latency"]["value"]),
     ):
-        assert published(profile, number)[metric]["Avg"] == pytest.approx(expected, abs=0.00501), (number, metric)
+        assert published(profile, number)[metric]["Avg"] == pytest.approx(expected, abs=0.00501), (
+            number,
+            metric,
+        )
 
 
 def test_what_one_kernel_did_as_the_database_says(profile_of):
@@ -159,10 +178,14 @@ def profile_with(tmp_path: Path, *dispatches: Dispatch, rows=long_rows, **facts:
 
 
 def test_the_published_example_of_an_mi300a(tmp_path):
-    """4303.42 GFLOP/s of FP16 were published as 0.22 % of a doubled peak; of the real one they are 0.44 %."""
+    """4303.42 GFLOP/s of FP16 were published as 0.22 % of a doubled peak; of the real one they are
+    0.44 %.
+    """
     matrix = 4303.42 * 1000 / 512
     dispatch = Dispatch(1, "igemm", 0, 1000, {"SQ_INSTS_VALU_MFMA_MOPS_F16": matrix})
-    table = by_metric(speed_of_light(profile_with(tmp_path, dispatch, cu_per_gpu="228", gpu_model="MI300A_A1")))
+    table = by_metric(
+        speed_of_light(profile_with(tmp_path, dispatch, cu_per_gpu="228", gpu_model="MI300A_A1"))
+    )
     row = table["MFMA FLOPs (F16)"]
     assert row["value"] == pytest.approx(4303.42)
     assert row["peak"] == pytest.approx(980_582.4)
@@ -179,7 +202,8 @@ def test_two_ways_to_average(tmp_path):
     slow = Dispatch(2, "b", 5000, 9000, {"SQ_INSTS_VALU_MFMA_MOPS_F16": 1000})
     profile = profile_with(tmp_path, fast, slow)
     of_dispatches, of_totals = (
-        by_metric(speed_of_light(profile, average=way))["MFMA FLOPs (F16)"] for way in ("dispatches", "totals")
+        by_metric(speed_of_light(profile, average=way))["MFMA FLOPs (F16)"]
+        for way in ("dispatches", "totals")
     )
     assert of_dispatches["value"] == pytest.approx((512 + 512 / 9) / 2)
     assert of_totals["value"] == pytest.approx(2 * 512_000 / 10_000)
@@ -192,8 +216,12 @@ def test_only_some_kernels(tmp_path):
     fast = Dispatch(1, "gemm<float>", 0, 1000, {"SQ_INSTS_VALU_MFMA_MOPS_F16": 1000})
     slow = Dispatch(2, "copy", 5000, 9000, {"SQ_INSTS_VALU_MFMA_MOPS_F16": 0})
     profile = profile_with(tmp_path, fast, slow)
-    assert by_metric(speed_of_light(profile, kernel="gemm"))["MFMA FLOPs (F16)"]["value"] == pytest.approx(512)
-    with pytest.raises(ValueError, match=r"no kernel has 'norm' in its name; there are: copy; gemm<float>"):
+    assert by_metric(speed_of_light(profile, kernel="gemm"))["MFMA FLOPs (F16)"][
+        "value"
+    ] == pytest.approx(512)
+    with pytest.raises(
+        ValueError, match=r"no kernel has 'norm' in its name; there are: copy; gemm<float>"
+    ):
         speed_of_light(profile, kernel="norm")
 
 
@@ -219,14 +247,18 @@ def test_rates_need_times(tmp_path):
 
 def test_refusals(tmp_path):
     dispatch = Dispatch(1, "a", 0, 1000, {"SQ_WAVES": 1})
-    with pytest.raises(ValueError, match="no metric can be computed; the first one lacks SQ_INSTS_VALU_ADD_F16"):
+    with pytest.raises(
+        ValueError, match="no metric can be computed; the first one lacks SQ_INSTS_VALU_ADD_F16"
+    ):
         speed_of_light(profile_with(tmp_path / "a", dispatch))
     with pytest.raises(ValueError, match="no peaks and formulas for gfx1151"):
         speed_of_light(profile_with(tmp_path / "b", dispatch, gpu_arch="gfx1151"))
     folder = write_folder(tmp_path / "c", wide_rows([dispatch]), sysinfo=None)
     with pytest.raises(ValueError, match="does not say which GPU"):
         speed_of_light(read_rocprof_compute(folder))
-    empty = Profile(profile_with(tmp_path / "d", dispatch).events, meta={"sysinfo": {"gpu_arch": "gfx942"}})
+    empty = Profile(
+        profile_with(tmp_path / "d", dispatch).events, meta={"sysinfo": {"gpu_arch": "gfx942"}}
+    )
     with pytest.raises(ValueError, match="no hardware counters"):
         speed_of_light(empty)
 
@@ -240,9 +272,26 @@ def test_unknown_chiplets_are_named(tmp_path):
 
 
 FACTS = {
-    "MI100": {"gpu_arch": "gfx908", "cu_per_gpu": "120", "max_sclk": "1502", "total_l2_chan": "32", "hbm_bw": "1228.8"},
-    "MI200": {"gpu_arch": "gfx90a", "cu_per_gpu": "104", "max_sclk": "1700", "total_l2_chan": "32", "hbm_bw": "1638.4"},
-    "MI300A": {"gpu_arch": "gfx942", "cu_per_gpu": "228", "max_sclk": "2100", "total_l2_chan": "96"},
+    "MI100": {
+        "gpu_arch": "gfx908",
+        "cu_per_gpu": "120",
+        "max_sclk": "1502",
+        "total_l2_chan": "32",
+        "hbm_bw": "1228.8",
+    },
+    "MI200": {
+        "gpu_arch": "gfx90a",
+        "cu_per_gpu": "104",
+        "max_sclk": "1700",
+        "total_l2_chan": "32",
+        "hbm_bw": "1638.4",
+    },
+    "MI300A": {
+        "gpu_arch": "gfx942",
+        "cu_per_gpu": "228",
+        "max_sclk": "2100",
+        "total_l2_chan": "96",
+    },
     "MI300X": {},
     "MI355X": {"gpu_arch": "gfx950", "cu_per_gpu": "256", "max_sclk": "2400", "hbm_bw": "8000"},
 }
@@ -269,5 +318,9 @@ def test_columns_and_origin(tmp_path):
     assert {name: str(dtype) for name, dtype in table.dtypes.items()} == SPEED_OF_LIGHT_COLUMNS
     assert str(table.attrs["origin"]) == "modelled: by hand"
     assert not table["metric"].duplicated().any()
-    matrix = [name for name in table["metric"] if name.startswith("MFMA") and "Ops" in name.replace("OPs", "Ops")]
+    matrix = [
+        name
+        for name in table["metric"]
+        if name.startswith("MFMA") and "Ops" in name.replace("OPs", "Ops")
+    ]
     assert len(matrix) == len(ARCHITECTURES["gfx942"].matrix)

@@ -1,4 +1,6 @@
-"""The command line as a user meets it: tables, files, pipes, a terminal of 80 columns, one-line errors."""
+"""The command line as a user meets it: tables, files, pipes, a terminal of 80 columns, one-line
+errors.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ import pytest
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
 from tests.tidyprof.analyses.test_analyses import phased, two_processes
-from tests.tidyprof.chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
+from tests.tidyprof.chrome_writer import (
+    HEADER,
+    TraceEvent,
+    kernel,
+    operator,
+    small_step,
+    write_trace,
+)
 from tests.tidyprof.rocprofv3_writer import Call, Kernel, call_csv, write_results
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.busy import busy
@@ -51,7 +60,9 @@ def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def call(capsys):
-    """The command line in this process, which is quicker: its output, which is no terminal, if it succeeds."""
+    """The command line in this process, which is quicker: its output, which is no terminal, if it
+    succeeds.
+    """
 
     def main(*arguments: object) -> str:
         code = cli.main([str(argument) for argument in arguments])
@@ -66,7 +77,11 @@ def in_terminal(*arguments: object, columns: int = 80) -> list[str]:
     """The lines that a terminal of this width would show, colours removed."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("COLUMNS", "LINES", "NO_COLOR")
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "tidyprof", *map(str, arguments)],
         cwd=REPOSITORY,
@@ -92,7 +107,8 @@ def in_terminal(*arguments: object, columns: int = 80) -> list[str]:
 
 def lines_of(shown: str) -> list[str]:
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
-    # A carriage return goes back to the start of the line, as a progress bar does that is then overwritten.
+    # A carriage return goes back to the start of the line, as a progress bar does that is then
+    # overwritten.
     return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
 
 
@@ -132,7 +148,9 @@ def on_screen():
 
 @pytest.fixture
 def trace(tmp_path) -> Path:
-    return write_trace(tmp_path / "rank0.json", [*small_step(), kernel(LONG_NAME, 1_080_000, 10_000, 20)])
+    return write_trace(
+        tmp_path / "rank0.json", [*small_step(), kernel(LONG_NAME, 1_080_000, 10_000, 20)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +161,13 @@ def four_ranks(recordings) -> Path:
 class TestStart:
     def test_help_loads_nothing_heavy(self):
         code = (
-            "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['kernels', '--help'])\n"
-            f"except SystemExit: pass\nsys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+            "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['kernels',"
+            f" '--help'])\nexcept SystemExit: pass\nsys.stderr.write(' '.join(m for m in {HEAVY!r}"
+            " if m in sys.modules))"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         assert done.stderr == ""
         assert "--parquet" in done.stdout
 
@@ -170,12 +191,18 @@ class TestSummary:
         length = "100.0 µs each (median; mean 100.0 µs; on the host, as recorded)"
         assert facts["steps"] == f"step 1, {length}, marked by the profiler, ProfilerStep#N"
         assert facts["origin"] == "recorded: AMD Instinct MI300X, ROCm 6.4"
-        # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
-        assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
+        # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000
+        # + 10000.
+        assert (
+            facts["busy"]
+            == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
+        )
 
     def test_a_recording_of_a_cpu_shows_operators(self, call, tmp_path):
         header = {"schemaVersion": 1, "deviceProperties": []}
-        path = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header=header)
+        path = write_trace(
+            tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header=header
+        )
         text = call("summary", path)
         assert re.search(r"^busy +there is no event on a device$", text, re.MULTILINE)
         assert re.search(r"^operator +calls", text, re.MULTILINE)
@@ -188,17 +215,33 @@ class TestSummary:
 
     def test_a_log_of_a_monitor_shows_what_it_sampled(self, call, tmp_path):
         path = tmp_path / "log.csv"
-        path.write_text("timestamp,gpu,power_w,gpu_use_percent\n1754585903,0,100,50\n1754585904,0,300,\n")
+        path.write_text(
+            "timestamp,gpu,power_w,gpu_use_percent\n1754585903,0,100,50\n1754585904,0,300,\n"
+        )
         lines = [line.split() for line in call("summary", path).splitlines()]
         assert ["power", "W", "2", "100", "200", "300"] in lines
         assert ["gpu_busy", "%", "1", "50", "50", "50"] in lines
 
     def test_devices_are_not_averaged(self, call, tmp_path):
         path = tmp_path / "log.csv"
-        rows = [f"175458590{time},{device},{power}\n" for time in (1, 2) for device, power in ((0, 700), (1, 140))]
+        rows = [
+            f"175458590{time},{device},{power}\n"
+            for time in (1, 2)
+            for device, power in ((0, 700), (1, 140))
+        ]
         path.write_text("timestamp,gpu,power_w\n" + "".join(rows))
         lines = [line.split() for line in call("summary", path).splitlines()]
-        assert ["sampled", "unit", "devices", "samples", "lowest", "mean", "of", "each", "highest"] in lines
+        assert [
+            "sampled",
+            "unit",
+            "devices",
+            "samples",
+            "lowest",
+            "mean",
+            "of",
+            "each",
+            "highest",
+        ] in lines
         assert ["power", "W", "2", "4", "140", "140", "to", "700", "700"] in lines
 
     def test_counters_without_a_unit(self, call, tmp_path):
@@ -252,7 +295,9 @@ class TestTables:
         text = call("compare", trace, faster, "--json", tmp_path / "out.json")
         assert re.search(r" 1 +1 +0\.010 +0\.004 +-0\.006$", text, re.MULTILINE)
         rows = json.loads((tmp_path / "out.json").read_text())
-        assert {row["short_name"]: row["difference_ns"] for row in rows}["ncclDevKernel_Generic"] == -30_000
+        assert {row["short_name"]: row["difference_ns"] for row in rows}[
+            "ncclDevKernel_Generic"
+        ] == -30_000
 
     def test_several_files(self, call, trace, tmp_path):
         header = HEADER | {"distributedInfo": {"rank": 1}}
@@ -266,7 +311,9 @@ class TestTables:
 
     def test_each_row_has_its_own_origin(self, call, trace, tmp_path):
         modelled = tmp_path / "modelled_run.json"
-        modelled.write_text(json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}}))
+        modelled.write_text(
+            json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}})
+        )
         for command in ("summary", "busy"):
             call(command, modelled, trace, "--csv", tmp_path / "out.csv")
             table = pd.read_csv(tmp_path / "out.csv")
@@ -277,7 +324,11 @@ class TestTables:
             ]
 
     def test_steps_of_a_gpu_and_of_a_cpu_are_shown_but_make_no_table(self, trace, tmp_path, capsys):
-        cpu = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header={"schemaVersion": 1})
+        cpu = write_trace(
+            tmp_path / "cpu.json",
+            [operator("aten::linear", 1000, 2000, 1)],
+            header={"schemaVersion": 1},
+        )
         assert cli.main(["steps", str(trace), str(cpu)]) == 0
         capsys.readouterr()
         assert cli.main(["steps", str(trace), str(cpu), "--csv", str(tmp_path / "out.csv")]) == 2
@@ -287,11 +338,17 @@ class TestTables:
     @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps"])
     def test_exports_agree(self, call, command, trace, tmp_path):
         require(find_spec("pyarrow") is not None, "pyarrow")
-        call(command, trace, *(f"--{kind}={tmp_path / kind}" for kind in ("csv", "json", "parquet")))
+        call(
+            command, trace, *(f"--{kind}={tmp_path / kind}" for kind in ("csv", "json", "parquet"))
+        )
         from_parquet = pd.read_parquet(tmp_path / "parquet")
         records = json.loads((tmp_path / "json").read_text())
         assert len(from_parquet) == len(records) == len(pd.read_csv(tmp_path / "csv"))
-        assert list(from_parquet.columns) == list(records[0]) == list(pd.read_csv(tmp_path / "csv").columns)
+        assert (
+            list(from_parquet.columns)
+            == list(records[0])
+            == list(pd.read_csv(tmp_path / "csv").columns)
+        )
         for row, record in zip(from_parquet.to_dict("records"), records, strict=True):
             for name, value in record.items():
                 assert (value is None and pd.isna(row[name])) or value == pytest.approx(row[name])
@@ -302,10 +359,14 @@ class TestTables:
         words = "from each `Optimizer.zero_grad#SGD.zero_grad` to the next"
         assert words in call("summary", resnet18)
         assert f"steps: {words}" in call("steps", resnet18)
-        assert "steps: from each `aten::conv2d` to the next" in call("steps", resnet18, "--mark", "aten::conv2d")
+        assert "steps: from each `aten::conv2d` to the next" in call(
+            "steps", resnet18, "--mark", "aten::conv2d"
+        )
         sglang = recordings / "torch-mi300x-sglang-decode"
         for command in ("summary", "steps"):
-            assert "none marked; `steps --mark NAME` takes a range or an operator" in call(command, sglang)
+            assert "none marked; `steps --mark NAME` takes a range or an operator" in call(
+                command, sglang
+            )
 
     def test_an_unknown_mark(self, trace, capsys):
         assert cli.main(["steps", str(trace), "--mark", "zero"]) == 2
@@ -323,7 +384,11 @@ class TestTables:
         assert text.startswith("No steps are marked")
         empty = recordings / "rocprofv3-csv-docs" / "counter_collection.csv"
         assert call("steps", empty).startswith("There are no events in this recording.")
-        cpu = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header={"schemaVersion": 1})
+        cpu = write_trace(
+            tmp_path / "cpu.json",
+            [operator("aten::linear", 1000, 2000, 1)],
+            header={"schemaVersion": 1},
+        )
         for command in ("kernels", "busy"):
             assert call(command, cpu).startswith("There ")
 
@@ -336,12 +401,15 @@ class TestConvert:
         pd.testing.assert_frame_equal(busy(after), busy(read_torch_trace(trace)))
 
     def test_modelled_numbers_stay_modelled(self, call, trace, tmp_path):
-        trace.write_text(json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}}))
+        trace.write_text(
+            json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}})
+        )
         call("convert", trace, tmp_path / "out.json")
         assert "origin: modelled: within 15 %" in call("busy", tmp_path / "out.json")
 
     @pytest.mark.parametrize(
-        ("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "its folder is not there")]
+        ("target", "words"),
+        [("out.pb", "ends in .json"), ("no/out.json", "its folder is not there")],
     )
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
         monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read
@@ -388,7 +456,9 @@ class TestRecordingsAreKept:
 
     def test_one_name_for_two_formats(self, refused, trace, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        message = refused("busy", trace, "--csv", "out.txt", "--json", tmp_path / "out.txt", kept=trace)
+        message = refused(
+            "busy", trace, "--csv", "out.txt", "--json", tmp_path / "out.txt", kept=trace
+        )
         assert "both --csv and --json would write it" in message
 
     def test_a_new_file_in_the_folder_may_be_written(self, call, trace):
@@ -401,7 +471,10 @@ REFUSED = [
     (["tables", "x"], "invalid choice"),
     (["kernels"], "required: FILE"),
     (["kernels", "x", "--top", "many"], "no number such as 10"),
-    (["kernels", "x", "--pre-device"], "--pre-device; did you mean --per-device?; see tidyprof kernels --help"),
+    (
+        ["kernels", "x", "--pre-device"],
+        "--pre-device; did you mean --per-device?; see tidyprof kernels --help",
+    ),
     (["busy", "x", "--pre-device"], "--pre-device; see tidyprof busy --help"),
     (["compare", "one"], "required"),
     (["kernels", "/nowhere/trace.json"], "no such file"),
@@ -413,7 +486,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
+@pytest.mark.parametrize(
+    ("arguments", "words"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED]
+)
 def test_errors_are_one_line(arguments, words, tmp_path, capsys):
     step = TraceEvent("user_annotation", "ProfilerStep#1", 1000, 5000, arguments={"External id": 1})
     trace = write_trace(tmp_path / "trace.json", [step, kernel("gemm", 2000, 500, 1)])
@@ -428,7 +503,10 @@ def test_errors_are_one_line(arguments, words, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "beginnings"),
     [
-        (["busy", f"/nowhere/{'trace-' * 8}.json"], ["error: /nowhere/", "  Likely cause: ", "  Next step: "]),
+        (
+            ["busy", f"/nowhere/{'trace-' * 8}.json"],
+            ["error: /nowhere/", "  Likely cause: ", "  Next step: "],
+        ),
         (["timeline"], ["error: "]),
     ],
     ids=["no file", "no command"],
@@ -463,9 +541,14 @@ def test_bugs_keep_their_traceback_and_close_no_gate(command, trace, monkeypatch
 
 @pytest.mark.parametrize("module", ["tidyprof.cli.main", "tidyprof.cli.commands", "numpy"])
 def test_a_module_that_cannot_be_imported_closes_no_gate(module, trace):
-    code = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_module('tidyprof', run_name='__main__')"
+    code = (
+        f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_module('tidyprof',"
+        " run_name='__main__')"
+    )
     arguments = [sys.executable, "-c", code, "gate", trace, trace]
-    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 3
     assert "Traceback" in done.stderr
 
@@ -485,17 +568,23 @@ class TestOutput:
 
     def test_a_pipe_that_closes_early(self, four_ranks):
         command = f"{sys.executable} -m tidyprof kernels {four_ranks} | head -1"
-        done = subprocess.run(command, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            command, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert done.stdout.startswith("kernel ")
         assert done.stderr == ""
 
     @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps", "compare"])
-    def test_files_are_written_although_the_pipe_is_closed(self, command, trace, tmp_path, monkeypatch, capsys):
+    def test_files_are_written_although_the_pipe_is_closed(
+        self, command, trace, tmp_path, monkeypatch, capsys
+    ):
         reader, writer = os.pipe()
         os.close(reader)
         with open(writer, "w") as closed:
             monkeypatch.setattr(sys, "stdout", closed)
-            assert cli.main([command, str(trace), str(trace), "--csv", str(tmp_path / "out.csv")]) == 0
+            assert (
+                cli.main([command, str(trace), str(trace), "--csv", str(tmp_path / "out.csv")]) == 0
+            )
         assert capsys.readouterr().err == ""
         assert len(pd.read_csv(tmp_path / "out.csv")) >= 2
 
@@ -504,7 +593,12 @@ class TestOutput:
         os.close(reader)
         arguments = [sys.executable, "-m", "tidyprof", "busy", trace, "/nowhere/never_read.json"]
         done = subprocess.run(
-            arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+            arguments,
+            cwd=REPOSITORY,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
         )
         os.close(writer)
         assert (done.returncode, done.stderr) == (0, "")
@@ -514,10 +608,17 @@ class TestOutput:
         with open("/dev/full", "w") as full:
             arguments = [sys.executable, "-m", "tidyprof", "kernels", trace]
             done = subprocess.run(
-                arguments, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+                arguments,
+                cwd=REPOSITORY,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=PATIENCE_S,
             )
         assert done.returncode == 2
-        assert done.stderr.startswith("error: standard output: No space left on device. Likely cause: ")
+        assert done.stderr.startswith(
+            "error: standard output: No space left on device. Likely cause: "
+        )
         assert done.stderr.count("\n") == 1
 
     @pytest.mark.parametrize(
@@ -525,17 +626,24 @@ class TestOutput:
         [("gate missing new", 2), ("busy TRACE", 0)],
     )
     @pytest.mark.parametrize("closed", ["2>/dev/full", "2>&-"])
-    def test_the_exit_code_is_the_same_where_no_message_can_be_written(self, command, code, closed, trace):
+    def test_the_exit_code_is_the_same_where_no_message_can_be_written(
+        self, command, code, closed, trace
+    ):
         require(Path("/dev/full").exists(), "/dev/full")
         line = f"{sys.executable} -m tidyprof {command.replace('TRACE', str(trace))} {closed}"
-        done = subprocess.run(line, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            line, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert done.returncode == code
         assert "error" not in done.stdout
 
     @pytest.mark.parametrize("module", ["tidyprof.cli.main", "numpy"])
     def test_a_bug_closes_no_gate_where_no_message_can_be_written(self, module, trace):
         require(Path("/dev/full").exists(), "/dev/full")
-        code = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_module('tidyprof', run_name='__main__')"
+        code = (
+            f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_module('tidyprof',"
+            " run_name='__main__')"
+        )
         with open("/dev/full", "w") as full:
             arguments = [sys.executable, "-c", code, "gate", trace, trace]
             done = subprocess.run(arguments, cwd=REPOSITORY, stderr=full, timeout=PATIENCE_S)
@@ -544,7 +652,9 @@ class TestOutput:
     def test_a_closed_output_keeps_the_files(self, trace, tmp_path):
         target = tmp_path / "busy.csv"
         line = f"{sys.executable} -m tidyprof busy {trace} --csv {target} >&-"
-        done = subprocess.run(line, shell=True, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            line, shell=True, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+        )
         assert (done.returncode, done.stderr) == (0, "")
         assert len(pd.read_csv(target))
 
@@ -554,15 +664,21 @@ class TestOutput:
         assert shown.getvalue() == call("kernels", trace)
 
     @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hang", "isa", "convert"}))
-    def test_json_on_standard_output_and_nothing_else(self, command, trace, other, tmp_path, capsys):
+    def test_json_on_standard_output_and_nothing_else(
+        self, command, trace, other, tmp_path, capsys
+    ):
         files = [trace, other] if command in ("compare", "gate") else [trace]
         assert cli.main([command, *map(str, files), "--json", str(tmp_path / "out.json")]) == 0
         capsys.readouterr()
         assert cli.main([command, *map(str, files), "--json", "-"]) == 0
-        assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out.json").read_text())
+        assert json.loads(capsys.readouterr().out) == json.loads(
+            (tmp_path / "out.json").read_text()
+        )
         assert not os.path.exists("-")
 
-    def test_json_on_a_pipe_that_closes_keeps_files_and_exit_code(self, trace, tmp_path, monkeypatch, capsys):
+    def test_json_on_a_pipe_that_closes_keeps_files_and_exit_code(
+        self, trace, tmp_path, monkeypatch, capsys
+    ):
         reader, writer = os.pipe()
         os.close(reader)
         with open(writer, "w") as closed:
@@ -575,7 +691,9 @@ class TestOutput:
     def test_json_on_a_full_disk_is_one_line(self, trace):
         require(Path("/dev/full").exists(), "/dev/full")
         line = f"{sys.executable} -m tidyprof busy {trace} --json - >/dev/full"
-        done = subprocess.run(line, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(
+            line, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert done.stderr.startswith("error: standard output: ")
 
@@ -610,10 +728,16 @@ class TestOutput:
         ranks = tmp_path / "ranks"
         ranks.mkdir()
         for rank in range(4):
-            header = HEADER | {"distributedInfo": {"rank": rank, "world_size": 4, "backend": "nccl"}}
+            header = HEADER | {
+                "distributedInfo": {"rank": rank, "world_size": 4, "backend": "nccl"}
+            }
             long = kernel("long", 1_080_000, 3 * 10**12, 20)
             write_trace(ranks / f"rank{rank}.json", [*small_step(), long], header=header)
-        for arguments in (["steps", ranks], ["busy", ranks], ["compare", trace, ranks, "--top", "9"]):
+        for arguments in (
+            ["steps", ranks],
+            ["busy", ranks],
+            ["compare", trace, ranks, "--top", "9"],
+        ):
             cells = " ".join(on_screen(*arguments, columns=columns)).split()
             piped = " ".join(call(*arguments).splitlines()[1:-1]).split()
             numbers = [cell for cell in piped if re.fullmatch(r"[-+]?[\d,]+\.\d+", cell)]
@@ -646,8 +770,12 @@ class TestOutput:
         ],
     )
     def test_a_cell_of_csv_does_nothing_and_numbers_stay(self, name, cell, tmp_path, call):
-        path = write_trace(tmp_path / "hostile.json", [*small_step(), kernel(name, 1_080_000, 10_000_000, 21)])
-        call("kernels", path, "--csv", tmp_path / "kernels.csv", "--json", tmp_path / "kernels.json")
+        path = write_trace(
+            tmp_path / "hostile.json", [*small_step(), kernel(name, 1_080_000, 10_000_000, 21)]
+        )
+        call(
+            "kernels", path, "--csv", tmp_path / "kernels.csv", "--json", tmp_path / "kernels.json"
+        )
         text = (tmp_path / "kernels.csv").read_text()
         assert all(letter.isprintable() for line in text.split("\n") for letter in line)
         table = pd.read_csv(tmp_path / "kernels.csv")
@@ -659,7 +787,9 @@ class TestOutput:
         pd.testing.assert_frame_equal(table[numbers], exact[numbers], check_dtype=False)
 
     def test_control_characters_of_a_name_do_nothing(self, tmp_path):
-        step = TraceEvent("cpu_op", "\x1b]0;title\x07\x1b[2Jop", 1000, 500, arguments={"External id": 1})
+        step = TraceEvent(
+            "cpu_op", "\x1b]0;title\x07\x1b[2Jop", 1000, 500, arguments={"External id": 1}
+        )
         path = write_trace(tmp_path / "hostile.json", [step], header={"schemaVersion": 1})
         text = run("summary", path).stdout
         assert "\x1b" not in text
@@ -672,7 +802,12 @@ def test_steps_of_several_processes_say_whose_they_are(capsys):
     heading, *rows, marked_by = capsys.readouterr().out.splitlines()
     assert heading.split()[:3] == ["process", "device", "step"]
     assert marked_by == "steps: from each `data` to the next"
-    assert [row.split()[:3] for row in rows] == [["1", "1", "0"], ["1", "1", "1"], ["2", "2", "0"], ["2", "2", "1"]]
+    assert [row.split()[:3] for row in rows] == [
+        ["1", "1", "0"],
+        ["1", "1", "1"],
+        ["2", "2", "0"],
+        ["2", "2", "1"],
+    ]
 
 
 # Files of a folder that are not read
@@ -696,11 +831,15 @@ def half(tmp_path: Path) -> Path:
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
     """A recording of another run."""
-    step = TraceEvent("user_annotation", "ProfilerStep#1", 1_000_000, 150_000, arguments={"External id": 1})
+    step = TraceEvent(
+        "user_annotation", "ProfilerStep#1", 1_000_000, 150_000, arguments={"External id": 1}
+    )
     return write_trace(tmp_path / "other.json", [step, *small_step()[1:]])
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hang", "isa"}))  # dumps and assembly are no recordings
+@pytest.mark.parametrize(
+    "command", sorted({*COMMANDS} - {"hang", "isa"})
+)  # dumps and assembly are no recordings
 def test_every_command_names_what_was_not_read(command, half, other, tmp_path, capsys):
     second = {"compare": [half], "gate": [other], "convert": [tmp_path / "out.json"]}
     assert cli.main([command, *map(str, [half, *second.get(command, [])])]) == 0
@@ -709,7 +848,9 @@ def test_every_command_names_what_was_not_read(command, half, other, tmp_path, c
     assert (LEFT_OUT in shown.out) is (command in ("summary", "triage", "gate"))
 
 
-@pytest.mark.parametrize("options", [["--jobs", "2"], ["--html"]], ids=["each file alone", "the whole folder"])
+@pytest.mark.parametrize(
+    "options", [["--jobs", "2"], ["--html"]], ids=["each file alone", "the whole folder"]
+)
 def test_a_diagnosis_names_what_was_not_read_wherever_it_goes(options, half, tmp_path, capsys):
     if options == ["--html"]:
         options = ["--html", str(tmp_path / "page.html")]
@@ -764,7 +905,9 @@ def test_a_folder_with_statistics_only_says_what_it_holds(command, subject, tmp_
     (tmp_path / f"1_{subject}_stats.csv").write_text(STATISTICS)
     shown = call(command, tmp_path)
     words = " ".join(shown.split())
-    assert re.search(rf"Only sums by name are here, no single (kernels|events): 2 rows of {subject} ", words)
+    assert re.search(
+        rf"Only sums by name are here, no single (kernels|events): 2 rows of {subject} ", words
+    )
     assert "There are no" not in words
     if command != "busy" and subject == "kernel":
         (row,) = (line.split() for line in shown.splitlines() if "MT256x256x64" in line)

@@ -1,5 +1,6 @@
-"""Every command on every recording, and on what is left of it where something was not recorded: it ends with 0, or with
-2 and one line that names the file. Analyses give a table, or say in a ValueError of their own what they lack.
+"""Every command on every recording, and on what is left of it where something was not recorded: it
+ends with 0, or with 2 and one line that names the file. Analyses give a table, or say in a
+ValueError of their own what they lack.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ READING = ("tidyprof.cli.output", "tidyprof.cli.triage", "tidyprof.gate.runs", "
 PUBLIC = tomllib.loads((REPOSITORY / "tests" / "tidyprof" / "triage" / "expected.toml").read_text())
 SHIPPED = sorted(
     str(path.relative_to(REPOSITORY))
-    for pattern in ("recordings/modelled-*/*", "recordings/torch-*", "recordings/rocprof-sys-cpu/*output",
-                    "recordings/cuts/r*", "recordings/cuts/smi*/monitoring", "recordings/cuts/torch-*",
-                    "tests/strangers/traces/*")
+    for pattern in (
+        "recordings/modelled-*/*",
+        "recordings/torch-*",
+        "recordings/rocprof-sys-cpu/*output",
+        "recordings/cuts/r*",
+        "recordings/cuts/smi*/monitoring",
+        "recordings/cuts/torch-*",
+        "tests/strangers/traces/*",
+    )
     for path in REPOSITORY.glob(pattern)
-)  # fmt: skip
+)
 NOW = {
     "recordings/cuts/torch-mi300x-compile-triton",
     "recordings/cuts/torch-mi300x-sglang-decode",
@@ -45,9 +52,19 @@ NOW = {
     "torch-mi250-minitoy",
     "rocprofv3-lumi-taylor/kernel_trace.csv",
 }
-"""Small ones of each tool, with a GPU and without, with steps and without, of one rank and of two."""
+"""Small ones of each tool, with a GPU and without, with steps and without, of one rank and of
+two.
+"""
 
-OF_MORE_THAN_A_PROFILE = {"DeviceTime", "between", "of_steps", "parts_of", "compare", "compare_ranks", "reconcile"}
+OF_MORE_THAN_A_PROFILE = {
+    "DeviceTime",
+    "between",
+    "of_steps",
+    "parts_of",
+    "compare",
+    "compare_ranks",
+    "reconcile",
+}
 """Names of tidyprof.analyses that are not called with a profile alone."""
 
 
@@ -104,8 +121,12 @@ def tried(capsys, monkeypatch, tmp_path):
     return problems
 
 
-def wrong_in(command: tuple[str | Path, ...], paths: tuple[Path, ...], capsys: pytest.CaptureFixture[str]) -> str:
-    """What is wrong with the way a command ended that read some of these paths; nothing if nothing is."""
+def wrong_in(
+    command: tuple[str | Path, ...], paths: tuple[Path, ...], capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What is wrong with the way a command ended that read some of these paths; nothing if nothing
+    is.
+    """
     code = cli.main([str(argument) for argument in command])
     out, err = capsys.readouterr()
     lines = [line for line in err.splitlines() if not line.startswith("warning: ")]
@@ -117,12 +138,16 @@ def wrong_in(command: tuple[str | Path, ...], paths: tuple[Path, ...], capsys: p
 
 
 def wrong_in_analyses(profile: Profile) -> Iterator[str]:
-    """The analyses that a ValueError of pandas or numpy ended; what else they raise ends the test."""
+    """The analyses that a ValueError of pandas or numpy ended; what else they raise ends the
+    test.
+    """
     for name in sorted({*analyses.__all__} - OF_MORE_THAN_A_PROFILE):
         try:
             getattr(analyses, name)(profile)
         except ValueError as error:
-            if not Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(PACKAGE):
+            if not Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(
+                PACKAGE
+            ):
                 yield f"{name}: {error!r}"
 
 

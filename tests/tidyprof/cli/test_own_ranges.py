@@ -12,8 +12,12 @@ from tidyprof.cli.main import main
 MS = 1_000_000
 
 
-def test_ranges_of_other_names_are_told_with_their_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Steps of 100 ms: 5 in `data`, 60 in `generate`, of these 20 in `sample`, and 30 in `forward`."""
+def test_ranges_of_other_names_are_told_with_their_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Steps of 100 ms: 5 in `data`, 60 in `generate`, of these 20 in `sample`, and 30 in
+    `forward`.
+    """
     events = []
     for step in range(3):
         begin = MS + step * 100 * MS
@@ -25,7 +29,9 @@ def test_ranges_of_other_names_are_told_with_their_share(tmp_path: Path, capsys:
             TraceEvent("user_annotation", "forward", begin + 65 * MS, 30 * MS),
             operator("aten::mm", begin + 5 * MS, 90 * MS, step),
         ]
-    path = write_trace(tmp_path / "trace.json", events, header={"schemaVersion": 1, "deviceProperties": []})
+    path = write_trace(
+        tmp_path / "trace.json", events, header={"schemaVersion": 1, "deviceProperties": []}
+    )
     assert main(["steps", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "of other: generate 60.0 %, sample 20.0 % of all steps, the script's own ranges" in shown

@@ -41,7 +41,13 @@ def recording(tmp_path):
             TraceEvent("user_annotation", f"ProfilerStep#{step}", start, 10_000_000),
             operator("aten::mm", start + 1_000, 50_000, step),
             call("hipLaunchKernel", start + 2_000, 10, step, **{"External id": step}),
-            kernel(f"gemm{step}", start + 10_000_000, (step - 4) * 1_000_000, step, **{"External id": step}),
+            kernel(
+                f"gemm{step}",
+                start + 10_000_000,
+                (step - 4) * 1_000_000,
+                step,
+                **{"External id": step},
+            ),
         ]
     return write_trace(tmp_path / "trace.json", events, header=HEADER)
 
@@ -107,8 +113,14 @@ def test_unmarked_steps_name_the_option(run, tmp_path):
 
 
 def test_by_step(run, recording, tmp_path):
-    _, out, _ = run("kernels", recording, "--by-step", "--top", "1", "--json", tmp_path / "out.json")
-    assert [line.split()[:2] for line in out.splitlines()[:3]] == [["step", "kernel"], ["7", "gemm7"], ["8", "gemm8"]]
+    _, out, _ = run(
+        "kernels", recording, "--by-step", "--top", "1", "--json", tmp_path / "out.json"
+    )
+    assert [line.split()[:2] for line in out.splitlines()[:3]] == [
+        ["step", "kernel"],
+        ["7", "gemm7"],
+        ["8", "gemm8"],
+    ]
     assert [row["step"] for row in json.loads((tmp_path / "out.json").read_text())] == [7, 8]
     assert "gemm7" not in run("kernels", recording, "--by-step", "--steps", "8")[1]
 
@@ -121,7 +133,9 @@ def test_compare_by_operator(run, recording, tmp_path):
     unknown = write_trace(tmp_path / "unknown.json", [kernel("gemm", 5_000, 10, 1)])
     code, _, err = run("compare", recording, unknown, "--by", "operator")
     assert code == 2
-    assert err.startswith(f"error: {recording}, {unknown}: the recording after does not know which operators")
+    assert err.startswith(
+        f"error: {recording}, {unknown}: the recording after does not know which operators"
+    )
     assert len(err.splitlines()) == 1
 
 
@@ -136,7 +150,9 @@ def test_two_recordings_of_a_processor_are_compared_by_operator(run, tmp_path):
     rows = {row["operator"]: row for row in json.loads((tmp_path / "out.json").read_text())}
     assert rows.keys() == {*own[0].index, *own[1].index}
     for side, expected in zip(("before", "after"), own, strict=True):
-        assert {name: row[f"total_ns_{side}"] for name, row in rows.items() if name in expected} == expected.to_dict()
+        assert {
+            name: row[f"total_ns_{side}"] for name, row in rows.items() if name in expected
+        } == expected.to_dict()
 
 
 def test_version(run):
@@ -158,8 +174,10 @@ def test_version_where_nothing_is_installed(run, monkeypatch):
 
 def test_version_imports_nothing_heavy():
     code = (
-        "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['--version'])\n"
-        "except SystemExit:\n    print(sorted({'pandas', 'numpy', 'rich', 'torch'} & set(sys.modules)))"
+        "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['--version'])\nexcept"
+        " SystemExit:\n    print(sorted({'pandas', 'numpy', 'rich', 'torch'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"

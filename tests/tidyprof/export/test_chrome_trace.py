@@ -1,4 +1,6 @@
-"""Profiles as Chrome traces: read back exactly, named for people, arrows from launches, same bytes each time."""
+"""Profiles as Chrome traces: read back exactly, named for people, arrows from launches, same bytes
+each time.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,14 @@ from tidyprof.tables.contract import (
 ORDER = ["start_ns", "duration_ns", "rank", "device", "stream", "thread", "kind", "name"]
 
 
-def assert_same_events(first: Profile, second: Profile, kinds: tuple[str, ...] | None = None) -> None:
+def assert_same_events(
+    first: Profile, second: Profile, kinds: tuple[str, ...] | None = None
+) -> None:
     tables = []
     for profile in (first, second):
-        events = profile.events if kinds is None else profile.events[profile.events["kind"].isin(kinds)]
+        events = (
+            profile.events if kinds is None else profile.events[profile.events["kind"].isin(kinds)]
+        )
         events = events.astype(dict.fromkeys(events.select_dtypes("category"), "string"))
         tables.append(events.sort_values(ORDER, kind="stable", ignore_index=True))
     columns = [column for column in tables[0].columns if column in tables[1].columns]
@@ -68,7 +74,16 @@ class TestRoundTrip:
         after = read_torch_trace(tmp_path / "out.json.gz")
         assert found.events == len(before.events)
         assert_same_events(before, after)
-        for key in ("backend", "gpu", "rocm", "rank", "ranks", "world_size", "tool_version", "device_numbering"):
+        for key in (
+            "backend",
+            "gpu",
+            "rocm",
+            "rank",
+            "ranks",
+            "world_size",
+            "tool_version",
+            "device_numbering",
+        ):
             assert before.meta.get(key) == after.meta.get(key), key
 
     def test_every_column_of_a_small_step(self, profile, tmp_path):
@@ -82,7 +97,9 @@ class TestRoundTrip:
                 st.sampled_from([*DEVICE_KINDS, "runtime", "operator", "annotation"]),
                 st.text(max_size=20),
                 st.integers(1, 2**62 - 2**60),
-                st.integers(0, 3600 * 10**9 - 1),  # a kernel of an hour beside short ones is damage to the reader
+                st.integers(
+                    0, 3600 * 10**9 - 1
+                ),  # a kernel of an hour beside short ones is damage to the reader
                 st.none() | st.integers(0, 2**31 - 1),
                 st.none() | st.integers(0, 100),
             ),
@@ -92,16 +109,34 @@ class TestRoundTrip:
         )
     )
     @example([("kernel", "", 2**61 + 1000, 0, None, None)])
-    @example([("kernel", "", 2**62 - 2**60, 1, None, None), ("kernel", "a", 2**62 - 2**60 + 1, 10**12, None, None)])
+    @example(
+        [
+            ("kernel", "", 2**62 - 2**60, 1, None, None),
+            ("kernel", "a", 2**62 - 2**60 + 1, 10**12, None, None),
+        ]
+    )
     def test_any_device_event(self, tmp_path_factory, rows):
         """Whatever its name and times, if within a hundred days, beyond which the format rounds."""
         first = min(row[2] for row in rows)
-        rows = [(kind, name, first + (start - first) % 10**15, *more) for kind, name, start, *more in rows]
+        rows = [
+            (kind, name, first + (start - first) % 10**15, *more)
+            for kind, name, start, *more in rows
+        ]
         rows = list(dict.fromkeys(rows))
         source = profile_of(
             *(
-                event(kind, name, start, start + duration, rank=rank, correlation_id=correlation, stream=place)
-                for place, (kind, name, start, duration, correlation, rank) in enumerate(rows)  # a stream for each
+                event(
+                    kind,
+                    name,
+                    start,
+                    start + duration,
+                    rank=rank,
+                    correlation_id=correlation,
+                    stream=place,
+                )
+                for place, (kind, name, start, duration, correlation, rank) in enumerate(
+                    rows
+                )  # a stream for each
             )
         )
         path = tmp_path_factory.mktemp("any") / "out.json"
@@ -130,7 +165,9 @@ class TestRoundTrip:
 
     def test_device_and_process_of_one_number(self, tmp_path):
         source = profile_of(
-            event("kernel", "a", 10, 20, device=1, stream=1), event("operator", "op", 5, 8), host_step(1, 0, 30)
+            event("kernel", "a", 10, 20, device=1, stream=1),
+            event("operator", "op", 5, 8),
+            host_step(1, 0, 30),
         )
         trace = written(source, tmp_path / "out.json")
         pids = {event["name"]: event["pid"] for event in trace["traceEvents"] if event["ph"] == "X"}
@@ -139,7 +176,12 @@ class TestRoundTrip:
         assert after.device_events["device"].tolist() == [1]
 
     def test_thousands_of_ranks_have_rows_of_their_own(self, tmp_path):
-        source = profile_of(*(event("kernel", "k", 10 + rank, 3000, rank=rank, process=None) for rank in range(2000)))
+        source = profile_of(
+            *(
+                event("kernel", "k", 10 + rank, 3000, rank=rank, process=None)
+                for rank in range(2000)
+            )
+        )
         trace = written(source, tmp_path / "out.json")
         pids = {event["pid"] for event in trace["traceEvents"] if event["ph"] == "X"}
         assert len(pids) == 2000
@@ -164,34 +206,58 @@ class TestContent:
 
     def test_ranks_are_named(self, tmp_path):
         source = profile_of(*(event("kernel", "k", 10, 20, rank=rank, device=0) for rank in (0, 1)))
-        names = [event["args"].get("name") for event in written(source, tmp_path / "out.json")["traceEvents"][:6]]
+        names = [
+            event["args"].get("name")
+            for event in written(source, tmp_path / "out.json")["traceEvents"][:6]
+        ]
         assert "rank 0: GPU 0" in names
         assert "rank 1: GPU 0" in names
 
     def test_arrows_lead_from_the_call_to_its_work(self, profile, tmp_path):
         trace = written(profile, tmp_path / "out.json")["traceEvents"]
-        slices = {(event["pid"], event["tid"], event["ts"]): event["name"] for event in trace if event["ph"] == "X"}
+        slices = {
+            (event["pid"], event["tid"], event["ts"]): event["name"]
+            for event in trace
+            if event["ph"] == "X"
+        }
         flows: dict[int, list] = {}
         for flow in trace:
             if flow["ph"] in "sf":
-                flows.setdefault(flow["id"], []).append(slices[flow["pid"], flow["tid"], flow["ts"]])
+                flows.setdefault(flow["id"], []).append(
+                    slices[flow["pid"], flow["tid"], flow["ts"]]
+                )
         assert list(flows.values()) == [
             ["hipExtModuleLaunchKernel", "Cijk_Ailk_Bljk_SB_MT64x64x32"],
             ["hipMemcpyAsync", "Memcpy HtoD (Host -> Device)"],
         ]
 
     def test_processes_without_a_rank_keep_their_launches(self, tmp_path):
-        """Both call it 5; what process 2 launched at 1300 stays its work in the trace and when that is read."""
+        """Both call it 5; what process 2 launched at 1300 stays its work in the trace and when that
+        is read.
+        """
         rows = []
         for process, begin in ((1, 1000), (2, 1300)):
             own = {"rank": None, "process": process, "correlation_id": 5}
             rows.append(event("runtime", "hipLaunchKernel", begin, begin + 50, **own))
-            rows.append(event("kernel", "k", begin + 500, begin + 900, device=process + 6, launch_ns=begin, **own))
+            rows.append(
+                event(
+                    "kernel",
+                    "k",
+                    begin + 500,
+                    begin + 900,
+                    device=process + 6,
+                    launch_ns=begin,
+                    **own,
+                )
+            )
         trace = written(profile_of(*rows), tmp_path / "out.json")["traceEvents"]
         flows = [(flow["ph"], flow["pid"]) for flow in trace if flow["ph"] in "sf"]
         assert flows == [("s", 1), ("f", 7), ("s", 2), ("f", 8)]
         after = read_torch_trace(tmp_path / "out.json").events
-        assert after[after["kind"] == "kernel"][["device", "launch_ns"]].to_numpy().tolist() == [[7, 1000], [8, 1300]]
+        assert after[after["kind"] == "kernel"][["device", "launch_ns"]].to_numpy().tolist() == [
+            [7, 1000],
+            [8, 1300],
+        ]
         assert after["correlation_id"].nunique() == 2
 
     def test_a_graph_launch_has_an_arrow_to_each_kernel(self, tmp_path):
@@ -218,9 +284,15 @@ class TestContent:
         assert json.loads(text_path.read_text())["baseTimeNanoseconds"] == 999_999_999_001
 
     def test_counters(self, profile, tmp_path):
-        rows = [(2_000, 2, "power", 500.5, "W"), (3_000, pd.NA, "load", 0.5, None), (4_000, 2, "power", np.nan, "W")]
+        rows = [
+            (2_000, 2, "power", 500.5, "W"),
+            (3_000, pd.NA, "load", 0.5, None),
+            (4_000, 2, "power", np.nan, "W"),
+        ]
         counters = pd.DataFrame(rows, columns=list(COUNTER_DTYPES)).astype(COUNTER_DTYPES)
-        source = Profile(profile.events.assign(start_ns=profile.events["start_ns"] % 10**9), counters)
+        source = Profile(
+            profile.events.assign(start_ns=profile.events["start_ns"] % 10**9), counters
+        )
         found = write_chrome_trace(source, tmp_path / "out.json")
         trace = json.loads((tmp_path / "out.json").read_text())
         base = trace["baseTimeNanoseconds"]
@@ -244,7 +316,9 @@ class TestContent:
         write_chrome_trace(profile, tmp_path / "out.json")
         assert read_torch_trace(tmp_path / "out.json").origin == profile.origin
 
-    def test_only_modelled_numbers_have_the_mark_that_other_readers_look_for(self, profile, tmp_path):
+    def test_only_modelled_numbers_have_the_mark_that_other_readers_look_for(
+        self, profile, tmp_path
+    ):
         profile.meta["origin"] = Origin("modelled", "within 25 %")
         assert written(profile, tmp_path / "modelled.json")[MARK] == {"error": "within 25 %"}
         profile.meta["origin"] = Origin("measured")
@@ -256,25 +330,38 @@ class TestContent:
         (tmp_path / "modelled.json").write_text(json.dumps({MARK: {"error": "within 25 %"}}))
         assert read_torch_trace(tmp_path / "out.json").origin == Origin("modelled", "within 25 %")
 
-    @pytest.mark.parametrize("source", [None, "text", {}, {"origin": 7}, {"origin": "guessed: by a cat"}])
+    @pytest.mark.parametrize(
+        "source", [None, "text", {}, {"origin": 7}, {"origin": "guessed: by a cat"}]
+    )
     def test_what_another_tool_put_in_its_place_is_no_origin(self, profile, tmp_path, source):
         trace = written(profile, tmp_path / "out.json") | {"converted_from": source}
         (tmp_path / "out.json").write_text(json.dumps(trace))
-        assert read_torch_trace(tmp_path / "out.json").origin == Origin("recorded", "AMD Instinct MI300X, ROCm 6.4")
+        assert read_torch_trace(tmp_path / "out.json").origin == Origin(
+            "recorded", "AMD Instinct MI300X, ROCm 6.4"
+        )
 
     def test_names_that_would_break_json_or_a_page(self, tmp_path):
         names = ['"quoted"', "back\\slash", "<script>", "new\nline", "\x1b[31m", "µ"]
-        source = profile_of(*(event("kernel", name, 10 * place, 10 * place + 5) for place, name in enumerate(names, 1)))
+        source = profile_of(
+            *(
+                event("kernel", name, 10 * place, 10 * place + 5)
+                for place, name in enumerate(names, 1)
+            )
+        )
         trace = written(source, tmp_path / "out.json")
         assert [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"] == names
 
     def test_nothing(self, tmp_path):
-        empty = Profile(profile_of(event("kernel", "a", 0, 1)).events.iloc[:0], meta={"origin": ORIGIN})
+        empty = Profile(
+            profile_of(event("kernel", "a", 0, 1)).events.iloc[:0], meta={"origin": ORIGIN}
+        )
         assert write_chrome_trace(empty, tmp_path / "out.json") == Written(0, 0, 0, 0)
         assert json.loads((tmp_path / "out.json").read_text())["traceEvents"] == []
 
     def test_tables_of_other_tools_have_fewer_columns(self, tmp_path):
-        source = profile_of(event("collective", "all_reduce_of_my_own", 10, 20), event("sample", "main", 5, 6))
+        source = profile_of(
+            event("collective", "all_reduce_of_my_own", 10, 20), event("sample", "main", 5, 6)
+        )
         source.events = source.events[list(EVENT_DTYPES)]
         write_chrome_trace(source, tmp_path / "out.json")
         after = read_torch_trace(tmp_path / "out.json")
@@ -294,7 +381,9 @@ class TestFile:
         with pytest.raises(ValueError, match=r"\.json or \.json\.gz"):
             write_chrome_trace(profile, tmp_path / "out.pftrace")
 
-    def test_an_unfinished_file_leaves_nothing_and_the_old_one(self, profile, tmp_path, monkeypatch):
+    def test_an_unfinished_file_leaves_nothing_and_the_old_one(
+        self, profile, tmp_path, monkeypatch
+    ):
         target = tmp_path / "out.json"
         target.write_text("old")
 
@@ -304,5 +393,7 @@ class TestFile:
         monkeypatch.setattr("tidyprof.export.chrome_trace.flow_lines", full)
         with pytest.raises(OSError, match="No space"):
             write_chrome_trace(profile, target)
-        assert [path.name for path in tmp_path.iterdir() if path.name != "source.json"] == ["out.json"]
+        assert [path.name for path in tmp_path.iterdir() if path.name != "source.json"] == [
+            "out.json"
+        ]
         assert target.read_text() == "old"

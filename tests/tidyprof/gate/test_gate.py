@@ -23,7 +23,9 @@ from tidyprof.gate.verdict import LEAST_REPEATS, judge, ratio_of_medians, ratio_
 MS = 1_000_000
 
 
-def made_run(step_ms: float, kernels: dict[str, tuple[float, float]] | None = None, **parts_ms: float) -> RunTimes:
+def made_run(
+    step_ms: float, kernels: dict[str, tuple[float, float]] | None = None, **parts_ms: float
+) -> RunTimes:
     """A run by hand; kernels are name -> (calls, ms), both of one step."""
     table = pd.DataFrame(kernels or {}, index=["calls", "total_ns"]).T * [1, MS]
     table["full_name"] = [f"void {name}<float>(int)" for name in table.index]
@@ -45,7 +47,9 @@ def side(median_ms: float, spread: float = 0.01, repeats: int = 7) -> list[RunTi
         (25.0, 0.60, "can't tell", False),
     ],
 )
-def test_the_gate_closes_only_where_the_whole_interval_is_above_the_limit(new_ms, spread, word, fails):
+def test_the_gate_closes_only_where_the_whole_interval_is_above_the_limit(
+    new_ms, spread, word, fails
+):
     verdict = judge(side(20.0, spread), side(new_ms, spread))
     assert (verdict.word, verdict.fails) == (word, fails)
     assert verdict.new_ns == pytest.approx(new_ms * MS)
@@ -97,19 +101,32 @@ def test_turns_take_the_load_of_the_machine_out():
 
 
 def test_the_part_that_grew_is_blamed_and_no_other():
-    """Three of the parts grow by 0.1 ms in each turn, or a little more: too little to matter in a step of 100 ms."""
-    base = [made_run(100 + turn, data=20, forward=30, loss=10, backward=30, optimizer=10) for turn in range(10)]
+    """Three of the parts grow by 0.1 ms in each turn, or a little more: too little to matter in a
+    step of 100 ms.
+    """
+    base = [
+        made_run(100 + turn, data=20, forward=30, loss=10, backward=30, optimizer=10)
+        for turn in range(10)
+    ]
     late = {"data": 30.0, "forward": 30.1, "loss": 10.1, "backward": 30.1}
     new = [made_run(111 + 1.01 * turn, optimizer=10 + 0.001 * turn, **late) for turn in range(10)]
     for in_turns in (False, True):
-        sides = [[replace(run, path=f"run{turn}") for turn, run in enumerate(side)] for side in (base, new)]
+        sides = [
+            [replace(run, path=f"run{turn}") for turn, run in enumerate(side)]
+            for side in (base, new)
+        ]
         sure = judge(*sides, in_turns=in_turns).parts.set_index("part")["sure"]
         assert list(sure[sure].index) == ["data"]
 
 
 def test_a_part_below_the_noise_of_the_step_is_not_blamed():
-    base = [made_run(step, data=1.0, forward=step - 1) for step in (90, 95, 100, 105, 110, 93, 107, 100)]
-    new = [made_run(step, data=1.5, forward=step - 1.5) for step in (90, 95, 100, 105, 110, 93, 107, 100)]
+    base = [
+        made_run(step, data=1.0, forward=step - 1) for step in (90, 95, 100, 105, 110, 93, 107, 100)
+    ]
+    new = [
+        made_run(step, data=1.5, forward=step - 1.5)
+        for step in (90, 95, 100, 105, 110, 93, 107, 100)
+    ]
     assert not judge(base, new).parts["sure"].any()
 
 
@@ -118,10 +135,15 @@ def test_the_more_parts_are_tested_the_more_turns_it_takes_to_blame_one(parts: i
     for turns in (least - 1, least):
         rest = {f"part{number}": 5.0 for number in range(parts - 1)}
         sides = [
-            [replace(made_run(100 + data, data=data, unused=0, **rest), path=f"run{turn}") for turn in range(turns)]
+            [
+                replace(made_run(100 + data, data=data, unused=0, **rest), path=f"run{turn}")
+                for turn in range(turns)
+            ]
             for data in (10, 30)
         ]
-        assert judge(*sides, in_turns=True).parts.set_index("part").loc["data", "sure"] == (turns == least)
+        assert judge(*sides, in_turns=True).parts.set_index("part").loc["data", "sure"] == (
+            turns == least
+        )
 
 
 def test_turns_need_the_same_names():
@@ -132,16 +154,40 @@ def test_turns_need_the_same_names():
 
 
 def test_parts_and_kernels_take_the_blame():
-    base = [made_run(10, {"gemm": (2, 4.0), "relu": (10, 1.0), "old": (1, 0.5)}, compute=5.5, launch_bound=4.5)] * 5
-    new = [made_run(14, {"gemm": (2, 6.0), "relu": (20, 2.0), "fused": (1, 0.25)}, compute=8.25, launch_bound=5.75)] * 5
+    base = [
+        made_run(
+            10,
+            {"gemm": (2, 4.0), "relu": (10, 1.0), "old": (1, 0.5)},
+            compute=5.5,
+            launch_bound=4.5,
+        )
+    ] * 5
+    new = [
+        made_run(
+            14,
+            {"gemm": (2, 6.0), "relu": (20, 2.0), "fused": (1, 0.25)},
+            compute=8.25,
+            launch_bound=5.75,
+        )
+    ] * 5
     verdict = judge(base, new)
     assert verdict.parts[["part", "difference_ns"]].to_numpy().tolist() == [
         ["compute", 2.75 * MS],
         ["launch_bound", 1.25 * MS],
     ]
     table = verdict.kernels.set_index("kernel")
-    assert table["blame"].to_dict() == {"gemm": "longer", "relu": "more calls", "old": "gone", "fused": "new"}
-    assert table["difference_ns"].to_dict() == {"gemm": 2 * MS, "relu": MS, "old": -0.5 * MS, "fused": 0.25 * MS}
+    assert table["blame"].to_dict() == {
+        "gemm": "longer",
+        "relu": "more calls",
+        "old": "gone",
+        "fused": "new",
+    }
+    assert table["difference_ns"].to_dict() == {
+        "gemm": 2 * MS,
+        "relu": MS,
+        "old": -0.5 * MS,
+        "fused": 0.25 * MS,
+    }
     assert table.loc["relu", "more_calls_ns"] == MS
     assert verdict.kernels["kernel"].iloc[0] == "gemm"
     assert json.loads(as_json(verdict))["kernels"][0]["full_name"] == "void gemm<float>(int)"
@@ -153,13 +199,19 @@ def test_parts_and_kernels_take_the_blame():
 
 def test_reports_say_the_same():
     closed, opened = judge(side(20.0), side(25.0)), judge(side(20.0), side(20.0))
-    assert markdown(closed).startswith("### ❌ slower: a step took 20.00 ms and takes 25.00 ms (+25.0 %")
+    assert markdown(closed).startswith(
+        "### ❌ slower: a step took 20.00 ms and takes 25.00 ms (+25.0 %"
+    )
     assert markdown(opened).startswith("### ✅ no difference")
     suites = [ElementTree.fromstring(junit(verdict)) for verdict in (closed, opened)]
     assert [suite.get("failures") for suite in suites] == ["1", "0"]
     assert [suite.find("testcase/failure") is None for suite in suites] == [False, True]
     facts = json.loads(as_json(closed))
-    assert (facts["verdict"], facts["fails"], list(map(len, facts["times_ns"]))) == ("slower", True, [7, 7])
+    assert (facts["verdict"], facts["fails"], list(map(len, facts["times_ns"]))) == (
+        "slower",
+        True,
+        [7, 7],
+    )
     assert facts["ratio"]["low"] > 1.05
 
 
@@ -183,7 +235,9 @@ def hostile_reports() -> tuple[str, str]:
         kernels = {name: (1, (30.0 - number) * factor) for number, name in enumerate(HOSTILE)}
         parts = pd.Series(dict.fromkeys(HOSTILE, 10 * factor * MS), dtype=float)
         run = made_run(100 * factor, kernels)
-        sides.append([replace(run, parts=parts, origin=Origin("modelled", " ".join(HOSTILE[1:4])))] * 5)
+        sides.append(
+            [replace(run, parts=parts, origin=Origin("modelled", " ".join(HOSTILE[1:4])))] * 5
+        )
     verdict = judge(*sides)
     assert verdict.fails
     return markdown(verdict), junit(verdict)
@@ -199,7 +253,9 @@ def test_markdown_shows_what_files_say_as_code_and_in_no_other_way():
     (names,) = re.findall(r"<pre><code>(.*)</code></pre>", rendered, re.DOTALL)
     assert len(names.strip().split("\n")) == 5
     without_code = re.sub(r"<code>.*?</code>", "", rendered, flags=re.DOTALL)
-    assert re.search("@|://|evil|alert|heading", without_code) is None, "what becomes a mention or a link by itself"
+    assert re.search("@|://|evil|alert|heading", without_code) is None, (
+        "what becomes a mention or a link by itself"
+    )
     assert all(letter.isprintable() for line in report.split("\n") for letter in line)
     assert "<td><code>a¦b¦c</code></td>" in rendered
 
@@ -211,7 +267,9 @@ def test_junit_is_xml_whatever_a_kernel_is_called():
 
 
 def write_trace(folder: Path, kernel_ms: float, kernels: int = 2, steps: int = 4) -> Path:
-    """A trace of torch.profiler: each step starts some kernels, and ends with the last; the first step is slow."""
+    """A trace of torch.profiler: each step starts some kernels, and ends with the last; the first
+    step is slow.
+    """
     events, now = [], 1000.0
     for step in range(steps):
         begin = now
@@ -219,7 +277,14 @@ def write_trace(folder: Path, kernel_ms: float, kernels: int = 2, steps: int = 4
         for number in range(kernels):
             link = {"correlation": 100 * step + number}
             place = {"pid": 1, "tid": 1, "ph": "X"}
-            launch = {"name": "hipLaunchKernel", "cat": "cuda_runtime", "ts": now, "dur": 5, "args": link, **place}
+            launch = {
+                "name": "hipLaunchKernel",
+                "cat": "cuda_runtime",
+                "ts": now,
+                "dur": 5,
+                "args": link,
+                **place,
+            }
             work = {
                 "name": "gemm",
                 "cat": "kernel",
@@ -231,12 +296,23 @@ def write_trace(folder: Path, kernel_ms: float, kernels: int = 2, steps: int = 4
             }
             events += [launch, {**work, "args": {"device": 0, "stream": 7, **link}}]
             now += 1e3 * kernel_ms + 20
-        mark = {"name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": begin, "dur": now - begin}
+        mark = {
+            "name": f"ProfilerStep#{step}",
+            "cat": "user_annotation",
+            "ts": begin,
+            "dur": now - begin,
+        }
         events.append({**mark, "pid": 1, "tid": 1, "ph": "X", "args": {}})
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "trace.json"
     path.write_text(
-        json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": events})
+        json.dumps(
+            {
+                "schemaVersion": 1,
+                "deviceProperties": [{"id": 0, "name": "GPU"}],
+                "traceEvents": events,
+            }
+        )
     )
     return path
 
@@ -253,13 +329,19 @@ def test_a_run_is_its_steady_steps(tmp_path: Path):
     step = 1 * MS + 3 * 2.02 * MS
     assert run.step_ns == pytest.approx(step)
     assert run.parts.sum() == pytest.approx(step)
-    assert run.kernels.loc["gemm"].to_dict() == {"full_name": "gemm", "calls": 3, "total_ns": 6 * MS}
+    assert run.kernels.loc["gemm"].to_dict() == {
+        "full_name": "gemm",
+        "calls": 3,
+        "total_ns": 6 * MS,
+    }
 
 
 def test_a_host_that_runs_ahead_hides_nothing(tmp_path: Path):
     path = write_trace(tmp_path, kernel_ms=2, kernels=3)
     trace = json.loads(path.read_text())
-    for event in trace["traceEvents"]:  # the same work, launched by a host that needs a tenth of the time
+    for event in trace[
+        "traceEvents"
+    ]:  # the same work, launched by a host that needs a tenth of the time
         if event["cat"] != "kernel":
             event["ts"], event["dur"] = 1000 + (event["ts"] - 1000) / 10, event["dur"] / 10
     path.write_text(json.dumps(trace))
@@ -270,10 +352,14 @@ def test_a_side_is_one_run_or_a_folder_of_them(tmp_path: Path):
     path = write_trace(tmp_path / "one" / "run", 1)
     assert repeats_in(path) == [path]
     assert repeats_in(tmp_path / "one") == [tmp_path / "one"]
-    assert [run.name for run in repeats_in(write_side(tmp_path / "many", 1))] == [f"run{n}" for n in range(5)]
+    assert [run.name for run in repeats_in(write_side(tmp_path / "many", 1))] == [
+        f"run{n}" for n in range(5)
+    ]
 
 
-def test_the_command_closes_and_writes_its_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_closes_and_writes_its_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     base, new = write_side(tmp_path / "base", 2), write_side(tmp_path / "new", 2, kernels=3)
     reports = {kind: tmp_path / f"verdict.{kind}" for kind in ("json", "junit", "markdown")}
     options = [word for kind, path in reports.items() for word in (f"--{kind}", str(path))]
@@ -294,7 +380,9 @@ def test_a_test_of_reframe_reads_the_report_and_the_output_stays_plain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    (asked,) = re.findall(r"assert_found\(r'(.+)', \"gate.xml\"\)", (REPOSITORY / "docs/gate.md").read_text())
+    (asked,) = re.findall(
+        r"assert_found\(r'(.+)', \"gate.xml\"\)", (REPOSITORY / "docs/gate.md").read_text()
+    )
     base, new = write_side(tmp_path / "base", 2), write_side(tmp_path / "new", 2, kernels=3)
     junit_file = tmp_path / "gate.xml"
     for sides, passes in (((base, new), False), ((new, base), True)):
@@ -307,14 +395,22 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     base = write_side(tmp_path / "base", 2)
     plain = write_trace(tmp_path / "plain", 2, steps=1)
     events = json.loads(plain.read_text())
-    events["traceEvents"] = [event for event in events["traceEvents"] if event["cat"] != "user_annotation"]
+    events["traceEvents"] = [
+        event for event in events["traceEvents"] if event["cat"] != "user_annotation"
+    ]
     plain.write_text(json.dumps(events))
     for arguments, message in (
         ([base, base], "both sides name the same recording"),
         ([base, str(plain)], "no steps are marked in it"),
-        ([base, str(plain), "--mark", "forward"], "no range, operator or call on the host is named 'forward'"),
+        (
+            [base, str(plain), "--mark", "forward"],
+            "no range, operator or call on the host is named 'forward'",
+        ),
         ([base, str(tmp_path / "nothing")], "nothing"),
-        ([base, write_side(tmp_path / "new", 2) + "/run0", "--in-turns"], "run1 is on one side only"),
+        (
+            [base, write_side(tmp_path / "new", 2) + "/run0", "--in-turns"],
+            "run1 is on one side only",
+        ),
     ):
         assert main(["gate", *arguments]) == 2
         error = capsys.readouterr().err

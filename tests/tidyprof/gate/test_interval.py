@@ -7,12 +7,20 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tidyprof.gate.verdict import CONFIDENCE, differs, median_interval, ratio_of_medians, ratio_of_turns
+from tidyprof.gate.verdict import (
+    CONFIDENCE,
+    differs,
+    median_interval,
+    ratio_of_medians,
+    ratio_of_turns,
+)
 
 
 def level_by_counting(number: int, k: int) -> float:
-    """How often the median lies between the k-th smallest and the k-th largest of so many values: each of them is above
-    it or below it as a coin falls, and it is outside where fewer than k are on one side."""
+    """How often the median lies between the k-th smallest and the k-th largest of so many values:
+    each of them is above it or below it as a coin falls, and it is outside where fewer than k are
+    on one side.
+    """
     above = [sum(coins) for coins in product((0, 1), repeat=number)]
     return sum(k <= count <= number - k for count in above) / len(above)
 
@@ -40,7 +48,9 @@ def test_the_interval_holds_the_median_as_often_as_it_says():
     """Also of a distribution that leans to one side."""
     random = np.random.default_rng(1)
     for turns in (7, 13):
-        intervals = [median_interval(random.lognormal(0, 0.5, turns), CONFIDENCE) for _ in range(4000)]
+        intervals = [
+            median_interval(random.lognormal(0, 0.5, turns), CONFIDENCE) for _ in range(4000)
+        ]
         held = np.mean([low <= 1 <= high for low, high, _ in intervals])
         assert held == pytest.approx(intervals[0][2], abs=0.012)
         assert held > CONFIDENCE - 0.005
@@ -52,7 +62,9 @@ def test_more_parts_need_more_turns(parts: int, turns: int):
     for number, sure in ((turns - 1, False), (turns, True)):
         base = np.arange(number, dtype=float)
         assert differs(base + 1, base, True, level) is sure
-    assert not differs(np.r_[base[1:] + 1, base[0] - 1], base[np.r_[1:turns, 0]], True, level), "one turn disagrees"
+    assert not differs(np.r_[base[1:] + 1, base[0] - 1], base[np.r_[1:turns, 0]], True, level), (
+        "one turn disagrees"
+    )
 
 
 def test_five_runs_of_a_side_can_overlap_so_rarely_and_no_more_rarely():

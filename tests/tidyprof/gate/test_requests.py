@@ -18,15 +18,21 @@ from tidyprof.gate.runs import run_times
 MS = 1e6
 
 
-def write_requests(folder: Path, seed: int, first: float = 1.0, rest: float = 1.0, late: float = 1.0, requests=200):
-    """Requests of a server: some 20 ms to the first token and 80 ms for the others, and each 40th takes longer."""
+def write_requests(
+    folder: Path, seed: int, first: float = 1.0, rest: float = 1.0, late: float = 1.0, requests=200
+):
+    """Requests of a server: some 20 ms to the first token and 80 ms for the others, and each 40th
+    takes longer.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(seed).normal(1, 0.02, (requests, 2))
     lines = []
     for number, (one, two) in enumerate(noise):
         ttft = 20 * first * one
         latency = ttft + 80 * rest * two + (300 * late if number % 40 == 39 else 0)
-        lines.append(json.dumps({"rank": 0, "step": number, "latency_ms": latency, "ttft_ms": ttft}))
+        lines.append(
+            json.dumps({"rank": 0, "step": number, "latency_ms": latency, "ttft_ms": ttft})
+        )
     (folder / "times_rank0.jsonl").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -39,7 +45,11 @@ def test_a_run_is_a_quantile_of_its_requests(tmp_path: Path):
             found = run_times(run, measure=name)
             wanted = np.quantile([line[measure.column] for line in lines], measure.quantile) * MS
             assert found.step_ns == pytest.approx(wanted)
-            assert (found.steps, dict(found.work), found.profiled) == (199, {"requests": 200}, False)
+            assert (found.steps, dict(found.work), found.profiled) == (
+                199,
+                {"requests": 200},
+                False,
+            )
     typical = run_times(run, measure="latency")
     assert typical.parts["first_token"] == pytest.approx(20 * MS, rel=0.01)
     assert typical.parts.sum() == pytest.approx(typical.step_ns, rel=0.01)
@@ -57,7 +67,9 @@ def test_a_run_is_a_quantile_of_its_requests(tmp_path: Path):
         ({}, set()),
     ],
 )
-def test_each_measure_sees_its_own(change, slower, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_each_measure_sees_its_own(
+    change, slower, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     for run in range(9):
         write_requests(tmp_path / f"base/run{run}", run)
         write_requests(tmp_path / f"new/run{run}", 100 + run, **change)
@@ -65,10 +77,25 @@ def test_each_measure_sees_its_own(change, slower, tmp_path: Path, capsys: pytes
     found = set()
     for measure in set(MEASURES) - {"step"}:
         junit = tmp_path / "gate.xml"
-        code = main(["gate", *sides, "--in-turns", "--measure", measure, "--json", "-", "--junit", str(junit)])
+        code = main(
+            [
+                "gate",
+                *sides,
+                "--in-turns",
+                "--measure",
+                measure,
+                "--json",
+                "-",
+                "--junit",
+                str(junit),
+            ]
+        )
         told = json.loads(capsys.readouterr().out)
         assert told["measure"] == measure
-        assert ElementTree.fromstring(junit.read_text()).find("testcase").get("name") == f"{measure} time"
+        assert (
+            ElementTree.fromstring(junit.read_text()).find("testcase").get("name")
+            == f"{measure} time"
+        )
         found |= {measure} if code else set()
         if change and measure == "latency" and code:
             (blamed,) = ({"first": "first_token", "rest": "rest"}[next(iter(change))],)
@@ -78,7 +105,9 @@ def test_each_measure_sees_its_own(change, slower, tmp_path: Path, capsys: pytes
     assert ": a first token at the 99th percentile took 2" in capsys.readouterr().out
 
 
-def test_other_numbers_of_requests_are_other_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_other_numbers_of_requests_are_other_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     sides = [
         str(write_requests(tmp_path / name, number, requests=requests))
         for number, (name, requests) in enumerate((("base", 200), ("new", 400)))
@@ -94,7 +123,9 @@ def test_a_first_token_that_took_no_time_counts_and_a_hundred_requests_are_enoug
     ]
     (tmp_path / "times_rank0.jsonl").write_text("\n".join(lines) + "\n")
     assert dict(run_times(tmp_path, measure="ttft").work) == {"requests": 100}
-    assert run_times(tmp_path, measure="latency-p99").step_ns == pytest.approx(np.quantile(range(6, 105), 0.99) * MS)
+    assert run_times(tmp_path, measure="latency-p99").step_ns == pytest.approx(
+        np.quantile(range(6, 105), 0.99) * MS
+    )
 
 
 def test_steps_and_requests_in_one_file(tmp_path: Path):
@@ -117,8 +148,16 @@ def test_steps_and_requests_in_one_file(tmp_path: Path):
     [
         ({"forward": 0.1}, "latency", "no request with latency_ms is in a file"),
         ({"latency_ms": 5.0}, "ttft", "no request with ttft_ms"),
-        ({"latency_ms": 5.0}, "step", "no step with parts is in it, only requests.*--measure latency"),
-        ({"latency_ms": 5.0}, "latency-p99", "of 50 requests the 99th percentile is no more than the longest one"),
+        (
+            {"latency_ms": 5.0},
+            "step",
+            "no step with parts is in it, only requests.*--measure latency",
+        ),
+        (
+            {"latency_ms": 5.0},
+            "latency-p99",
+            "of 50 requests the 99th percentile is no more than the longest one",
+        ),
         ({"latency_ms": -5.0}, "latency", "line 1 is no step"),
         ({"latency_ms": "5"}, "latency", "line 1 is no step"),
         ({"samples": 5}, "step", "line 1 is no step"),

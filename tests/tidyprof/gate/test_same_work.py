@@ -1,4 +1,6 @@
-"""Runs that did other work, or are no runs of their own, prove nothing, however quick their steps are."""
+"""Runs that did other work, or are no runs of their own, prove nothing, however quick their steps
+are.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,16 @@ RUNS = 9
 
 
 def write_run(folder: Path, seconds: Sequence[float], ranks: int = 1, **more: float) -> Path:
-    """A run whose steps take so long, after a first one of a second; more -- other columns of each line."""
+    """A run whose steps take so long, after a first one of a second; more -- other columns of each
+    line.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
         steps = [1.0, *(one + 1e-6 * rank for one in seconds)]
-        lines = [json.dumps({"rank": rank, "step": step, "forward": one, **more}) for step, one in enumerate(steps)]
+        lines = [
+            json.dumps({"rank": rank, "step": step, "forward": one, **more})
+            for step, one in enumerate(steps)
+        ]
         (folder / f"times_rank{rank}.jsonl").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -50,7 +57,9 @@ BOTH = pytest.mark.parametrize("how", [[], ["--in-turns"]], ids=["apart", "in tu
 
 
 @BOTH
-def test_nearly_empty_polls_are_no_faster_steps(how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_nearly_empty_polls_are_no_faster_steps(
+    how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     base = write_side(tmp_path / "base", [0.062] * 31)
     polls = ([0.0001] * 36 + [0.062]) * 31
     code, said = verdict_of(capsys, base, write_side(tmp_path / "polls", polls), *how)
@@ -70,28 +79,43 @@ def test_nearly_empty_polls_are_no_faster_steps(how: list[str], tmp_path: Path, 
         ([0.005] * 100, {"samples": 16}, "3,232 samples each before and 1,616 now (-50.0 %)"),
     ],
 )
-def test_other_work_is_named(how, new, more, found, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    base = write_side(tmp_path / "base", [0.010] * 100, **({"samples": 32} if "samples" in more else {}))
-    _, said = verdict_of(capsys, base, write_side(tmp_path / "changed", new, **more), *how, "--fail-above", "60%")
+def test_other_work_is_named(
+    how, new, more, found, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    base = write_side(
+        tmp_path / "base", [0.010] * 100, **({"samples": 32} if "samples" in more else {})
+    )
+    _, said = verdict_of(
+        capsys, base, write_side(tmp_path / "changed", new, **more), *how, "--fail-above", "60%"
+    )
     assert said.startswith("can't tell")
     assert found in said
 
 
-def test_work_that_one_side_does_not_state_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_work_that_one_side_does_not_state_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     base = write_side(tmp_path / "base", [0.010] * 100, samples=32)
     faster = write_side(tmp_path / "faster", [0.005] * 104)
     for run in range(RUNS):
         file = tmp_path / f"faster/run{run}/times_rank0.jsonl"
         file.write_text(file.read_text().replace("}", ', "samples": 7}', 3))
     assert verdict_of(capsys, base, faster, "--in-turns")[1].startswith("faster")
-    assert "did other work" in verdict_of(capsys, base, faster, "--in-turns", "--fail-above", "3%")[1]
+    assert (
+        "did other work" in verdict_of(capsys, base, faster, "--in-turns", "--fail-above", "3%")[1]
+    )
 
 
-def test_recordings_of_other_numbers_of_steps_did_other_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_recordings_of_other_numbers_of_steps_did_other_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     for run in range(5):
         write_trace(tmp_path / f"base/run{run}", 2 + 0.001 * run, steps=6)
         write_trace(tmp_path / f"new/run{run}", 1 + 0.001 * run, steps=9)
-    assert "6 steps each before and 9 now (+50.0 %)" in verdict_of(capsys, str(tmp_path / "base"), f"{tmp_path}/new")[1]
+    assert (
+        "6 steps each before and 9 now (+50.0 %)"
+        in verdict_of(capsys, str(tmp_path / "base"), f"{tmp_path}/new")[1]
+    )
 
 
 @BOTH
@@ -104,20 +128,28 @@ def test_recordings_of_other_numbers_of_steps_did_other_work(tmp_path: Path, cap
         ([0.050] * 40, [0.020] * 30 + [0.300] * 10, (50.0, 90.0)),
     ],
 )
-def test_the_whole_run_must_agree(how, base, new, found, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_whole_run_must_agree(
+    how, base, new, found, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     """As many steps, of which the typical one says something else than all together."""
     sides = write_side(tmp_path / "base", base, 0.001), write_side(tmp_path / "changed", new, 0.001)
     code, said = verdict_of(capsys, *sides, *how)
     assert (code, said.startswith("can't tell")) == (0, True)
-    told = re.search(r"the whole run says otherwise: all but the first took (.*) ms on average and take (.*) ms", said)
+    told = re.search(
+        r"the whole run says otherwise: all but the first took (.*) ms on average and take (.*) ms",
+        said,
+    )
     assert [float(number) for number in told.groups()] == pytest.approx(found, rel=0.01)
 
 
 @BOTH
-def test_rare_long_steps_on_both_sides_are_no_contradiction(how, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_rare_long_steps_on_both_sides_are_no_contradiction(
+    how, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     """A validation takes most of the time, and the steps between are twice as fast."""
     sides = [
-        write_side(tmp_path / side, ([step] * 9 + [1.0]) * 10, 0.001) for side, step in (("base", 0.01), ("new", 0.005))
+        write_side(tmp_path / side, ([step] * 9 + [1.0]) * 10, 0.001)
+        for side, step in (("base", 0.01), ("new", 0.005))
     ]
     assert verdict_of(capsys, *sides, *how)[1].startswith("faster: a step took 10")
     code, said = verdict_of(capsys, *sides[::-1], *how)
@@ -151,7 +183,9 @@ ALIKE = pytest.mark.parametrize("alike", [linked, hard_linked, copied, linked_in
 @ALIKE
 @pytest.mark.parametrize("side", ["base", "new"])
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_copy_is_no_repeat(alike: Callable[[Path, Path], None], side, traced, tmp_path: Path, capsys):
+def test_a_copy_is_no_repeat(
+    alike: Callable[[Path, Path], None], side, traced, tmp_path: Path, capsys
+):
     for run in range(4):
         for name, factor in (("base", 1), ("new", 2)):
             folder = tmp_path / name / f"run{run}"
@@ -170,7 +204,9 @@ def test_a_copy_is_no_repeat(alike: Callable[[Path, Path], None], side, traced, 
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_one_rank_of_another_run_makes_no_repeat(alone: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_one_rank_of_another_run_makes_no_repeat(
+    alone: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     for run in range(5):
         for name, factor in (("base", 1), ("new", 2)):
             write_run(tmp_path / name / f"run{run}", [factor + 0.01 * run] * 5, ranks=2)
@@ -178,7 +214,10 @@ def test_one_rank_of_another_run_makes_no_repeat(alone: bool, tmp_path: Path, ca
     if alone:
         (tmp_path / "new/run4/times_rank0.jsonl").unlink()
     assert main(["gate", str(tmp_path / "base"), str(tmp_path / "new")]) == 2
-    assert f"{tmp_path}/new/run4 and {tmp_path}/new/run1: one and the same run" in capsys.readouterr().err
+    assert (
+        f"{tmp_path}/new/run4 and {tmp_path}/new/run1: one and the same run"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_side_that_is_a_link_to_the_other(
@@ -195,14 +234,21 @@ def test_a_side_that_is_a_link_to_the_other(
 
 
 @LINKS
-@pytest.mark.parametrize("name", ["times_rank1.jsonl", "times_rank00.jsonl", "times_rank0_copy.jsonl"])
-def test_a_rank_is_in_one_file_of_a_run(link, name, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    "name", ["times_rank1.jsonl", "times_rank00.jsonl", "times_rank0_copy.jsonl"]
+)
+def test_a_rank_is_in_one_file_of_a_run(
+    link, name, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     run = write_run(tmp_path / "run", [0.01] * 5)
     other = write_run(tmp_path / "other", [0.02] * 5)
     link(run / "times_rank0.jsonl", run / name)
     assert main(["gate", str(run), str(other)]) == 2
     error = capsys.readouterr().err
-    assert f"times_rank0.jsonl and {name} are of the same rank" in error or f"{name} and times_rank0.jsonl" in error
+    assert (
+        f"times_rank0.jsonl and {name} are of the same rank" in error
+        or f"{name} and times_rank0.jsonl" in error
+    )
 
 
 @LINKS
@@ -213,10 +259,14 @@ def test_a_trace_of_one_rank_counts_once(link, tmp_path: Path, capsys: pytest.Ca
     assert "trace_rank0.json and trace_rank1.json are of the same rank" in capsys.readouterr().err
 
 
-def test_without_turns_it_says_what_lasting_noise_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_without_turns_it_says_what_lasting_noise_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     base, new = (write_side(tmp_path / name, [0.01] * 5) for name in ("base", "changed"))
     assert main(["gate", base, new, "--markdown", str(tmp_path / "report.md")]) == 0
-    said = "where noise lasts over several runs, 22 to 51 % of equal sides are called faster or slower"
+    said = (
+        "where noise lasts over several runs, 22 to 51 % of equal sides are called faster or slower"
+    )
     same = "give --in-turns, since both sides have the same names"
     for text in (capsys.readouterr().out, (tmp_path / "report.md").read_text()):
         assert f"{said}; {same}" in text
@@ -232,19 +282,29 @@ def test_without_turns_it_says_what_lasting_noise_does(tmp_path: Path, capsys: p
 def test_what_it_says_of_lasting_noise_is_what_was_measured():
     table = (REPOSITORY / "docs/gate.md").read_text().partition("How often it is wrong about")[2]
     rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("|")]
-    column = [heading.strip() for heading in rows[0]].index("wrong, without turns, noise that lasts")
+    column = [heading.strip() for heading in rows[0]].index(
+        "wrong, without turns, noise that lasts"
+    )
     shares = [float(row[column].strip(" %")) for row in rows[2:]]
     assert f"{min(shares):.0f} to {max(shares):.0f} % of equal sides" in APART
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_cant_tell_fails_where_that_is_asked_for(asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    sides = [str(write_run(tmp_path / name, [step] * 5)) for name, step in (("base", 0.01), ("new", 0.02))]
+def test_cant_tell_fails_where_that_is_asked_for(
+    asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    sides = [
+        str(write_run(tmp_path / name, [step] * 5))
+        for name, step in (("base", 0.01), ("new", 0.02))
+    ]
     reports = {kind: tmp_path / f"verdict.{kind}" for kind in ("json", "junit", "markdown")}
     options = [word for kind, path in reports.items() for word in (f"--{kind}", str(path))]
     assert main(["gate", *sides, *options, *["--fail-on-cant-tell"] * asked]) == int(asked)
     suite = ElementTree.fromstring(reports["junit"].read_text())
-    assert (suite.get("failures"), suite.find("testcase/failure") is not None) == (str(int(asked)), asked)
+    assert (suite.get("failures"), suite.find("testcase/failure") is not None) == (
+        str(int(asked)),
+        asked,
+    )
     told = json.loads(reports["json"].read_text())
     assert (told["verdict"], told["fails"]) == ("can't tell", asked)
     assert reports["markdown"].read_text().startswith("### ❔ can't tell")

@@ -19,11 +19,18 @@ def line(step: int, rank: int = 0, **parts: float) -> str:
     return json.dumps({"rank": rank, "step": step, **parts})
 
 
-def write_times(folder: Path, *, factor: float = 1.0, ranks: int = 1, forward: float = 0.03) -> Path:
-    """Steps as the block of lesson 14 writes them; the first is slow, and `log` comes with the last."""
+def write_times(
+    folder: Path, *, factor: float = 1.0, ranks: int = 1, forward: float = 0.03
+) -> Path:
+    """Steps as the block of lesson 14 writes them; the first is slow, and `log` comes with the
+    last.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
-        steps = [{"device": 0.01 * factor, "forward": forward * factor * (1 + rank)} for _ in range(STEPS)]
+        steps = [
+            {"device": 0.01 * factor, "forward": forward * factor * (1 + rank)}
+            for _ in range(STEPS)
+        ]
         steps[0]["forward"] = 9.0
         steps[-1]["log"] = 0.004 * factor
         lines = [line(step, rank, **parts) for step, parts in enumerate(steps)]
@@ -34,7 +41,9 @@ def write_times(folder: Path, *, factor: float = 1.0, ranks: int = 1, forward: f
 def test_a_run_is_its_steady_steps_over_all_ranks(tmp_path: Path):
     run = run_times(write_times(tmp_path / "run", ranks=2))
     assert (run.steps, run.profiled, len(run.kernels)) == (8, False, 0)
-    assert run.step_ns == pytest.approx((44e6 + 70e6) / 2)  # four of 40 (one has 4 more), four of 70
+    assert run.step_ns == pytest.approx(
+        (44e6 + 70e6) / 2
+    )  # four of 40 (one has 4 more), four of 70
     assert run.parts.to_dict() == pytest.approx({"device": 10e6, "forward": 45e6, "log": 0.0})
     assert str(run.origin) == "recorded: machine not stated"
     one = run_times(tmp_path / "run/times_rank0.jsonl")
@@ -42,7 +51,9 @@ def test_a_run_is_its_steady_steps_over_all_ranks(tmp_path: Path):
 
 
 def test_the_parts_are_those_of_typical_steps_and_add_up_to_the_step(tmp_path: Path):
-    """Of each rank by itself: one of them logs, and the other waits for it. A few steps are long for another reason."""
+    """Of each rank by itself: one of them logs, and the other waits for it. A few steps are long
+    for another reason.
+    """
     for rank, part in enumerate(("log", "backward")):
         steps = [{"forward": 0.01, part: 0.005 + 1e-6 * (7 * step % 10)} for step in range(41)]
         for step in steps[::10]:
@@ -50,7 +61,9 @@ def test_the_parts_are_those_of_typical_steps_and_add_up_to_the_step(tmp_path: P
         lines = [line(step, rank, **parts) for step, parts in enumerate(steps)]
         (tmp_path / f"times_rank{rank}.jsonl").write_text("\n".join(lines) + "\n")
     run = run_times(tmp_path)
-    assert run.parts.to_dict() == pytest.approx({"forward": 10e6, "log": 2.5e6, "backward": 2.5e6, "data": 0}, rel=2e-3)
+    assert run.parts.to_dict() == pytest.approx(
+        {"forward": 10e6, "log": 2.5e6, "backward": 2.5e6, "data": 0}, rel=2e-3
+    )
     assert run.parts.sum() == pytest.approx(run.step_ns, rel=1e-3)
     assert run.mean_ns == pytest.approx(run.step_ns + 50e6, rel=1e-3)
 
@@ -103,19 +116,31 @@ def test_other_damage_is_one_line(content: str, found: str, tmp_path: Path):
     assert all(words in str(error.value) for words in ("Likely cause", "Next step"))
 
 
-def test_the_command_judges_them_by_their_own_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_judges_them_by_their_own_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     for side, forward in (("base", 0.03), ("new", 0.04)):
         for turn in range(8):
             write_times(tmp_path / side / f"run{turn}", factor=1 + 0.1 * turn, forward=forward)
     sides = [str(tmp_path / side) for side in ("base", "new")]
     assert main(["gate", *sides, "--in-turns", "--json", str(tmp_path / "verdict.json")]) == 1
-    assert "slower: a step took 54.00 ms and takes 67.50 ms (turn by turn +25.0 %, 99.2 %" in capsys.readouterr().out
+    assert (
+        "slower: a step took 54.00 ms and takes 67.50 ms (turn by turn +25.0 %, 99.2 %"
+        in capsys.readouterr().out
+    )
     told = json.loads((tmp_path / "verdict.json").read_text())
-    assert {part["part"]: part["sure"] for part in told["parts"]} == {"forward": True, "device": False, "log": False}
+    assert {part["part"]: part["sure"] for part in told["parts"]} == {
+        "forward": True,
+        "device": False,
+        "log": False,
+    }
     assert (told["kernels"], told["ratio"]["level"]) == ([], 1 - 2 / 2**8)
 
 
 def test_they_are_not_compared_with_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     sides = str(write_times(tmp_path / "base")), str(write_trace(tmp_path / "new", kernel_ms=2))
     assert main(["gate", *sides]) == 2
-    assert "some runs were recorded with a profiler, which takes time, and some without" in capsys.readouterr().err
+    assert (
+        "some runs were recorded with a profiler, which takes time, and some without"
+        in capsys.readouterr().err
+    )

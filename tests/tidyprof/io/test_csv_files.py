@@ -44,7 +44,9 @@ def test_rows_beside_plain_ones(rows, found, tmp_path):
     assert cells(tmp_path, ROWS + rows) == [("a", 1, 0.5), ("b", 2, 1.5), *found]
 
 
-@pytest.mark.parametrize("rows", ["c,3\n" + ROWS, "c\n" + ROWS, "c,3,\n" + ROWS, "\0\n" + ROWS, '"c\n1,2,3"\n' + ROWS])
+@pytest.mark.parametrize(
+    "rows", ["c,3\n" + ROWS, "c\n" + ROWS, "c,3,\n" + ROWS, "\0\n" + ROWS, '"c\n1,2,3"\n' + ROWS]
+)
 def test_a_short_row_is_counted_and_the_others_are_read(rows, tmp_path):
     file = csv_file(tmp_path, rows)
     complete, cut = file.complete_rows(file.frame(TYPES), "value")

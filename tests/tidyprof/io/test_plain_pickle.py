@@ -1,4 +1,6 @@
-"""Pickles of plain data are loaded, and nothing else: no code runs, and no memory is taken that the file has not."""
+"""Pickles of plain data are loaded, and nothing else: no code runs, and no memory is taken that the
+file has not.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ PLAIN = {
     "flags": [True, False, None],
     "pools": [(0, 0), (300, 70_000), (2**20, 0)],
     "groups": [("0", "default_pg"), ("0", "default_pg"), ("default_pg", "0"), ("", "µ" * 300)],
-    "nested": {"empty": [{}, [], ()], "again": [[1] * 1500, {str(key): key for key in range(1500)}]},
+    "nested": {
+        "empty": [{}, [], ()],
+        "again": [[1] * 1500, {str(key): key for key in range(1500)}],
+    },
 }
 
 
@@ -50,11 +55,15 @@ class _Runs:
     [_Runs(), OrderedDict(a=1), len, pytest, {1, 2}, b"bytes", bytearray(2)],
     ids=lambda value: type(value).__name__,
 )
-def test_what_names_a_class_or_a_function_is_refused_and_not_run(value, protocol, tmp_path, monkeypatch) -> None:
+def test_what_names_a_class_or_a_function_is_refused_and_not_run(
+    value, protocol, tmp_path, monkeypatch
+) -> None:
     if value is pytest:
         value = Path
     monkeypatch.chdir(tmp_path)
-    assert "an instruction that plain data don't need" in refused(pickle.dumps({"segments": [value]}, protocol))
+    assert "an instruction that plain data don't need" in refused(
+        pickle.dumps({"segments": [value]}, protocol)
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,8 +79,14 @@ HUGE_BYTES = b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b"."
 HUGE_TEXT = b"\x80\x04\x8d" + struct.pack("<Q", 2**60) + b"."
 DEEP_TUPLE = b"\x80\x04}" + b")" + b"\x85" * 1_000_000 + b"K\x01s."
 DEEP_PAIR = b"\x80\x04}" + b")" + b"N\x86" * 1_000_000 + b"K\x01s."
-HIDDEN_PAIR = b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01h\x01\x86q\x01" + b"h\x01h\x01\x86q\x01" * 1_000_000 + b"K\x01s."
-HIDDEN_BY_COUNT = b"\x80\x04}\x8c\x01a\x94\x8c\x01a\x86\x94" + b"h\x01h\x01\x86q\x01" * 1_000_000 + b"K\x01s."
+HIDDEN_PAIR = (
+    b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01h\x01\x86q\x01"
+    + b"h\x01h\x01\x86q\x01" * 1_000_000
+    + b"K\x01s."
+)
+HIDDEN_BY_COUNT = (
+    b"\x80\x04}\x8c\x01a\x94\x8c\x01a\x86\x94" + b"h\x01h\x01\x86q\x01" * 1_000_000 + b"K\x01s."
+)
 MIXED_PAIR = b"\x80\x02K\x01X\x01\x00\x00\x00aq\x01\x86."
 REGISTERED = b"\x80\x02\x82\x01."
 OF_A_PERSON = b"\x80\x04K\x01Q."
@@ -85,7 +100,16 @@ LONG_NUMBER = pickle.dumps(2**80, 4)
 @pytest.mark.parametrize(
     "data",
     [
-        *(FAR_MEMO, HUGE_BYTES, DEEP_TUPLE, DEEP_PAIR, HIDDEN_PAIR, HIDDEN_BY_COUNT, MIXED_PAIR, REGISTERED),
+        *(
+            FAR_MEMO,
+            HUGE_BYTES,
+            DEEP_TUPLE,
+            DEEP_PAIR,
+            HIDDEN_PAIR,
+            HIDDEN_BY_COUNT,
+            MIXED_PAIR,
+            REGISTERED,
+        ),
         *(OF_A_PERSON, COLLIDING, ONE_KEY_AT_A_TIME, FLOAT_KEY, PAIR_KEY, LONG_NUMBER),
     ],
     ids=lambda data: repr(data[:24]),
@@ -124,7 +148,9 @@ def test_objects_are_counted_before_any_is_made(piece: bytes, monkeypatch) -> No
     assert "whose objects take more than 24000 bytes" in refused(head + piece * 1000 + b".")
 
 
-@pytest.mark.parametrize("piece", [b"}", b"]", b"\x8c\x02ab", b"M\xff\x01", b"N", b"}\x94\x8c\x01ah\x01s"])
+@pytest.mark.parametrize(
+    "piece", [b"}", b"]", b"\x8c\x02ab", b"M\xff\x01", b"N", b"}\x94\x8c\x01ah\x01s"]
+)
 def test_what_is_counted_is_no_less_than_what_python_takes(piece: bytes, monkeypatch) -> None:
     data = b"\x80\x04](" + piece.replace(b"h\x01", b"N") * 20_000 + b"e."
     tracemalloc.start()

@@ -1,4 +1,6 @@
-"""Short names and categories: known kernels, every kernel in the recordings, and any text at all."""
+"""Short names and categories: known kernels, every kernel in the recordings, and any text at
+all.
+"""
 
 from __future__ import annotations
 
@@ -12,46 +14,71 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidyprof.names.short_names import CATEGORIES, MAXIMUM_LENGTH, category, plain_name, short_name, unique_short_names
+from tidyprof.names.short_names import (
+    CATEGORIES,
+    MAXIMUM_LENGTH,
+    category,
+    plain_name,
+    short_name,
+    unique_short_names,
+)
 from tidyprof.readers.torch.reader import read_torch_trace
 
 MULTIPLY = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, "
-    "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, at::native::BinaryFunctor<float, "
-    "float, float, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul>)"
+    "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float,"
+    " float, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int,"
+    " at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float>"
+    " >, std::array<char*, 3ul>)"
 )
 COPY = (
-    "void at::native::elementwise_kernel_manual_unroll<128, 4, at::native::gpu_kernel_impl<"
-    "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda()#7}"
-    "::operator()() const::{lambda(float)#1}>(at::TensorIteratorBase&, int const&)::{lambda(int)#1}>(int, int)"
+    "void at::native::elementwise_kernel_manual_unroll<128, 4,"
+    " at::native::gpu_kernel_impl<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()()"
+    " const::{lambda()#7}::operator()() const::{lambda(float)#1}>(at::TensorIteratorBase&, int"
+    " const&)::{lambda(int)#1}>(int, int)"
 )
 SUM = (
-    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<c10::Half, at::native::func_wrapper_t<c10::Half, "
-    "at::native::sum_functor<c10::Half, float, float>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, "
-    "unsigned int, float, 4, 4> >(int) [clone .kd]"
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<c10::Half,"
+    " at::native::func_wrapper_t<c10::Half, at::native::sum_functor<c10::Half, float,"
+    " float>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int, float, 4,"
+    " 4> >(int) [clone .kd]"
 )
 FOREACH = (
-    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)"
-    "::TensorListMetadata<2>, at::native::(anonymous namespace)::BinaryOpListAlphaFunctor<float, 2, 2, 0>, "
-    "std::plus<float>, float>(at::native::(anonymous namespace)::TensorListMetadata<2>, float)"
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous"
+    " namespace)::TensorListMetadata<2>, at::native::(anonymous"
+    " namespace)::BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>,"
+    " float>(at::native::(anonymous namespace)::TensorListMetadata<2>, float)"
 )
 MANGLED_ADD = (
     "_ZN2at6native29vectorized_elementwise_kernelILi8ENS0_15CUDAFunctor_addIN3c108BFloat16EEE"
     "St5arrayIPcLm3EEEEviT0_T1_.kd"
 )
 FLASH = "_ZN7ck_tile6kentryILi256ELi2ENS_13FmhaFwdKernelINS_26FmhaFwdTilePartitioner_HBSINS_13TileFmhaShapeE"
-IGEMM = (
-    "igemm_bwd_gtcx3_nhwc_fp16_bx0_ex1_bt128x128x32_wt32x32x8_ws1x1_wr2x2_ta1x8x2x1_1x4x1x64_tb1x8x1x2_1x4x1x64_mh_gkgs"
-)
+IGEMM = "igemm_bwd_gtcx3_nhwc_fp16_bx0_ex1_bt128x128x32_wt32x32x8_ws1x1_wr2x2_ta1x8x2x1_1x4x1x64_tb1x8x1x2_1x4x1x64_mh_gkgs"
 CUTLASS = "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>(cutlass_80_tensorop::Params)"
 
 KNOWN = [
-    ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64_MI16x16x1_SN", "GEMM TN bf16 MT256x192x64", "GEMM"),
-    ("Cijk_Ailk_Bjlk_HHS_BH_MT64x32x32_MI16x16x16x1_SN_GSU4_SK0", "GEMM NT fp16 MT64x32x32 split-K4", "GEMM"),
+    (
+        "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64_MI16x16x1_SN",
+        "GEMM TN bf16 MT256x192x64",
+        "GEMM",
+    ),
+    (
+        "Cijk_Ailk_Bjlk_HHS_BH_MT64x32x32_MI16x16x16x1_SN_GSU4_SK0",
+        "GEMM NT fp16 MT64x32x32 split-K4",
+        "GEMM",
+    ),
     ("Cijk_Ailk_Bljk_SB_MT128x64x16_MI32x32x2x1_SN_GSU1", "GEMM NN fp32 MT128x64x16", "GEMM"),
     ("Cijk_Ailk_Bljk_HBH_MT64x64x16_SN", "GEMM NN fp16 MT64x64x16", "GEMM"),
-    ("Cijk_Alik_Bljk_F8HS_BH_BiasSH_AS_MT64x16x512_MI16x16x1_SK3", "GEMM TN fp8-fp16 MT64x16x512 stream-K", "GEMM"),
-    ("Cijk_SB_BiasS_HAS_ScaleAlphaVec_PostGSU16_VW1", "GEMM split-K sum SB BiasS ScaleAlphaVec PostGSU16 VW1", "GEMM"),
+    (
+        "Cijk_Alik_Bljk_F8HS_BH_BiasSH_AS_MT64x16x512_MI16x16x1_SK3",
+        "GEMM TN fp8-fp16 MT64x16x512 stream-K",
+        "GEMM",
+    ),
+    (
+        "Cijk_SB_BiasS_HAS_ScaleAlphaVec_PostGSU16_VW1",
+        "GEMM split-K sum SB BiasS ScaleAlphaVec PostGSU16 VW1",
+        "GEMM",
+    ),
     ("MIOpenBatchNormBwdSpatial", "MIOpenBatchNormBwdSpatial", "normalisation"),
     ("SubTensorOpWithScalar1d", "SubTensorOpWithScalar1d", "elementwise"),
     (
@@ -62,14 +89,26 @@ KNOWN = [
     (IGEMM, "conv bwd igemm nhwc fp16 bt128x128x32 ex1 split-K", "convolution"),
     ("batched_transpose_32x32_half", "batched_transpose_32x32_half", "copy"),
     (FLASH, "ck_tile FmhaFwdKernel", "attention"),
-    ("triton_poi_fused__unsafe_view_mul_silu_2", "triton_poi_fused__unsafe_view_mul_silu_2", "elementwise"),
-    ("triton_red_fused_add_mean_mul_pow_rsqrt_0", "triton_red_fused_add_mean_mul_pow_rsqrt_0", "reduction"),
+    (
+        "triton_poi_fused__unsafe_view_mul_silu_2",
+        "triton_poi_fused__unsafe_view_mul_silu_2",
+        "elementwise",
+    ),
+    (
+        "triton_red_fused_add_mean_mul_pow_rsqrt_0",
+        "triton_red_fused_add_mean_mul_pow_rsqrt_0",
+        "reduction",
+    ),
     (MULTIPLY, "elementwise mul fp32 vec4", "elementwise"),
     (COPY, "elementwise direct_copy fp32 unrolled", "copy"),
     (SUM, "reduce sum fp16 512,1", "reduction"),
     (FOREACH, "multi_tensor BinaryOpListAlpha plus fp32", "optimizer"),
     (MANGLED_ADD, "elementwise add bf16 vec8", "elementwise"),
-    ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_Generic", "collective"),
+    (
+        "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
+        "ncclDevKernel_Generic",
+        "collective",
+    ),
     ("rccl_main_kernel(ncclDevComm*, unsigned long, ncclWork*)", "rccl_main_kernel", "collective"),
     ("__amd_rocclr_copyBuffer.kd", "__amd_rocclr_copyBuffer", "copy"),
     ("__amd_rocclr_fillBufferAligned", "__amd_rocclr_fillBufferAligned", "copy"),
@@ -110,16 +149,21 @@ def test_kinds_of_the_device_and_of_the_host():
 
 
 def test_an_index_lambda_is_not_taken_for_the_data_type():
-    functor = "at::native::AUnaryFunctor<bool, bool, bool, at::native::binary_internal::MulFunctor<bool> >"
+    functor = (
+        "at::native::AUnaryFunctor<bool, bool, bool,"
+        " at::native::binary_internal::MulFunctor<bool> >"
+    )
     name = (
-        f"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<{functor} >"
-        "(at::TensorIteratorBase&)::{lambda(int)#1}>(int)"
+        f"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<{functor}"
+        " >(at::TensorIteratorBase&)::{lambda(int)#1}>(int)"
     )
     assert short_name(name) == "elementwise mul scalar bool"
 
 
 def test_names_that_shorten_alike_are_kept_apart_and_stay_the_same_in_other_sets():
-    first, second = (f"Cijk_Alik_Bljk_BBS_BH_MT64x64x64_MI16x16x16x1_GLVWA{width}" for width in (2, 4))
+    first, second = (
+        f"Cijk_Alik_Bljk_BBS_BH_MT64x64x64_MI16x16x16x1_GLVWA{width}" for width in (2, 4)
+    )
     assert short_name(first) == short_name(second)
     both = unique_short_names([first, second])
     more = unique_short_names([second, "other", first])
@@ -152,15 +196,24 @@ def recorded_names(recordings) -> dict[str, list[str]]:
             columns = {"Kernel_Name", "KernelName"} & set(rows.fieldnames or [])
             if columns:
                 column = columns.pop()
-                found[str(table.relative_to(recordings))] = {row[column] for row in rows if row[column]}
+                found[str(table.relative_to(recordings))] = {
+                    row[column] for row in rows if row[column]
+                }
     for packed in recordings.glob("rocprofv3-json-*/*.json.gz"):
         tool = json.loads(gzip.decompress(packed.read_bytes()))["rocprofiler-sdk-tool"]
-        symbols = sorted({symbol["formatted_kernel_name"] for part in tool for symbol in part["kernel_symbols"]})
-        mangled = sorted({symbol["kernel_name"] for part in tool for symbol in part["kernel_symbols"]})
+        symbols = sorted(
+            {symbol["formatted_kernel_name"] for part in tool for symbol in part["kernel_symbols"]}
+        )
+        mangled = sorted(
+            {symbol["kernel_name"] for part in tool for symbol in part["kernel_symbols"]}
+        )
         found[packed.name] = set(symbols[::3]) | set(mangled[::7])
     for database in recordings.glob("rpd-*/*.rpd"):
         connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-        query = "select distinct string from rocpd_op join rocpd_string on rocpd_string.id = description_id"
+        query = (
+            "select distinct string from rocpd_op join rocpd_string on rocpd_string.id ="
+            " description_id"
+        )
         found[database.name] = {name for (name,) in connection.execute(query) if name}
     assert len(found) > 30
     return {source: sorted(names) for source, names in found.items()}
@@ -180,10 +233,17 @@ def test_every_recorded_kernel(recorded_names):
 
 
 def test_categories_of_recorded_kernels(recorded_names):
-    distinct = {name for source, names in recorded_names.items() if source.endswith("json.gz") for name in names}
+    distinct = {
+        name
+        for source, names in recorded_names.items()
+        if source.endswith("json.gz")
+        for name in names
+    }
     found = {name: category(name, "kernel") for name in distinct}
     assert set(found.values()) <= set(CATEGORIES)
-    assert {"GEMM", "convolution", "normalisation", "elementwise", "reduction"} <= set(found.values())
+    assert {"GEMM", "convolution", "normalisation", "elementwise", "reduction"} <= set(
+        found.values()
+    )
     for name, kind in found.items():
         if name.startswith("Cijk_"):
             assert kind == "GEMM", name
@@ -193,8 +253,12 @@ def test_categories_of_recorded_kernels(recorded_names):
             assert kind == "convolution", name
 
 
-CODE = st.text(alphabet=string.ascii_letters + string.digits + "_:<>(){}[],*&# .~\n\x00$é😀-", max_size=300)
-STARTS = st.sampled_from(["", "_ZN", "_Z", "Cijk_", "void at::native::", "igemm_", "miopenSp3AsmConv_", "Memcpy "])
+CODE = st.text(
+    alphabet=string.ascii_letters + string.digits + "_:<>(){}[],*&# .~\n\x00$é😀-", max_size=300
+)
+STARTS = st.sampled_from(
+    ["", "_ZN", "_Z", "Cijk_", "void at::native::", "igemm_", "miopenSp3AsmConv_", "Memcpy "]
+)
 
 
 @settings(deadline=None)
@@ -220,7 +284,9 @@ def test_any_set_of_names_becomes_unique(names):
     assert all(len(text) <= MAXIMUM_LENGTH for text in short.values())
 
 
-@pytest.mark.parametrize("unit", ["<", "a", "a::b<c, ", "_cuda", ".kd", " [clone .kd]", "(", "9a", "I", "L", "T_"])
+@pytest.mark.parametrize(
+    "unit", ["<", "a", "a::b<c, ", "_cuda", ".kd", " [clone .kd]", "(", "9a", "I", "L", "T_"]
+)
 @pytest.mark.parametrize("start", ["", "_ZN4name", "Cijk_A_B_C_MT1x1_", "void f<"])
 def test_a_name_of_hundred_kilobytes(unit, start):
     name = start + unit * (100_000 // len(unit))

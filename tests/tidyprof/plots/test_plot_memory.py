@@ -1,11 +1,18 @@
-"""Memory of PyTorch's allocator: steps over the number of the change, in binary units, both quantities on one axis."""
+"""Memory of PyTorch's allocator: steps over the number of the change, in binary units, both
+quantities on one axis.
+"""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
 
-from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, drawn
+from tests.tidyprof.figures import (
+    assert_readable,
+    assert_repeatable,
+    assert_says_what_it_shows,
+    drawn,
+)
 from tests.tidyprof.plots.test_plot_counters import profile_of
 from tidyprof import plots
 
@@ -15,14 +22,25 @@ REQUESTED, RESERVED = "requested memory", "reserved memory"
 
 def history(device: int = 0) -> list[tuple]:
     """A segment of 20 MiB for two tensors of 8 and 4 MiB, of which one goes long afterwards."""
-    taken = ((0, REQUESTED, 8), (0, RESERVED, 20), (1, REQUESTED, 12), (1, RESERVED, 20), (900, REQUESTED, 4))
-    return [(second, device, name, mebibytes * float(MEBIBYTE), "bytes") for second, name, mebibytes in taken]
+    taken = (
+        (0, REQUESTED, 8),
+        (0, RESERVED, 20),
+        (1, REQUESTED, 12),
+        (1, RESERVED, 20),
+        (900, REQUESTED, 4),
+    )
+    return [
+        (second, device, name, mebibytes * float(MEBIBYTE), "bytes")
+        for second, name, mebibytes in taken
+    ]
 
 
 def test_what_is_held_is_drawn_in_steps_until_the_end_and_by_number_of_the_change() -> None:
     (axes,) = plots.memory(profile_of(*history())).axes
     lines = {line.get_label(): line for line in axes.lines}
-    assert {name: (list(line.get_xdata()), list(line.get_ydata())) for name, line in lines.items()} == {
+    assert {
+        name: (list(line.get_xdata()), list(line.get_ydata())) for name, line in lines.items()
+    } == {
         RESERVED: ([0, 4], [20, 20]),  # the second sample is no change
         REQUESTED: ([1, 2, 3, 4], [8, 12, 4, 4]),
     }
@@ -31,13 +49,16 @@ def test_what_is_held_is_drawn_in_steps_until_the_end_and_by_number_of_the_chang
 
 
 def test_words_come_from_the_samples() -> None:
-    assert plots.describe(plots.memory(profile_of(*history()))) == (
-        "Steps of memory over 4 changes. The reserved memory reaches 20.0 MiB and ends at 20.0, the requested memory "
-        "reaches 12.0 MiB and ends at 4.0."
+    assert (
+        plots.describe(plots.memory(profile_of(*history())))
+        == "Steps of memory over 4 changes. The reserved memory reaches 20.0 MiB and ends at 20.0,"
+        " the requested memory reaches 12.0 MiB and ends at 4.0."
     )
 
 
-PHASES = pd.DataFrame({"name": ["forward", "idle", "backward"], "start_ns": [0, 2, 900], "duration_ns": [2, 898, 1]})
+PHASES = pd.DataFrame(
+    {"name": ["forward", "idle", "backward"], "start_ns": [0, 2, 900], "duration_ns": [2, 898, 1]}
+)
 
 
 def phases() -> pd.DataFrame:
@@ -50,7 +71,10 @@ def phases() -> pd.DataFrame:
 def test_phases_are_shaded_and_named_from_their_first_change_to_their_last() -> None:
     figure = plots.memory(profile_of(*history()), phases=phases())
     (axes,) = figure.axes
-    assert [(round(band.get_x()), round(band.get_width())) for band in axes.patches] == [(0, 3), (3, 1)]
+    assert [(round(band.get_x()), round(band.get_width())) for band in axes.patches] == [
+        (0, 3),
+        (3, 1),
+    ]
     assert [text.get_text() for text in axes.texts] == ["forward", "backward"]
     assert "over 4 changes, shaded in this order: forward, backward. The" in plots.describe(figure)
 
@@ -70,7 +94,9 @@ def test_devices_are_not_mixed() -> None:
     assert "over 4 changes" in plots.describe(plots.memory(two, device=1))
 
 
-@pytest.mark.parametrize(("names", "words"), [(None, "no memory of PyTorch"), (["requested memory"], "no requested")])
+@pytest.mark.parametrize(
+    ("names", "words"), [(None, "no memory of PyTorch"), (["requested memory"], "no requested")]
+)
 def test_a_profile_without_it_is_not_drawn(names: list[str] | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         plots.memory(profile_of((0, 0, "power", 171.0, "W")), names)

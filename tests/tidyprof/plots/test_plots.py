@@ -1,4 +1,6 @@
-"""Plots: origin in the corner, text alternative from the data, readable text, same bytes for the same data."""
+"""Plots: origin in the corner, text alternative from the data, readable text, same bytes for the
+same data.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from matplotlib.image import imread
 from matplotlib.text import Text
 
 from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
-from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, corner, drawn, texts
+from tests.tidyprof.figures import (
+    assert_readable,
+    assert_repeatable,
+    assert_says_what_it_shows,
+    corner,
+    drawn,
+    texts,
+)
 from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
@@ -29,13 +38,16 @@ from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import KINDS, Origin
 
 LONG_NAME = (
-    "void at::native::(anonymous namespace)::a_kernel_with_quite_a_long_name_indeed<c10::BFloat16, 128, 64>(int)"
+    "void at::native::(anonymous namespace)::a_kernel_with_quite_a_long_name_indeed<c10::BFloat16,"
+    " 128, 64>(int)"
 )
 
 
 @pytest.fixture(scope="module")
 def run():
-    """Two ranks, two steps: kernels with awkward names, a collective, copies, ranges, operators and calls."""
+    """Two ranks, two steps: kernels with awkward names, a collective, copies, ranges, operators and
+    calls.
+    """
     rows = []
     for rank, step in itertools.product((0, 1), (4, 5)):
         start = 10_000_000 * (step - 4)
@@ -46,12 +58,38 @@ def run():
             event("operator", "aten::conv2d", start + 1_000_000, start + 4_000_000, rank=rank),
             event("operator", "<b>bold</b>", start + 1_500_000, start + 1_600_000, rank=rank),
             event("runtime", "hipLaunchKernel", start + 2_000_000, start + 2_100_000, rank=rank),
-            event("kernel", LONG_NAME, start + 2_200_000, start + 5_000_000, launch_ns=start + 2_000_000, **place),
             event(
-                "kernel", "cost$x$_kernel", start + 5_500_000, start + 6_000_000, launch_ns=start + 2_100_000, **place
+                "kernel",
+                LONG_NAME,
+                start + 2_200_000,
+                start + 5_000_000,
+                launch_ns=start + 2_000_000,
+                **place,
             ),
-            event("copy", "Memcpy HtoD (Host -> Device)", start + 1_200_000, start + 2_000_000, stream=1, **place),
-            event("collective", "ncclDevKernel_Generic", start + 4_000_000, start + 8_000_000, stream=2, **place),
+            event(
+                "kernel",
+                "cost$x$_kernel",
+                start + 5_500_000,
+                start + 6_000_000,
+                launch_ns=start + 2_100_000,
+                **place,
+            ),
+            event(
+                "copy",
+                "Memcpy HtoD (Host -> Device)",
+                start + 1_200_000,
+                start + 2_000_000,
+                stream=1,
+                **place,
+            ),
+            event(
+                "collective",
+                "ncclDevKernel_Generic",
+                start + 4_000_000,
+                start + 8_000_000,
+                stream=2,
+                **place,
+            ),
         ]
     return profile_of(*rows)
 
@@ -153,7 +191,11 @@ class TestWords:
         assert "4.00 ms" in text, "the collective is the longest event"
 
     def test_a_timeline_of_samples_says_what_is_not_drawn(self):
-        rows = [event("annotation", "step", 0, 100), event("sample", "main", 0, 10), event("sample", "f", 5, 10)]
+        rows = [
+            event("annotation", "step", 0, 100),
+            event("sample", "main", 0, 10),
+            event("sample", "f", 5, 10),
+        ]
         text = plots.describe(plots.timeline(profile_of(*rows)))
         assert "1 events. 2 frames of call-stack samples are not drawn." in text
 
@@ -166,14 +208,18 @@ class TestWords:
 
     def test_warm_up_is_left_out_of_the_median_of_the_steps(self):
         parts = ["warmup"] * 5 + ["steady"] * 3
-        table = pd.DataFrame({"step": range(8), "duration_ns": [90_000_000] * 5 + [20_000_000] * 3, "part": parts})
+        table = pd.DataFrame(
+            {"step": range(8), "duration_ns": [90_000_000] * 5 + [20_000_000] * 3, "part": parts}
+        )
         table.attrs["origin"] = ORIGIN
         figure = plots.step_times(table)
         assert "a median of 20.0 ms; 5 of them" in plots.describe(figure)
         assert "median 20.0 ms" in [text.get_text() for text in figure.axes[0].texts]
 
     def test_a_step_far_off_is_cut_off_and_says_so(self):
-        table = pd.DataFrame({"step": range(8), "duration_ns": [450_000_000, 60_000_000] + [20_000_000] * 6})
+        table = pd.DataFrame(
+            {"step": range(8), "duration_ns": [450_000_000, 60_000_000] + [20_000_000] * 6}
+        )
         table.attrs["origin"] = ORIGIN
         axes = plots.step_times(table).axes[0]
         assert max(bar.get_height() for bar in axes.patches) == 80
@@ -194,8 +240,18 @@ class TestTimeline:
             plots.timeline(run, start_ns=10**12, end_ns=10**12 + 5)
 
     def test_one_lane_per_stream(self, run):
-        labels = [label.get_text() for label in plots.timeline(run, rank=1).axes[0].get_yticklabels()]
-        assert labels == ["steps", "ranges", "operators", "runtime calls", "stream 0", "stream 1", "stream 2"]
+        labels = [
+            label.get_text() for label in plots.timeline(run, rank=1).axes[0].get_yticklabels()
+        ]
+        assert labels == [
+            "steps",
+            "ranges",
+            "operators",
+            "runtime calls",
+            "stream 0",
+            "stream 1",
+            "stream 2",
+        ]
 
     def test_a_full_lane_shows_how_full_it_is(self):
         profile = profile_of(*(event("kernel", "k", 10 * n, 10 * n + 5) for n in range(DENSE + 1)))
@@ -211,7 +267,10 @@ class TestTimeline:
         some = [event("operator", "aten::add", 10 * n, 10 * n + 5) for n in range(SPARSE + 1)]
         few = [event("copy", "c", 100 * n, 100 * n + 5, stream=9) for n in range(SPARSE)]
         labels = plots.timeline(profile_of(*many, *some, *few)).axes[0].get_yticklabels()
-        shown = {label.get_text().partition("\n")[0]: "share of time" in label.get_text() for label in labels}
+        shown = {
+            label.get_text().partition("\n")[0]: "share of time" in label.get_text()
+            for label in labels
+        }
         assert shown == {"operators": True, "stream 0": True, "stream 9": False}
 
 
@@ -237,7 +296,9 @@ class TestBars:
     def test_a_part_that_nobody_can_see_is_not_in_the_legend(self, run):
         table = analyses.step_budget(run)
         table["launch_bound_ns"] = 1
-        named = [text.get_text() for text in plots.step_budget(table).axes[0].get_legend().get_texts()]
+        named = [
+            text.get_text() for text in plots.step_budget(table).axes[0].get_legend().get_texts()
+        ]
         assert "compute" in named
         assert "launch-bound idle" not in named
 
@@ -246,7 +307,11 @@ class TestBars:
         table["sum_percent"] = 112.0
         (axes,) = drawn(plots.busy(table)).axes
         line = axes.transData.transform((100, 0))[0]
-        assert not [text for text in axes.texts if text.get_window_extent().x0 < line < text.get_window_extent().x1]
+        assert not [
+            text
+            for text in axes.texts
+            if text.get_window_extent().x0 < line < text.get_window_extent().x1
+        ]
 
     def test_a_number_and_its_percent_sign_stay_in_one_line(self, run):
         table = analyses.busy(run)
@@ -266,12 +331,17 @@ class TestNotebook:
 
     def test_a_notebook_gets_a_light_and_a_dark_picture(self, run):
         figure = plots.top_kernels(analyses.kernels(run))
-        images = re.findall(r'class="(\S+)" .*?style="(\S+)" src="data:image/png;base64,(\S+)"', figure._repr_html_())
+        images = re.findall(
+            r'class="(\S+)" .*?style="(\S+)" src="data:image/png;base64,(\S+)"',
+            figure._repr_html_(),
+        )
         assert [(name, "display:none" in look) for name, look, _ in images] == [
             ("tidy-light", False),
             ("tidy-dark", True),
         ]
-        light, dark = (imread(io.BytesIO(base64.b64decode(data)), format="png") for *_, data in images)
+        light, dark = (
+            imread(io.BytesIO(base64.b64decode(data)), format="png") for *_, data in images
+        )
         assert light.shape == dark.shape
         assert (light[0, 0, :3] == 1).all()
         assert (dark[0, 0, :3] == np.float32(17 / 255)).all()
@@ -290,7 +360,9 @@ class TestNotebook:
             for text in figure.findobj(Text):
                 turned = to_hex(style.turned(to_rgba(before[text.get_text()])))
                 on_bar = before[text.get_text()] in (style.BLACK, style.GROUND)
-                assert to_hex(text.get_color()) == (before[text.get_text()].lower() if on_bar else turned)
+                assert to_hex(text.get_color()) == (
+                    before[text.get_text()].lower() if on_bar else turned
+                )
         assert {text.get_text(): text.get_color() for text in figure.findobj(Text)} == before
 
     def test_a_marker_is_turned_with_its_line_in_the_dark(self):
@@ -322,13 +394,18 @@ class TestStyle:
             assert style.contrast(text, style.GROUND) >= style.MINIMUM_CONTRAST
         for look in (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK):
             for colour, _ in look.values():
-                assert style.contrast(style.text_on(colour), colour) >= style.MINIMUM_CONTRAST, colour
+                assert style.contrast(style.text_on(colour), colour) >= style.MINIMUM_CONTRAST, (
+                    colour
+                )
 
     def test_contrast_in_the_dark(self):
         ground = to_hex(style.turned(to_rgba(style.GROUND)))
         assert ground == "#111111"
         for text in (style.TEXT, style.MUTED_TEXT, style.text_on(style.GROUND)):
-            assert style.contrast(to_hex(style.turned(to_rgba(text))), ground) >= style.MINIMUM_CONTRAST
+            assert (
+                style.contrast(to_hex(style.turned(to_rgba(text))), ground)
+                >= style.MINIMUM_CONTRAST
+            )
         for look in (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK):
             for colour, _ in look.values():
                 assert style.contrast(colour, ground) >= style.MINIMUM_FILL_CONTRAST, colour
@@ -364,13 +441,22 @@ def test_durations_for_people(nanoseconds, text):
 
 
 def test_axis_units():
-    assert [axis_unit(length)[0] for length in (1, 5_000, 5_000_000, 5e9)] == ["µs", "µs", "ms", "s"]
+    assert [axis_unit(length)[0] for length in (1, 5_000, 5_000_000, 5e9)] == [
+        "µs",
+        "µs",
+        "ms",
+        "s",
+    ]
 
 
 def test_recorded_four_ranks(recordings):
     """All plots of a real recording of four ranks: nothing raised, nothing cut off."""
-    profile = read_torch_trace(recordings / "torch-mi300-ddp-4ranks-fused" / "merged_all_events.json.gz")
-    profile.meta["origin"] = Origin("recorded", "ResNet-50 on CIFAR-100, four AMD Instinct GPUs of the MI300 series")
+    profile = read_torch_trace(
+        recordings / "torch-mi300-ddp-4ranks-fused" / "merged_all_events.json.gz"
+    )
+    profile.meta["origin"] = Origin(
+        "recorded", "ResNet-50 on CIFAR-100, four AMD Instinct GPUs of the MI300 series"
+    )
     for name in ("top_kernels", "top_operators", "step_budget", "step_times", "busy", "timeline"):
         figure = drawn(FIGURES[name](profile))
         for text in texts(figure):
@@ -380,5 +466,8 @@ def test_recorded_four_ranks(recordings):
 
 
 def test_reading_and_plotting_need_no_torch():
-    code = "import sys, tidyprof.names.short_names, tidyprof.analyses, tidyprof.plots; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, tidyprof.names.short_names, tidyprof.analyses, tidyprof.plots;"
+        " sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

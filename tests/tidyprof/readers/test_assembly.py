@@ -1,4 +1,6 @@
-"""Assembly for AMD GPUs: what Triton wrote for lesson 16, what is written here, what is none; and `tidyprof isa`."""
+"""Assembly for AMD GPUs: what Triton wrote for lesson 16, what is written here, what is none; and
+`tidyprof isa`.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,23 @@ FILES = sorted(COMPILED.glob("*/*/*.amdgcn.gz"))
 
 def kernel(name: str = "k", code: str = "", **stated: object) -> tuple[str, str]:
     """The code and the metadata of one kernel, as LLVM writes them."""
-    numbers = {"agpr_count": 0, "group_segment_fixed_size": 0, "name": name, "private_segment_fixed_size": 0}
-    numbers |= {"sgpr_count": 16, "sgpr_spill_count": 0, "vgpr_count": 32, "vgpr_spill_count": 0, "wavefront_size": 64}
+    numbers = {
+        "agpr_count": 0,
+        "group_segment_fixed_size": 0,
+        "name": name,
+        "private_segment_fixed_size": 0,
+    }
+    numbers |= {
+        "sgpr_count": 16,
+        "sgpr_spill_count": 0,
+        "vgpr_count": 32,
+        "vgpr_spill_count": 0,
+        "wavefront_size": 64,
+    }
     lines = [f"    .{key}: {value}" for key, value in (numbers | stated).items()]
-    return f"{name}:\n{code}\n.Lfunc_end_{name}:\n\t.size\t{name}, 8\n", "\n".join(["  -" + lines[0][3:], *lines[1:]])
+    return f"{name}:\n{code}\n.Lfunc_end_{name}:\n\t.size\t{name}, 8\n", "\n".join(
+        ["  -" + lines[0][3:], *lines[1:]]
+    )
 
 
 def write(path: Path, *kernels: tuple[str, str], target: str = "gfx942", **asked: object) -> Path:
@@ -34,7 +49,9 @@ def write(path: Path, *kernels: tuple[str, str], target: str = "gfx942", **asked
     path.parent.mkdir(parents=True, exist_ok=True)
     code, metadata = ("\n".join(parts) for parts in zip(*kernels, strict=True))
     head = f'\t.amdgcn_target "amdgcn-amd-amdhsa--{target}"\n'
-    path.write_text(f"{head}{code}\t.amdgpu_metadata\n---\namdhsa.kernels:\n{metadata}\n...\n\t.end_amdgpu_metadata\n")
+    path.write_text(
+        f"{head}{code}\t.amdgpu_metadata\n---\namdhsa.kernels:\n{metadata}\n...\n\t.end_amdgpu_metadata\n"
+    )
     if asked:
         path.with_suffix(".json").write_text(json.dumps(asked))
     return path
@@ -75,7 +92,8 @@ def test_what_is_no_assembly_is_told_before_what_lies_beside_it(tmp_path: Path) 
 
 def test_every_kernel_of_a_file_has_its_own_counts(tmp_path: Path) -> None:
     first = (
-        "\tv_mfma_f32_32x32x8_bf16 a, b, c\n\tglobal_load_dwordx4 v\n\tbuffer_load_ushort v\n\tglobal_load_lds_dword v"
+        "\tv_mfma_f32_32x32x8_bf16 a, b, c\n\tglobal_load_dwordx4 v\n\tbuffer_load_ushort"
+        " v\n\tglobal_load_lds_dword v"
     )
     second = "\tscratch_store_dword off, v1\n\tflat_load_b64 v\n"
     second += "\tbuffer_load_dword v1, off, s[0:3], 0 ; 4-byte Folded Reload"  # as on gfx90a
@@ -84,7 +102,12 @@ def test_every_kernel_of_a_file_has_its_own_counts(tmp_path: Path) -> None:
     one, two = read(write(tmp_path / "a.s", *kernels)).itertuples()
     assert (one.kernel, one.matrix_instructions, one.spill_instructions) == ("one", 1, 0)
     assert one.loads == "1 x 16 B, 1 x 4 B, 1 x 2 B"
-    assert (two.kernel, two.spilled_vgprs, two.accum_vgprs, two.spill_instructions) == ("two", 3, 4, 2)
+    assert (two.kernel, two.spilled_vgprs, two.accum_vgprs, two.spill_instructions) == (
+        "two",
+        3,
+        4,
+        2,
+    )
     assert two.loads == "1 x 8 B"
 
 
@@ -114,8 +137,12 @@ def test_what_a_launch_asks_for_comes_from_the_json(tmp_path: Path) -> None:
         ("gfx1100", 16, 0, 4, None, None),
     ],
 )
-def test_waves_are_whole_workgroups(target, vgprs, lds, warps, waves, limit, tmp_path: Path) -> None:
-    file = write(tmp_path / "k.amdgcn", kernel(vgpr_count=vgprs), target=target, num_warps=warps, shared=lds)
+def test_waves_are_whole_workgroups(
+    target, vgprs, lds, warps, waves, limit, tmp_path: Path
+) -> None:
+    file = write(
+        tmp_path / "k.amdgcn", kernel(vgpr_count=vgprs), target=target, num_warps=warps, shared=lds
+    )
     (row,) = read(file).itertuples()
     found = [None if value is pd.NA else value for value in (row.waves, row.limited_by)]
     assert found == [waves, limit]
@@ -138,8 +165,12 @@ def test_the_command_shows_and_writes_it_and_fails_on_a_spill(tmp_path: Path, ca
     assert main(["isa", f"{folder}/128x128x64", "--fail-on-spill"]) == 0
 
 
-@pytest.mark.parametrize(("target", "words"), [("gfx942", "without Triton's JSON"), ("gfx1100", "waves of gfx1100")])
-def test_the_command_says_why_waves_are_not_known(target: str, words: str, tmp_path: Path, capsys) -> None:
+@pytest.mark.parametrize(
+    ("target", "words"), [("gfx942", "without Triton's JSON"), ("gfx1100", "waves of gfx1100")]
+)
+def test_the_command_says_why_waves_are_not_known(
+    target: str, words: str, tmp_path: Path, capsys
+) -> None:
     assert main(["isa", str(write(tmp_path / "k.amdgcn", kernel(), target=target))]) == 0
     assert words in capsys.readouterr().out
 
@@ -187,9 +218,15 @@ def test_what_is_no_assembly_is_one_line(damage, words: str, tmp_path: Path, cap
 # Code objects
 
 
-def code_object(kernels: object, machine: int = 224, target: str = "amdgcn-amd-amdhsa--gfx942:sramecc+") -> bytes:
-    """An ELF file with a segment of notes: one of another tool, and the metadata of these kernels."""
-    content = msgspec.msgpack.encode({"amdhsa.kernels": kernels, "amdhsa.target": target, "amdhsa.version": [1, 2]})
+def code_object(
+    kernels: object, machine: int = 224, target: str = "amdgcn-amd-amdhsa--gfx942:sramecc+"
+) -> bytes:
+    """An ELF file with a segment of notes: one of another tool, and the metadata of these
+    kernels.
+    """
+    content = msgspec.msgpack.encode(
+        {"amdhsa.kernels": kernels, "amdhsa.target": target, "amdhsa.version": [1, 2]}
+    )
     notes = b"".join(
         struct.pack("<III", len(name), len(data), kind) + padded(name) + padded(data)
         for name, kind, data in ((b"GNU\0", 3, b"12345"), (b"AMDGPU\0", 32, content))
@@ -205,35 +242,61 @@ def padded(data: bytes) -> bytes:
 
 
 STATED_KERNEL = {
-    ".name": "k", ".vgpr_count": 512, ".agpr_count": 256, ".sgpr_count": 100, ".vgpr_spill_count": 7,
-    ".sgpr_spill_count": 0, ".private_segment_fixed_size": 32, ".group_segment_fixed_size": 65536,
-    ".wavefront_size": 64, ".args": [{".size": 8}], ".symbol": "k.kd",
-}  # fmt: skip
+    ".name": "k",
+    ".vgpr_count": 512,
+    ".agpr_count": 256,
+    ".sgpr_count": 100,
+    ".vgpr_spill_count": 7,
+    ".sgpr_spill_count": 0,
+    ".private_segment_fixed_size": 32,
+    ".group_segment_fixed_size": 65536,
+    ".wavefront_size": 64,
+    ".args": [{".size": 8}],
+    ".symbol": "k.kd",
+}
 
 
-def test_a_code_object_states_its_registers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_code_object_states_its_registers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "28_gfx942_code_object_id_2.out"
-    path.write_bytes(code_object([STATED_KERNEL, STATED_KERNEL | {".name": "other", ".vgpr_spill_count": 0}]))
+    path.write_bytes(
+        code_object([STATED_KERNEL, STATED_KERNEL | {".name": "other", ".vgpr_spill_count": 0}])
+    )
     for given in (path, tmp_path):
         table = read(given)
         assert table["kernel"].tolist() == ["k", "other"]
         assert set(table["target"]) == {"gfx942"}
         numbers = table.loc[0, ["vgprs", "accum_vgprs", "sgprs", "spilled_vgprs", "lds_bytes"]]
         assert numbers.tolist() == [512, 256, 100, 7, 65536]
-        assert table[["matrix_instructions", "spill_instructions", "loads", "warps"]].isna().all().all()
+        assert (
+            table[["matrix_instructions", "spill_instructions", "loads", "warps"]]
+            .isna()
+            .all()
+            .all()
+        )
     assert main(["isa", str(path), "--fail-on-spill"]) == 1
     assert "llvm-objdump --disassemble" in capsys.readouterr().out
 
 
 BAD_CODE_OBJECTS = {
-    "a program of the host": (code_object([STATED_KERNEL], machine=62), "for another processor than AMD's GPUs"),
+    "a program of the host": (
+        code_object([STATED_KERNEL], machine=62),
+        "for another processor than AMD's GPUs",
+    ),
     "no kernel": (code_object([]), "states no kernel"),
     "no note": (code_object([STATED_KERNEL])[:120], "states no kernel"),
     "the header alone": (code_object([STATED_KERNEL])[:64], "cannot be read"),
     "cut off": (code_object([STATED_KERNEL])[:250], "cannot be read"),
     "kernels no list": (code_object(7), "cannot be read"),
-    "a count that is a text": (code_object([STATED_KERNEL | {".vgpr_count": "many"}]), "not as LLVM writes them"),
-    "a count below nothing": (code_object([STATED_KERNEL | {".vgpr_count": -1}]), "not as LLVM writes them"),
+    "a count that is a text": (
+        code_object([STATED_KERNEL | {".vgpr_count": "many"}]),
+        "not as LLVM writes them",
+    ),
+    "a count below nothing": (
+        code_object([STATED_KERNEL | {".vgpr_count": -1}]),
+        "not as LLVM writes them",
+    ),
 }
 
 

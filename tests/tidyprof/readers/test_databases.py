@@ -32,9 +32,16 @@ def database(path: Path, *statements: str) -> Path:
 
 @pytest.fixture
 def mixed(tmp_path) -> Path:
-    """A column whose first rows are integers and whose later ones are anything, which SQLite allows."""
+    """A column whose first rows are integers and whose later ones are anything, which SQLite
+    allows.
+    """
     rows = ", ".join(
-        [*(f"({number}, {number})" for number in range(20_000)), "('x', 'x')", "(NULL, NULL)", "(1.5, 1.5)"]
+        [
+            *(f"({number}, {number})" for number in range(20_000)),
+            "('x', 'x')",
+            "(NULL, NULL)",
+            "(1.5, 1.5)",
+        ]
     )
     return database(
         tmp_path / "mixed.db",
@@ -71,7 +78,16 @@ def test_reals_of_a_column_of_many_sorts(mixed):
         ("(id integer, v, rowid text, _ROWID_ text, oid text)", [5, 3, 4, 1, 2, 9, 8]),
         ("(id integer, v, rowid text)", [5, 3, 4, 1, 2, 9, 8]),
     ],
-    ids=["dense", "far apart", "one", "none", "not a key", "without numbers", "no name for numbers", "shadowed"],
+    ids=[
+        "dense",
+        "far apart",
+        "one",
+        "none",
+        "not a key",
+        "without numbers",
+        "no name for numbers",
+        "shadowed",
+    ],
 )
 def test_rows_come_complete_and_in_order(tmp_path, definition, numbers):
     statements = [f"INSERT INTO t (id, v) VALUES ({number}, {number % 7})" for number in numbers]
@@ -97,7 +113,9 @@ def test_an_index_does_not_change_the_order_of_rows(tmp_path):
         assert opened.integers("t", ["v"])["v"].tolist() == [5, 4, 6]
 
 
-@pytest.mark.parametrize("texts", [[], ["a"], ["a"] * 5, ["b", "a", "b"], ["", "é", "a\x00b"] * 7000])
+@pytest.mark.parametrize(
+    "texts", [[], ["a"], ["a"] * 5, ["b", "a", "b"], ["", "é", "a\x00b"] * 7000]
+)
 def test_coded_texts(tmp_path, texts):
     path = database(tmp_path / "t.db", "CREATE TABLE t (s text)")
     connection = sqlite3.connect(path)
@@ -114,14 +132,19 @@ def test_texts_by_identifier(tmp_path, count):
     path = database(tmp_path / "t.db", "CREATE TABLE t (id integer primary key, string text)")
     connection = sqlite3.connect(path)
     connection.executemany(
-        "INSERT INTO t VALUES (?, ?)", [(number, f"text {number}") for number in range(0, 12_000, 2)]
+        "INSERT INTO t VALUES (?, ?)",
+        [(number, f"text {number}") for number in range(0, 12_000, 2)],
     )
     connection.commit()
     connection.close()
     wanted = np.arange(count) * 3
     with open_database(path) as opened:
         found = opened.texts("t", wanted)
-    assert found == {number: f"text {number}" for number in wanted.tolist() if number % 2 == 0 and number < 12_000}
+    assert found == {
+        number: f"text {number}"
+        for number in wanted.tolist()
+        if number % 2 == 0 and number < 12_000
+    }
 
 
 @pytest.mark.parametrize(
@@ -144,7 +167,11 @@ def test_what_is_missing_is_named_with_what_comes_near(tmp_path, table, columns,
 
 def test_names_with_quotes_are_only_names(tmp_path):
     name = 'a"; DROP TABLE b; --'
-    path = database(tmp_path / "t.db", f"CREATE TABLE {quoted(name)} (x)", f"INSERT INTO {quoted(name)} VALUES (7)")
+    path = database(
+        tmp_path / "t.db",
+        f"CREATE TABLE {quoted(name)} (x)",
+        f"INSERT INTO {quoted(name)} VALUES (7)",
+    )
     with open_database(path) as opened:
         assert opened.integers(name, ["x"])["x"].tolist() == [7]
 
@@ -207,7 +234,9 @@ NUMBERS = st.lists(st.integers(-5, 5) | st.integers(-(2**62), 2**62), max_size=2
 @given(NUMBERS, NUMBERS)
 def test_first_equal(identifiers, wanted):
     found = first_equal(np.array(identifiers, np.int64), np.array(wanted, np.int64)).tolist()
-    assert found == [identifiers.index(number) if number in identifiers else -1 for number in wanted]
+    assert found == [
+        identifiers.index(number) if number in identifiers else -1 for number in wanted
+    ]
 
 
 @given(NUMBERS)
@@ -255,7 +284,9 @@ def test_the_table_orders_the_events_of_all_parts(parts):
     made = [
         Records(
             {
-                "kind": np.full(len(starts), KIND_CODE["kernel" if place % 2 else "runtime"], np.int8),
+                "kind": np.full(
+                    len(starts), KIND_CODE["kernel" if place % 2 else "runtime"], np.int8
+                ),
                 "start_ns": np.array(starts, np.int64),
                 "duration_ns": np.full(len(starts), place, np.int64),
                 "name": np.full(len(starts), place % 2, np.int32),
@@ -265,7 +296,8 @@ def test_the_table_orders_the_events_of_all_parts(parts):
     ]
     frame = event_table(joined(made), texts)
     expected = sorted(
-        ((start, place) for place, starts in enumerate(parts) for start in starts), key=lambda pair: pair[0]
+        ((start, place) for place, starts in enumerate(parts) for start in starts),
+        key=lambda pair: pair[0],
     )
     assert list(zip(frame["start_ns"], frame["duration_ns"], strict=True)) == expected
     assert [texts.index(name) for name in frame["name"]] == [place % 2 for _, place in expected]
@@ -287,17 +319,28 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(("write", "table"), OPTIONAL, ids=[f"{write.__name__} {table}" for write, table in OPTIONAL])
+@pytest.mark.parametrize(
+    ("write", "table"), OPTIONAL, ids=[f"{write.__name__} {table}" for write, table in OPTIONAL]
+)
 @pytest.mark.parametrize("how", CHANGES)
 def test_a_table_that_only_seems_to_be_absent_is_told(write, table, how, tmp_path):
     path = write(tmp_path / "trace.db")
-    assert not [warning for warning in tidyprof.read(path).meta["warnings"] if "no sign of" in warning]
+    assert not [
+        warning for warning in tidyprof.read(path).meta["warnings"] if "no sign of" in warning
+    ]
     with open_database(path) as opened:
         name = next(name for name in opened.tables if name.startswith(table))
     changed = name.replace(table, table[:-1] + "x")
-    database(path, "PRAGMA legacy_alter_table = ON", *(sql.format(name, changed) for sql in CHANGES[how]))
-    (told,) = (warning for warning in tidyprof.read(path).meta["warnings"] if "no sign of" in warning)
-    assert f"no sign of the table {name}, but {'a view of this name' if how == 'a view' else repr(changed)}" in told
+    database(
+        path, "PRAGMA legacy_alter_table = ON", *(sql.format(name, changed) for sql in CHANGES[how])
+    )
+    (told,) = (
+        warning for warning in tidyprof.read(path).meta["warnings"] if "no sign of" in warning
+    )
+    assert (
+        f"no sign of the table {name}, but"
+        f" {'a view of this name' if how == 'a view' else repr(changed)}" in told
+    )
 
 
 def test_a_column_that_only_seems_to_be_absent_is_told(tmp_path):
@@ -308,4 +351,7 @@ def test_a_column_that_only_seems_to_be_absent_is_told(tmp_path):
     database(path, "PRAGMA legacy_alter_table = ON", renamed)
     profile = tidyprof.read(path)
     assert not len(profile.counters)
-    assert f"no sign of the column value of {name}, but 'vatue', which is not read" in profile.meta["warnings"][-1]
+    assert (
+        f"no sign of the column value of {name}, but 'vatue', which is not read"
+        in profile.meta["warnings"][-1]
+    )

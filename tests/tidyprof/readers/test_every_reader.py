@@ -1,4 +1,6 @@
-"""What all readers promise about a file on the disk: where it is, how it is packed, and that damage never misleads."""
+"""What all readers promise about a file on the disk: where it is, how it is packed, and that damage
+never misleads.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,18 @@ def sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sound]:
 
 
 ALL = (*TEXTS, "perfetto", "rocpd", "rpd", "memory snapshot")
-ONE_EACH = ("torch", "rocprofv3 1_kernel_trace.csv", "rocprofv3 1_results.json", "rocprof 1 results.csv",
-            "rocprof-sys json", "system metric", "perfetto", "rocpd", "rpd", "memory snapshot")  # fmt: skip
+ONE_EACH = (
+    "torch",
+    "rocprofv3 1_kernel_trace.csv",
+    "rocprofv3 1_results.json",
+    "rocprof 1 results.csv",
+    "rocprof-sys json",
+    "system metric",
+    "perfetto",
+    "rocpd",
+    "rpd",
+    "memory snapshot",
+)
 each_format = pytest.mark.parametrize("name", ONE_EACH)
 
 
@@ -50,7 +62,9 @@ def test_a_file_that_may_not_be_read(name, sounds, tmp_path, monkeypatch):
 
 
 @each_format
-@pytest.mark.parametrize("content", [b"", b"\x1f\x8b", b"SQLite format 3\x00" + bytes(100), bytes(range(256))])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x1f\x8b", b"SQLite format 3\x00" + bytes(100), bytes(range(256))]
+)
 def test_content_of_nothing(name, content, sounds, tmp_path):
     path = tmp_path / sounds[name].name
     path.write_bytes(content)
@@ -135,7 +149,9 @@ def test_neither_torch_nor_the_network_is_needed(sounds, tmp_path):
 @given(st.data())
 def test_a_damaged_file_reads_or_refuses(name, sounds, tmp_path_factory, data):
     sound = sounds[name]
-    before, after = data.draw(st.sampled_from([(bytes, bytes), (gzip.compress, bytes), (bytes, gzip.compress)]))
+    before, after = data.draw(
+        st.sampled_from([(bytes, bytes), (gzip.compress, bytes), (bytes, gzip.compress)])
+    )
     content = damage.damaged(before(sound.content), data.draw(sound.changes()))
     path = tmp_path_factory.getbasetemp() / name.replace(" ", "-") / sound.name
     path.parent.mkdir(exist_ok=True)

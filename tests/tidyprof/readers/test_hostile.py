@@ -1,4 +1,6 @@
-"""Files made to mislead, to hang or to exhaust: each is refused in one harmless line, whatever the format."""
+"""Files made to mislead, to hang or to exhaust: each is refused in one harmless line, whatever the
+format.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ def changed_rpd(path: Path, *statements: str) -> Path:
     return path
 
 
-READERS = [name for name in tidyprof.__all__ if name == "read" or (name.startswith("read_") and name != "read_many")]
+READERS = [
+    name
+    for name in tidyprof.__all__
+    if name == "read" or (name.startswith("read_") and name != "read_many")
+]
 
 
 def refused(reader: Callable[..., Profile], path: Path) -> str:
@@ -83,7 +89,9 @@ MARKER = (
 
 
 def test_an_operation_of_an_unknown_type_keeps_its_name(tmp_path):
-    path = changed_rpd(tmp_path / "trace.rpd", "UPDATE rocpd_op SET opType_id = 999999 WHERE id = 2")
+    path = changed_rpd(
+        tmp_path / "trace.rpd", "UPDATE rocpd_op SET opType_id = 999999 WHERE id = 2"
+    )
     kernels = tidyprof.read(path).events.query("kind == 'kernel'")
     assert kernels["name"].tolist() == ["gemm<float>", "relu"]
     assert kernels["source_category"].isna().tolist() == [True, False]
@@ -108,7 +116,9 @@ def test_a_marker_without_a_text(tmp_path):
 def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
     (tmp_path / "x_results.json").write_bytes(test_rocprofv3_bad_input.RESULTS)
     profile = tidyprof.read(tmp_path)
-    events = profile.events.assign(name=profile.events["name"].where(profile.events["kind"] != "kernel"))
+    events = profile.events.assign(
+        name=profile.events["name"].where(profile.events["kind"] != "kernel")
+    )
     tidyprof.write_chrome_trace(replace(profile, events=events), tmp_path / "out.json")
     kernels = tidyprof.read(tmp_path / "out.json").events.query("kind == 'kernel'")
     assert len(kernels)
@@ -152,7 +162,9 @@ def test_a_text_without_end(name, tmp_path):
     sound = {
         "x_results.json": test_rocprofv3_bad_input.RESULTS,
         "log.json": amd_smi(0).encode(),
-        "wall_clock-1.json": test_rocprof_sys.document("wall_clock", test_rocprof_sys.TREE).encode(),
+        "wall_clock-1.json": (
+            test_rocprof_sys.document("wall_clock", test_rocprof_sys.TREE).encode()
+        ),
     }[name]
     long = b'"' + b'a\\"' * LONGEST_LINE_BYTES + b'"'
     (tmp_path / name).write_bytes(sound.rstrip().removesuffix(sound.rstrip()[-1:]) + b"," + long)
@@ -179,11 +191,20 @@ def test_rows_that_share_their_pages(tmp_path):
         connection.executemany("INSERT INTO rocpd_metadata (tag, value) VALUES (?, ?)", texts)
         connection.commit()
     content = path.read_bytes()
-    # Pages that continue a text begin with the number of the next one; the row itself ends with that of the first.
-    pages = {place // page + 1: content[place : place + page] for place in range(0, len(content), page)}
-    rest = {number: page[:4] for number, page in pages.items() if page.endswith(b"x" * 9) or page[4:99] == b"x" * 95}
+    # Pages that continue a text begin with the number of the next one; the row itself ends with
+    # that of the first.
+    pages = {
+        place // page + 1: content[place : place + page] for place in range(0, len(content), page)
+    }
+    rest = {
+        number: page[:4]
+        for number, page in pages.items()
+        if page.endswith(b"x" * 9) or page[4:99] == b"x" * 95
+    }
     first = sorted(
-        b"x" + number.to_bytes(4, "big") for number in rest if number.to_bytes(4, "big") not in rest.values()
+        b"x" + number.to_bytes(4, "big")
+        for number in rest
+        if number.to_bytes(4, "big") not in rest.values()
     )
     assert len(first) == rows
     for other in first[1:]:
@@ -201,7 +222,9 @@ def test_packets_that_hold_nothing(tmp_path):
 # Where the file lies
 
 
-@pytest.mark.parametrize("name", ["x\x00y", "x" * 256, "x/" * 2500], ids=["zero byte", "long name", "long path"])
+@pytest.mark.parametrize(
+    "name", ["x\x00y", "x" * 256, "x/" * 2500], ids=["zero byte", "long name", "long path"]
+)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_path_that_cannot_be_one(reader, name, tmp_path):
     refused(getattr(tidyprof, reader), tmp_path / name)
@@ -242,13 +265,19 @@ def test_what_the_machine_refuses(reader, error, found, tmp_path, monkeypatch):
 def amd_smi(gpu: object) -> str:
     """Two hundred samples of GPU 0, of which one says this of its GPU."""
     samples = [
-        {"timestamp": 1_700_000_000 + second, "gpu": 0, "power_usage": {"value": 100 + second, "unit": "W"}}
+        {
+            "timestamp": 1_700_000_000 + second,
+            "gpu": 0,
+            "power_usage": {"value": 100 + second, "unit": "W"},
+        }
         for second in range(200)
     ]
     return json.dumps([*samples[:150], samples[150] | {"gpu": gpu}, *samples[151:]])
 
 
-@pytest.mark.parametrize("gpu", [-1, "-1", True, 1.5, None, "0000:05:00.0", 10**30, [1], {}], ids=str)
+@pytest.mark.parametrize(
+    "gpu", [-1, "-1", True, 1.5, None, "0000:05:00.0", 10**30, [1], {}], ids=str
+)
 def test_a_reading_of_no_gpu_is_neither_another_gpus_nor_the_machines(gpu, tmp_path):
     path = tmp_path / "log.json"
     path.write_text(amd_smi(gpu))
@@ -262,13 +291,15 @@ def test_a_reading_of_no_gpu_is_neither_another_gpus_nor_the_machines(gpu, tmp_p
 def test_a_card_whose_number_is_none(tmp_path):
     power = {"Average Graphics Package Power (W)": "30.0"}
     (tmp_path / "log.json").write_text(json.dumps({"card0": power, "card" + "9" * 30: power}))
-    assert "1 of a GPU or partition that has no number" in refused(tidyprof.read, tmp_path / "log.json")
+    assert "1 of a GPU or partition that has no number" in refused(
+        tidyprof.read, tmp_path / "log.json"
+    )
 
 
 COPIES = (
-    b'"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
-    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",7,100,200\n'
-    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",8,300,400\n'
+    b'"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent'
+    b' 0","Agent 4",7,100,200\n"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent'
+    b' 4",8,300,400\n'
 )
 
 
@@ -318,7 +349,10 @@ def test_rows_of_rpd_that_are_there_twice_with_new_numbers(table, tmp_path):
 def test_samples_of_rpd_that_are_there_twice_count_once(table, tmp_path):
     path = small_file(tmp_path / "trace.rpd", 3)
     with closing(sqlite3.connect(path)) as connection:
-        counted = "INSERT INTO rocpd_counter (op_id, name_id, value) SELECT id, description_id, 7 FROM rocpd_op"
+        counted = (
+            "INSERT INTO rocpd_counter (op_id, name_id, value) SELECT id, description_id, 7 FROM"
+            " rocpd_op"
+        )
         connection.execute(counted)
         connection.commit()
         once = tidyprof.read(path)
@@ -337,7 +371,9 @@ def test_readings_that_are_there_twice_count_once(tmp_path):
     (tmp_path / "twice.json").write_text(text + text)
     once, twice = (tidyprof.read(tmp_path / f"{name}.json") for name in ("once", "twice"))
     pd.testing.assert_frame_equal(once.counters, twice.counters)
-    assert twice.meta["warnings"] == ["twice.json: 200 readings are there twice; one of each was kept."]
+    assert twice.meta["warnings"] == [
+        "twice.json: 200 readings are there twice; one of each was kept."
+    ]
 
 
 def alike(events: int, kind: str = "annotation", **columns: list[int]) -> Records:
@@ -345,7 +381,9 @@ def alike(events: int, kind: str = "annotation", **columns: list[int]) -> Record
     start = np.repeat(np.arange(1, events // 2 + 1), 2)
     same = {name: np.zeros(events, np.int64) for name in ("duration_ns", "name")}
     own = {name: np.array(values, np.int64) for name, values in columns.items()}
-    return Records({"start_ns": start, "kind": np.full(events, KIND_CODE[kind], np.int8)} | same | own)
+    return Records(
+        {"start_ns": start, "kind": np.full(events, KIND_CODE[kind], np.int8)} | same | own
+    )
 
 
 @pytest.mark.parametrize(
@@ -383,7 +421,10 @@ def lasting(kind: str, longest_s: float, others: int = 3) -> Records:
     """Events of a microsecond, one after the other, and a last one of so many seconds."""
     duration = np.array([1000] * others + [int(longest_s * 1e9)])
     start = 1000 * np.arange(1, len(duration) + 1)
-    same = {"kind": np.full(len(duration), KIND_CODE[kind], np.int8), "name": np.zeros(len(duration), np.int64)}
+    same = {
+        "kind": np.full(len(duration), KIND_CODE[kind], np.int8),
+        "name": np.zeros(len(duration), np.int64),
+    }
     return Records({"start_ns": start, "duration_ns": duration} | same)
 
 
@@ -397,7 +438,14 @@ def lasting(kind: str, longest_s: float, others: int = 3) -> Records:
         (lasting("annotation", 16 * 86400), False),
         (lasting("kernel", 16 * 86400, others=0), False),
     ],
-    ids=["kernel", "call", "collective that waits", "call that waits for a job", "range", "nothing else"],
+    ids=[
+        "kernel",
+        "call",
+        "collective that waits",
+        "call that waits for a job",
+        "range",
+        "nothing else",
+    ],
 )
 def test_what_is_outlying(records, is_outlying):
     sound = np.ones(len(records), bool)
@@ -415,12 +463,16 @@ def test_a_kernel_of_sixteen_days_among_microseconds(tmp_path):
     first = test_rocprofv3_bad_input.FIRST
     days = str(int(first) - 16 * 86400 * 10**9).encode()
     (tmp_path / "1_kernel_trace.csv").write_bytes(trace.replace(first, days, 1))
-    assert "1 that last a thousand times as long as all the rest" in refused(tidyprof.read, tmp_path)
+    assert "1 that last a thousand times as long as all the rest" in refused(
+        tidyprof.read, tmp_path
+    )
 
 
 def test_a_kernel_of_sixty_years(tmp_path):
     kernels = [kernel("gemm", 100_000 * number, 50_000, number) for number in range(1, 200)]
-    path = write_trace(tmp_path / "trace.json", [*kernels, kernel("gemm", 20_000_000, 2 * 10**18, 200)])
+    path = write_trace(
+        tmp_path / "trace.json", [*kernels, kernel("gemm", 20_000_000, 2 * 10**18, 200)]
+    )
     profile = tidyprof.read(path)
     assert profile.meta["repairs"] == {"dropped events with an impossible time": 1}
     assert set(profile.events["duration_ns"]) == {50_000}

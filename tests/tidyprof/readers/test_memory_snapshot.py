@@ -1,4 +1,6 @@
-"""Snapshots of PyTorch's allocator: every number of a small one, several ranks, and what is none."""
+"""Snapshots of PyTorch's allocator: every number of a small one, several ranks, and what is
+none.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,14 @@ def small(tmp_path: Path) -> Profile:
 def test_actions_are_events(small: Profile) -> None:
     events = small.events
     assert events["name"].tolist() == ["alloc", "alloc", "free_requested", "free_completed", "oom"]
-    assert events["start_ns"].tolist() == [1_700_000_000_000_000_000 + 1000 * time for time in (1, 2, 3, 3, 4)]
+    assert events["start_ns"].tolist() == [
+        1_700_000_000_000_000_000 + 1000 * time for time in (1, 2, 3, 3, 4)
+    ]
     assert events["bytes"].tolist() == [3 * MEBIBYTE - 100, *[8 * MEBIBYTE] * 3, 18 * MEBIBYTE]
     assert events["address"].isna().tolist() == [False] * 4 + [True]
-    assert events["source_line"].astype(object).where(events["source_line"].notna(), None).tolist() == [
+    assert events["source_line"].astype(object).where(
+        events["source_line"].notna(), None
+    ).tolist() == [
         LINE,
         *[None] * 4,
     ]
@@ -43,7 +49,9 @@ def test_memory_over_time_is_worked_out_backwards_from_the_end(small: Profile) -
     at_the_end = 4 * MEBIBYTE - 200
     assert requested == [at_the_end, at_the_end + 8 * MEBIBYTE, at_the_end]
     assert small.counters.query("name == 'free memory'")["value"].tolist() == [5 * MEBIBYTE]
-    assert "reserved memory" not in set(small.counters["name"])  # nothing was taken from the device meanwhile
+    assert "reserved memory" not in set(
+        small.counters["name"]
+    )  # nothing was taken from the device meanwhile
 
 
 def test_a_history_with_actions_missing_gives_no_curve(tmp_path: Path) -> None:
@@ -100,7 +108,10 @@ def test_a_folder_with_a_file_per_rank(tmp_path: Path) -> None:
         write(tmp_path / f"snapshot_rank{rank}.pickle", small_snapshot())
     profile = tidyprof.read(tmp_path)
     assert profile.meta["ranks"] == [0, 1]
-    assert memory_blocks(profile).groupby("rank")["bytes"].sum().to_dict() == {0: 20 * MEBIBYTE, 1: 20 * MEBIBYTE}
+    assert memory_blocks(profile).groupby("rank")["bytes"].sum().to_dict() == {
+        0: 20 * MEBIBYTE,
+        1: 20 * MEBIBYTE,
+    }
     assert len(profile.counters) == 8
     alone = tidyprof.read(tmp_path, rank=1)
     assert set(memory_blocks(alone)["rank"]) == {1} == set(alone.events["rank"])
@@ -142,7 +153,9 @@ def test_actions_without_times_have_an_order(small: Profile, tmp_path: Path) -> 
     events = profile.events[profile.events["device"] == 0]
     assert events["start_ns"].tolist() == [1, 2, 3, 4, 5]
     for column in ("name", "bytes", "address", "source_line"):
-        assert events[column].astype(object).tolist() == small.events[column].astype(object).tolist()
+        assert (
+            events[column].astype(object).tolist() == small.events[column].astype(object).tolist()
+        )
     of_first = profile.counters[profile.counters["device"] == 0]
     assert of_first["value"].tolist() == small.counters["value"].tolist()
     assert profile.meta["times"] == "order"
@@ -155,14 +168,18 @@ def test_a_history_of_which_some_actions_have_no_time_is_refused(tmp_path: Path)
     snapshot = small_snapshot()
     del snapshot["device_traces"][0][1]["time_us"]
     path = write(tmp_path / "a.pickle", snapshot)
-    assert "1 of 5 host events are unusable (1 without start or end)" in refusal(path, read_memory_snapshot)
+    assert "1 of 5 host events are unusable (1 without start or end)" in refusal(
+        path, read_memory_snapshot
+    )
 
 
 @pytest.mark.parametrize("history", [{"device_traces": [[]]}, {"device_traces": [[], []]}, {}])
 def test_the_summary_shows_memory_without_a_history(
     history: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    snapshot = {key: value for key, value in small_snapshot().items() if key != "device_traces"} | history
+    snapshot = {
+        key: value for key, value in small_snapshot().items() if key != "device_traces"
+    } | history
     path = write(tmp_path / "a.pickle", snapshot)
     assert "no history of the allocator" in tidyprof.read(path).meta["warnings"][0]
     assert main(["summary", str(path)]) == 0
@@ -189,8 +206,12 @@ WRONG = {
     "a list": [1, 2, "segments"],
     "segments no list": {"segments": {"a": 1}},
     "segments of numbers": {"segments": [1, 2]},
-    "no blocks' sizes": {"segments": [{"device": 0, "stream": 0, "address": 1, "total_size": 1, "blocks": [{}]}]},
-    "a segment of no device": {"segments": [{"stream": 0, "address": 1, "total_size": 1, "blocks": [{"size": 1}]}]},
+    "no blocks' sizes": {
+        "segments": [{"device": 0, "stream": 0, "address": 1, "total_size": 1, "blocks": [{}]}]
+    },
+    "a segment of no device": {
+        "segments": [{"stream": 0, "address": 1, "total_size": 1, "blocks": [{"size": 1}]}]
+    },
     "a device of 40 bits": {"segments": [small_snapshot()["segments"][0] | {"device": 2**40}]},
     "traces no list": {"segments": [], "device_traces": 5},
     "time a text": changed(time_us="now"),
@@ -208,7 +229,9 @@ def test_what_torch_does_not_write_is_refused(name: str, tmp_path: Path) -> None
     )
 
 
-def test_one_list_named_again_and_again_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_list_named_again_and_again_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history, "MOST_ROWS", 10_000)
     segment = small_snapshot()["segments"][0]
     segment["blocks"] *= 1000

@@ -1,4 +1,6 @@
-"""Whatever a sound file holds is in a table, or is counted: among what was not kept, or what was left out."""
+"""Whatever a sound file holds is in a table, or is counted: among what was not kept, or what was
+left out.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof import chrome_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer, snapshot_writer
+from tests.tidyprof import (
+    chrome_writer,
+    perfetto_writer,
+    rocpd_writer,
+    rocprofv3_writer,
+    rpd_writer,
+    snapshot_writer,
+)
 from tests.tidyprof.compute_writer import START_NS as COMPUTE_START_NS
 from tests.tidyprof.compute_writer import Dispatch, long_rows, wide_rows, write_folder
 from tidyprof import Profile
 
 BASE = 10**9
 SPACE_NS = 10_000
-"""From the start of an event to the next one's, longer than any lasts: none is within another, or over it."""
+"""From the start of an event to the next one's, longer than any lasts: none is within another, or
+over it.
+"""
 
-NAMES = ("gemm<float>", "relu", "ncclDevKernel_Generic", "__amd_rocclr_fillBufferAligned", "_Z4gemmPf", "hipFoo")
+NAMES = (
+    "gemm<float>",
+    "relu",
+    "ncclDevKernel_Generic",
+    "__amd_rocclr_fillBufferAligned",
+    "_Z4gemmPf",
+    "hipFoo",
+)
 
 
 @dataclass(frozen=True)
 class Made:
-    """An event. kind -- what its format calls it; start, duration -- in ns after the start of the file."""
+    """An event. kind -- what its format calls it; start, duration -- in ns after the start of the
+    file.
+    """
 
     kind: str
     name: str
@@ -38,15 +58,26 @@ class Made:
 
 
 Write = Callable[[Path, list[Made]], tuple[Path, int]]
-"""Writes the events, and returns the path to read and the time that their starts count from, in ns."""
+"""Writes the events, and returns the path to read and the time that their starts count from, in
+ns.
+"""
 
 
 def torch(folder: Path, made: list[Made]) -> tuple[Path, int]:
     def event(one: Made) -> chrome_writer.TraceEvent:
         arguments = {"correlation": one.place + 1, "External id": one.place + 1}
-        if one.kind in ("kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "gpu_user_annotation"):
+        if one.kind in (
+            "kernel",
+            "Kernel",
+            "gpu_memcpy",
+            "Memcpy",
+            "gpu_memset",
+            "gpu_user_annotation",
+        ):
             arguments |= {"device": one.place % 2, "stream": 7}
-        return chrome_writer.TraceEvent(one.kind, one.name, BASE + one.start, one.duration, arguments=arguments)
+        return chrome_writer.TraceEvent(
+            one.kind, one.name, BASE + one.start, one.duration, arguments=arguments
+        )
 
     known = chrome_writer.TraceEvent("cpu_op", "first", BASE - 5_000, 100)
     path = chrome_writer.write_trace(folder / "t.json", [known, *map(event, made)])
@@ -74,13 +105,21 @@ def rocpd(folder: Path, made: list[Made]) -> tuple[Path, int]:
     writer = rocpd_writer.RocpdWriter(folder / "x_results.db", views=bool(len(made) % 2))
     for one in made:
         if one.kind == "kernel":
-            event = writer.kernel(one.name, one.start, one.duration, correlation=0, gpu=one.place % 2)
+            event = writer.kernel(
+                one.name, one.start, one.duration, correlation=0, gpu=one.place % 2
+            )
             if one.place % 3 == 0:
                 writer.counter("SQ_WAVES", event, [1.0, 2.0])
         elif one.kind == "copy":
             event = writer.event("MEMORY_COPY", 0)
             begin = rocpd_writer.START_NS + one.start
-            row = {"start": begin, "end": begin + one.duration, "src_agent_id": 0, "dst_agent_id": 4, "size": 1}
+            row = {
+                "start": begin,
+                "end": begin + one.duration,
+                "src_agent_id": 0,
+                "dst_agent_id": 4,
+                "size": 1,
+            }
             copied = writer.string("MEMORY_COPY_HOST_TO_DEVICE")
             writer.insert("memory_copy", pid=1, name_id=copied, event_id=event, **row)
         elif one.kind == "mark":
@@ -92,7 +131,9 @@ def rocpd(folder: Path, made: list[Made]) -> tuple[Path, int]:
 
 def _of_rocprofv3(made: list[Made]) -> tuple[list, list, list]:
     kernels = [
-        rocprofv3_writer.Kernel(one.name, one.start, one.duration, one.place + 1, correlation=one.place + 1)
+        rocprofv3_writer.Kernel(
+            one.name, one.start, one.duration, one.place + 1, correlation=one.place + 1
+        )
         for one in made
         if one.kind == "kernel"
     ]
@@ -111,7 +152,10 @@ def _of_rocprofv3(made: list[Made]) -> tuple[list, list, list]:
 
 def rocprofv3_csv(folder: Path, made: list[Made]) -> tuple[Path, int]:
     kernels, calls, copies = _of_rocprofv3(made)
-    tables = {"kernel": (rocprofv3_writer.kernel_csv, kernels), "memory_copy": (rocprofv3_writer.copy_csv, copies)}
+    tables = {
+        "kernel": (rocprofv3_writer.kernel_csv, kernels),
+        "memory_copy": (rocprofv3_writer.copy_csv, copies),
+    }
     for part in ("HIP", "MARKER"):
         own = [call for call in calls if call.domain.startswith(part)]
         tables[f"{part.lower()}_api"] = (rocprofv3_writer.call_csv, own)
@@ -122,7 +166,10 @@ def rocprofv3_csv(folder: Path, made: list[Made]) -> tuple[Path, int]:
 
 
 def rocprofv3_json(folder: Path, made: list[Made]) -> tuple[Path, int]:
-    return rocprofv3_writer.write_results(folder / "1_results.json", *_of_rocprofv3(made)), rocprofv3_writer.START_NS
+    return (
+        rocprofv3_writer.write_results(folder / "1_results.json", *_of_rocprofv3(made)),
+        rocprofv3_writer.START_NS,
+    )
 
 
 def perfetto(folder: Path, made: list[Made]) -> tuple[Path, int]:
@@ -134,44 +181,111 @@ def perfetto(folder: Path, made: list[Made]) -> tuple[Path, int]:
         elif one.kind == "counter":
             parts.append(perfetto_writer.counter(begin, 5.0))
         else:
-            parts.append(perfetto_writer.slice_(begin, end, one.name, one.kind, corr_id=one.place + 1))
+            parts.append(
+                perfetto_writer.slice_(begin, end, one.name, one.kind, corr_id=one.place + 1)
+            )
     return perfetto_writer.write_trace(folder / "x.pftrace", *parts), BASE
 
 
 def snapshot(folder: Path, made: list[Made]) -> tuple[Path, int]:
-    entries = [snapshot_writer.entry(one.kind, one.start, 4096, 64 * one.place) | {"device_free": 1} for one in made]
+    entries = [
+        snapshot_writer.entry(one.kind, one.start, 4096, 64 * one.place) | {"device_free": 1}
+        for one in made
+    ]
     content = snapshot_writer.small_snapshot() | {"device_traces": [entries[::2], entries[1::2]]}
     return snapshot_writer.write(folder / "x.pickle", content), 1_700_000_000_000_000_000
 
 
 def compute(folder: Path, made: list[Made]) -> tuple[Path, int]:
     rows = [
-        Dispatch(one.place + 1, one.name, one.start, one.duration, {"SQ_WAVES": 1.0 + one.place, "SQ_INSTS": 5.0})
+        Dispatch(
+            one.place + 1,
+            one.name,
+            one.start,
+            one.duration,
+            {"SQ_WAVES": 1.0 + one.place, "SQ_INSTS": 5.0},
+        )
         for one in made
     ]
-    return write_folder(folder / "x", (long_rows if len(made) % 2 else wide_rows)(rows)), COMPUTE_START_NS
+    return (
+        write_folder(folder / "x", (long_rows if len(made) % 2 else wide_rows)(rows)),
+        COMPUTE_START_NS,
+    )
 
 
 FORMATS: dict[str, tuple[Write, tuple[str, ...]]] = {
-    "torch": (torch, (
-        "kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "cuda_runtime", "Runtime", "cuda_driver", "cpu_op",
-        "Operator", "user_annotation", "gpu_user_annotation", "python_function", "overhead", "cuda_sync",
-        "xpu_runtime", "collective_comm", "mtia_ccp_events", "ac2g", "Trace",
-    )),
-    "rpd": (rpd, (
-        "KernelExecution", "Task", "CopyHostToDevice", "CopyDeviceToDevice", "FillBuffer", "Barrier", "MarkerPacket",
-        "call", "UserMarker", "monitor",
-    )),
-    "rocpd": (rocpd, (
-        "kernel", "copy", "HIP_RUNTIME_API_EXT", "HSA_CORE_API", "RCCL_API", "MARKER_CORE_RANGE_API", "python",
-        "something new", "mark",
-    )),
-    "rocprofv3-csv": (rocprofv3_csv, ("kernel", "copy", "HIP_RUNTIME_API_EXT", "MARKER_CORE_RANGE_API")),
-    "rocprofv3-json": (rocprofv3_json, ("kernel", "copy", "HIP_RUNTIME_API_EXT", "MARKER_CORE_RANGE_API")),
-    "perfetto": (perfetto, ("kernel", "hip_api", "hsa_api", "marker_api", "host", "python", "rccl_api", "counter")),
-    "memory snapshot": (snapshot, ("alloc", "free_requested", "free_completed", "segment_alloc", "oom", "new action")),
+    "torch": (
+        torch,
+        (
+            "kernel",
+            "Kernel",
+            "gpu_memcpy",
+            "Memcpy",
+            "gpu_memset",
+            "cuda_runtime",
+            "Runtime",
+            "cuda_driver",
+            "cpu_op",
+            "Operator",
+            "user_annotation",
+            "gpu_user_annotation",
+            "python_function",
+            "overhead",
+            "cuda_sync",
+            "xpu_runtime",
+            "collective_comm",
+            "mtia_ccp_events",
+            "ac2g",
+            "Trace",
+        ),
+    ),
+    "rpd": (
+        rpd,
+        (
+            "KernelExecution",
+            "Task",
+            "CopyHostToDevice",
+            "CopyDeviceToDevice",
+            "FillBuffer",
+            "Barrier",
+            "MarkerPacket",
+            "call",
+            "UserMarker",
+            "monitor",
+        ),
+    ),
+    "rocpd": (
+        rocpd,
+        (
+            "kernel",
+            "copy",
+            "HIP_RUNTIME_API_EXT",
+            "HSA_CORE_API",
+            "RCCL_API",
+            "MARKER_CORE_RANGE_API",
+            "python",
+            "something new",
+            "mark",
+        ),
+    ),
+    "rocprofv3-csv": (
+        rocprofv3_csv,
+        ("kernel", "copy", "HIP_RUNTIME_API_EXT", "MARKER_CORE_RANGE_API"),
+    ),
+    "rocprofv3-json": (
+        rocprofv3_json,
+        ("kernel", "copy", "HIP_RUNTIME_API_EXT", "MARKER_CORE_RANGE_API"),
+    ),
+    "perfetto": (
+        perfetto,
+        ("kernel", "hip_api", "hsa_api", "marker_api", "host", "python", "rccl_api", "counter"),
+    ),
+    "memory snapshot": (
+        snapshot,
+        ("alloc", "free_requested", "free_completed", "segment_alloc", "oom", "new action"),
+    ),
     "rocprof-compute": (compute, ("dispatch",)),
-}  # fmt: skip
+}
 """Format -> what writes it, and the kinds of events that are drawn."""
 
 SAMPLES = ("monitor", "counter")
@@ -180,8 +294,15 @@ SAMPLES = ("monitor", "counter")
 
 @st.composite
 def runs(draw: st.DrawFn, kinds: tuple[str, ...]) -> list[Made]:
-    drawn = draw(st.lists(st.tuples(st.sampled_from(kinds), st.sampled_from(NAMES), st.integers(1, 4_000)), min_size=1))
-    return [Made(*one[:2], SPACE_NS * (place + 1), one[2], place) for place, one in enumerate(drawn)]
+    drawn = draw(
+        st.lists(
+            st.tuples(st.sampled_from(kinds), st.sampled_from(NAMES), st.integers(1, 4_000)),
+            min_size=1,
+        )
+    )
+    return [
+        Made(*one[:2], SPACE_NS * (place + 1), one[2], place) for place, one in enumerate(drawn)
+    ]
 
 
 def counted(profile: Profile) -> int:
@@ -192,7 +313,9 @@ def counted(profile: Profile) -> int:
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_every_event_is_in_a_table_or_counted(name: str, data: st.DataObject, tmp_path_factory) -> None:
+def test_every_event_is_in_a_table_or_counted(
+    name: str, data: st.DataObject, tmp_path_factory
+) -> None:
     write, kinds = FORMATS[name]
     made = data.draw(runs(kinds))
     folder = tmp_path_factory.getbasetemp() / "nothing lost"
@@ -203,7 +326,11 @@ def test_every_event_is_in_a_table_or_counted(name: str, data: st.DataObject, tm
     profile = tidyprof.read(path)
     events = Counter(profile.events["start_ns"].tolist())
     samples = Counter(profile.counters["time_ns"].tolist())
-    missing = [one for one in made if not (samples if one.kind in SAMPLES else events)[base + scale * one.start]]
+    missing = [
+        one
+        for one in made
+        if not (samples if one.kind in SAMPLES else events)[base + scale * one.start]
+    ]
     assert len(missing) <= counted(profile), missing
     lasting = profile.events[profile.events["duration_ns"] > 0]
     found = dict(zip(lasting["start_ns"].tolist(), lasting["duration_ns"].tolist(), strict=True))

@@ -22,10 +22,14 @@ Run = Sequence[tuple[int, int]]
 
 def in_a_row(**longer: int) -> Run:
     """Ten kernels one after the other; `k3=5` makes the fourth last 5 ns."""
-    return [(50_000 + STEP_NS * number, longer.get(f"k{number}", KERNEL_NS)) for number in range(10)]
+    return [
+        (50_000 + STEP_NS * number, longer.get(f"k{number}", KERNEL_NS)) for number in range(10)
+    ]
 
 
-def rocpd(path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True) -> Path:
+def rocpd(
+    path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True
+) -> Path:
     writer = RocpdWriter(path / "x_results.db")
     for number, (start, duration) in enumerate(run):
         correlation = None if launched else 0
@@ -34,11 +38,19 @@ def rocpd(path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), laun
     return writer.close()
 
 
-def rpd(path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True) -> Path:
+def rpd(
+    path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True
+) -> Path:
     writer = RpdWriter(path / "x.rpd")
     for number, (start, duration) in enumerate(run):
         if launched:
-            writer.kernel(f"k{number}", start, duration, stream=hex(stream), tid=threads[number % len(threads)])
+            writer.kernel(
+                f"k{number}",
+                start,
+                duration,
+                stream=hex(stream),
+                tid=threads[number % len(threads)],
+            )
         else:
             writer.operation("KernelExecution", f"k{number}", start, duration)
     return writer.close()
@@ -46,31 +58,50 @@ def rpd(path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launch
 
 def _kernels(run: Run, stream: int, threads: Sequence[int]) -> list[Kernel]:
     return [
-        Kernel(f"k{number}", *times, number + 1, number + 1, stream=stream, thread=threads[number % len(threads)])
+        Kernel(
+            f"k{number}",
+            *times,
+            number + 1,
+            number + 1,
+            stream=stream,
+            thread=threads[number % len(threads)],
+        )
         for number, times in enumerate(run)
     ]
 
 
 def _calls(run: Run, threads: Sequence[int]) -> list[Call]:
     return [
-        Call("hipLaunchKernel", start - 5_000, 3_000, number + 1, thread=threads[number % len(threads)])
+        Call(
+            "hipLaunchKernel",
+            start - 5_000,
+            3_000,
+            number + 1,
+            thread=threads[number % len(threads)],
+        )
         for number, (start, _) in enumerate(run)
     ]
 
 
-def rocprofv3_csv(path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True) -> Path:
+def rocprofv3_csv(
+    path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True
+) -> Path:
     (path / "1_kernel_trace.csv").write_text(kernel_csv(_kernels(run, stream, threads)))
     if launched:
         (path / "1_hip_api_trace.csv").write_text(call_csv(_calls(run, threads)))
     return path
 
 
-def rocprofv3_json(path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True) -> Path:
+def rocprofv3_json(
+    path: Path, run: Run, stream: int, threads: Sequence[int] = (1,), launched: bool = True
+) -> Path:
     calls = _calls(run, threads) if launched else []
     return write_results(path / "1_results.json", _kernels(run, stream, threads), calls, [])
 
 
-def perfetto(path: Path, run: Run, stream: int | None, threads: Sequence[int] = (1,), launched: bool = True) -> Path:
+def perfetto(
+    path: Path, run: Run, stream: int | None, threads: Sequence[int] = (1,), launched: bool = True
+) -> Path:
     parts = [perfetto_writer.start(), perfetto_writer.tracks()]
     named = {} if stream is None else {"stream_ID": stream}
     events = []
@@ -78,14 +109,25 @@ def perfetto(path: Path, run: Run, stream: int | None, threads: Sequence[int] = 
         begin = BASE + start
         launcher = {"tid": threads[number % len(threads)]}
         options = {"agent": "Agent-4"} | named | launcher
-        events.append((begin, perfetto_writer.kernel(begin, begin + duration, f"k{number}", number + 1, **options)))
+        events.append(
+            (
+                begin,
+                perfetto_writer.kernel(
+                    begin, begin + duration, f"k{number}", number + 1, **options
+                ),
+            )
+        )
         if launched:
             call = perfetto_writer.call(begin - 5_000, begin - 2_000, "hipLaunchKernel", number + 1)
             events.append((begin - 5_000, call))
-    return perfetto_writer.write_trace(path / "x.pftrace", *parts, *(part for _, part in sorted(events)))
+    return perfetto_writer.write_trace(
+        path / "x.pftrace", *parts, *(part for _, part in sorted(events))
+    )
 
 
-WRITERS = {writer.__name__: writer for writer in (rocpd, rpd, rocprofv3_csv, rocprofv3_json, perfetto)}
+WRITERS = {
+    writer.__name__: writer for writer in (rocpd, rpd, rocprofv3_csv, rocprofv3_json, perfetto)
+}
 
 
 def durations(path: Path) -> tuple[list[int], list[str]]:
@@ -117,8 +159,12 @@ def test_overlaps_of_rounding_stay_as_they_are(write: Callable[..., Path], tmp_p
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize("why", ["threads", "no call"])
-def test_what_may_be_several_streams_is_not_cut(write: Callable[..., Path], why: str, tmp_path: Path) -> None:
-    """Each thread may have a default stream of its own; and OpenMP, which does not call HIP, has stream 0, too."""
+def test_what_may_be_several_streams_is_not_cut(
+    write: Callable[..., Path], why: str, tmp_path: Path
+) -> None:
+    """Each thread may have a default stream of its own; and OpenMP, which does not call HIP, has
+    stream 0, too.
+    """
     run = in_a_row(k3=1_700_000)
     options = {"threads": range(10)} if why == "threads" else {"launched": False}
     if write is perfetto and why == "threads":
@@ -134,7 +180,9 @@ def test_kernels_of_a_hardware_queue_may_run_beside_each_other(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("write", [rocpd, rpd, rocprofv3_csv], ids=lambda write: write.__name__)
-def test_streams_that_are_none_are_told_and_not_cut(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_streams_that_are_none_are_told_and_not_cut(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
     run = [(50_000 + 2_000 * number, 1_000_000 + number) for number in range(20)]
     found, (warning,) = durations(write(tmp_path, run, 3))
     assert found == [duration for _, duration in run]

@@ -38,7 +38,9 @@ SAMPLED = "rocprof-sys-cpu/rocprofsys-python-output/perfetto-trace-18731.proto"
 
 @pytest.fixture(scope="session")
 def truth(recordings: Path) -> dict:
-    entries = {entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())}
+    entries = {
+        entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())
+    }
     return entries[LUMI]["truth"]["results.pftrace"]
 
 
@@ -58,13 +60,20 @@ def of(profile: Profile, *categories: str) -> pd.DataFrame:
 
 def by_name(events: pd.DataFrame) -> dict:
     totals = events.groupby("name", observed=True)["duration_ns"].agg(["count", "sum"])
-    return {name: {"calls": int(row["count"]), "total_ns": int(row["sum"])} for name, row in totals.iterrows()}
+    return {
+        name: {"calls": int(row["count"]), "total_ns": int(row["sum"])}
+        for name, row in totals.iterrows()
+    }
 
 
 def copies(events: pd.DataFrame) -> dict:
     groups = events.groupby("name", observed=True)
     return {
-        name: {"count": len(rows), "bytes": int(rows["bytes"].sum()), "total_ns": int(rows["duration_ns"].sum())}
+        name: {
+            "count": len(rows),
+            "bytes": int(rows["bytes"].sum()),
+            "total_ns": int(rows["duration_ns"].sum()),
+        }
         for name, rows in groups
     }
 
@@ -82,7 +91,11 @@ def busy_fraction(profile: Profile) -> float:
 
 def count_of_tracks(profile: Profile) -> int:
     """Tracks with events, tracks of counters, and that of the process."""
-    return profile.events["track"].nunique() + profile.counters["name"].nunique() + len(profile.meta["processes"])
+    return (
+        profile.events["track"].nunique()
+        + profile.counters["name"].nunique()
+        + len(profile.meta["processes"])
+    )
 
 
 FIGURES = {
@@ -100,7 +113,9 @@ FIGURES = {
     "kernel_busy_fraction": busy_fraction,
     "memory_copies": lambda profile: copies(of(profile, "memory_copy")),
     "hip_api_calls": lambda profile: len(of(profile, "hip_api")),
-    "most_called_hip_api": lambda profile: of(profile, "hip_api")["name"].value_counts().head(1).to_dict(),
+    "most_called_hip_api": lambda profile: (
+        of(profile, "hip_api")["name"].value_counts().head(1).to_dict()
+    ),
 }
 
 
@@ -115,7 +130,12 @@ def test_every_figure_of_the_manifest_has_a_test(truth):
 
 def test_kinds_devices_and_launches_of_the_recording(lumi):
     events = lumi.events
-    assert events["kind"].value_counts()[["kernel", "fill", "copy", "runtime"]].tolist() == [61, 3, 12, 791]
+    assert events["kind"].value_counts()[["kernel", "fill", "copy", "runtime"]].tolist() == [
+        61,
+        3,
+        12,
+        791,
+    ]
     device = lumi.device_events
     assert set(device["device"]) == {4}
     assert device["launch_ns"].notna().all()
@@ -131,7 +151,8 @@ def test_kinds_devices_and_launches_of_the_recording(lumi):
 def test_counters_are_in_bytes_and_their_impossible_times_are_dropped(lumi):
     assert set(lumi.counters["unit"]) == {"bytes"}
     of_gpu = lumi.counters[lumi.counters["device"] == 4]
-    # rocprofv3 writes whole KiB: the three copies to the GPU have 134219856, 134217728 and 131562416 bytes.
+    # rocprofv3 writes whole KiB: the three copies to the GPU have 134219856, 134217728 and
+    # 131562416 bytes.
     assert sorted(set(of_gpu["value"])) == [0, 128478 * 1024, 131072 * 1024, 131074 * 1024]
     assert lumi.counters["time_ns"].is_monotonic_increasing
     assert lumi.meta["repairs"] == {"dropped events with an impossible time": 2}
@@ -213,7 +234,9 @@ def times(profile: Profile) -> dict[str, tuple[int, int]]:
     """Name -> start and end after BASE."""
     events = profile.events
     ends = events["start_ns"] + events["duration_ns"]
-    return dict(zip(events["name"], zip(events["start_ns"] - BASE, ends - BASE, strict=True), strict=True))
+    return dict(
+        zip(events["name"], zip(events["start_ns"] - BASE, ends - BASE, strict=True), strict=True)
+    )
 
 
 def test_the_small_trace(tmp_path):
@@ -238,7 +261,13 @@ def test_the_small_trace(tmp_path):
 
 def test_overlapping_kernels_of_one_queue_stay_apart(tmp_path):
     """In order of time the end of `a` would close `b`."""
-    profile = read(tmp_path, start(), tracks(), kernel(BASE, BASE + 10, "a", 1), kernel(BASE + 5, BASE + 20, "b", 2))
+    profile = read(
+        tmp_path,
+        start(),
+        tracks(),
+        kernel(BASE, BASE + 10, "a", 1),
+        kernel(BASE + 5, BASE + 20, "b", 2),
+    )
     assert times(profile) == {"a": (0, 10), "b": (5, 20)}
     assert not {"depth", "parent"} & set(profile.events.columns)
 
@@ -254,7 +283,12 @@ def test_live_ranges_nest(tmp_path):
         event(w.END, BASE + 40),
     ]
     profile = read(tmp_path, start(), tracks(), *parts)
-    assert times(profile) == {"outer": (0, 40), "inner": (10, 20), "mark": (15, 15), "next": (20, 30)}
+    assert times(profile) == {
+        "outer": (0, 40),
+        "inner": (10, 20),
+        "mark": (15, 15),
+        "next": (20, 30),
+    }
     events = profile.events.set_index("name")
     assert events["depth"].to_dict() == {"outer": 0, "inner": 1, "mark": 2, "next": 1}
     labels = profile.events["name"]
@@ -263,7 +297,13 @@ def test_live_ranges_nest(tmp_path):
 
 def test_packets_out_of_order_of_time(tmp_path):
     """Records that are written when they end: the enclosing call comes after the enclosed one."""
-    profile = read(tmp_path, start(), tracks(), call(BASE + 10, BASE + 20, "in", 2), call(BASE, BASE + 30, "out", 1))
+    profile = read(
+        tmp_path,
+        start(),
+        tracks(),
+        call(BASE + 10, BASE + 20, "in", 2),
+        call(BASE, BASE + 30, "out", 1),
+    )
     assert profile.events["name"].tolist() == ["out", "in"]
     assert profile.events["depth"].tolist() == [0, 1]
     assert profile.events["parent"].tolist() == [pd.NA, 0]
@@ -283,7 +323,9 @@ def test_an_end_on_another_sequence_is_matched_by_time(tmp_path):
 
 
 def test_an_end_before_its_begin_is_its_own_and_no_other_slices(tmp_path):
-    """Else the outer slice would end early and the inner one late, both with times that look right."""
+    """Else the outer slice would end early and the inner one late, both with times that look
+    right.
+    """
     whole = [slice_(BASE + 100 + i, BASE + 101 + i, "whole") for i in range(100)]
     parts = [
         event(w.BEGIN, BASE, name="outer", category="user"),
@@ -313,7 +355,10 @@ def test_slices_cut_off_at_the_edges_are_dropped_and_counted(tmp_path):
 
 @settings(max_examples=60)
 @given(
-    st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 3), st.booleans()), max_size=40),
+    st.lists(
+        st.tuples(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 3), st.booleans()),
+        max_size=40,
+    ),
     st.randoms(use_true_random=False),
 )
 def test_every_written_slice_is_read_exactly(tmp_path_factory, records, order):
@@ -338,11 +383,19 @@ def test_every_written_slice_is_read_exactly(tmp_path_factory, records, order):
 def test_interned_names_belong_to_their_sequence(tmp_path):
     def names(text: str) -> bytes:
         return w.block(
-            12, w.interned(event_names={1: text}, event_categories={1: "hip_api"}, annotation_names={1: "corr_id"})
+            12,
+            w.interned(
+                event_names={1: text},
+                event_categories={1: "hip_api"},
+                annotation_names={1: "corr_id"},
+            ),
         )
 
     parts = [start(2, names("two")), start(3, names("three")), tracks()]
-    parts += [slice_(BASE, BASE + 1, 1, 1, sequence=2), slice_(BASE + 2, BASE + 3, 1, 1, sequence=3)]
+    parts += [
+        slice_(BASE, BASE + 1, 1, 1, sequence=2),
+        slice_(BASE + 2, BASE + 3, 1, 1, sequence=3),
+    ]
     events = read(tmp_path, *parts).events
     assert events["name"].tolist() == ["two", "three"]
     assert set(events["kind"]) == {"runtime"}
@@ -350,9 +403,16 @@ def test_interned_names_belong_to_their_sequence(tmp_path):
 
 def test_numbered_annotation_names(tmp_path):
     names = w.block(12, w.interned(annotation_names={1: "corr_id", 200: "tid", 3: "other"}))
-    arguments = b"".join(w.block(4, w.annotation(key, value)) for key, value in ((3, 9), (1, 77), (200, 5)))
+    arguments = b"".join(
+        w.block(4, w.annotation(key, value)) for key, value in ((3, 9), (1, 77), (200, 5))
+    )
     body = w.block(
-        11, w.number(9, w.BEGIN) + w.number(11, w.THREAD) + w.block(23, "c") + w.block(22, "hip_api") + arguments
+        11,
+        w.number(9, w.BEGIN)
+        + w.number(11, w.THREAD)
+        + w.block(23, "c")
+        + w.block(22, "hip_api")
+        + arguments,
     )
     parts = [start(2, names), tracks(), w.packet(w.time_of(BASE), body), event(w.END, BASE + 1)]
     events = read(tmp_path, *parts).events
@@ -372,10 +432,18 @@ def test_a_cleared_state_forgets_names(tmp_path):
 
     def numbered(time: int) -> bytes:
         arguments = w.block(4, w.annotation(1, 7))
-        body = w.block(11, w.number(9, w.BEGIN) + w.number(10, 1) + w.block(22, "hip_api") + arguments)
+        body = w.block(
+            11, w.number(9, w.BEGIN) + w.number(10, 1) + w.block(22, "hip_api") + arguments
+        )
         return w.packet(w.time_of(time), body) + event(w.END, time + 1)
 
-    parts = [start(2, first), tracks(), numbered(BASE), start(2, second, dropped=0), numbered(BASE + 5)]
+    parts = [
+        start(2, first),
+        tracks(),
+        numbered(BASE),
+        start(2, second, dropped=0),
+        numbered(BASE + 5),
+    ]
     events = read(tmp_path, *parts).events
     assert events["name"].tolist() == ["before", "after"]
     assert events["correlation_id"].tolist() == [7, pd.NA]
@@ -396,7 +464,11 @@ def test_default_track_and_clock(tmp_path):
 def test_times_of_an_incremental_clock(tmp_path):
     snapshot = w.clock_snapshot((6, BASE), (64, BASE, True, 1000), sequence=2)
     parts = [start(clock=64), snapshot, tracks()]
-    parts += [event(w.BEGIN, 5, name="a", category="user"), event(w.END, 7), slice_(BASE + 1, BASE + 2, "b", clock=6)]
+    parts += [
+        event(w.BEGIN, 5, name="a", category="user"),
+        event(w.END, 7),
+        slice_(BASE + 1, BASE + 2, "b", clock=6),
+    ]
     assert times(read(tmp_path, *parts)) == {"a": (5_000, 12_000), "b": (1, 2)}
 
 
@@ -422,7 +494,12 @@ def test_times_of_another_clock_follow_the_snapshot_before_them(tmp_path):
 
 
 def test_a_clock_that_is_related_by_way_of_another(tmp_path):
-    parts = [w.clock_snapshot((6, BASE), (3, 1_000)), w.clock_snapshot((3, 2_000), (5, 50)), start(), tracks()]
+    parts = [
+        w.clock_snapshot((6, BASE), (3, 1_000)),
+        w.clock_snapshot((3, 2_000), (5, 50)),
+        start(),
+        tracks(),
+    ]
     assert times(read(tmp_path, *parts, slice_(60, 70, "a", clock=5))) == {"a": (1_010, 1_020)}
 
 
@@ -442,13 +519,24 @@ def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, size):
 
 
 def test_descriptors_may_come_late_and_in_parts(tmp_path):
-    parts = [start(), kernel(BASE, BASE + 9, "k", 1), w.track(w.QUEUE, parent=w.PROCESS), tracks(), w.track(w.QUEUE)]
+    parts = [
+        start(),
+        kernel(BASE, BASE + 9, "k", 1),
+        w.track(w.QUEUE, parent=w.PROCESS),
+        tracks(),
+        w.track(w.QUEUE),
+    ]
     events = read(tmp_path, *parts).events
     assert events[["process", "device", "queue"]].to_numpy().tolist() == [[100, 4, 0]]
 
 
 def test_tracks_that_are_their_own_parents(tmp_path):
-    parts = [start(), w.track(20, parent=21), w.track(21, parent=20), slice_(BASE, BASE + 1, "a", track=20)]
+    parts = [
+        start(),
+        w.track(20, parent=21),
+        w.track(21, parent=20),
+        slice_(BASE, BASE + 1, "a", track=20),
+    ]
     assert read(tmp_path, *parts).events["process"].isna().all()
 
 
@@ -459,7 +547,11 @@ def test_tracks_that_are_their_own_parents(tmp_path):
     ("track_name", "arguments", "expected"),
     [
         ("COMPUTE AGENT [4] QUEUE [2] (GPU)", {"agent": 4, "queue": 9}, (4, 2, 2, "agent")),
-        ("COMPUTE Agent [4] QUEUE [2] GPU", {"agent": "Agent-4", "stream_ID": 3}, (4, 3, 2, "agent")),
+        (
+            "COMPUTE Agent [4] QUEUE [2] GPU",
+            {"agent": "Agent-4", "stream_ID": 3},
+            (4, 3, 2, "agent"),
+        ),
         ("COMPUTE GPU [1] QUEUE [0] GPU", {"agent": "GPU-1"}, (1, 0, 0, "index")),
         ('STREAM [" 5 "] ', {"agent": "GPU-0", "queue": 6, "stream_ID": 5}, (0, 5, 6, "index")),
         ("STREAM [5] ", {}, (pd.NA, 5, pd.NA, None)),
@@ -471,7 +563,11 @@ def test_tracks_that_are_their_own_parents(tmp_path):
 )
 def test_devices_queues_and_streams(tmp_path, track_name, arguments, expected):
     arguments = {"track": w.QUEUE} | arguments
-    parts = [start(), tracks(track_name), slice_(BASE, BASE + 9, "k", "kernel_dispatch", **arguments)]
+    parts = [
+        start(),
+        tracks(track_name),
+        slice_(BASE, BASE + 9, "k", "kernel_dispatch", **arguments),
+    ]
     profile = read(tmp_path, *parts)
     row = profile.events.iloc[0]
     found = (row["device"], row["stream"], row["queue"], profile.meta.get("device_numbering"))
@@ -491,13 +587,19 @@ def test_devices_queues_and_streams(tmp_path, track_name, arguments, expected):
 )
 def test_a_copy_is_the_gpus(tmp_path, name, source, destination, expected):
     arguments = {"track": COPIES, "src_agent": source, "dst_agent": destination}
-    events = read(tmp_path, start(), tracks(), slice_(BASE, BASE + 1, name, "memory_copy", **arguments)).events
+    events = read(
+        tmp_path, start(), tracks(), slice_(BASE, BASE + 1, name, "memory_copy", **arguments)
+    ).events
     assert events["device"].iloc[0] is expected or events["device"].iloc[0] == expected
     assert events["kind"].tolist() == ["copy"]
 
 
 def test_a_copy_without_arguments_has_the_device_of_its_track_unless_that_is_a_cpu(tmp_path):
-    parts = [start(), tracks(), w.track(30, name="COPY to AGENT [0] THREAD [1] (CPU)", parent=w.PROCESS)]
+    parts = [
+        start(),
+        tracks(),
+        w.track(30, name="COPY to AGENT [0] THREAD [1] (CPU)", parent=w.PROCESS),
+    ]
     for lane in (COPIES, 30):
         parts.append(slice_(BASE + lane, BASE + lane + 1, "MEMORY_COPY", "memory_copy", track=lane))
     assert read(tmp_path, *parts).events["device"].tolist() == [4, pd.NA]
@@ -507,14 +609,35 @@ def test_a_copy_without_arguments_has_the_device_of_its_track_unless_that_is_a_c
     ("gpus", "agents", "expected", "joined"),
     [((0,), (4,), [0, 0], {4: 0}), ((0, 1), (4, 5), [0, 1, pd.NA, pd.NA], None)],
 )
-def test_rocprof_sys_counts_agents_for_copies_and_gpus_for_kernels(tmp_path, gpus, agents, expected, joined):
+def test_rocprof_sys_counts_agents_for_copies_and_gpus_for_kernels(
+    tmp_path, gpus, agents, expected, joined
+):
     parts = [start(), tracks()]
     for place, gpu in enumerate(gpus):
-        parts.append(w.track(40 + gpu, name=f"GPU Kernel Dispatch [{gpu}] Queue 1", parent=w.PROCESS))
-        parts.append(slice_(BASE + place, BASE + place + 1, "k", "rocm_kernel_dispatch", track=40 + gpu, kernel_id=1))
+        parts.append(
+            w.track(40 + gpu, name=f"GPU Kernel Dispatch [{gpu}] Queue 1", parent=w.PROCESS)
+        )
+        parts.append(
+            slice_(
+                BASE + place,
+                BASE + place + 1,
+                "k",
+                "rocm_kernel_dispatch",
+                track=40 + gpu,
+                kernel_id=1,
+            )
+        )
     for place, agent in enumerate(agents):
         arguments = {"track": 50, "src_agent": 0, "dst_agent": agent}
-        parts.append(slice_(BASE + 9 + place, BASE + 20, "MEMORY_COPY_HOST_TO_DEVICE", "rocm_memory_copy", **arguments))
+        parts.append(
+            slice_(
+                BASE + 9 + place,
+                BASE + 20,
+                "MEMORY_COPY_HOST_TO_DEVICE",
+                "rocm_memory_copy",
+                **arguments,
+            )
+        )
     profile = read(tmp_path, *parts)
     assert profile.events["device"].tolist() == expected
     assert profile.meta.get("agent_taken_as_device") == joined
@@ -531,7 +654,15 @@ def test_rocprof_sys_draws_kernels_copies_and_calls_by_stream(tmp_path):
         slice_(BASE, BASE + 10, "hipMemcpyAsync", "rocm_hip_api", corr_id=5),
         slice_(BASE, BASE + 10, "hipMemcpyAsync", corr_id=5, **stream),
         slice_(BASE + 2, BASE + 8, "MEMORY_COPY_DEVICE_TO_HOST", corr_id=5, **stream),
-        slice_(BASE + 9, BASE + 12, "void add<float>(float*)", corr_id=6, kernel_id=1, grid_size="(64,2,1)", **stream),
+        slice_(
+            BASE + 9,
+            BASE + 12,
+            "void add<float>(float*)",
+            corr_id=6,
+            kernel_id=1,
+            grid_size="(64,2,1)",
+            **stream,
+        ),
         slice_(BASE + 13, BASE + 14, "hipKernel", corr_id=7, dispatch_id=3, kernel_id=2, **stream),
     ]
     profile = read(tmp_path, *parts)
@@ -545,9 +676,23 @@ def test_rocprof_sys_draws_kernels_copies_and_calls_by_stream(tmp_path):
 
 def test_details_of_kernels_are_columns_where_they_are_stated(tmp_path):
     assert "vgprs" not in read(tmp_path, small_trace()).events.columns
-    details = {"VGPR_Count": 32, "Accum_VGPR_Count": 4, "SGPR_Count": 16, "LDS_Block_Size": 512, "Scratch_Size": 0}
-    row = read(tmp_path, start(), tracks(), kernel(BASE, BASE + 1, "k", 1, **details)).events.iloc[0]
-    assert row[["vgprs", "accum_vgprs", "sgprs", "lds_bytes", "scratch_bytes"]].tolist() == [32, 4, 16, 512, 0]
+    details = {
+        "VGPR_Count": 32,
+        "Accum_VGPR_Count": 4,
+        "SGPR_Count": 16,
+        "LDS_Block_Size": 512,
+        "Scratch_Size": 0,
+    }
+    row = read(tmp_path, start(), tracks(), kernel(BASE, BASE + 1, "k", 1, **details)).events.iloc[
+        0
+    ]
+    assert row[["vgprs", "accum_vgprs", "sgprs", "lds_bytes", "scratch_bytes"]].tolist() == [
+        32,
+        4,
+        16,
+        512,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -567,13 +712,17 @@ def test_details_of_kernels_are_columns_where_they_are_stated(tmp_path):
     ],
 )
 def test_kinds(tmp_path, category, name, kind):
-    assert read(tmp_path, start(), tracks(), slice_(BASE, BASE + 1, name, category)).events["kind"].tolist() == [kind]
+    assert read(tmp_path, start(), tracks(), slice_(BASE, BASE + 1, name, category)).events[
+        "kind"
+    ].tolist() == [kind]
 
 
 def test_the_first_known_category_of_several_counts(tmp_path):
     names = w.block(12, w.interned(event_categories={1: "mine", 2: "hip_api"}))
     body = w.block(11, w.number(9, w.BEGIN) + w.number(3, 1) + w.number(3, 2) + w.block(23, "c"))
-    events = read(tmp_path, start(2, names), tracks(), w.packet(w.time_of(BASE), body), event(w.END, BASE + 1)).events
+    events = read(
+        tmp_path, start(2, names), tracks(), w.packet(w.time_of(BASE), body), event(w.END, BASE + 1)
+    ).events
     assert events["source_category"].tolist() == ["mine,hip_api"]
     assert events["kind"].tolist() == ["runtime"]
 
@@ -626,15 +775,27 @@ def test_only_zeros_that_close_all_counters_are_left_out(tmp_path):
 
 def test_values_that_are_no_numbers_are_dropped(tmp_path):
     values = [counter(BASE + i, float(i)) for i in range(300)]
-    profile = read(tmp_path, start(), tracks(), *values, counter(BASE + 1, float("nan")), counter(BASE, float("inf")))
+    profile = read(
+        tmp_path,
+        start(),
+        tracks(),
+        *values,
+        counter(BASE + 1, float("nan")),
+        counter(BASE, float("inf")),
+    )
     assert len(profile.counters) == 300
     assert profile.meta["repairs"] == {"dropped events of counters that are no number": 2}
 
 
 def test_samples_in_slices(tmp_path):
     parts = [start(), tracks(), w.track(80, name="Thread 0 (S) 555", parent=w.PROCESS)]
-    parts += [event(w.BEGIN, BASE, name="samples [rocprof-sys]", category="timer_sampling", track=80)]
-    parts += [sample(BASE, BASE + 10, ["main", "f", "f"], 80), sample(BASE + 10, BASE + 30, ["main", "g"], 80)]
+    parts += [
+        event(w.BEGIN, BASE, name="samples [rocprof-sys]", category="timer_sampling", track=80)
+    ]
+    parts += [
+        sample(BASE, BASE + 10, ["main", "f", "f"], 80),
+        sample(BASE + 10, BASE + 30, ["main", "g"], 80),
+    ]
     parts += [event(w.END, BASE + 30, track=80)]
     profile = read(tmp_path, *parts)
     frames = profile.events[profile.events["kind"] == "sample"]
@@ -663,9 +824,16 @@ def test_names_are_kept_as_they_are(tmp_path):
 # Written traces: losses, doubts, folders
 
 
-@pytest.mark.parametrize(("policy", "part"), [(1, "its start is missing"), (2, "its end is missing")])
+@pytest.mark.parametrize(
+    ("policy", "part"), [(1, "its start is missing"), (2, "its end is missing")]
+)
 def test_lost_data_is_said_first(tmp_path, policy, part):
-    profile = read(tmp_path, w.buffer_config(policy), small_trace(), w.statistics(chunks_discarded=3, patches_failed=1))
+    profile = read(
+        tmp_path,
+        w.buffer_config(policy),
+        small_trace(),
+        w.statistics(chunks_discarded=3, patches_failed=1),
+    )
     assert next(iter(profile.meta)) == "data_loss"
     assert profile.meta["data_loss"] == {
         "chunks discarded because the buffer was full": 3,
@@ -676,8 +844,17 @@ def test_lost_data_is_said_first(tmp_path, policy, part):
 
 
 def test_statistics_of_one_trace_grow_and_those_of_several_add_up(tmp_path):
-    first = [w.trace_uuid(1), small_trace(), w.statistics(chunks_overwritten=2), w.statistics(chunks_overwritten=5)]
-    second = [w.trace_uuid(2), start(), w.statistics(chunks_overwritten=1, service_invalid_packets=1)]
+    first = [
+        w.trace_uuid(1),
+        small_trace(),
+        w.statistics(chunks_overwritten=2),
+        w.statistics(chunks_overwritten=5),
+    ]
+    second = [
+        w.trace_uuid(2),
+        start(),
+        w.statistics(chunks_overwritten=1, service_invalid_packets=1),
+    ]
     meta = read(tmp_path, *first, *second).meta
     assert meta["data_loss"] == {"chunks overwritten in the ring buffer": 6, "invalid packets": 1}
     assert len(meta["traces"]) == 2
@@ -690,7 +867,12 @@ def test_without_statistics_nothing_is_said_about_losses(tmp_path):
 def test_packets_after_a_gap_are_lost_until_the_state_is_cleared(tmp_path):
     gap = w.packet(w.number(42, 1))
     parts = [slice_(BASE + i, BASE + i + 1, "a") for i in range(300)]
-    parts += [gap, slice_(BASE + 400, BASE + 401, "lost"), start(dropped=0), slice_(BASE + 500, BASE + 501, "found")]
+    parts += [
+        gap,
+        slice_(BASE + 400, BASE + 401, "lost"),
+        start(dropped=0),
+        slice_(BASE + 500, BASE + 501, "found"),
+    ]
     profile = read(tmp_path, start(), tracks(), *parts)
     assert set(profile.events["name"]) == {"a", "found"}
     assert profile.meta["data_loss"] == {"packets missing in a sequence": 1}
@@ -704,13 +886,23 @@ def test_no_kernels_is_worth_a_warning(tmp_path):
 
 
 def test_parts_with_different_times_of_day_are_worth_a_warning(tmp_path):
-    parts = [w.clock_snapshot((6, BASE), (1, 10**18)), w.clock_snapshot((6, BASE), (1, 10**18 + 10**10))]
-    assert any("several machines" in warning for warning in read(tmp_path, *parts, small_trace()).meta["warnings"])
+    parts = [
+        w.clock_snapshot((6, BASE), (1, 10**18)),
+        w.clock_snapshot((6, BASE), (1, 10**18 + 10**10)),
+    ]
+    assert any(
+        "several machines" in warning
+        for warning in read(tmp_path, *parts, small_trace()).meta["warnings"]
+    )
 
 
 def test_samples_and_parents_go_on_from_file_to_file(tmp_path):
     for number in (0, 1):
-        parts = [start(), tracks(pid=100 + number), sample(BASE + number, BASE + 10, ["main", f"f{number}"])]
+        parts = [
+            start(),
+            tracks(pid=100 + number),
+            sample(BASE + number, BASE + 10, ["main", f"f{number}"]),
+        ]
         w.write_trace(tmp_path / f"{number}.pftrace", *parts)
     events = read_perfetto(tmp_path).events
     assert events["sample"].tolist() == [0, 0, 1, 1]
@@ -722,7 +914,9 @@ def test_the_same_process_twice_at_the_same_time_is_refused(tmp_path):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         w.write_trace(tmp_path / folder / "a.pftrace", small_trace())
-    with pytest.raises(ProfileReadError, match=r"'one/a\.pftrace' and 'two/a\.pftrace' both cover process 100"):
+    with pytest.raises(
+        ProfileReadError, match=r"'one/a\.pftrace' and 'two/a\.pftrace' both cover process 100"
+    ):
         read_perfetto(tmp_path)
 
 
@@ -739,9 +933,8 @@ def test_columns_are_the_same_whatever_the_file_holds(tmp_path):
 def test_other_files_do_not_wait_for_the_message_classes(recordings):
     table = recordings / "rocprof-sys-cpu" / "rocprofsys-python-output" / "wall_clock-18731.json"
     code = (
-        "import sys, tidyprof\n"
-        f"tidyprof.read({str(table)!r})\n"
-        "assert not [module for module in sys.modules if module.startswith(('google.protobuf', 'perfetto.'))]"
+        f"import sys, tidyprof\ntidyprof.read({str(table)!r})\nassert not [module for module in"
+        " sys.modules if module.startswith(('google.protobuf', 'perfetto.'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

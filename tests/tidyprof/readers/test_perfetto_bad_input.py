@@ -1,4 +1,6 @@
-"""Files that are no sound Perfetto traces: one line on what was found and what to do, never another exception."""
+"""Files that are no sound Perfetto traces: one line on what was found and what to do, never another
+exception.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import tidyprof
 import tidyprof.readers.perfetto.reader
 from tests.tidyprof import perfetto_writer as w
 from tests.tidyprof.damage import fuzzed, read_or_refused, refusal
-from tests.tidyprof.perfetto_writer import BASE, call, event, kernel, slice_, small_trace, start, tracks
+from tests.tidyprof.perfetto_writer import (
+    BASE,
+    call,
+    event,
+    kernel,
+    slice_,
+    small_trace,
+    start,
+    tracks,
+)
 from tidyprof import ProfileReadError
 from tidyprof.readers.perfetto.reader import read_perfetto
 
@@ -32,21 +43,41 @@ BAD_CONTENT = {
     "zeros at the end": (TRACE + bytes(64), "no packet of a Perfetto trace at byte"),
     "text at the end": (TRACE + b"trailing text", "no packet of a Perfetto trace at byte"),
     "a length that never ends": (b"\x0a" + b"\xff" * 30, "no packet of a Perfetto trace at byte 0"),
-    "a packet of a terabyte": (TRACE + b"\x0a" + w.varint(2**40) + b"x" * 99, "no packet of a Perfetto trace"),
+    "a packet of a terabyte": (
+        TRACE + b"\x0a" + w.varint(2**40) + b"x" * 99,
+        "no packet of a Perfetto trace",
+    ),
     "JSON": (b'{"traceEvents": []}', "no packet of a Perfetto trace at byte 0"),
     "text": (b"Kind,Agent_Id\n1,2\n", "no packet of a Perfetto trace at byte 0"),
     "an empty line and JSON": (b'\n{"a": 1, "b": [1, 2, 3]}' + b" " * 200, ""),
-    "a packet that is no message": (trace(w.block(1, b"\xff\xff\xff")), "packets that cannot be decoded"),
-    "nested too deep": (trace(w.block(1, w.block(60, b"\x1a\x05\x1a\x05"))), "packets that cannot be decoded"),
+    "a packet that is no message": (
+        trace(w.block(1, b"\xff\xff\xff")),
+        "packets that cannot be decoded",
+    ),
+    "nested too deep": (
+        trace(w.block(1, w.block(60, b"\x1a\x05\x1a\x05"))),
+        "packets that cannot be decoded",
+    ),
     "an argument that is no message": (
-        trace(w.packet(w.time_of(BASE), w.block(11, w.number(9, w.INSTANT) + w.block(4, b"\x08\xff")))),
+        trace(
+            w.packet(w.time_of(BASE), w.block(11, w.number(9, w.INSTANT) + w.block(4, b"\x08\xff")))
+        ),
         "packets that cannot be decoded",
     ),
     "only a descriptor": (start() + tracks(), "without slices, counters and samples"),
-    "only lost data": (start() + w.statistics(chunks_overwritten=7), "that lost data (7 chunks overwritten"),
+    "only lost data": (
+        start() + w.statistics(chunks_overwritten=7),
+        "that lost data (7 chunks overwritten",
+    ),
     "compressed packets": (trace(w.compressed(TRACE)), "packets that Perfetto compressed"),
-    "names that are missing": (trace(slice_(BASE, BASE + 1, 99)), "1 of 51 events are unusable (1 with a name that"),
-    "categories that are missing": (trace(slice_(BASE, BASE + 1, "a", 99)), "1 of 51 events are unusable (1 with a"),
+    "names that are missing": (
+        trace(slice_(BASE, BASE + 1, 99)),
+        "1 of 51 events are unusable (1 with a name that",
+    ),
+    "categories that are missing": (
+        trace(slice_(BASE, BASE + 1, "a", 99)),
+        "1 of 51 events are unusable (1 with a",
+    ),
     "a clock that is missing": (
         trace(slice_(BASE, BASE + 1, "a", clock=70)),
         "1 of 51 events are unusable (1 with a clock",
@@ -64,7 +95,10 @@ BAD_CONTENT = {
         trace(*[event(w.BEGIN, BASE + i, name="a", category="user") for i in range(2000)]),
         "cut off at the start or end",
     ),
-    "begins that are all missing": (trace(*[event(w.END, BASE + i) for i in range(2000)]), "cut off at the start"),
+    "begins that are all missing": (
+        trace(*[event(w.END, BASE + i) for i in range(2000)]),
+        "cut off at the start",
+    ),
 }
 
 
@@ -115,27 +149,43 @@ def test_a_few_unusable_events_are_dropped_and_counted(tmp_path):
 def test_an_unusable_begin_keeps_its_own_end(tmp_path):
     """Its end must not close the slice around it."""
     inner = event(w.BEGIN, BASE + 100, name=99, category="user") + event(w.END, BASE + 110)
-    outer = [event(w.BEGIN, BASE + 90, name="outer", category="user"), inner, event(w.END, BASE + 200)]
-    events = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*EARLIER[:100], *outer))).events
+    outer = [
+        event(w.BEGIN, BASE + 90, name="outer", category="user"),
+        inner,
+        event(w.END, BASE + 200),
+    ]
+    events = read_perfetto(
+        w.write_trace(tmp_path / "t.pftrace", trace(*EARLIER[:100], *outer))
+    ).events
     assert events.set_index("name").loc["outer", "duration_ns"] == 110
 
 
 @pytest.mark.parametrize("value", [2**64 - 1, 2**63, -1, "text", 0.5, True, {"a": 1}, []])
 def test_arguments_of_any_kind(tmp_path, value):
-    arguments = dict.fromkeys(("corr_id", "tid", "queue", "agent", "grid_size", "copy_bytes", "stream_ID"), value)
-    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), kernel(BASE, BASE + 1, "k", 1, **arguments))
+    arguments = dict.fromkeys(
+        ("corr_id", "tid", "queue", "agent", "grid_size", "copy_bytes", "stream_ID"), value
+    )
+    path = w.write_trace(
+        tmp_path / "t.pftrace", start(), tracks(), kernel(BASE, BASE + 1, "k", 1, **arguments)
+    )
     row = read_perfetto(path).events.iloc[0]
     assert row["duration_ns"] == 1
     is_number = isinstance(value, int) and not isinstance(value, bool) and value < 2**63
     for name in ("correlation_id", "launch_thread", "bytes", "stream"):
         # Without a stream in the arguments it is the queue of the track.
-        assert row[name] == (value if is_number else 0) if name == "stream" or is_number else row[name] is pd.NA
+        assert (
+            row[name] == (value if is_number else 0)
+            if name == "stream" or is_number
+            else row[name] is pd.NA
+        )
     assert pd.isna(row["grid"]) or row["grid"] == f"[{value}]"
 
 
 @pytest.mark.parametrize("time", [2**62 - 1, 1])
 def test_extreme_times_that_are_possible(tmp_path, time):
-    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), slice_(1, 2**53, "a"), slice_(time, time, "b"))
+    path = w.write_trace(
+        tmp_path / "t.pftrace", start(), tracks(), slice_(1, 2**53, "a"), slice_(time, time, "b")
+    )
     assert len(read_perfetto(path).events) == 2
 
 
@@ -149,34 +199,64 @@ def random_packets(draw: st.DrawFn) -> bytes:
     time = st.one_of(st.integers(BASE, BASE + 50), st.sampled_from([0, 1, 2**62, 2**63, 2**64 - 1]))
     kind = st.sampled_from([0, 1, 1, 2, 2, 3, 4, 5])
     name = st.one_of(
-        small, st.sampled_from(["a", "hipLaunchKernel", "samples [rocprof-sys]", "MEMORY_COPY_HOST_TO_DEVICE"])
+        small,
+        st.sampled_from(
+            ["a", "hipLaunchKernel", "samples [rocprof-sys]", "MEMORY_COPY_HOST_TO_DEVICE"]
+        ),
     )
-    category = st.one_of(small, st.sampled_from(["hip_api", "kernel_dispatch", "rocm_hip_stream", "timer_sampling"]))
+    category = st.one_of(
+        small, st.sampled_from(["hip_api", "kernel_dispatch", "rocm_hip_stream", "timer_sampling"])
+    )
     clock = st.sampled_from([None, 0, 1, 6, 64, 65])
     arguments = st.dictionaries(
-        st.sampled_from(["corr_id", "tid", "agent", "queue"]), st.integers(-1, 2**64 - 1), max_size=3
+        st.sampled_from(["corr_id", "tid", "agent", "queue"]),
+        st.integers(-1, 2**64 - 1),
+        max_size=3,
     )
-    options = {"track": st.integers(0, 6), "sequence": st.integers(1, 3), "clock": clock, "flags": small}
+    options = {
+        "track": st.integers(0, 6),
+        "sequence": st.integers(1, 3),
+        "clock": clock,
+        "flags": small,
+    }
     chosen = {key: draw(value) for key, value in options.items()}
     part = draw(st.integers(0, 6))
     if part == 0:
-        return w.clock_snapshot((draw(small) or 6, draw(time)), (64, draw(time), draw(st.booleans()), draw(small)))
+        return w.clock_snapshot(
+            (draw(small) or 6, draw(time)), (64, draw(time), draw(st.booleans()), draw(small))
+        )
     if part == 1:
         return w.track(
-            draw(small), w.unit("MB", draw(small), draw(time)), name=draw(st.text(max_size=5)), parent=draw(small)
+            draw(small),
+            w.unit("MB", draw(small), draw(time)),
+            name=draw(st.text(max_size=5)),
+            parent=draw(small),
         )
     if part == 2:
-        return start(chosen["sequence"], clock=draw(st.sampled_from([0, 6, 64])), dropped=draw(small))
-    return event(draw(kind), draw(time), name=draw(name), category=draw(category), **chosen, **draw(arguments))
+        return start(
+            chosen["sequence"], clock=draw(st.sampled_from([0, 6, 64])), dropped=draw(small)
+        )
+    return event(
+        draw(kind),
+        draw(time),
+        name=draw(name),
+        category=draw(category),
+        **chosen,
+        **draw(arguments),
+    )
 
 
 @fuzzed(20)
 @given(st.lists(random_packets(), max_size=12))
 def test_any_packets_read_or_refuse(tmp_path_factory, packets):
-    path = w.write_trace(tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*EARLIER, *packets))
+    path = w.write_trace(
+        tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*EARLIER, *packets)
+    )
     read_or_refused(path, read_perfetto)
 
 
 def test_calls_of_a_whole_trace_with_nothing_but_calls(tmp_path):
-    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), call(BASE, BASE + 1, "hipInit", 0))
+    path = w.write_trace(
+        tmp_path / "t.pftrace", start(), tracks(), call(BASE, BASE + 1, "hipInit", 0)
+    )
     assert read_perfetto(path).events["correlation_id"].isna().all()

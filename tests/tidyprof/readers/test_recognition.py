@@ -40,7 +40,15 @@ def test_of_several_formats_in_a_folder_the_one_that_says_most_is_read(recording
     assert "tables" in read(recordings / "rocprof-sys-cpu" / "rocprofsys-python-output").meta
 
 
-FORMATS_IN_FOLDERS = ("kineto", "rocprofv3-csv", "rocprofv3-json", "rocpd", "rpd", "perfetto", "rocprof-sys")
+FORMATS_IN_FOLDERS = (
+    "kineto",
+    "rocprofv3-csv",
+    "rocprofv3-json",
+    "rocpd",
+    "rpd",
+    "perfetto",
+    "rocprof-sys",
+)
 
 
 @pytest.mark.parametrize("name", FORMATS_IN_FOLDERS)
@@ -85,32 +93,47 @@ def test_a_new_format_is_one_folder_and_one_line(tmp_path, monkeypatch):
     folder = tmp_path / "readers" / "ticks"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("")
-    (folder / "recognition.py").write_text("def recognises(path, head):\n    return head.startswith(b'ticks 1\\n')\n")
+    (folder / "recognition.py").write_text(
+        "def recognises(path, head):\n    return head.startswith(b'ticks 1\\n')\n"
+    )
     (folder / "reader.py").write_text(READER_OF_A_MADE_UP_FORMAT)
-    monkeypatch.setattr(tidyprof.readers, "__path__", [*tidyprof.readers.__path__, str(folder.parent)])
-    monkeypatch.setattr(reading, "FORMATS", (*FORMATS, reading.Format("made-up ticks", "ticks", "read_ticks")))
+    monkeypatch.setattr(
+        tidyprof.readers, "__path__", [*tidyprof.readers.__path__, str(folder.parent)]
+    )
+    monkeypatch.setattr(
+        reading, "FORMATS", (*FORMATS, reading.Format("made-up ticks", "ticks", "read_ticks"))
+    )
     (tmp_path / "a.ticks").write_text("ticks 1\nvoid gemm<float>(int) 2000 50\nrelu 1000 10\n")
     profile = read(tmp_path / "a.ticks")
     assert profile.events["name"].tolist() == ["relu", "void gemm<float>(int)"]
     assert profile.events["short_name"].tolist() == ["relu", "gemm fp32"]
     assert (profile.meta["tool"], kernels(profile)["total_ns"].tolist()) == ("ticks", [50, 10])
     (tmp_path / "lost.ticks").write_text("ticks 1\nrelu 0 10\n")
-    with pytest.raises(ProfileReadError, match=r"1 of 1 device events are unusable \(1 at time zero\)"):
+    with pytest.raises(
+        ProfileReadError, match=r"1 of 1 device events are unusable \(1 at time zero\)"
+    ):
         read(tmp_path / "lost.ticks")
 
 
 def test_every_recording_has_a_reader(recordings):
     entries = json.loads((recordings / "manifest.json").read_text())
     files = {
-        entry["name"]: [file["path"] for file in entry["files"] if file["role"] == "recording"] for entry in entries
+        entry["name"]: [file["path"] for file in entry["files"] if file["role"] == "recording"]
+        for entry in entries
     }
-    assert [name for name, paths in files.items() if not any(claimants(recordings / path) for path in paths)] == []
+    assert [
+        name
+        for name, paths in files.items()
+        if not any(claimants(recordings / path) for path in paths)
+    ] == []
 
 
 def test_counter_tables_of_rocprof_compute_are_not_taken_for_rocprofv3(tmp_path):
     dispatches = [Dispatch(1, "copy", 0, 5, {"SQ_WAVES": 1})]
     for name, rows in (("wide.csv", wide_rows(dispatches)), ("long.csv", long_rows(dispatches))):
-        assert claimants(write_csv(tmp_path / name, rows)) == ["rocprof-compute (workload folder or analysis database)"]
+        assert claimants(write_csv(tmp_path / name, rows)) == [
+            "rocprof-compute (workload folder or analysis database)"
+        ]
 
 
 def test_single_runs_of_rocprof_compute_in_a_folder_are_not_taken_for_rocprofv3(tmp_path):
@@ -140,7 +163,9 @@ def test_one_recording_among_too_many_entries_to_look_at_is_not_read(recordings,
 
 def test_the_error_about_a_folder_names_the_recordings_in_it(recordings):
     folder = recordings / "rocprofv1-mi210-torch-add"
-    with pytest.raises(ProfileReadError, match=r"holds 2 recordings \('HIP_trace', 'HSA_trace'\)") as caught:
+    with pytest.raises(
+        ProfileReadError, match=r"holds 2 recordings \('HIP_trace', 'HSA_trace'\)"
+    ) as caught:
         read(folder)
     assert caught.value.next_step == f"pass one of them, such as {folder / 'HIP_trace'}"
     for name in ("HIP_trace", "HSA_trace"):
@@ -148,9 +173,15 @@ def test_the_error_about_a_folder_names_the_recordings_in_it(recordings):
 
 
 def test_a_folder_of_all_kinds_is_told_what_lies_in_it(recordings, tmp_path):
-    for name in ("rocprof-compute-mi200-vcopy", "rocprof-compute-mi300x-vcopy", "torch-mi210-gpu-only"):
+    for name in (
+        "rocprof-compute-mi200-vcopy",
+        "rocprof-compute-mi300x-vcopy",
+        "torch-mi210-gpu-only",
+    ):
         (tmp_path / name).symlink_to(recordings / name)
-    with pytest.raises(ProfileReadError, match=r"holds 3 recordings \('rocprof-compute-mi200-vcopy', ") as caught:
+    with pytest.raises(
+        ProfileReadError, match=r"holds 3 recordings \('rocprof-compute-mi200-vcopy', "
+    ) as caught:
         read(tmp_path)
     kinds = "2 of rocprof-compute, 1 of torch.profiler"
     assert caught.value.cause == f"each file or folder in it is a recording of its own: {kinds}"
@@ -179,7 +210,9 @@ def test_what_may_not_be_looked_into_is_no_recording(tmp_path, monkeypatch):
 
 
 def thread_trace(folder: Path) -> list[Path]:
-    """What `rocprofv3 --att` leaves: a table, a folder of the viewer, and code objects; and the folder of all."""
+    """What `rocprofv3 --att` leaves: a table, a folder of the viewer, and code objects; and the
+    folder of all.
+    """
     place = folder / "att"
     viewer = place / "ui_output_agent_43452_dispatch_1"
     viewer.mkdir(parents=True)
@@ -197,14 +230,28 @@ def thread_trace(folder: Path) -> list[Path]:
 
 def test_a_thread_trace_is_named_with_what_opens_it(tmp_path):
     for path in thread_trace(tmp_path):
-        with pytest.raises(ProfileReadError, match=r"a thread trace of rocprofv3 --att.*ROCprof Compute Viewer"):
+        with pytest.raises(
+            ProfileReadError, match=r"a thread trace of rocprofv3 --att.*ROCprof Compute Viewer"
+        ):
             read(path)
 
 
 def test_recognition_needs_neither_numpy_nor_an_engine():
     """Each is asked about every file, those of many ranks too."""
     modules = [f"tidyprof.readers.{known.folder}.recognition" for known in FORMATS]
-    heavy = ("numpy", "pandas", "pyarrow", "msgspec", "sqlite3", "adbc_driver_sqlite", "google.protobuf", "perfetto")
-    code = f"import sys, {', '.join(modules)}; print([name for name in {heavy} if name in sys.modules])"
+    heavy = (
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "msgspec",
+        "sqlite3",
+        "adbc_driver_sqlite",
+        "google.protobuf",
+        "perfetto",
+    )
+    code = (
+        f"import sys, {', '.join(modules)}; print([name for name in {heavy} if name in"
+        " sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -1,4 +1,6 @@
-"""The rocpd reader against databases written in the documented schema (no file of the real tool is public here)."""
+"""The rocpd reader against databases written in the documented schema (no file of the real tool is
+public here).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tests.tidyprof.damage import refusal
-from tests.tidyprof.rocpd_writer import CPU_AGENT, GPU_AGENTS, GUID, START_NS, RocpdWriter, small_database
+from tests.tidyprof.rocpd_writer import (
+    CPU_AGENT,
+    GPU_AGENTS,
+    GUID,
+    START_NS,
+    RocpdWriter,
+    small_database,
+)
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import Origin, ProfileReadError
 from tidyprof.analyses import launches
@@ -46,13 +55,24 @@ def test_a_small_database(tmp_path):
     assert device["bytes"].tolist() == [1_000_000, pd.NA, pd.NA, 512]
     assert device["stream"].tolist() == [0, 0, 3, 0]
     assert device["queue"].tolist() == [pd.NA, 1, 1, pd.NA]
-    assert device["source_category"].tolist() == ["MEMORY_COPY", "KERNEL_DISPATCH", "KERNEL_DISPATCH", "MEMORY_COPY"]
+    assert device["source_category"].tolist() == [
+        "MEMORY_COPY",
+        "KERNEL_DISPATCH",
+        "KERNEL_DISPATCH",
+        "MEMORY_COPY",
+    ]
     assert device["source_device"].tolist() == [pd.NA, pd.NA, pd.NA, 1]
     assert device["destination_device"].tolist() == [0, pd.NA, pd.NA, pd.NA]
     kernel = device[device["kind"] == "kernel"]
     assert kernel["grid"].tolist() == ["[2560, 3, 1]"] * 2
     assert kernel["block"].tolist() == ["[256, 1, 1]"] * 2
-    for column, value in {"lds_bytes": 2048, "scratch_bytes": 16, "vgprs": 64, "accum_vgprs": 4, "sgprs": 112}.items():
+    for column, value in {
+        "lds_bytes": 2048,
+        "scratch_bytes": 16,
+        "vgprs": 64,
+        "accum_vgprs": 4,
+        "sgprs": 112,
+    }.items():
         assert kernel[column].tolist() == [value] * 2
 
 
@@ -60,8 +80,14 @@ def test_host_events_of_a_small_database(tmp_path):
     events = read_rocpd(small_database(tmp_path / "4242_results.db")).events
     host = events[events["device"].isna()]
     assert host["name"].tolist() == [
-        "step 1", "begin", "ALLOC", "hipMemcpyAsync", "hipLaunchKernel", "hipLaunchKernel", "hipMemcpyAsync",
-    ]  # fmt: skip
+        "step 1",
+        "begin",
+        "ALLOC",
+        "hipMemcpyAsync",
+        "hipLaunchKernel",
+        "hipLaunchKernel",
+        "hipMemcpyAsync",
+    ]
     assert host["kind"].tolist() == ["annotation", "sample", *["runtime"] * 5]
     assert host["process"].tolist() == [4242] * 7
     assert host["thread"].tolist() == [4242, 4242, 4242, 4242, 4242, 4300, 4242]
@@ -75,7 +101,11 @@ def test_meta_of_a_small_database(tmp_path):
     origin = Origin("recorded", "written by a test")
     meta = read_rocpd(path, origin=origin).meta
     assert (meta["tool"], meta["tool_version"]) == ("rocpd", "schema version 3")
-    assert (meta["gpu"], meta["gpu_arch"], meta["host"]) == ("AMD Instinct MI300X", "gfx942", "node17")
+    assert (meta["gpu"], meta["gpu_arch"], meta["host"]) == (
+        "AMD Instinct MI300X",
+        "gfx942",
+        "node17",
+    )
     assert [agent["absolute_index"] for agent in meta["agents"]] == [4, 5]
     assert meta["processes"] == [4242]
     assert meta["device_numbering"] == "index"
@@ -113,7 +143,9 @@ def test_identifiers_of_rows_are_no_numbers_of_the_operating_system(tmp_path):
 def test_counters_are_added_up_over_the_instances_of_a_block(tmp_path):
     counters = read_rocpd(small_database(tmp_path / "x.db")).counters
     columns = ["name", "value", "device", "kernel", "duration_ns", "correlation_id"]
-    assert counters[columns].to_numpy().tolist() == [["SQ_WAVES", 128.0, 0, "gemm<float>", 30_000, 4]]
+    assert counters[columns].to_numpy().tolist() == [
+        ["SQ_WAVES", 128.0, 0, "gemm<float>", 30_000, 4]
+    ]
     assert after_start(counters["time_ns"]) == [20_000]
     assert counters["unit"].isna().all()
 
@@ -139,10 +171,13 @@ def test_counters_sampled_over_time(tmp_path):
 
 def test_periodic_samples_of_hardware_counters_are_not_added_to_a_dispatch(tmp_path):
     """Schema 3.0.3 marks them with a sample_id."""
-    writer = RocpdWriter(tmp_path / "x.db", version="3.0.3", extra_columns={"pmc_event": "sample_id"})
+    writer = RocpdWriter(
+        tmp_path / "x.db", version="3.0.3", extra_columns={"pmc_event": "sample_id"}
+    )
     writer.counter("SQ_WAVES", writer.kernel("a", 10_000, 1_000), [5.0])
     writer.execute(
-        "INSERT INTO {pmc_event} (event_id, pmc_id, value, sample_id) SELECT event_id, pmc_id, 99, 1 FROM {pmc_event}"
+        "INSERT INTO {pmc_event} (event_id, pmc_id, value, sample_id) SELECT event_id, pmc_id, 99,"
+        " 1 FROM {pmc_event}"
     )
     assert read_rocpd(writer.close()).counters["value"].tolist() == [5.0]
 
@@ -266,10 +301,14 @@ def test_a_copy_of_a_database_is_not_counted_twice(tmp_path):
 def test_two_processes_in_one_database(tmp_path):
     """A merged database has the tables of each process, with their own suffix."""
     path = small_database(tmp_path / "a.db", environment={"RANK": "0"}, views=False)
-    other = small_database(tmp_path / "b.db", guid=OTHER_GUID, pid=99, environment={"RANK": "1"}, views=False)
+    other = small_database(
+        tmp_path / "b.db", guid=OTHER_GUID, pid=99, environment={"RANK": "1"}, views=False
+    )
     connection = sqlite3.connect(path)
     connection.execute("ATTACH ? AS other", (str(other),))
-    for name, sql in connection.execute("SELECT name, sql FROM other.sqlite_master WHERE type = 'table'").fetchall():
+    for name, sql in connection.execute(
+        "SELECT name, sql FROM other.sqlite_master WHERE type = 'table'"
+    ).fetchall():
         connection.execute(sql)
         connection.execute(f'INSERT INTO main."{name}" SELECT * FROM other."{name}"')
     connection.commit()
@@ -324,11 +363,17 @@ BAD_FILES = {
     ),
     "no version": (changed("DELETE FROM {metadata}"), "no schema version"),
     "a table misspelt": (
-        changed("DROP VIEW kernels", "DROP VIEW rocpd_region", "ALTER TABLE {region} RENAME TO {regions}"),
+        changed(
+            "DROP VIEW kernels",
+            "DROP VIEW rocpd_region",
+            "ALTER TABLE {region} RENAME TO {regions}",
+        ),
         "no table rocpd_region_",
     ),
     "a column misspelt": (
-        changed("DROP VIEW kernels", "ALTER TABLE {kernel_dispatch} RENAME COLUMN agent_id TO agents_id"),
+        changed(
+            "DROP VIEW kernels", "ALTER TABLE {kernel_dispatch} RENAME COLUMN agent_id TO agents_id"
+        ),
         "only 'agents_id'",
     ),
     "views without tables": (
@@ -348,7 +393,10 @@ BAD_FILES = {
         changed("UPDATE {kernel_dispatch} SET start = start / 1000.0, end = end / 1000.0"),
         "2 of 2 device events are unusable (2 without start or end)",
     ),
-    "kernels without a name": (changed("DELETE FROM {info_kernel_symbol}"), "(2 whose name is not in the file)"),
+    "kernels without a name": (
+        changed("DELETE FROM {info_kernel_symbol}"),
+        "(2 whose name is not in the file)",
+    ),
     "dispatches twice": (
         changed(
             "DROP VIEW kernels",
@@ -375,7 +423,9 @@ def test_missing_paths(tmp_path):
     for read in (read_rocpd, tidyprof.read):
         with pytest.raises(ProfileReadError, match="no such file"):
             read(tmp_path / "nothing.db")
-    with pytest.raises(ProfileReadError, match="0 files in the folder that are named like rocpd databases"):
+    with pytest.raises(
+        ProfileReadError, match="0 files in the folder that are named like rocpd databases"
+    ):
         read_rocpd(tmp_path)
 
 
@@ -390,7 +440,8 @@ def test_a_database_without_kernels_says_why(tmp_path):
 def test_values_of_the_wrong_sort_are_missing_not_invented(tmp_path):
     path = tmp_path / "x.db"
     changed(
-        "UPDATE {kernel_dispatch} SET queue_id = 'one', grid_size_x = 2.5, stream_id = NULL, agent_id = 77",
+        "UPDATE {kernel_dispatch} SET queue_id = 'one', grid_size_x = 2.5, stream_id = NULL,"
+        " agent_id = 77",
         "UPDATE {memory_copy} SET size = 1e300",
         "UPDATE {info_agent} SET product_name = NULL",
         "UPDATE {pmc_event} SET value = 'many' WHERE id = 2",
@@ -407,23 +458,63 @@ def test_values_of_the_wrong_sort_are_missing_not_invented(tmp_path):
 
 _FIRST_KERNEL = "event_id = (SELECT min(event_id) FROM {kernel_dispatch})"
 LOSSES = {
-    "a kernel": (f"DELETE FROM {{kernel_dispatch}} WHERE {_FIRST_KERNEL}", "event", "belong to no dispatch", "1 of 11"),
-    "a copy": ("DELETE FROM {memory_copy} WHERE id = 1", "event", "belong to no dispatch", "1 of 11"),
+    "a kernel": (
+        f"DELETE FROM {{kernel_dispatch}} WHERE {_FIRST_KERNEL}",
+        "event",
+        "belong to no dispatch",
+        "1 of 11",
+    ),
+    "a copy": (
+        "DELETE FROM {memory_copy} WHERE id = 1",
+        "event",
+        "belong to no dispatch",
+        "1 of 11",
+    ),
     "a call": ("DELETE FROM {region} WHERE id = 1", "event", "belong to no dispatch", "1 of 11"),
     "a sample": ("DELETE FROM {sample}", "event", "belong to no dispatch", "1 of 11"),
-    "events of calls": ("DELETE FROM {event} WHERE id = 1", "region", "name events that are not there", "1 of 5"),
-    "a GPU": ("DELETE FROM {info_agent} WHERE id = 5", "kernel_dispatch", "name agents that are not there", "1 of 2"),
-    "a GPU of copies": ("DELETE FROM {info_agent} WHERE id = 5", "memory_copy", "name agents that are", "1 of 2"),
-    "a thread": ("DELETE FROM {info_thread} WHERE tid = 4300", "region", "name threads that are not there", "1 of 5"),
-    "the process": ("DELETE FROM {info_process}", "region", "name processes that are not there", "5 of 5"),
-    "a counter": ("DELETE FROM {info_pmc}", "pmc_event", "name counters that are not there", "2 of 2"),
+    "events of calls": (
+        "DELETE FROM {event} WHERE id = 1",
+        "region",
+        "name events that are not there",
+        "1 of 5",
+    ),
+    "a GPU": (
+        "DELETE FROM {info_agent} WHERE id = 5",
+        "kernel_dispatch",
+        "name agents that are not there",
+        "1 of 2",
+    ),
+    "a GPU of copies": (
+        "DELETE FROM {info_agent} WHERE id = 5",
+        "memory_copy",
+        "name agents that are",
+        "1 of 2",
+    ),
+    "a thread": (
+        "DELETE FROM {info_thread} WHERE tid = 4300",
+        "region",
+        "name threads that are not there",
+        "1 of 5",
+    ),
+    "the process": (
+        "DELETE FROM {info_process}",
+        "region",
+        "name processes that are not there",
+        "5 of 5",
+    ),
+    "a counter": (
+        "DELETE FROM {info_pmc}",
+        "pmc_event",
+        "name counters that are not there",
+        "2 of 2",
+    ),
     "a category": (
         "DELETE FROM {string} WHERE string = 'HIP_RUNTIME_API_EXT'",
         "event",
         "name texts that are not there",
         "4 of 11",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", LOSSES)
@@ -434,7 +525,10 @@ def test_rows_that_name_what_is_gone_are_told_first(tmp_path, what):
     statement, table, expected, count = LOSSES[what]
     changed(statement)(path)
     warning = read_rocpd(path).meta["warnings"][0]
-    assert any(found.startswith(f"{count} rows of rocpd_{table}_") and expected in found for found in parts_of(warning))
+    assert any(
+        found.startswith(f"{count} rows of rocpd_{table}_") and expected in found
+        for found in parts_of(warning)
+    )
 
 
 def parts_of(warning: str) -> list[str]:
@@ -448,7 +542,9 @@ def parts_of(warning: str) -> list[str]:
         ("UPDATE {event} SET id = id + 1000", "belong to no dispatch, copy, call or other record"),
     ],
 )
-def test_a_database_without_nearly_all_events_that_it_names_is_refused(tmp_path, statement, expected):
+def test_a_database_without_nearly_all_events_that_it_names_is_refused(
+    tmp_path, statement, expected
+):
     path = tmp_path / "x.db"
     changed(statement)(path)
     assert expected in refusal(path, read_rocpd)
@@ -464,7 +560,11 @@ def test_identifiers_that_are_no_whole_numbers_are_told(tmp_path, table, column,
     changed(
         "DROP VIEW kernels",
         f"ALTER TABLE {{{table}}} DROP COLUMN {column}" if sort == "REAL" else "SELECT 1",
-        f"ALTER TABLE {{{table}}} ADD COLUMN {column} REAL DEFAULT 1.5" if sort == "REAL" else "SELECT 1",
+        (
+            f"ALTER TABLE {{{table}}} ADD COLUMN {column} REAL DEFAULT 1.5"
+            if sort == "REAL"
+            else "SELECT 1"
+        ),
         f"UPDATE {{{table}}} SET {column} = CAST(coalesce({column}, 1) AS {sort})",
     )(path)
     warnings = read_rocpd(path).meta["warnings"]
@@ -492,8 +592,16 @@ def test_any_kernels(tmp_path_factory, rows):
         writer.kernel(name, start, duration, gpu=int(second), stream=stream)
     profile = read_rocpd(writer.close())
     device = profile.device_events
-    found = zip(device["name"], after_start(device["start_ns"]), device["duration_ns"], device["device"], strict=True)
-    assert Counter(found) == Counter((name, start, duration, int(second)) for name, start, duration, second in rows)
+    found = zip(
+        device["name"],
+        after_start(device["start_ns"]),
+        device["duration_ns"],
+        device["device"],
+        strict=True,
+    )
+    assert Counter(found) == Counter(
+        (name, start, duration, int(second)) for name, start, duration, second in rows
+    )
     assert launches(profile)["delay_ns"].tolist() == [5_000] * len(rows)
 
 

@@ -1,4 +1,6 @@
-"""The rocprof-compute reader against real workload folders with known figures, and against written ones."""
+"""The rocprof-compute reader against real workload folders with known figures, and against written
+ones.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,13 @@ FOLDERS = {
     "rocprof-compute-mi300x-coalescing/uncoalesced_profile": "MI300X_A1",
 }
 DATABASE = "rocprof-compute-db-mi350-montecarlo"
-COUNTERS = ("SQ_WAVES", "GRBM_GUI_ACTIVE", "SQ_INSTS_VALU", "TCP_TCC_READ_REQ_sum", "SQ_LDS_BANK_CONFLICT")
+COUNTERS = (
+    "SQ_WAVES",
+    "GRBM_GUI_ACTIVE",
+    "SQ_INSTS_VALU",
+    "TCP_TCC_READ_REQ_sum",
+    "SQ_LDS_BANK_CONFLICT",
+)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +60,9 @@ def profile_of(recordings: Path):
     def read(name: str) -> Profile:
         if name not in cache:
             path = recordings / name
-            cache[name] = read_rocprof_compute(next(path.glob("*.db")) if name == DATABASE else path)
+            cache[name] = read_rocprof_compute(
+                next(path.glob("*.db")) if name == DATABASE else path
+            )
         return cache[name]
 
     return read
@@ -66,7 +76,9 @@ def truth_of(manifest: dict[str, dict], name: str) -> dict:
 
 def counted(profile: Profile, name: str) -> list[float]:
     """A counter of each dispatch, from the first run of the program that counted it."""
-    rows = profile.counters[profile.counters["name"] == name].sort_values("replay_pass", kind="stable")
+    rows = profile.counters[profile.counters["name"] == name].sort_values(
+        "replay_pass", kind="stable"
+    )
     return rows.drop_duplicates("dispatch_id").sort_values("dispatch_id")["value"].tolist()
 
 
@@ -88,11 +100,15 @@ def test_counters_of_a_recording(name, manifest, profile_of):
         if counter in truth:
             assert counted(profile, counter) == truth[counter], counter
         if f"{counter}_by_dispatch" in truth:
-            assert counted(profile, counter) == [value for _, value in truth[f"{counter}_by_dispatch"]], counter
+            assert counted(profile, counter) == [
+                value for _, value in truth[f"{counter}_by_dispatch"]
+            ], counter
     if "distinct_counters" in truth:
         assert profile.meta["counters_distinct"] == truth["distinct_counters"]
         runs = profile.counters.groupby("dispatch_id")["time_ns"].nunique()
-        assert {str(number): count for number, count in runs.items()} == truth["distinct_timestamp_pairs_per_dispatch"]
+        assert {str(number): count for number, count in runs.items()} == truth[
+            "distinct_timestamp_pairs_per_dispatch"
+        ]
         assert profile.meta["replay_passes"] == profile.meta["replays_read"] == 12
     assert sorted(profile.events["name"].cat.categories) == sorted(truth["kernel_names"])
     for column, stated in (("grid", "grid_size"), ("block", "workgroup_size")):
@@ -105,12 +121,16 @@ def test_times_of_a_recording_are_exact(name, manifest, profile_of, recordings):
     raw = raw_times(recordings / name / FOLDERS[name])
     events = profile.events.sort_values("dispatch_id")
     if profile.meta.get("times_rounded"):
-        assert events["duration_ns"].tolist() == [round(float(end) - float(start)) for start, end in raw]
+        assert events["duration_ns"].tolist() == [
+            round(float(end) - float(start)) for start, end in raw
+        ]
     else:
         assert events["start_ns"].tolist() == [int(start) for start, _ in raw]
         assert events["duration_ns"].tolist() == [int(end) - int(start) for start, end in raw]
     # The manifest's figures were computed with doubles, which beyond 2^53 ns are 2 ns apart.
-    assert [round(float(end) - float(start)) for start, end in raw] == truth["pmc_perf"]["durations_ns"]
+    assert [round(float(end) - float(start)) for start, end in raw] == truth["pmc_perf"][
+        "durations_ns"
+    ]
     if "timestamps" in truth:
         assert events["duration_ns"].tolist() == truth["timestamps"]["durations_ns"]
 
@@ -123,7 +143,10 @@ def test_machine_and_ceilings_of_a_recording(name, manifest, profile_of, recordi
         assert profile.meta["sysinfo"][key] == facts[key]
     for key in ("cu_per_gpu", "num_xcd", "max_sclk"):
         assert profile.meta["sysinfo"].get(key, 0) == int(facts[key])
-    assert (profile.meta["gpu"], profile.meta["rocm"]) == (facts["gpu_model"], facts["rocm_version"])
+    assert (profile.meta["gpu"], profile.meta["rocm"]) == (
+        facts["gpu_model"],
+        facts["rocm_version"],
+    )
     if "roofline" not in truth:
         assert "roofline" not in profile.meta
         return
@@ -133,7 +156,9 @@ def test_machine_and_ceilings_of_a_recording(name, manifest, profile_of, recordi
     assert len(small_table(file)[0]) == truth["roofline"]["columns"]
     stated = {key: value for key, value in truth["roofline"]["device0"].items() if value}
     assert {key: ceilings[0][key] for key in stated} == stated
-    assert 0 not in [value for device in ceilings for key, value in device.items() if key != "device"]
+    assert 0 not in [
+        value for device in ceilings for key, value in device.items() if key != "device"
+    ]
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -152,7 +177,9 @@ def test_published_tables_of_a_recording(name, manifest, profile_of):
         row = truth["published_top_kernels_first_row"]
         assert top["calls"] == float(row["Count"])
         assert round(top["percent"], 1) == float(row["Pct"])
-        unit, total = next((key[4:-1], float(value)) for key, value in row.items() if key.startswith("Sum("))
+        unit, total = next(
+            (key[4:-1], float(value)) for key, value in row.items() if key.startswith("Sum(")
+        )
         assert round(top["total_ns"] / {"ns": 1, "ms": 1e6}[unit], 2) == total
         first = tables["0.1 Top Kernels"][0]
         assert "\n" not in first["Kernel_Name"]
@@ -165,13 +192,21 @@ def test_published_tables_of_a_recording(name, manifest, profile_of):
 def test_tables_keep_the_contract(name, profile_of):
     profile = profile_of(name)
     dtypes = {column: str(dtype) for column, dtype in profile.events.dtypes.items()}
-    assert dtypes == {column: dtype for column, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if column in dtypes}
+    assert dtypes == {
+        column: dtype
+        for column, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items()
+        if column in dtypes
+    }
     columns = METRIC_COLUMNS if name == DATABASE else COUNTER_COLUMNS
     assert {column: str(dtype) for column, dtype in profile.counters.dtypes.items()} == columns
     assert profile.events["start_ns"].is_monotonic_increasing
     assert profile.counters["time_ns"].is_monotonic_increasing
     assert (profile.events["duration_ns"] > 0).all()
-    assert profile.events[["rank", "process", "thread", "stream", "correlation_id"]].isna().all(axis=None)
+    assert (
+        profile.events[["rank", "process", "thread", "stream", "correlation_id"]]
+        .isna()
+        .all(axis=None)
+    )
     assert profile.meta["repairs"] == {}
     assert list(profile.events.columns)[: len(EVENT_COLUMNS)] == list(EVENT_COLUMNS)
 
@@ -205,7 +240,11 @@ def test_devices_are_kept_and_driver_ids_named(profile_of):
 )
 def test_runs_of_the_program(name, planned, read, version, profile_of):
     meta = profile_of(name).meta
-    assert (meta["replay_passes"], meta["replays_read"], meta.get("tool_version")) == (planned, read, version)
+    assert (meta["replay_passes"], meta["replays_read"], meta.get("tool_version")) == (
+        planned,
+        read,
+        version,
+    )
     assert profile_of(name).counters["replay_pass"].max() == read - 1
 
 
@@ -214,27 +253,39 @@ def test_single_runs_that_were_not_joined_are_added(name, profile_of, recordings
     with (recordings / name / "SQ_LEVEL_WAVES.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     profile = profile_of(name)
-    assert counted(profile, "SQ_LEVEL_WAVES_ACCUM") == [float(row["SQ_ACCUM_PREV_HIRES"]) for row in rows]
-    level = profile.counters[profile.counters["name"] == "SQ_LEVEL_WAVES_ACCUM"]["replay_pass"].unique()
+    assert counted(profile, "SQ_LEVEL_WAVES_ACCUM") == [
+        float(row["SQ_ACCUM_PREV_HIRES"]) for row in rows
+    ]
+    level = profile.counters[profile.counters["name"] == "SQ_LEVEL_WAVES_ACCUM"][
+        "replay_pass"
+    ].unique()
     active = profile.counters[profile.counters["name"] == "GRBM_GUI_ACTIVE"]
-    same_run = active[active["replay_pass"].isin(level)].sort_values("dispatch_id")["value"].tolist()
+    same_run = (
+        active[active["replay_pass"].isin(level)].sort_values("dispatch_id")["value"].tolist()
+    )
     assert same_run == [float(row["GRBM_GUI_ACTIVE"]) for row in rows]
 
 
 def test_sums_of_levels_are_named_after_their_level(profile_of, recordings):
     names = {"SQ_ACCUM_PREV_HIRES": "SQ_LEVEL_WAVES", "SQ_ACCUM_PREV_HIRES_10": "SQ_IFETCH_LEVEL"}
-    with (recordings / "rocprof-compute-mi308x-montecarlo" / "pmc_perf.csv").open(newline="") as file:
+    with (recordings / "rocprof-compute-mi308x-montecarlo" / "pmc_perf.csv").open(
+        newline=""
+    ) as file:
         rows = list(csv.DictReader(file))
     profile = profile_of("rocprof-compute-mi308x-montecarlo")
     for column, level in names.items():
         assert counted(profile, f"{level}_ACCUM") == [float(row[column]) for row in rows]
     assert not profile.counters["name"].astype(str).str.contains("PREV_HIRES").any()
     repeated = profile.counters[profile.counters["name"] == "GRBM_COUNT"]
-    assert repeated.groupby("dispatch_id")["replay_pass"].apply(list).map(tuple).unique().tolist() == [(9, 10)]
+    assert repeated.groupby("dispatch_id")["replay_pass"].apply(list).map(
+        tuple
+    ).unique().tolist() == [(9, 10)]
 
 
 def test_the_times_of_one_run(profile_of):
-    """The dispatches of the long layout come from the one run whose total is the median of the twelve."""
+    """The dispatches of the long layout come from the one run whose total is the median of the
+    twelve.
+    """
     profile = profile_of("rocprof-compute-mi300x-vcopy-rocpd")
     events, counters = profile.events, profile.counters
     starts = [set(counters[counters["replay_pass"] == run]["time_ns"]) for run in range(12)]
@@ -245,7 +296,9 @@ def test_the_times_of_one_run(profile_of):
     assert (events["duration_ns"] <= events["longest_ns"]).all()
     assert events["longest_ns"].tolist() == [9574, 6811, 6891]
     spans = counters.groupby("replay_pass")["time_ns"].agg(["min", "max"])
-    assert (spans["min"].shift(-1).dropna() > spans["max"].iloc[:-1]).all(), "runs follow each other"
+    assert (spans["min"].shift(-1).dropna() > spans["max"].iloc[:-1]).all(), (
+        "runs follow each other"
+    )
 
 
 def test_the_analysis_database(manifest, profile_of):
@@ -257,17 +310,27 @@ def test_the_analysis_database(manifest, profile_of):
     assert len(table) == truth["compute_kernel_rows"]
     assert table["total_ns"].sum() == truth["total_dispatch_ns"]
     for row, expected in zip(table.to_dict("records"), truth["kernels_by_duration"], strict=True):
-        assert (row["calls"], row["total_ns"]) == (expected["dispatches"], expected["duration_ns_sum"])
+        assert (row["calls"], row["total_ns"]) == (
+            expected["dispatches"],
+            expected["duration_ns_sum"],
+        )
         begin, _, length = expected["name"].partition("... (")
         assert row["name"].startswith(begin)
         assert not length or len(row["name"]) == int(length.split()[0])
     versions = truth["versions"]
-    assert (profile.meta["tool_version"], profile.meta["schema_version"]) == tuple(versions.values())
+    assert (profile.meta["tool_version"], profile.meta["schema_version"]) == tuple(
+        versions.values()
+    )
     assert profile.meta["roofline"][0]["HBMBw"] == truth["roofline_HBMBw"]
     assert len(profile.counters) <= truth["compute_kernel_metric_value_rows"]
-    average = profile.counters[(profile.counters["metric_id"] == "2.1.0") & (profile.counters["statistic"] == "Avg")]
+    average = profile.counters[
+        (profile.counters["metric_id"] == "2.1.0") & (profile.counters["statistic"] == "Avg")
+    ]
     assert len(average) == truth["compute_kernel_rows"]
-    assert sum(len(rows) for rows in profile.meta["metric_tables"].values()) <= truth["compute_metric_definition_rows"]
+    assert (
+        sum(len(rows) for rows in profile.meta["metric_tables"].values())
+        <= truth["compute_metric_definition_rows"]
+    )
     assert profile.meta["gpu"] == "MI350"
 
 
@@ -294,12 +357,20 @@ def test_every_way_to_name_a_recording(recordings, profile_of):
 
 def test_files_of_single_runs_are_read_as_if_analyze_had_joined_them(tmp_path):
     names = ("SQ_WAVES", "SQ_INSTS_VALU")
-    dispatches = [Dispatch(number, "copy", 50 * number, 5, dict.fromkeys(names, number)) for number in (1, 2)]
+    dispatches = [
+        Dispatch(number, "copy", 50 * number, 5, dict.fromkeys(names, number)) for number in (1, 2)
+    ]
     rows = long_rows(dispatches, runs=[{name: run for run, name in enumerate(names)}])
-    joined, separate = write_folder(tmp_path / "joined", rows), write_folder(tmp_path / "separate", rows)
+    joined, separate = (
+        write_folder(tmp_path / "joined", rows),
+        write_folder(tmp_path / "separate", rows),
+    )
     (separate / "pmc_perf.csv").unlink()
     for run, name in enumerate(names):
-        own = write_csv(separate / f"results_pmc_perf_{run}.csv", [row for row in rows if row["Counter_Name"] == name])
+        own = write_csv(
+            separate / f"results_pmc_perf_{run}.csv",
+            [row for row in rows if row["Counter_Name"] == name],
+        )
         own.with_suffix(".csv.gz").write_bytes(gzip.compress(own.read_bytes()))
         own.unlink()
     expected, found = (tidyprof.read(folder) for folder in (joined, separate))
@@ -307,7 +378,9 @@ def test_files_of_single_runs_are_read_as_if_analyze_had_joined_them(tmp_path):
     for table in ("events", "counters"):
         one, other = getattr(expected, table), getattr(found, table)
         pd.testing.assert_frame_equal(one, other[one.columns], check_categorical=False)
-    assert [Path(file).name for file in found.meta["files"][:2]] == [f"results_pmc_perf_{run}.csv.gz" for run in (0, 1)]
+    assert [Path(file).name for file in found.meta["files"][:2]] == [
+        f"results_pmc_perf_{run}.csv.gz" for run in (0, 1)
+    ]
 
 
 def test_two_workloads_are_not_mixed(recordings):
@@ -329,13 +402,18 @@ def test_without_sysinfo_the_gpu_is_unknown(tmp_path):
 
 def test_origin_is_passed_on(tmp_path):
     origin = Origin("recorded", "one MI300X")
-    assert read_rocprof_compute(write_folder(tmp_path, wide_rows(two_kernels())), origin=origin).origin == origin
+    assert (
+        read_rocprof_compute(write_folder(tmp_path, wide_rows(two_kernels())), origin=origin).origin
+        == origin
+    )
 
 
 # Written folders
 
 
-@pytest.mark.parametrize("rows", [wide_rows(two_kernels()), long_rows(two_kernels())], ids=["wide", "long"])
+@pytest.mark.parametrize(
+    "rows", [wide_rows(two_kernels()), long_rows(two_kernels())], ids=["wide", "long"]
+)
 def test_both_layouts_say_the_same(tmp_path, rows):
     profile = read_rocprof_compute(write_folder(tmp_path, rows))
     assert profile.events["start_ns"].tolist() == [START_NS, START_NS + 2000, START_NS + 3000]
@@ -354,7 +432,10 @@ def test_counters_of_several_runs(tmp_path):
     profile = read_rocprof_compute(write_folder(tmp_path, long_rows(two_kernels(), [runs])))
     by_name = profile.counters.drop_duplicates("name").set_index("name")
     assert by_name["replay_pass"].to_dict() == runs
-    first = profile.counters[profile.counters["dispatch_id"] == 1].set_index("name")["time_ns"] - START_NS
+    first = (
+        profile.counters[profile.counters["dispatch_id"] == 1].set_index("name")["time_ns"]
+        - START_NS
+    )
     assert first.to_dict() == {name: run * 10**9 for name, run in runs.items()}
     # The median of the three runs is the second: 100 ns more per dispatch.
     assert profile.events["duration_ns"].tolist() == [1100, 600, 3100]
@@ -373,7 +454,9 @@ def test_runs_that_launched_other_kernels_are_told(tmp_path):
 
 
 def test_counters_rotated_over_launches(tmp_path):
-    """--iteration-multiplexing leaves cells empty: they are values that were not measured, not zeros."""
+    """--iteration-multiplexing leaves cells empty: they are values that were not measured, not
+    zeros.
+    """
     first, second, third = two_kernels()
     rows = wide_rows([first, second, Dispatch(3, third.name, 3000, 3000, {"SQ_WAVES": 64})])
     profile = read_rocprof_compute(write_folder(tmp_path, rows))
@@ -423,12 +506,24 @@ def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
 
 
 def test_names_are_kept_as_they_are(tmp_path):
-    names = ['<script>alert("x")</script>', "line\nbreak", "tab\tand\x07bell", "a,b;c", "ünïcode", "NA but no", "$x$"]
-    rows = wide_rows([Dispatch(i, name, 100 * i, 5, {"SQ_WAVES": 1}) for i, name in enumerate(names, 1)])
+    names = [
+        '<script>alert("x")</script>',
+        "line\nbreak",
+        "tab\tand\x07bell",
+        "a,b;c",
+        "ünïcode",
+        "NA but no",
+        "$x$",
+    ]
+    rows = wide_rows(
+        [Dispatch(i, name, 100 * i, 5, {"SQ_WAVES": 1}) for i, name in enumerate(names, 1)]
+    )
     profile = read_rocprof_compute(write_folder(tmp_path, rows))
     assert profile.events["name"].tolist() == names
     assert profile.counters["kernel"].tolist() == names
-    assert all(character.isprintable() for name in profile.events["short_name"] for character in name)
+    assert all(
+        character.isprintable() for name in profile.events["short_name"] for character in name
+    )
 
 
 def test_device_numbers_beyond_32_bits_are_missing(tmp_path):
@@ -443,12 +538,24 @@ def test_a_column_that_is_nothing_known_is_listed(tmp_path):
 
 def test_an_edited_list_of_dispatches_is_told(tmp_path):
     folder = write_folder(tmp_path, wide_rows(two_kernels()))
-    write_csv(folder / "pmc_dispatch_info.csv", [{"Dispatch_ID": 1, "Kernel_Name": "a", "GPU_ID": 0}])
-    assert "pmc_dispatch_info.csv lists 1 dispatches" in read_rocprof_compute(folder).meta["warnings"][0]
+    write_csv(
+        folder / "pmc_dispatch_info.csv", [{"Dispatch_ID": 1, "Kernel_Name": "a", "GPU_ID": 0}]
+    )
+    assert (
+        "pmc_dispatch_info.csv lists 1 dispatches"
+        in read_rocprof_compute(folder).meta["warnings"][0]
+    )
 
 
 def test_numbers_in_counter_names_are_no_runs():
-    names = ["Wave_Size", "SQC_DCACHE_REQ_READ_1", "Wave_Size_1", "SQC_DCACHE_REQ_READ_2", "GRBM_COUNT", "Wave_Size_2"]
+    names = [
+        "Wave_Size",
+        "SQC_DCACHE_REQ_READ_1",
+        "Wave_Size_1",
+        "SQC_DCACHE_REQ_READ_2",
+        "GRBM_COUNT",
+        "Wave_Size_2",
+    ]
     names += ["GRBM_COUNT_2", "SQ_WAVES_LT_16", "TCC_HIT[3]"]
     found = [(column.counter, column.replay_pass) for column in counter_columns(names)]
     assert found == [
@@ -464,7 +571,9 @@ def test_numbers_in_counter_names_are_no_runs():
 values = st.one_of(st.integers(0, 2**53), st.floats(0, 1e18, allow_nan=False))
 dispatches = st.lists(
     st.tuples(
-        st.text("abc<>,\"' ", min_size=1, max_size=12).map(str.strip).filter(bool), st.integers(1, 10**9), values
+        st.text("abc<>,\"' ", min_size=1, max_size=12).map(str.strip).filter(bool),
+        st.integers(1, 10**9),
+        values,
     ),
     min_size=1,
     max_size=12,
@@ -479,20 +588,31 @@ def test_what_is_written_is_read(tmp_path_factory, rows, long):
         for i, (name, duration, value) in enumerate(rows, 1)
     ]
     folder = tmp_path_factory.getbasetemp() / "written"
-    profile = read_rocprof_compute(write_folder(folder, (long_rows if long else wide_rows)(written)))
+    profile = read_rocprof_compute(
+        write_folder(folder, (long_rows if long else wide_rows)(written))
+    )
     assert profile.events["name"].tolist() == [dispatch.name for dispatch in written]
     assert profile.events["duration_ns"].tolist() == [dispatch.duration for dispatch in written]
-    assert profile.events["start_ns"].tolist() == [START_NS + dispatch.start for dispatch in written]
+    assert profile.events["start_ns"].tolist() == [
+        START_NS + dispatch.start for dispatch in written
+    ]
     read = counted(profile, "SQ_WAVES")
     assert all(
-        math.isclose(a, float(d.counters["SQ_WAVES"]), rel_tol=1e-15) for a, d in zip(read, written, strict=True)
+        math.isclose(a, float(d.counters["SQ_WAVES"]), rel_tol=1e-15)
+        for a, d in zip(read, written, strict=True)
     )
-    assert Counter(profile.counters["kernel"]) == Counter(2 * [dispatch.name for dispatch in written])
+    assert Counter(profile.counters["kernel"]) == Counter(
+        2 * [dispatch.name for dispatch in written]
+    )
 
 
 def test_sysinfo_is_typed(tmp_path):
     facts = read_rocprof_compute(
-        write_folder(tmp_path, wide_rows(two_kernels()), SYSINFO | {"hbm_bw": "5324.8", "vbios": "NA", "sbios": "A, B"})
+        write_folder(
+            tmp_path,
+            wide_rows(two_kernels()),
+            SYSINFO | {"hbm_bw": "5324.8", "vbios": "NA", "sbios": "A, B"},
+        )
     ).meta["sysinfo"]
     assert (facts["cu_per_gpu"], facts["hbm_bw"], facts["sbios"]) == (304, 5324.8, "A, B")
     assert "vbios" not in facts

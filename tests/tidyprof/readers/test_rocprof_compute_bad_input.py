@@ -1,4 +1,6 @@
-"""Workload folders that are none, or damaged: one line that says what was found, never another exception."""
+"""Workload folders that are none, or damaged: one line that says what was found, never another
+exception.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, two_kernels, wide_rows, write_csv, write_folder
+from tests.tidyprof.compute_writer import (
+    SYSINFO,
+    Dispatch,
+    long_rows,
+    two_kernels,
+    wide_rows,
+    write_csv,
+    write_folder,
+)
 from tests.tidyprof.damage import fuzzed, mutations, one_line, refusal, text_mutations
 from tidyprof import Profile, ProfileReadError, analyses
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
@@ -34,20 +44,47 @@ def changed(rows: list[dict], place: int, **cells: object) -> list[dict]:
 
 
 BAD_ROWS = {
-    "no dispatch number": ([{k: v for k, v in row.items() if k != "Dispatch_ID"} for row in WIDE], "no column Disp"),
-    "no kernel name": ([{k: v for k, v in row.items() if k != "Kernel_Name"} for row in WIDE], "no column Kernel_Name"),
-    "another tool's columns": ([{"Kind": "K", "Agent_Id": 1}], "no column Dispatch_ID and no column Kernel_Name"),
-    "an empty number": (changed(WIDE, 1, Dispatch_ID=""), "1 rows without a dispatch number or a kernel name"),
-    "an empty name": (changed(LONG, 1, Kernel_Name=""), "1 rows without a dispatch number or a kernel name"),
-    "a text for a number": (changed(WIDE, 1, Dispatch_ID="two"), "'two' in the column 'Dispatch_ID'"),
-    "a text for a time": (changed(WIDE, 0, Start_Timestamp="soon"), "'soon' in the column 'Start_Timestamp'"),
-    "a time beyond time": (changed(LONG, 0, End_Timestamp="9" * 19), "in the column 'End_Timestamp'"),
+    "no dispatch number": (
+        [{k: v for k, v in row.items() if k != "Dispatch_ID"} for row in WIDE],
+        "no column Disp",
+    ),
+    "no kernel name": (
+        [{k: v for k, v in row.items() if k != "Kernel_Name"} for row in WIDE],
+        "no column Kernel_Name",
+    ),
+    "another tool's columns": (
+        [{"Kind": "K", "Agent_Id": 1}],
+        "no column Dispatch_ID and no column Kernel_Name",
+    ),
+    "an empty number": (
+        changed(WIDE, 1, Dispatch_ID=""),
+        "1 rows without a dispatch number or a kernel name",
+    ),
+    "an empty name": (
+        changed(LONG, 1, Kernel_Name=""),
+        "1 rows without a dispatch number or a kernel name",
+    ),
+    "a text for a number": (
+        changed(WIDE, 1, Dispatch_ID="two"),
+        "'two' in the column 'Dispatch_ID'",
+    ),
+    "a text for a time": (
+        changed(WIDE, 0, Start_Timestamp="soon"),
+        "'soon' in the column 'Start_Timestamp'",
+    ),
+    "a time beyond time": (
+        changed(LONG, 0, End_Timestamp="9" * 19),
+        "in the column 'End_Timestamp'",
+    ),
     "an infinite time": (changed(WIDE, 0, End_Timestamp="inf"), "in the column 'End_Timestamp'"),
     "a text for a counter": (changed(WIDE, 0, SQ_WAVES="many"), "'many' in the column 'SQ_WAVES'"),
     "the same dispatch twice": ([*WIDE, WIDE[0]], "1 dispatch numbers more than once"),
     "the same counter twice": ([*LONG, LONG[0]], "1 counters of a dispatch twice in one run"),
     "times that are missing": (changed(WIDE, 0, Start_Timestamp=""), "1 without start or end"),
-    "infinite counters": (changed(WIDE, 0, SQ_WAVES="inf"), "1 of 9 counter values are unusable (1 not finite)"),
+    "infinite counters": (
+        changed(WIDE, 0, SQ_WAVES="inf"),
+        "1 of 9 counter values are unusable (1 not finite)",
+    ),
     "counters that are NaN": (changed(LONG, 0, Counter_Value="nan"), "not finite"),
     "counters without a value": (changed(LONG, 0, Counter_Value=""), "not finite"),
     "counters without a name": (changed(LONG, 0, Counter_Name=""), "without a counter's name"),
@@ -70,9 +107,15 @@ BAD_TEXT = {
     "cut within a row": (lambda text: text[:-20], "its last line has no end"),
     "cut within a number": (lambda text: text[:-1], "its last line has no end"),
     "a row too short": (lambda text: text + b"1,2\n", "no sound CSV"),
-    "a row too long": (lambda text: text + text.splitlines()[-1] + b",5\n", "a row with more cells than the header"),
+    "a row too long": (
+        lambda text: text + text.splitlines()[-1] + b",5\n",
+        "a row with more cells than the header",
+    ),
     "an open quote": (lambda text: text + b'"' + text, "no sound CSV"),
-    "a header twice": (lambda text: text.replace(b"Grid_Size", b"SGPR", 1), "the column 'SGPR' 2 times"),
+    "a header twice": (
+        lambda text: text.replace(b"Grid_Size", b"SGPR", 1),
+        "the column 'SGPR' 2 times",
+    ),
     "binary": (lambda text: bytes(range(256)) * 10 + b"\n", ""),
     "JSON": (lambda text: b'{"traceEvents": []}\n', "no column Dispatch_ID"),
     "a damaged gzip": (lambda text: gzip.compress(text)[:-9], "cannot be read or unpacked"),
@@ -94,8 +137,16 @@ SMALL_FILES = {
     "two machines": ("sysinfo.csv", b"gpu_arch\ngfx942\ngfx942\n", "2 rows instead of one"),
     "no machine": ("sysinfo.csv", b"gpu_arch\n", "0 rows instead of one"),
     "an empty machine": ("sysinfo.csv", b"", "the file is empty"),
-    "a machine half written": ("sysinfo.csv", b"gpu_arch,cu_per_gpu\ngfx942,30", "its last line has no end"),
-    "a machine cut off": ("sysinfo.csv", b"gpu_arch,cu_per_gpu\ngfx942\n", "1 cells in row 2 under a header of 2"),
+    "a machine half written": (
+        "sysinfo.csv",
+        b"gpu_arch,cu_per_gpu\ngfx942,30",
+        "its last line has no end",
+    ),
+    "a machine cut off": (
+        "sysinfo.csv",
+        b"gpu_arch,cu_per_gpu\ngfx942\n",
+        "1 cells in row 2 under a header of 2",
+    ),
     "ceilings in words": ("roofline.csv", b"device,HBMBw\n0,much\n", "'much' under 'HBMBw'"),
     "negative ceilings": ("roofline.csv", b"device,HBMBw\n0,-5\n", "'-5' under 'HBMBw'"),
     "no ceilings": ("roofline.csv", b"device,HBMBw\n", "no row below the header"),
@@ -128,7 +179,9 @@ def test_runs_that_analyze_has_not_joined_yet(tmp_path):
     for run in range(2):
         write_csv(tmp_path / f"pmc_perf_{run}.csv", LONG)
     for read in (read_rocprof_compute, tidyprof.read):
-        with pytest.raises(ProfileReadError, match=r"2 files of single runs .*rocprof-compute analyze -p"):
+        with pytest.raises(
+            ProfileReadError, match=r"2 files of single runs .*rocprof-compute analyze -p"
+        ):
             read(tmp_path)
 
 
@@ -162,17 +215,35 @@ def database(recordings, tmp_path) -> Path:
 SQL = {
     "no dispatches": ("DELETE FROM compute_dispatch", "no dispatch of any kernel"),
     "no workload": ("DELETE FROM compute_workload", "0 workloads instead of one"),
-    "no kernels": ("DELETE FROM compute_kernel WHERE kernel_uuid = 4", "dispatches of kernels that it does not name"),
+    "no kernels": (
+        "DELETE FROM compute_kernel WHERE kernel_uuid = 4",
+        "dispatches of kernels that it does not name",
+    ),
     "no such table": ("DROP TABLE compute_dispatch", "no table compute_dispatch"),
-    "another schema": ("ALTER TABLE compute_kernel RENAME COLUMN kernel_name TO title", "no column kernel_name"),
+    "another schema": (
+        "ALTER TABLE compute_kernel RENAME COLUMN kernel_name TO title",
+        "no column kernel_name",
+    ),
     "text for a time": (
         "UPDATE compute_dispatch SET start_timestamp = 'soon'",
         "10 of 10 device events are unusable (10 without",
     ),
-    "negative durations": ("UPDATE compute_dispatch SET end_timestamp = 5", "10 of 10 device events are unusable"),
-    "a repeated dispatch": ("UPDATE compute_dispatch SET dispatch_id = 1", "dispatch numbers more than once"),
-    "damaged JSON": ("UPDATE compute_workload SET sys_info_extdata = '{\"a\"'", "sys_info_extdata is no JSON object"),
-    "a list for a machine": ("UPDATE compute_workload SET sys_info_extdata = '[1]'", "sys_info_extdata is no JSON"),
+    "negative durations": (
+        "UPDATE compute_dispatch SET end_timestamp = 5",
+        "10 of 10 device events are unusable",
+    ),
+    "a repeated dispatch": (
+        "UPDATE compute_dispatch SET dispatch_id = 1",
+        "dispatch numbers more than once",
+    ),
+    "damaged JSON": (
+        "UPDATE compute_workload SET sys_info_extdata = '{\"a\"'",
+        "sys_info_extdata is no JSON object",
+    ),
+    "a list for a machine": (
+        "UPDATE compute_workload SET sys_info_extdata = '[1]'",
+        "sys_info_extdata is no JSON",
+    ),
 }
 
 
@@ -192,9 +263,15 @@ def test_bad_databases(database, what):
 def test_metrics_that_only_seem_to_be_absent_are_told(database):
     with sqlite3.connect(database) as connection:
         connection.execute("PRAGMA legacy_alter_table = ON")
-        connection.execute("ALTER TABLE compute_kernel_metric_value RENAME TO compute_kernel_metric_vaIue")
+        connection.execute(
+            "ALTER TABLE compute_kernel_metric_value RENAME TO compute_kernel_metric_vaIue"
+        )
     connection.close()
-    (told,) = (warning for warning in read_rocprof_compute(database).meta["warnings"] if "no sign of" in warning)
+    (told,) = (
+        warning
+        for warning in read_rocprof_compute(database).meta["warnings"]
+        if "no sign of" in warning
+    )
     assert "the table compute_kernel_metric_value, but 'compute_kernel_metric_vaIue'" in told
 
 
@@ -232,14 +309,18 @@ def assert_reads_or_refuses(path: Path, read=read_rocprof_compute) -> Profile | 
     return profile
 
 
-def damaged_folder(folder: Path, changes: list[Callable[[bytes], bytes]], name: str, rows: list[dict]) -> Path:
+def damaged_folder(
+    folder: Path, changes: list[Callable[[bytes], bytes]], name: str, rows: list[dict]
+) -> Path:
     """A folder with every file that the reader looks at, one of them changed."""
     write_folder(folder, rows, SYSINFO)
     (folder / "roofline.csv").write_text(
         "device,HBMBw,L2Bw,L1Bw,FP32Flops,MFMAF16Flops\n0,4168,25768,33417,129010,925525\n"
     )
     write_csv(folder / "timestamps.csv", WIDE)
-    extra = [row | {"SQ_LEVEL_WAVES": 1, "SQ_ACCUM_PREV_HIRES": 5, "GRBM_GUI_ACTIVE": 9} for row in WIDE]
+    extra = [
+        row | {"SQ_LEVEL_WAVES": 1, "SQ_ACCUM_PREV_HIRES": 5, "GRBM_GUI_ACTIVE": 9} for row in WIDE
+    ]
     write_csv(folder / "SQ_LEVEL_WAVES.csv", extra)
     data = (folder / name).read_bytes()
     for change in changes:
@@ -253,15 +334,23 @@ FILES = ["pmc_perf.csv", "sysinfo.csv", "roofline.csv", "timestamps.csv", "SQ_LE
 
 
 @fuzzed(50)
-@given(several_changes, st.sampled_from(FILES), st.sampled_from([WIDE, LONG, wide_rows(two_kernels(), times=False)]))
+@given(
+    several_changes,
+    st.sampled_from(FILES),
+    st.sampled_from([WIDE, LONG, wide_rows(two_kernels(), times=False)]),
+)
 def test_a_damaged_folder_reads_or_refuses(tmp_path_factory, changes, name, rows):
-    assert_reads_or_refuses(damaged_folder(tmp_path_factory.getbasetemp() / "fuzz", changes, name, rows))
+    assert_reads_or_refuses(
+        damaged_folder(tmp_path_factory.getbasetemp() / "fuzz", changes, name, rows)
+    )
 
 
 @settings(max_examples=40)
 @given(several_changes, st.sampled_from(FILES[:3]), st.sampled_from([WIDE, LONG]))
 def test_analyses_of_a_damaged_folder_answer_or_refuse(tmp_path_factory, changes, name, rows):
-    profile = assert_reads_or_refuses(damaged_folder(tmp_path_factory.getbasetemp() / "fuzz", changes, name, rows))
+    profile = assert_reads_or_refuses(
+        damaged_folder(tmp_path_factory.getbasetemp() / "fuzz", changes, name, rows)
+    )
     if profile is not None:
         for analysis in (analyses.kernels, speed_of_light, roofline_points, roofline_ceilings):
             with contextlib.suppress(ValueError):
@@ -269,7 +358,10 @@ def test_analyses_of_a_damaged_folder_answer_or_refuse(tmp_path_factory, changes
 
 
 @fuzzed(20)
-@given(st.lists(mutations(1_712_128), min_size=1, max_size=3), st.sampled_from([read_rocprof_compute, tidyprof.read]))
+@given(
+    st.lists(mutations(1_712_128), min_size=1, max_size=3),
+    st.sampled_from([read_rocprof_compute, tidyprof.read]),
+)
 def test_a_damaged_database_reads_or_refuses(tmp_path_factory, recordings, changes, read):
     (source,) = (recordings / "rocprof-compute-db-mi350-montecarlo").glob("*.db")
     data = source.read_bytes()

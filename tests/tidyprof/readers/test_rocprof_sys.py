@@ -19,7 +19,13 @@ from tests.tidyprof.perfetto_writer import BASE, slice_, start, tracks
 from tidyprof import Origin, Profile, ProfileReadError
 from tidyprof.readers.rocprof_sys.reader import read_rocprof_sys
 
-METRICS = ("sampling_cpu_clock", "sampling_percent", "sampling_wall_clock", "trip_count", "wall_clock")
+METRICS = (
+    "sampling_cpu_clock",
+    "sampling_percent",
+    "sampling_wall_clock",
+    "trip_count",
+    "wall_clock",
+)
 
 
 @pytest.fixture(scope="session")
@@ -125,14 +131,16 @@ def test_text_and_json_agree(profile, as_text, metric):
     exact, text = profile.meta["tables"][metric], as_text.meta["tables"][metric]
     for name in ("thread", "depth", "parent", "count"):
         assert exact[name].tolist() == text[name].tolist(), name
-    numbers = [name for name in exact.columns if name.startswith(("total", "mean", "min", "max", "std"))]
+    numbers = [
+        name for name in exact.columns if name.startswith(("total", "mean", "min", "max", "std"))
+    ]
     # Text has six decimals of a second, or three of a percent.
     tolerance = 501 if "total_ns" in exact.columns else 5.01e-4
     for name in numbers:
         known = exact[name].notna() & text[name].notna()
-        assert (exact[name][known].astype(float) - text[name][known].astype(float)).abs().max() <= tolerance or not len(
-            exact[name][known]
-        )
+        assert (
+            exact[name][known].astype(float) - text[name][known].astype(float)
+        ).abs().max() <= tolerance or not len(exact[name][known])
     for label, shown in zip(exact["label"], text["label"], strict=True):
         assert shown == label or shown.endswith("...")
 
@@ -163,7 +171,9 @@ def test_what_the_run_says_about_itself(profile, folder):
         assert set(table["process"]) == {18731}
         assert table["rank"].isna().all()
     warnings = "\n".join(meta["warnings"])
-    assert "sampling_cpu_clock-18731.json: 4431 labels were counted, but all sums are zero" in warnings
+    assert (
+        "sampling_cpu_clock-18731.json: 4431 labels were counted, but all sums are zero" in warnings
+    )
     assert "136 of 282" in warnings
     assert len(meta["warnings"]) == 3
 
@@ -172,11 +182,17 @@ def test_labels_that_text_cuts_short_are_counted(as_text):
     assert len(as_text.events) == len(as_text.counters) == 0
     warnings = [warning for warning in as_text.meta["warnings"] if "cut short" in warning]
     assert len(warnings) == 4
-    assert as_text.meta["tables"]["trip_count"]["label"].str.endswith("...").sum() == int(warnings[-1].split()[1])
+    assert as_text.meta["tables"]["trip_count"]["label"].str.endswith("...").sum() == int(
+        warnings[-1].split()[1]
+    )
 
 
 def test_read_finds_the_reader(folder, profile):
-    assert tidyprof.read(folder).meta["tables"]["wall_clock"].equals(profile.meta["tables"]["wall_clock"])
+    assert (
+        tidyprof.read(folder)
+        .meta["tables"]["wall_clock"]
+        .equals(profile.meta["tables"]["wall_clock"])
+    )
     for name in ("wall_clock-18731.json", "trip_count-18731.txt"):
         assert list(tidyprof.read(folder / name).meta["tables"]) == [name.partition("-")[0]]
     trace = tidyprof.read(folder / "perfetto-trace-18731.proto")
@@ -198,7 +214,12 @@ def node(prefix: str, depth: int, laps: int, value: float, **statistics: object)
 
 
 def document(
-    metric: str, nodes: list[dict], unit: str = "sec", pid: int | None = 7, mpi_size: int = 1, rank: int = 0
+    metric: str,
+    nodes: list[dict],
+    unit: str = "sec",
+    pid: int | None = 7,
+    mpi_size: int = 1,
+    rank: int = 0,
 ) -> str:
     content = {
         "description": f"What {metric} is",
@@ -224,7 +245,9 @@ TREE = [
 def run(folder: Path, **files: str) -> Path:
     folder.mkdir(exist_ok=True, parents=True)
     for name, content in files.items():
-        (folder / name.replace("__", "-").replace("_json", ".json").replace("_txt", ".txt")).write_text(content)
+        (
+            folder / name.replace("__", "-").replace("_json", ".json").replace("_txt", ".txt")
+        ).write_text(content)
     return folder
 
 
@@ -245,9 +268,13 @@ def test_a_tree_of_two_threads(tmp_path):
     assert table["mean_ns"].tolist()[1] == 0.75e9
 
 
-@pytest.mark.parametrize(("unit", "factor"), [("nsec", 1), ("usec", 1e3), ("msec", 1e6), ("sec", 1e9)])
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("nsec", 1), ("usec", 1e3), ("msec", 1e6), ("sec", 1e9)]
+)
 def test_units_of_time(tmp_path, unit, factor):
-    path = run(tmp_path, wall_clock__7_json=document("wall_clock", [node(">>> a", 0, 1, 2.0)], unit))
+    path = run(
+        tmp_path, wall_clock__7_json=document("wall_clock", [node(">>> a", 0, 1, 2.0)], unit)
+    )
     assert table_of(path)["total_ns"].tolist() == [round(2 * factor)]
 
 
@@ -262,7 +289,10 @@ def test_other_units_are_kept(tmp_path, unit):
 
 def test_numbers_that_are_missing_or_no_numbers(tmp_path):
     text = document("wall_clock", [node("|0>>> a", 0, 1, 2.0, mean=1, min="x", max=None, stddev=9)])
-    path = run(tmp_path, wall_clock__7_json=text.replace('"stddev": 9', '"stddev": NaN').replace("1,", "1,", 1))
+    path = run(
+        tmp_path,
+        wall_clock__7_json=text.replace('"stddev": 9', '"stddev": NaN').replace("1,", "1,", 1),
+    )
     row = table_of(path).iloc[0]
     assert row["mean_ns"] == 1e9
     assert row[["min_ns", "max_ns", "std_ns"]].isna().all()
@@ -309,7 +339,9 @@ def test_numbers_of_processes_are_no_ranks(tmp_path):
 
 def test_a_rank_in_the_prefix_of_the_names(tmp_path):
     (tmp_path / "rank3-wall_clock-100.json").write_text(document("rank3-wall_clock", TREE, pid=100))
-    w.write_trace(tmp_path / "rank3-perfetto-trace-100.proto", start(), tracks(), slice_(BASE, BASE + 9, "a"))
+    w.write_trace(
+        tmp_path / "rank3-perfetto-trace-100.proto", start(), tracks(), slice_(BASE, BASE + 9, "a")
+    )
     profile = read_rocprof_sys(tmp_path)
     assert profile.meta["rank"] == 3
     assert set(profile.events["rank"]) == {3}
@@ -328,13 +360,22 @@ def test_the_folder_above_a_run(tmp_path):
     assert len(table_of(tmp_path)) == 5
     assert "wall_clock" in tidyprof.read(tmp_path).meta["tables"]
     run(tmp_path / "2025-08-09_15.00", wall_clock__7_json=document("wall_clock", TREE))
-    with pytest.raises(ProfileReadError, match=r"2 runs .* latest by name being '2025-08-09_15.00'"):
+    with pytest.raises(
+        ProfileReadError, match=r"2 runs .* latest by name being '2025-08-09_15.00'"
+    ):
         read_rocprof_sys(tmp_path)
 
 
 def test_omnitrace_wrote_the_same(tmp_path):
-    metadata = {"omnitrace": {"metadata": {"info": {"OMNITRACE_VERSION": "1.11.2", "OMNITRACE_HIP_VERSION": "6.2"}}}}
-    files = {"wall_clock__7_json": document("wall_clock", TREE), "metadata__7_json": json.dumps(metadata)}
+    metadata = {
+        "omnitrace": {
+            "metadata": {"info": {"OMNITRACE_VERSION": "1.11.2", "OMNITRACE_HIP_VERSION": "6.2"}}
+        }
+    }
+    files = {
+        "wall_clock__7_json": document("wall_clock", TREE),
+        "metadata__7_json": json.dumps(metadata),
+    }
     meta = read_rocprof_sys(run(tmp_path, **files)).meta
     assert (meta["tool"], meta["tool_version"], meta["rocm"]) == ("omnitrace", "1.11.2", "6.2")
 
@@ -374,33 +415,85 @@ JSON = document("wall_clock", TREE)
 
 BAD_TABLES = {
     "JSON cut short": ("wall_clock-7.json", JSON[:-30], "no table of timemory in JSON"),
-    "JSON of the start only": ("wall_clock-7.json", '{"timemory": ', "no table of timemory in JSON"),
-    "another structure": ("wall_clock-7.json", '{"timemory": {"wall_clock": []}}', "no table of timemory in JSON"),
-    "a text for a count": ("wall_clock-7.json", JSON.replace('"laps": 1', '"laps": "x"'), "no table of timemory"),
-    "a missing count": ("wall_clock-7.json", JSON.replace('"laps": 1, ', ""), "missing required field `laps`"),
-    "nested too deep": ("wall_clock-7.json", '{"timemory": ' + "[" * 200_000, "no table of timemory in JSON"),
-    "a negative count": ("wall_clock-7.json", JSON.replace('"laps": 1', '"laps": -1'), "entry 1 of wall_clock"),
-    "a negative depth": ("wall_clock-7.json", JSON.replace('"depth": 0', '"depth": -1'), "entry 1 of wall_clock"),
-    "a huge depth": ("wall_clock-7.json", JSON.replace('"depth": 0', f'"depth": {2**40}'), "entry 1 of wall_clock"),
+    "JSON of the start only": (
+        "wall_clock-7.json",
+        '{"timemory": ',
+        "no table of timemory in JSON",
+    ),
+    "another structure": (
+        "wall_clock-7.json",
+        '{"timemory": {"wall_clock": []}}',
+        "no table of timemory in JSON",
+    ),
+    "a text for a count": (
+        "wall_clock-7.json",
+        JSON.replace('"laps": 1', '"laps": "x"'),
+        "no table of timemory",
+    ),
+    "a missing count": (
+        "wall_clock-7.json",
+        JSON.replace('"laps": 1, ', ""),
+        "missing required field `laps`",
+    ),
+    "nested too deep": (
+        "wall_clock-7.json",
+        '{"timemory": ' + "[" * 200_000,
+        "no table of timemory in JSON",
+    ),
+    "a negative count": (
+        "wall_clock-7.json",
+        JSON.replace('"laps": 1', '"laps": -1'),
+        "entry 1 of wall_clock",
+    ),
+    "a negative depth": (
+        "wall_clock-7.json",
+        JSON.replace('"depth": 0', '"depth": -1'),
+        "entry 1 of wall_clock",
+    ),
+    "a huge depth": (
+        "wall_clock-7.json",
+        JSON.replace('"depth": 0', f'"depth": {2**40}'),
+        "entry 1 of wall_clock",
+    ),
     "NaN for a sum": ("wall_clock-7.json", JSON.replace("10.0", "NaN"), "entry 1 of wall_clock"),
-    "an infinite sum": ("wall_clock-7.json", JSON.replace("10.0", "Infinity"), "entry 1 of wall_clock"),
+    "an infinite sum": (
+        "wall_clock-7.json",
+        JSON.replace("10.0", "Infinity"),
+        "entry 1 of wall_clock",
+    ),
     "a huge sum": ("wall_clock-7.json", JSON.replace("10.0", "1e300"), "entry 1 of wall_clock"),
     "text cut short": ("wall_clock-7.txt", TEXT[:-100], "characters long"),
-    "text without the end": ("wall_clock-7.txt", "\n".join(TEXT.splitlines()[:-1]), "no rule at the end"),
+    "text without the end": (
+        "wall_clock-7.txt",
+        "\n".join(TEXT.splitlines()[:-1]),
+        "no rule at the end",
+    ),
     "text with a word for a count": (
         "wall_clock-7.txt",
         TEXT.replace("  3 |", " xx |"),
         "no table of timemory in text",
     ),
-    "text with a negative depth": ("wall_clock-7.txt", TEXT.replace("  0 |", " -1 |"), "entry 1 of wall_clock"),
-    "text with NaN": ("wall_clock-7.txt", TEXT.replace("2.500000", "     nan"), "entry 1 of wall_clock"),
+    "text with a negative depth": (
+        "wall_clock-7.txt",
+        TEXT.replace("  0 |", " -1 |"),
+        "entry 1 of wall_clock",
+    ),
+    "text with NaN": (
+        "wall_clock-7.txt",
+        TEXT.replace("2.500000", "     nan"),
+        "entry 1 of wall_clock",
+    ),
     "text without a column": ("wall_clock-7.txt", TEXT.replace(" SUM ", " XXX "), "columns"),
     "metadata cut short": (
         "metadata-7.json",
         '{"rocprofiler-systems": {"metadata": {"info"',
         "no metadata of rocprof-sys",
     ),
-    "other metadata": ("metadata-7.json", '{"rocprofiler-systems": {"metadata": []}}', "no metadata of rocprof-sys"),
+    "other metadata": (
+        "metadata-7.json",
+        '{"rocprofiler-systems": {"metadata": []}}',
+        "no metadata of rocprof-sys",
+    ),
 }
 
 
@@ -432,7 +525,10 @@ def test_paths_that_hold_nothing(tmp_path, read):
 
 
 def test_metadata_alone_is_no_measurement(tmp_path):
-    path = run(tmp_path, metadata__7_json='{"rocprofiler-systems": {"metadata": {"info": {}}}}') / "metadata-7.json"
+    path = (
+        run(tmp_path, metadata__7_json='{"rocprofiler-systems": {"metadata": {"info": {}}}}')
+        / "metadata-7.json"
+    )
     with pytest.raises(ProfileReadError, match="without a trace or table"):
         read_rocprof_sys(path)
     with pytest.raises(ProfileReadError, match="without a trace or table"):

@@ -1,4 +1,6 @@
-"""The reader of the first rocprof against a real recording with known figures, and against written outputs."""
+"""The reader of the first rocprof against a real recording with known figures, and against written
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from tidyprof import Origin, ProfileReadError
 from tidyprof.readers.rocprof_v1.reader import read_rocprof_v1
 
 RECORDING = "rocprofv1-mi210-torch-add"
-SUBJECTS = {"stats": "kernel", "hip_stats": "hip_api", "hsa_stats": "hsa_api", "copy_stats": "memory_copy"}
+SUBJECTS = {
+    "stats": "kernel",
+    "hip_stats": "hip_api",
+    "hsa_stats": "hsa_api",
+    "copy_stats": "memory_copy",
+}
 STATISTICS = [
     "HIP_trace/results.copy_stats.csv",
     "HIP_trace/results.hip_stats.csv",
@@ -48,10 +55,19 @@ def test_table_of_kernels(folder, entry):
     with (folder / "HSA_trace" / "results.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     for column, name in {
-        "device": "gpu-id", "queue": "queue-id", "process": "pid", "launch_thread": "tid", "start_ns": "BeginNs",
-        "launch_ns": "DispatchNs", "lds_bytes": "lds", "scratch_bytes": "scr", "vgprs": "arch_vgpr",
-        "accum_vgprs": "accum_vgpr", "sgprs": "sgpr", "dispatch_id": "Index",
-    }.items():  # fmt: skip
+        "device": "gpu-id",
+        "queue": "queue-id",
+        "process": "pid",
+        "launch_thread": "tid",
+        "start_ns": "BeginNs",
+        "launch_ns": "DispatchNs",
+        "lds_bytes": "lds",
+        "scratch_bytes": "scr",
+        "vgprs": "arch_vgpr",
+        "accum_vgprs": "accum_vgpr",
+        "sgprs": "sgpr",
+        "dispatch_id": "Index",
+    }.items():
         assert event[column] == int(row[name]), column
     assert (event["grid"], event["block"]) == ("[256]", "[256]")
 
@@ -96,9 +112,13 @@ def test_meta_of_a_folder(folder):
 @pytest.mark.parametrize("name", ["results.db", "results.json"])
 def test_the_database_and_the_json_are_refused_with_a_way_out(folder, name):
     for read in (read_rocprof_v1, tidyprof.read):
-        with pytest.raises(ProfileReadError, match="rocprof 1's trace, of which only the tables are read") as caught:
+        with pytest.raises(
+            ProfileReadError, match="rocprof 1's trace, of which only the tables are read"
+        ) as caught:
             read(folder / "HIP_trace" / name)
-        assert caught.value.next_step.startswith("pass results.stats.csv beside it, or their folder")
+        assert caught.value.next_step.startswith(
+            "pass results.stats.csv beside it, or their folder"
+        )
 
 
 @pytest.mark.parametrize("name", ["results.db", "results.json"])
@@ -115,7 +135,9 @@ def test_the_table_of_kernels_is_named_first(folder, tmp_path):
         (tmp_path / table.name).symlink_to(table)
     with pytest.raises(ProfileReadError, match=r"pass results\.csv beside it"):
         tidyprof.read(tmp_path / "results.json")
-    assert [Path(file).name for file in tidyprof.read(tmp_path).meta["ignored_files"]] == ["results.json"]
+    assert [Path(file).name for file in tidyprof.read(tmp_path).meta["ignored_files"]] == [
+        "results.json"
+    ]
 
 
 # Written outputs
@@ -130,19 +152,44 @@ KERNELS_HEADER = (
 def kernel_row(name: str, start: int, duration: int, index: int) -> list:
     begin = START_NS + start
     return [
-        index, name, 2, 0, 0, 7, 8, 2048, 256, 512, 16, 32, 4, 48, 64, "0x0", "0x7f0d", begin - 50, begin,
-        begin + duration, begin + duration + 9, duration,
-    ]  # fmt: skip
+        index,
+        name,
+        2,
+        0,
+        0,
+        7,
+        8,
+        2048,
+        256,
+        512,
+        16,
+        32,
+        4,
+        48,
+        64,
+        "0x0",
+        "0x7f0d",
+        begin - 50,
+        begin,
+        begin + duration,
+        begin + duration + 9,
+        duration,
+    ]
 
 
 def kernel_table(*rows: list, header: str = KERNELS_HEADER) -> str:
-    lines = [",".join(f'"{cell}"' if isinstance(cell, str) else str(cell) for cell in row) for row in rows]
+    lines = [
+        ",".join(f'"{cell}"' if isinstance(cell, str) else str(cell) for cell in row)
+        for row in rows
+    ]
     return "\n".join([",".join(f'"{name}"' for name in header.split(",")), *lines]) + "\n"
 
 
 def test_a_barrier_is_no_kernel(tmp_path):
     path = tmp_path / "results.csv"
-    path.write_text(kernel_table(kernel_row("<barrier packet>", 0, 5, 0), kernel_row("f", 100, 11, 1)))
+    path.write_text(
+        kernel_table(kernel_row("<barrier packet>", 0, 5, 0), kernel_row("f", 100, 11, 1))
+    )
     profile = read_rocprof_v1(path)
     assert profile.events["name"].tolist() == ["f"]
     assert profile.meta["not_kept"] == {"BARRIER": 1}
@@ -150,13 +197,20 @@ def test_a_barrier_is_no_kernel(tmp_path):
 
 def test_counters(tmp_path):
     header = f"{KERNELS_HEADER},SQ_WAVES,TA_BUSY[0]"
-    rows = [[*kernel_row("f<int, 2>", 100, 11, 0), 16, 0.25], [*kernel_row("g", 200, 12, 1), 8, None]]
+    rows = [
+        [*kernel_row("f<int, 2>", 100, 11, 0), 16, 0.25],
+        [*kernel_row("g", 200, 12, 1), 8, None],
+    ]
     (tmp_path / "results.csv").write_text(kernel_table(*rows, header=header))
     profile = read_rocprof_v1(tmp_path)
     found = {(c["dispatch_id"], c["name"]): c["value"] for c in profile.counters.to_dict("records")}
     assert found == {(0, "SQ_WAVES"): 16, (0, "TA_BUSY[0]"): 0.25, (1, "SQ_WAVES"): 8}
     first = profile.counters.iloc[0]
-    assert (first["kernel"], first["work_items"], first["workgroup_size"]) == ("f<int, 2>", 2048, 256)
+    assert (first["kernel"], first["work_items"], first["workgroup_size"]) == (
+        "f<int, 2>",
+        2048,
+        256,
+    )
     assert (first["time_ns"], first["duration_ns"], first["device"]) == (START_NS + 100, 11, 2)
     assert profile.events["name"].tolist() == ["f<int, 2>", "g"]
 
@@ -177,17 +231,28 @@ def test_counters_without_times(tmp_path):
 KERNELS = kernel_table(kernel_row("f", 100, 11, 0), kernel_row("g", 200, 12, 1)).encode()
 SEEDS = {
     "results.csv": KERNELS,
-    "results.stats.csv": b'"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"f",2,10,5,100.0\n',
+    "results.stats.csv": (
+        b'"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"f",2,10,5,100.0\n'
+    ),
 }
 
 BAD_CONTENT = {
     "another CSV": (b"step,loss\n1,2\n", "no output of rocprof 1"),
     "a header only": (KERNELS.split(b"\n")[0] + b"\n", "a header without rows"),
     "cut in the last row": (KERNELS[:-25], "its last row ends early"),
-    "negative duration": (KERNELS.replace(f"{START_NS + 111},".encode(), b"5,", 1), "1 with negative duration"),
+    "negative duration": (
+        KERNELS.replace(f"{START_NS + 111},".encode(), b"5,", 1),
+        "1 with negative duration",
+    ),
     "time zero": (KERNELS.replace(f"{START_NS + 100},".encode(), b"0,", 1), "1 at time zero"),
-    "a fraction": (KERNELS.replace(f"{START_NS + 100},".encode(), b"1.5,", 1), "'1.5' in the column 'BeginNs'"),
-    "the same dispatch twice": (KERNELS.replace(b'\n1,"g"', b'\n0,"g"'), "1 with the dispatch id of another"),
+    "a fraction": (
+        KERNELS.replace(f"{START_NS + 100},".encode(), b"1.5,", 1),
+        "'1.5' in the column 'BeginNs'",
+    ),
+    "the same dispatch twice": (
+        KERNELS.replace(b'\n1,"g"', b'\n0,"g"'),
+        "1 with the dispatch id of another",
+    ),
     "no times at all": (b'"Index","KernelName","pid"\n0,"f",7\n', "no record of any kind"),
 }
 

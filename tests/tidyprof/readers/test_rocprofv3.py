@@ -43,12 +43,30 @@ DECODE = "rocprofv3-csv-gfx1151-llamacpp-decode"
 TAYLOR = "rocprofv3-lumi-taylor"
 TRAINING = "rocprofv3-json-mi350x-torch-training"
 DOCUMENTED = [
-    "counter_collection", "hip_api_stats", "hip_compile_trace", "hip_domain_stats", "hip_runtime_trace", "hip_trace",
-    "hsa_api_trace", "hsa_core_api_trace", "kernel_names", "kernel_trace", "kernel_trace_truncated", "marker_api_trace",
-    "memory_allocation_trace", "memory_copy_trace", "pc_sampling_host_trap", "pc_sampling_host_trap_debug",
-    "pc_sampling_stochastic_debug", "python_bindings", "rccl_trace", "rocdecode_api_trace", "rocjpeg_api_trace",
-    "rocpd-to-csv", "scratch_memory_trace",
-]  # fmt: skip
+    "counter_collection",
+    "hip_api_stats",
+    "hip_compile_trace",
+    "hip_domain_stats",
+    "hip_runtime_trace",
+    "hip_trace",
+    "hsa_api_trace",
+    "hsa_core_api_trace",
+    "kernel_names",
+    "kernel_trace",
+    "kernel_trace_truncated",
+    "marker_api_trace",
+    "memory_allocation_trace",
+    "memory_copy_trace",
+    "pc_sampling_host_trap",
+    "pc_sampling_host_trap_debug",
+    "pc_sampling_stochastic_debug",
+    "python_bindings",
+    "rccl_trace",
+    "rocdecode_api_trace",
+    "rocjpeg_api_trace",
+    "rocpd-to-csv",
+    "scratch_memory_trace",
+]
 
 
 @pytest.fixture(scope="session")
@@ -77,8 +95,14 @@ def span_ns(events: pd.DataFrame) -> int:
 
 
 def top(events: pd.DataFrame) -> dict:
-    table = events.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).sort_values("sum")
-    return {"name": table.index[-1], "calls": int(table["size"].iloc[-1]), "total_ns": int(table["sum"].iloc[-1])}
+    table = (
+        events.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).sort_values("sum")
+    )
+    return {
+        "name": table.index[-1],
+        "calls": int(table["size"].iloc[-1]),
+        "total_ns": int(table["sum"].iloc[-1]),
+    }
 
 
 # Recordings
@@ -125,8 +149,13 @@ def test_every_cell_of_a_kernel_trace(recordings):
         "accum_vgprs": [int(row["Accum_VGPR_Count"]) for row in rows],
         "sgprs": [int(row["SGPR_Count"]) for row in rows],
         "name": [row["Kernel_Name"] for row in rows],
-        "grid": [f"[{row['Grid_Size_X']}, {row['Grid_Size_Y']}, {row['Grid_Size_Z']}]" for row in rows],
-        "block": [f"[{row['Workgroup_Size_X']}, {row['Workgroup_Size_Y']}, {row['Workgroup_Size_Z']}]" for row in rows],
+        "grid": [
+            f"[{row['Grid_Size_X']}, {row['Grid_Size_Y']}, {row['Grid_Size_Z']}]" for row in rows
+        ],
+        "block": [
+            f"[{row['Workgroup_Size_X']}, {row['Workgroup_Size_Y']}, {row['Workgroup_Size_Z']}]"
+            for row in rows
+        ],
     }
     for column, values in whole.items():
         assert events[column].tolist() == values, column
@@ -138,7 +167,11 @@ def test_every_call_of_a_hip_trace(recordings):
     path = recordings / DECODE / "decode_hip_api_trace.csv"
     rows = rows_of(path)
     events = read_rocprofv3(path).events
-    for column, name in {"process": "Process_Id", "thread": "Thread_Id", "correlation_id": "Correlation_Id"}.items():
+    for column, name in {
+        "process": "Process_Id",
+        "thread": "Thread_Id",
+        "correlation_id": "Correlation_Id",
+    }.items():
         assert events[column].tolist() == [int(row[name]) for row in rows]
     assert sorted(events["name"]) == sorted(row["Function"] for row in rows)
     assert events["short_name"].tolist() == events["name"].tolist()
@@ -163,8 +196,12 @@ def test_decode_counters(recordings, truth, name):
     assert len(counters) == expected["rows"]
     assert counters["dispatch_id"].nunique() == expected["dispatches"]
     sums = counters.groupby("name", observed=True)["value"].agg(["size", "sum"])
-    assert sums["size"].to_dict() == {counter: of["rows"] for counter, of in expected["counters"].items()}
-    assert sums["sum"].to_dict() == pytest.approx({counter: of["sum"] for counter, of in expected["counters"].items()})
+    assert sums["size"].to_dict() == {
+        counter: of["rows"] for counter, of in expected["counters"].items()
+    }
+    assert sums["sum"].to_dict() == pytest.approx(
+        {counter: of["sum"] for counter, of in expected["counters"].items()}
+    )
     assert len(profile.events) == 0
 
 
@@ -213,7 +250,9 @@ def test_training_json(truth, training):
     assert dispatched["device"].nunique() == expected["agents_with_dispatches"]
     start, end = training.meta["record_window_ns"]
     assert end - start == expected["process_lifetime_ns"]
-    assert sum(agent["type"] == "GPU" for agent in training.meta["agents"]) == expected["gpu_agents"]
+    assert (
+        sum(agent["type"] == "GPU" for agent in training.meta["agents"]) == expected["gpu_agents"]
+    )
 
 
 def test_training_analyses(truth, training):
@@ -242,7 +281,9 @@ def test_training_meta(training):
 
 
 def test_files_of_several_runs_are_not_one_run(recordings):
-    with pytest.raises(ProfileReadError, match="the files of one run name 9 different processes, such as 15 and 57"):
+    with pytest.raises(
+        ProfileReadError, match="the files of one run name 9 different processes, such as 15 and 57"
+    ):
         read_rocprofv3(recordings / DOCS)
 
 
@@ -253,7 +294,9 @@ def test_empty_tables_keep_their_types(tmp_path):
     (tmp_path / "1_kernel_stats.csv").write_text(statistics_csv([("a", [1, 2])]))
     profile = read_rocprofv3(tmp_path)
     assert {
-        column: str(dtype) for column, dtype in profile.events.dtypes.items() if column in EVENT_DTYPES
+        column: str(dtype)
+        for column, dtype in profile.events.dtypes.items()
+        if column in EVENT_DTYPES
     } == EVENT_DTYPES
     assert "name" in kernels(profile).columns
     assert len(kernels(profile)) == 0
@@ -327,7 +370,9 @@ def test_launches_are_found_within_a_process_only(tmp_path):
     assert launched["__amd_rocclr_fillBufferAligned"] == START_NS + 400
     assert launched["MEMORY_COPY_HOST_TO_DEVICE"] == START_NS + 100
     assert pd.isna(launched["MEMORY_COPY_DEVICE_TO_HOST"])
-    (tmp_path / "301_kernel_trace.csv").write_text(kernel_csv([Kernel("other", 9_000, 1, 1, correlation=2)]))
+    (tmp_path / "301_kernel_trace.csv").write_text(
+        kernel_csv([Kernel("other", 9_000, 1, 1, correlation=2)])
+    )
     events = read_rocprofv3(tmp_path).events.set_index("name")
     assert pd.isna(events.loc["other", "launch_ns"])
     assert events.loc["other", "process"] == 301
@@ -340,7 +385,9 @@ def test_the_outermost_call_is_the_launch(tmp_path):
         Call("hipInner", 200, 10, 2),
     ]
     (tmp_path / "1_hip_api_trace.csv").write_text(call_csv(calls))
-    (tmp_path / "1_kernel_trace.csv").write_text(kernel_csv([Kernel("k", 500, 1, 1, correlation=2)]))
+    (tmp_path / "1_kernel_trace.csv").write_text(
+        kernel_csv([Kernel("k", 500, 1, 1, correlation=2)])
+    )
     profile = read_rocprofv3(tmp_path)
     assert profile.device_events["launch_ns"].tolist() == [START_NS + 200]
     assert profile.meta["shared_launch_records"] == 2
@@ -370,9 +417,19 @@ def test_samples(recordings):
 
 
 def test_graph_launches_are_no_kernels(tmp_path):
-    header = ["Kind", "Agent_Id", "Queue_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp", "Duration"]
+    header = [
+        "Kind",
+        "Agent_Id",
+        "Queue_Id",
+        "Correlation_Id",
+        "Start_Timestamp",
+        "End_Timestamp",
+        "Duration",
+    ]
     path = tmp_path / "graph_launch.csv"
-    path.write_text(csv_text(header, [["Graph Launch", "Agent 4", 1, 5, START_NS, START_NS + 10, 10]]))
+    path.write_text(
+        csv_text(header, [["Graph Launch", "Agent 4", 1, 5, START_NS, START_NS + 10, 10]])
+    )
     event = read_rocprofv3(path).events.iloc[0]
     assert (event["kind"], event["name"], event["device"]) == ("annotation", "Graph Launch", 4)
 
@@ -419,10 +476,21 @@ def test_ways_of_writing(tmp_path, way):
     profile = read_rocprofv3(path)
     (event,) = profile.events.to_dict("records")
     known = {
-        "kind": "kernel", "name": KERNEL.name, "start_ns": START_NS + 5, "duration_ns": 10, "device": 4, "queue": 1,
-        "correlation_id": 3, "dispatch_id": 1, "grid": "[1024, 2, 1]", "block": "[256, 1, 1]", "launch_thread": 300,
-        "lds_bytes": 512, "scratch_bytes": 16, "process": 1,
-    }  # fmt: skip
+        "kind": "kernel",
+        "name": KERNEL.name,
+        "start_ns": START_NS + 5,
+        "duration_ns": 10,
+        "device": 4,
+        "queue": 1,
+        "correlation_id": 3,
+        "dispatch_id": 1,
+        "grid": "[1024, 2, 1]",
+        "block": "[256, 1, 1]",
+        "launch_thread": 300,
+        "lds_bytes": 512,
+        "scratch_bytes": 16,
+        "process": 1,
+    }
     assert {name: event[name] for name in known} == known
     assert pd.isna(event["stream"]) == (way == "ROCm 6.2")
     assert bool(profile.meta["warnings"]) == (way == "no last line end")
@@ -445,7 +513,10 @@ ODD_NAMES = [
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_names_are_kept_as_the_tool_wrote_them(tmp_path, name):
     path = tmp_path / "marker_api_trace.csv"
-    calls = [Call(text, place, 1, place, domain="MARKER_CORE_API") for place, text in enumerate(["a", name, "b", name])]
+    calls = [
+        Call(text, place, 1, place, domain="MARKER_CORE_API")
+        for place, text in enumerate(["a", name, "b", name])
+    ]
     path.write_bytes(call_csv(calls).encode())
     assert read_rocprofv3(path).events["name"].tolist() == ["a", name, "b", name]
 
@@ -460,19 +531,32 @@ def test_names_are_kept_as_the_tool_wrote_them(tmp_path, name):
 )
 def test_any_names_are_kept(tmp_path_factory, names):
     path = tmp_path_factory.getbasetemp() / "names_marker_api_trace.csv"
-    calls = [Call(text, place, 1, place, domain="MARKER_CORE_API") for place, text in enumerate(names)]
+    calls = [
+        Call(text, place, 1, place, domain="MARKER_CORE_API") for place, text in enumerate(names)
+    ]
     path.write_bytes(call_csv(calls).encode())
     assert read_rocprofv3(path).events["name"].tolist() == names
 
 
 @pytest.mark.parametrize(
-    "name", ['say "hi" twice', '"quoted"', '{"loss": 1.5, "step": 2}', 'a 5" pipe', '"', 'comma, "quote", and\nline']
+    "name",
+    [
+        'say "hi" twice',
+        '"quoted"',
+        '{"loss": 1.5, "step": 2}',
+        'a 5" pipe',
+        '"',
+        'comma, "quote", and\nline',
+    ],
 )
 @pytest.mark.parametrize("others", [[], ["a", "b"]])
 def test_quotes_in_names_are_refused_with_a_way_out(tmp_path, name, others):
     path = tmp_path / "marker_api_trace.csv"
     for names in ([*others, name], [name, *others], [name] * 3):
-        calls = [Call(text, place, 1, place, domain="MARKER_CORE_API") for place, text in enumerate(names)]
+        calls = [
+            Call(text, place, 1, place, domain="MARKER_CORE_API")
+            for place, text in enumerate(names)
+        ]
         path.write_bytes(call_csv(calls).encode())
         with pytest.raises(ProfileReadError, match="--output-format json or rocpd"):
             read_rocprofv3(path)
@@ -481,12 +565,18 @@ def test_quotes_in_names_are_refused_with_a_way_out(tmp_path, name, others):
 def test_odd_names_in_a_kernel_trace(tmp_path):
     # --kernel-rename puts the user's texts in the place of kernel names.
     path = tmp_path / "kernel_trace.csv"
-    path.write_bytes(kernel_csv([Kernel("two\nlines", place, 1, place) for place in range(1, 5)]).encode())
+    path.write_bytes(
+        kernel_csv([Kernel("two\nlines", place, 1, place) for place in range(1, 5)]).encode()
+    )
     assert read_rocprofv3(path).events["name"].tolist() == ["two\nlines"] * 4
-    path.write_bytes(kernel_csv([Kernel('5" pipe', place, 1, place) for place in range(1, 5)]).encode())
+    path.write_bytes(
+        kernel_csv([Kernel('5" pipe', place, 1, place) for place in range(1, 5)]).encode()
+    )
     with pytest.raises(ProfileReadError, match="--kernel-rename"):
         read_rocprofv3(path)
-    path.write_bytes(kernel_csv([Kernel("a§", place, 1, place) for place in range(1, 5)]).encode("latin-1"))
+    path.write_bytes(
+        kernel_csv([Kernel("a§", place, 1, place) for place in range(1, 5)]).encode("latin-1")
+    )
     assert read_rocprofv3(path).events["name"].tolist() == ["a\ufffd"] * 4
 
 
@@ -496,10 +586,19 @@ def test_quotes_doubled_by_another_program(tmp_path):
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(
-            ["Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"]
+            [
+                "Domain",
+                "Function",
+                "Process_Id",
+                "Thread_Id",
+                "Correlation_Id",
+                "Start_Timestamp",
+                "End_Timestamp",
+            ]
         )
         writer.writerows(
-            Call(name, place, 1, place, domain="MARKER_CORE_API").cells() for place, name in enumerate(names)
+            Call(name, place, 1, place, domain="MARKER_CORE_API").cells()
+            for place, name in enumerate(names)
         )
     assert read_rocprofv3(path).events["name"].tolist() == names
 
@@ -537,7 +636,9 @@ def test_names_say_rank_and_process(tmp_path):
         path.write_text(kernel_csv([Kernel(prefix, 10 * place, 100, 1)]))
     profile = read_rocprofv3(tmp_path)
     found = {
-        event["name"]: tuple(None if pd.isna(event[key]) else event[key] for key in ("rank", "process"))
+        event["name"]: tuple(
+            None if pd.isna(event[key]) else event[key] for key in ("rank", "process")
+        )
         for event in profile.events.to_dict("records")
     }
     assert found == names
@@ -582,10 +683,21 @@ def test_rows_that_rocpd_merged_find_their_process(tmp_path):
         ["g1", *Kernel("a", 0, 10, 1, correlation=1).cells()],
         ["g2", *Kernel("b", 5, 10, 1, correlation=1).cells()],
     ]
-    calls = [Call("hipLaunchKernel", 1, 1, 1, process=11), Call("hipLaunchKernel", 2, 1, 1, process=22)]
+    calls = [
+        Call("hipLaunchKernel", 1, 1, 1, process=11),
+        Call("hipLaunchKernel", 2, 1, 1, process=22),
+    ]
     call_rows = [[guid, *call.cells()] for guid, call in zip(("g1", "g2"), calls, strict=True)]
     (tmp_path / "out_kernel_trace.csv").write_text(with_guid(KERNEL_HEADER, kernel_rows))
-    header = ["Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"]
+    header = [
+        "Domain",
+        "Function",
+        "Process_Id",
+        "Thread_Id",
+        "Correlation_Id",
+        "Start_Timestamp",
+        "End_Timestamp",
+    ]
     (tmp_path / "out_hip_api_trace.csv").write_text(with_guid(header, call_rows))
     events = read_rocprofv3(tmp_path).events.set_index("name")
     assert events.loc["a", "process"] == 11
@@ -605,7 +717,10 @@ def test_processes_that_never_overlap_are_doubtful(tmp_path):
     for place in range(2):
         path = tmp_path / f"{place + 1}_kernel_trace.csv"
         path.write_text(kernel_csv([Kernel("k", place * 10**9, 10 + place, 1)]))
-    assert any("not all processes overlap" in warning for warning in read_rocprofv3(tmp_path).meta["warnings"])
+    assert any(
+        "not all processes overlap" in warning
+        for warning in read_rocprofv3(tmp_path).meta["warnings"]
+    )
 
 
 def test_other_files_are_listed(tmp_path):
@@ -630,7 +745,9 @@ def test_a_trace_of_kernels_that_is_not_read_is_the_cause_of_none(tmp_path, dama
     else:
         path.write_bytes(content[40:])
     meta = read_rocprofv3(tmp_path).meta
-    assert any(f"no kernel in it, and {path.name} was not read" in warning for warning in meta["warnings"])
+    assert any(
+        f"no kernel in it, and {path.name} was not read" in warning for warning in meta["warnings"]
+    )
     assert not any("--kernel-trace" in warning for warning in meta["warnings"])
     assert str(path) in meta["ignored_files"]
 
@@ -652,7 +769,9 @@ def test_json_and_csv_say_the_same(tmp_path):
     from_json = read_rocprofv3(path).events
     differing = ["bytes", "launch_thread"]
     assert set(from_csv.columns) == set(from_json.columns)
-    pd.testing.assert_frame_equal(from_csv.drop(columns=differing), from_json[from_csv.columns].drop(columns=differing))
+    pd.testing.assert_frame_equal(
+        from_csv.drop(columns=differing), from_json[from_csv.columns].drop(columns=differing)
+    )
     assert from_json.loc[from_json["kind"] == "copy", "bytes"].tolist() == [4096, 64]
 
 
@@ -696,7 +815,9 @@ def test_any_kernels_as_json_and_csv(tmp_path_factory, drawn):
     csv_path.write_text(kernel_csv(drawn))
     first = read_rocprofv3(csv_path)
     second = read_rocprofv3(write_results(folder / "any_results.json", drawn))
-    pd.testing.assert_frame_equal(first.events.drop(columns="process"), second.events.drop(columns="process"))
+    pd.testing.assert_frame_equal(
+        first.events.drop(columns="process"), second.events.drop(columns="process")
+    )
     ordered = sorted(drawn, key=lambda kernel: kernel.start)
     assert first.events["start_ns"].tolist() == [START_NS + kernel.start for kernel in ordered]
     assert first.events["duration_ns"].tolist() == [kernel.duration for kernel in ordered]
@@ -718,15 +839,18 @@ def test_json_takes_the_place_of_csv(tmp_path):
     assert len(profile.events) == 10
     assert len(profile.meta["ignored_files"]) == 4
     assert profile.meta["stats"]["kernel"]["calls"].tolist() == [3]
-    assert sorted(Path(file).name for file in profile.meta["files"]) == ["300_kernel_stats.csv", "300_results.json"]
+    assert sorted(Path(file).name for file in profile.meta["files"]) == [
+        "300_kernel_stats.csv",
+        "300_results.json",
+    ]
 
 
 def test_json_of_several_processes_and_of_one_without_list(tmp_path):
     both = {"rocprofiler-sdk-tool": []}
     for process in (1, 2):
-        both["rocprofiler-sdk-tool"] += results([Kernel(f"k{process}", process, 10, 1)], process=process)[
-            "rocprofiler-sdk-tool"
-        ]
+        both["rocprofiler-sdk-tool"] += results(
+            [Kernel(f"k{process}", process, 10, 1)], process=process
+        )["rocprofiler-sdk-tool"]
     path = tmp_path / "results.json"
     path.write_text(json.dumps(both))
     events = read_rocprofv3(path).events
@@ -737,9 +861,14 @@ def test_json_of_several_processes_and_of_one_without_list(tmp_path):
 
 def test_json_counters_add_up_instances(tmp_path):
     kernel = Kernel("k", 3, 10, 1, correlation=8)
-    path = write_results(tmp_path / "results.json", counters=[(kernel, {"SQ_WAVES": [1.0, 2.5], "X": [4.0]})])
+    path = write_results(
+        tmp_path / "results.json", counters=[(kernel, {"SQ_WAVES": [1.0, 2.5], "X": [4.0]})]
+    )
     profile = read_rocprofv3(path)
-    assert dict(zip(profile.counters["name"], profile.counters["value"], strict=True)) == {"SQ_WAVES": 3.5, "X": 4.0}
+    assert dict(zip(profile.counters["name"], profile.counters["value"], strict=True)) == {
+        "SQ_WAVES": 3.5,
+        "X": 4.0,
+    }
     assert set(profile.counters["kernel"]) == {"k"}
     assert set(profile.counters["work_items"]) == {2048}
     assert set(profile.counters["device"]) == {4}
@@ -747,8 +876,16 @@ def test_json_counters_add_up_instances(tmp_path):
 
 
 def test_json_samples(tmp_path):
-    sample = {"timestamp": START_NS, "exec_mask": 2**64 - 1, "dispatch_id": 4, "corr_id": {"internal": 9}}
-    records = [{"record": sample, "inst_index": 1}, {"record": sample | {"timestamp": START_NS + 5}, "inst_index": -1}]
+    sample = {
+        "timestamp": START_NS,
+        "exec_mask": 2**64 - 1,
+        "dispatch_id": 4,
+        "corr_id": {"internal": 9},
+    }
+    records = [
+        {"record": sample, "inst_index": 1},
+        {"record": sample | {"timestamp": START_NS + 5}, "inst_index": -1},
+    ]
     path = write_results(tmp_path / "results.json", buffer_records={"pc_sample_host_trap": records})
     events = read_rocprofv3(path).events
     assert events["kind"].tolist() == ["sample"] * 2
@@ -797,14 +934,28 @@ def test_counters_are_rows_per_dispatch_and_counter(tmp_path):
 
 
 def test_counters_in_columns(tmp_path):
-    header = [name for name in COUNTER_HEADER if not name.startswith("Counter")] + ["SQ_WAVES", "L2CacheHit"]
-    row = dict(zip(COUNTER_HEADER, counter_row(KERNEL, "", 0), strict=True)) | {"SQ_WAVES": 16, "L2CacheHit": 99.5}
+    header = [name for name in COUNTER_HEADER if not name.startswith("Counter")] + [
+        "SQ_WAVES",
+        "L2CacheHit",
+    ]
+    row = dict(zip(COUNTER_HEADER, counter_row(KERNEL, "", 0), strict=True)) | {
+        "SQ_WAVES": 16,
+        "L2CacheHit": 99.5,
+    }
     other = row | {"Dispatch_Id": 2, "SQ_WAVES": 8, "L2CacheHit": 50}
     path = tmp_path / "wide.csv"
     path.write_text(csv_text(header, [[of[name] for name in header] for of in (row, other)]))
     counters = tidyprof.read(path).counters
-    found = {(row.dispatch_id, row.name_): row.value for row in counters.rename(columns={"name": "name_"}).itertuples()}
-    assert found == {(1, "SQ_WAVES"): 16, (1, "L2CacheHit"): 99.5, (2, "SQ_WAVES"): 8, (2, "L2CacheHit"): 50}
+    found = {
+        (row.dispatch_id, row.name_): row.value
+        for row in counters.rename(columns={"name": "name_"}).itertuples()
+    }
+    assert found == {
+        (1, "SQ_WAVES"): 16,
+        (1, "L2CacheHit"): 99.5,
+        (2, "SQ_WAVES"): 8,
+        (2, "L2CacheHit"): 50,
+    }
 
 
 def test_counters_without_times(recordings):
@@ -820,13 +971,24 @@ def test_statistics_have_one_set_of_columns(tmp_path):
         folder = tmp_path / f"rank{rank}"
         folder.mkdir()
         (folder / f"{rank}_kernel_stats.csv").write_text(statistics_csv(durations.items()))
-        (folder / f"{rank}_domain_stats.csv").write_text(statistics_csv([("KERNEL_DISPATCH", [5, 7, 9, 100])]))
+        (folder / f"{rank}_domain_stats.csv").write_text(
+            statistics_csv([("KERNEL_DISPATCH", [5, 7, 9, 100])])
+        )
     stats = read_rocprofv3(tmp_path).meta["stats"]
     assert sorted(stats) == ["domain", "kernel"]
     table = stats["kernel"]
     assert list(table.columns) == [
-        "rank", "process", "name", "calls", "total_ns", "mean_ns", "min_ns", "max_ns", "std_ns", "percent",
-    ]  # fmt: skip
+        "rank",
+        "process",
+        "name",
+        "calls",
+        "total_ns",
+        "mean_ns",
+        "min_ns",
+        "max_ns",
+        "std_ns",
+        "percent",
+    ]
     assert table["rank"].tolist() == [0, 0, 1, 1]
     assert table["process"].tolist() == [0, 0, 1, 1]
     row = table.iloc[0]
@@ -876,12 +1038,30 @@ def test_no_kernels_gives_the_likely_cause(tmp_path):
 
 def test_agents(tmp_path):
     write_small_run(tmp_path)
-    header = ["Node_Id", "Logical_Node_Id", "Agent_Type", "Cu_Count", "Num_Xcc", "Name", "Product_Name", "Model_Name"]
-    rows = [[0, 0, "CPU", 128, 1, "EPYC", "AMD EPYC", ""], [4, 4, "GPU", 304, 8, "gfx942", "AMD Instinct MI300X", "ip"]]
+    header = [
+        "Node_Id",
+        "Logical_Node_Id",
+        "Agent_Type",
+        "Cu_Count",
+        "Num_Xcc",
+        "Name",
+        "Product_Name",
+        "Model_Name",
+    ]
+    rows = [
+        [0, 0, "CPU", 128, 1, "EPYC", "AMD EPYC", ""],
+        [4, 4, "GPU", 304, 8, "gfx942", "AMD Instinct MI300X", "ip"],
+    ]
     (tmp_path / "300_agent_info.csv").write_text(csv_text(header, rows))
     meta = read_rocprofv3(tmp_path).meta
     assert meta["gpu"] == "AMD Instinct MI300X"
     assert meta["agents"][1] == {
-        "type": "GPU", "node_id": 4, "logical_node_id": 4, "cu_count": 304, "num_xcc": 8, "name": "gfx942",
-        "product_name": "AMD Instinct MI300X", "model_name": "ip",
-    }  # fmt: skip
+        "type": "GPU",
+        "node_id": 4,
+        "logical_node_id": 4,
+        "cu_count": 304,
+        "num_xcc": 8,
+        "name": "gfx942",
+        "product_name": "AMD Instinct MI300X",
+        "model_name": "ip",
+    }

@@ -1,4 +1,6 @@
-"""The rpd reader and its views against real recordings with known figures, and against written files."""
+"""The rpd reader and its views against real recordings with known figures, and against written
+files.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def first(table: pd.DataFrame, columns: dict) -> dict:
 def by_type(profile: Profile) -> dict[str, dict[str, int]]:
     events = profile.device_events
     grouped = events.groupby("source_category", observed=True)["duration_ns"].agg(["size", "sum"])
-    return {name: {"count": count, "total_ns": total} for name, count, total in grouped.itertuples()}
+    return {
+        name: {"count": count, "total_ns": total} for name, count, total in grouped.itertuples()
+    }
 
 
 def span_ns(events: pd.DataFrame) -> int:
@@ -82,7 +86,9 @@ def test_every_figure_of_a_recording(name, manifest, profile_of):
         truth[key] for key in ("op_rows", "api_rows", "monitor_rows")
     )
     assert by_type(profile) == truth["ops_by_type"]
-    assert profile.meta["events_by_category"] == {kind: row["count"] for kind, row in truth["ops_by_type"].items()}
+    assert profile.meta["events_by_category"] == {
+        kind: row["count"] for kind, row in truth["ops_by_type"].items()
+    }
     assert span_ns(device) == truth["op_span_ns"]
     top = truth["top_kernel_by_gpu_time"]
     assert first(kernels(profile), top) == top
@@ -94,17 +100,29 @@ def test_every_figure_of_a_recording(name, manifest, profile_of):
 
 
 def as_in_the_busy_view(row: tuple) -> dict[str, float]:
-    """A row of `tidyprof.busy` under the names of the shipped view, whose busy time counts overlaps twice."""
+    """A row of `tidyprof.busy` under the names of the shipped view, whose busy time counts overlaps
+    twice.
+    """
     ratio = round(row.sum_ns / row.span_ns, 9)
-    return {"gpuId": row.device, "GpuTime_ns": row.sum_ns, "WallTime_ns": row.span_ns, "Busy": ratio}
+    return {
+        "gpuId": row.device,
+        "GpuTime_ns": row.sum_ns,
+        "WallTime_ns": row.span_ns,
+        "Busy": ratio,
+    }
 
 
 def test_figures_that_were_published(manifest, profile_of):
-    published, profile = manifest["rpd-mi200-matmul"]["published_figures"], profile_of("rpd-mi200-matmul")
+    published, profile = (
+        manifest["rpd-mi200-matmul"]["published_figures"],
+        profile_of("rpd-mi200-matmul"),
+    )
     (found,) = [as_in_the_busy_view(row) for row in busy(profile).itertuples()]
     assert [round(value, 6) for value in found.values()] == list(published["busy"].values())
     device = profile.device_events
-    top = device.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).nlargest(2, "sum")
+    top = (
+        device.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).nlargest(2, "sum")
+    )
     expected = published["top_first_row"]
     assert (top.index[0], top["size"].iloc[0], top["sum"].iloc[0] // 1000) == (
         expected["Name"],
@@ -124,17 +142,23 @@ def test_the_same_run_converted_by_the_tool_itself(recordings, profile_of):
     text = (recordings / "rpd-mi200-matmul" / "matmul_result.json").read_text()
     events = json.loads(text)
     events = events["traceEvents"] if isinstance(events, dict) else events
-    converted = Counter((e["name"], int(e["ts"]), int(e["dur"])) for e in events if e.get("ph") == "X")
+    converted = Counter(
+        (e["name"], int(e["ts"]), int(e["dur"])) for e in events if e.get("ph") == "X"
+    )
     own = profile_of("rpd-mi200-matmul").events
-    assert Counter(zip(own["name"], own["start_ns"] // 1000, own["duration_ns"] // 1000, strict=True)) == converted
+    assert (
+        Counter(zip(own["name"], own["start_ns"] // 1000, own["duration_ns"] // 1000, strict=True))
+        == converted
+    )
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_launches_and_shapes_agree_with_the_shipped_kernel_view(name, plain_files, profile_of):
     rows = query(
         plain_files[name],
-        "SELECT K.start, K.kernelName, A.start, '[' || gridX || ', ' || gridY || ', ' || gridz || ']', A.tid"
-        " FROM kernel K JOIN rocpd_api_ops L ON L.op_id = K.id JOIN rocpd_api A ON A.id = L.api_id",
+        "SELECT K.start, K.kernelName, A.start, '[' || gridX || ', ' || gridY || ', ' || gridz ||"
+        " ']', A.tid FROM kernel K JOIN rocpd_api_ops L ON L.op_id = K.id JOIN rocpd_api A ON A.id"
+        " = L.api_id",
     )
     events = profile_of(name).events
     found = events[events["source_category"] == "KernelExecution"]
@@ -146,7 +170,9 @@ def test_launches_and_shapes_agree_with_the_shipped_kernel_view(name, plain_file
 def test_sizes_agree_with_the_shipped_copy_view(name, plain_files, profile_of):
     rows = query(plain_files[name], "SELECT start, duration, size FROM copyop")
     found = profile_of(name).events.query("kind == 'copy'").dropna(subset="bytes")
-    assert sorted(found[["start_ns", "duration_ns", "bytes"]].itertuples(index=False, name=None)) == sorted(rows)
+    assert sorted(
+        found[["start_ns", "duration_ns", "bytes"]].itertuples(index=False, name=None)
+    ) == sorted(rows)
 
 
 def test_copies_that_a_graph_made_have_no_size(profile_of):
@@ -164,8 +190,8 @@ def test_kernels_in_graphs_are_kernels(profile_of, plain_files):
     assert set(tasks["stream"]) == {0}
     launching = query(
         plain_files["rpd-vllm-mytrace"],
-        "SELECT DISTINCT apiName FROM op JOIN rocpd_api_ops L ON L.op_id = op.id JOIN api ON api.id = L.api_id "
-        "WHERE opType = 'Task'",
+        "SELECT DISTINCT apiName FROM op JOIN rocpd_api_ops L ON L.op_id = op.id JOIN api ON api.id"
+        " = L.api_id WHERE opType = 'Task'",
     )
     assert launching == [("hipGraphLaunch",)]
 
@@ -178,13 +204,15 @@ def test_operators_come_from_the_autograd_table(profile_of, plain_files):
 
 
 def test_operator_around_a_launch_agrees_with_the_stored_call_stacks(profile_of, plain_files):
-    """The nearest ancestor of the launching call that is an operator, as rocpd.call_stacks computed it."""
+    """The nearest ancestor of the launching call that is an operator, as rocpd.call_stacks computed
+    it.
+    """
     rows = query(
         plain_files["rpd-vllm-mytrace"],
-        "SELECT O.start, D.string FROM rocpd_api_ops L JOIN rocpd_op O ON O.id = L.op_id LEFT JOIN ("
-        " SELECT C.child_id, A.autogradName_id, min(C.depth) FROM ext_callstack C"
-        " JOIN ext_autogradapi A ON A.api_ptr_id = C.parent_id GROUP BY C.child_id) S ON S.child_id = L.api_id"
-        " LEFT JOIN rocpd_string D ON D.id = S.autogradName_id",
+        "SELECT O.start, D.string FROM rocpd_api_ops L JOIN rocpd_op O ON O.id = L.op_id LEFT JOIN"
+        " ( SELECT C.child_id, A.autogradName_id, min(C.depth) FROM ext_callstack C JOIN"
+        " ext_autogradapi A ON A.api_ptr_id = C.parent_id GROUP BY C.child_id) S ON S.child_id ="
+        " L.api_id LEFT JOIN rocpd_string D ON D.id = S.autogradName_id",
     )
     device = profile_of("rpd-vllm-mytrace").device_events
     operators = device["operator"].astype(object).where(device["operator"].notna(), None)
@@ -193,8 +221,13 @@ def test_operator_around_a_launch_agrees_with_the_stored_call_stacks(profile_of,
 
 def test_clock_samples_of_a_recording(profile_of, plain_files):
     counters = profile_of("rpd-mi200-matmul").counters
-    stored = query(plain_files["rpd-mi200-matmul"], "SELECT start, end - start, CAST(value AS REAL) FROM rocpd_monitor")
-    assert sorted(counters[["time_ns", "duration_ns", "value"]].itertuples(index=False, name=None)) == sorted(stored)
+    stored = query(
+        plain_files["rpd-mi200-matmul"],
+        "SELECT start, end - start, CAST(value AS REAL) FROM rocpd_monitor",
+    )
+    assert sorted(
+        counters[["time_ns", "duration_ns", "value"]].itertuples(index=False, name=None)
+    ) == sorted(stored)
     assert set(counters["unit"]) == {"MHz"}
     assert counters["value"].max() == 1700
 
@@ -218,7 +251,11 @@ def test_a_small_file(tmp_path, version):
     host = profile.events[profile.events["device"].isna()]
     assert host["kind"].tolist() == ["annotation", *["runtime"] * 4]
     assert host["name"].tolist()[0] == "train step"
-    assert host["source_category"].isna().all() if version == 2 else set(host["source_category"]) == {"hip", "roctx"}
+    assert (
+        host["source_category"].isna().all()
+        if version == 2
+        else set(host["source_category"]) == {"hip", "roctx"}
+    )
     assert profile.counters["duration_ns"].tolist() == [20_000, 60_000]
     assert profile.meta["tool_version"] == f"schema version {version}"
     assert profile.meta.get("device_numbering") == (None if version == 2 else "index")
@@ -228,7 +265,9 @@ def test_a_small_file(tmp_path, version):
 def test_ids_of_a_later_session_are_larger_than_32_bits(tmp_path):
     plain = read_rpd(small_file(tmp_path / "plain.rpd"))
     shifted = read_rpd(small_file(tmp_path / "shifted.rpd", first_id=6_442_450_945))
-    assert (shifted.events["correlation_id"] - plain.events["correlation_id"]).unique().tolist() == [6_442_450_944]
+    assert (
+        shifted.events["correlation_id"] - plain.events["correlation_id"]
+    ).unique().tolist() == [6_442_450_944]
     same = shifted.events.drop(columns="correlation_id")
     pd.testing.assert_frame_equal(same, plain.events.drop(columns="correlation_id"))
 
@@ -248,7 +287,9 @@ def test_a_kernel_without_a_name_gets_the_one_of_its_launch(tmp_path):
 
 def test_several_operations_of_one_call_share_it_but_not_its_shape(tmp_path):
     writer = RpdWriter(tmp_path / "file.rpd", 3)
-    call = writer.call("hipGraphLaunch", 1_000, 500, args='{"graphExec":"0x2492","stream":"0xbeef"}')
+    call = writer.call(
+        "hipGraphLaunch", 1_000, 500, args='{"graphExec":"0x2492","stream":"0xbeef"}'
+    )
     writer.launch(call, "a")
     for start in (5_000, 7_000):
         writer.operation("KernelExecution", "a", start, 1_000, call)
@@ -284,9 +325,13 @@ def test_sizes_above_two_gigabytes_are_blank(tmp_path):
 def test_markers_of_emit_nvtx_are_operators(tmp_path, version):
     writer = RpdWriter(tmp_path / "file.rpd", version)
     texts = {
-        "aten::linear, seq = 7, op_id = 81, sizes = [[2, 3], [3]], input_op_ids = [[], []]": "aten::linear",
+        "aten::linear, seq = 7, op_id = 81, sizes = [[2, 3], [3]], input_op_ids = [[], []]": (
+            "aten::linear"
+        ),
         "aten::addmm, op_id = 82": "aten::addmm",
-        "evaluate_function: AddmmBackward0, seq = 7, op_id = 83": "evaluate_function: AddmmBackward0",
+        "evaluate_function: AddmmBackward0, seq = 7, op_id = 83": (
+            "evaluate_function: AddmmBackward0"
+        ),
     }
     for depth, text in enumerate(texts):
         writer.call("UserMarker", 1_000 + depth, 10_000 - 2 * depth, args=text, domain="roctx")
@@ -297,7 +342,10 @@ def test_markers_of_emit_nvtx_are_operators(tmp_path, version):
     events = read_rpd(writer.close()).events
     operators = events[events["kind"] == "operator"]
     assert operators["name"].tolist() == list(texts.values())
-    assert events[events["kind"] == "annotation"]["name"].tolist() == ["UserMarker", "epoch 1, op_id = none"]
+    assert events[events["kind"] == "annotation"]["name"].tolist() == [
+        "UserMarker",
+        "epoch 1, op_id = none",
+    ]
     known = events.dropna(subset="operator")
     assert known[["name", "operator"]].to_numpy().tolist() == [
         ["hipLaunchKernel", "evaluate_function: AddmmBackward0"],
@@ -314,7 +362,13 @@ def test_operators_of_another_thread_do_not_enclose_a_launch(tmp_path):
 
 def test_the_tracers_own_calls_are_runtime_calls(tmp_path):
     writer = RpdWriter(tmp_path / "file.rpd")
-    names = ["hcc_activity_callback", "ApiTable::writeRows", "BLOCKING", "RocprofDataSource::flush", "hipFree"]
+    names = [
+        "hcc_activity_callback",
+        "ApiTable::writeRows",
+        "BLOCKING",
+        "RocprofDataSource::flush",
+        "hipFree",
+    ]
     for place, name in enumerate([*names, "my range", "hipster"]):
         writer.call(name, 1_000 * place + 1, 10)
     events = read_rpd(writer.close()).events
@@ -363,7 +417,9 @@ def test_gpu_0_means_that_devices_are_not_numbered_as_agents(tmp_path):
     assert read_rpd(writer.close()).meta["device_numbering"] == "index"
 
 
-@pytest.mark.parametrize(("column", "numbering"), [("TotalDuration", None), ("TotalDuration_us", "index")])
+@pytest.mark.parametrize(
+    ("column", "numbering"), [("TotalDuration", None), ("TotalDuration_us", "index")]
+)
 def test_the_view_top_tells_files_of_schema_2_apart_that_count_gpus(tmp_path, column, numbering):
     """The version stayed 2 when rpd began to count GPUs from 0."""
     writer = RpdWriter(tmp_path / "file.rpd")
@@ -380,7 +436,14 @@ def test_two_processes_in_one_file(tmp_path):
 
 
 def test_names_are_kept_as_they_are(tmp_path):
-    names = ["<script>alert(1)</script>", "tab\there", "nul\x00byte", "Ω kernel 核", "line\nbreak", "'; DROP TABLE x;"]
+    names = [
+        "<script>alert(1)</script>",
+        "tab\there",
+        "nul\x00byte",
+        "Ω kernel 核",
+        "line\nbreak",
+        "'; DROP TABLE x;",
+    ]
     writer = RpdWriter(tmp_path / "file.rpd")
     for place, name in enumerate(names):
         writer.kernel(name, 10_000 * (place + 1), 1_000)

@@ -1,4 +1,6 @@
-"""Files that are no sound rpd files: one line that says what was found and what to do, never another exception."""
+"""Files that are no sound rpd files: one line that says what was found and what to do, never
+another exception.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ def nothing_recorded(path: Path) -> None:
 
 
 def endless_view(name: str) -> str:
-    return f"CREATE VIEW {name} AS WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r) SELECT id FROM r"
+    return (
+        f"CREATE VIEW {name} AS WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r)"
+        " SELECT id FROM r"
+    )
 
 
 BAD_FILES = {
@@ -94,7 +99,10 @@ BAD_FILES = {
         "no table rocpd_op",
     ),
     "a damaged schema": (
-        changed("PRAGMA writable_schema = ON", "UPDATE sqlite_master SET sql = 'CREATE' WHERE name = 'rocpd_op'"),
+        changed(
+            "PRAGMA writable_schema = ON",
+            "UPDATE sqlite_master SET sql = 'CREATE' WHERE name = 'rocpd_op'",
+        ),
         "the database is damaged (malformed database schema",
     ),
     "times in microseconds": (
@@ -133,10 +141,15 @@ def test_bad_files(tmp_path, what):
 
 def test_a_folder_without_rpd_files(tmp_path):
     (tmp_path / "log.txt").write_text("x")
-    with pytest.raises(ProfileReadError, match="0 files in the folder that are named like rpd files"):
+    with pytest.raises(
+        ProfileReadError, match="0 files in the folder that are named like rpd files"
+    ):
         read_rpd(tmp_path)
     (tmp_path / "x.rpd").write_text("x")
-    with pytest.raises(ProfileReadError, match="1 files in the folder that are named like rpd files, none of them one"):
+    with pytest.raises(
+        ProfileReadError,
+        match="1 files in the folder that are named like rpd files, none of them one",
+    ):
         read_rpd(tmp_path)
 
 
@@ -147,7 +160,8 @@ def test_another_database_in_the_folder_is_listed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "beside"), [("-wal", b"7\x7f\x06\x82" + bytes(28)), ("-journal", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")]
+    ("suffix", "beside"),
+    [("-wal", b"7\x7f\x06\x82" + bytes(28)), ("-journal", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")],
 )
 def test_changes_that_are_not_in_the_file_yet(tmp_path, suffix, beside):
     path = small_file(tmp_path / "trace.rpd")
@@ -215,7 +229,9 @@ def test_a_tracer_that_was_killed_is_told(tmp_path):
 def test_text_that_is_no_utf8(tmp_path):
     writer = RpdWriter(tmp_path / "trace.rpd")
     writer.kernel("caf?", 10_000, 1_000)
-    writer.execute("UPDATE rocpd_string SET string = CAST(x'636166e9' AS TEXT) WHERE string = 'caf?'")
+    writer.execute(
+        "UPDATE rocpd_string SET string = CAST(x'636166e9' AS TEXT) WHERE string = 'caf?'"
+    )
     assert read_rpd(writer.close()).device_events["name"].tolist() == ["caf\ufffd"]
 
 
@@ -245,25 +261,39 @@ def test_structural_damage_is_found_even_if_all_rows_can_be_read(tmp_path):
     connection.close()
     page = (root - 1) * 512
     assert data[page] == 5, "the root must be an interior page"
-    first_cell, second_cell = (int.from_bytes(data[page + at : page + at + 2], "big") for at in (12, 14))
-    data[page + first_cell : page + first_cell + 4] = data[page + second_cell : page + second_cell + 4]
+    first_cell, second_cell = (
+        int.from_bytes(data[page + at : page + at + 2], "big") for at in (12, 14)
+    )
+    data[page + first_cell : page + first_cell + 4] = data[
+        page + second_cell : page + second_cell + 4
+    ]
     path.write_bytes(bytes(data))
     with pytest.raises(ProfileReadError, match=r"damaged|identifier"):
         read_rpd(path)
 
 
 LOSSES = {
-    "operations": ("DELETE FROM rocpd_op WHERE id <= 2", "2 of 4 rows of rocpd_api_ops name operations of a GPU"),
-    "one operation": ("DELETE FROM rocpd_op WHERE id = 1", "1 of 4 rows of rocpd_api_ops name operations of a GPU"),
+    "operations": (
+        "DELETE FROM rocpd_op WHERE id <= 2",
+        "2 of 4 rows of rocpd_api_ops name operations of a GPU",
+    ),
+    "one operation": (
+        "DELETE FROM rocpd_op WHERE id = 1",
+        "1 of 4 rows of rocpd_api_ops name operations of a GPU",
+    ),
     "calls": ("DELETE FROM rocpd_api WHERE id > 4", "1 of 4 rows of rocpd_api_ops name host calls"),
     "calls of a range that rpd_trim left": (
-        "DELETE FROM rocpd_api WHERE id = 2; DELETE FROM rocpd_api_ops WHERE api_id = 2; "
-        "DELETE FROM rocpd_op WHERE id = 1",
+        (
+            "DELETE FROM rocpd_api WHERE id = 2; DELETE FROM rocpd_api_ops WHERE api_id = 2; "
+            "DELETE FROM rocpd_op WHERE id = 1"
+        ),
         "1 of 1 rows of rocpd_copyapi name host calls",
     ),
     "operations that counters name": (
-        "DELETE FROM rocpd_op WHERE id = 4; DELETE FROM rocpd_api_ops WHERE op_id = 4; "
-        "INSERT INTO rocpd_counter (id, op_id, name_id, value) VALUES (1, 3, 1, 5), (2, 4, 1, 5)",
+        (
+            "DELETE FROM rocpd_op WHERE id = 4; DELETE FROM rocpd_api_ops WHERE op_id = 4; INSERT"
+            " INTO rocpd_counter (id, op_id, name_id, value) VALUES (1, 3, 1, 5), (2, 4, 1, 5)"
+        ),
         "1 of 2 rows of rocpd_counter name operations of a GPU",
     ),
 }
@@ -282,7 +312,9 @@ def test_rows_that_name_what_is_gone_are_told_first(tmp_path, what):
 def test_a_file_without_nearly_all_that_it_names_is_refused(tmp_path):
     path = tmp_path / "x.rpd"
     changed("DELETE FROM rocpd_op")(path)
-    assert "4 of 4 rows of rocpd_api_ops name operations of a GPU that are not there" in refusal(path, read_rpd)
+    assert "4 of 4 rows of rocpd_api_ops name operations of a GPU that are not there" in refusal(
+        path, read_rpd
+    )
 
 
 def test_identifiers_that_are_no_whole_numbers_are_told(tmp_path):

@@ -1,4 +1,6 @@
-"""The system monitor reader against a real recording with known figures, and against written logs."""
+"""The system monitor reader against a real recording with known figures, and against written
+logs.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ def test_rows_and_times_of_the_recording(name, truth, logs):
     assert profile.meta["empty_rows"] == expected["rows_with_blank_device"]
     assert profile.meta["samples"] == expected["samples"]
     times = profile.counters["time_ns"]
-    assert (times.min(), times.max()) == (expected["first_timestamp"] * 10**9, expected["last_timestamp"] * 10**9)
+    assert (times.min(), times.max()) == (
+        expected["first_timestamp"] * 10**9,
+        expected["last_timestamp"] * 10**9,
+    )
     assert len(profile.meta["devices"]) == expected.get("devices", 0)
     assert profile.meta["repairs"] == {}
     assert profile.meta["interval_s"] == 5
@@ -65,7 +70,11 @@ def test_rows_and_times_of_the_recording(name, truth, logs):
 
 def test_power_of_the_recording(truth, logs):
     profile, expected = read_system(logs["gpu_power"]), truth["gpu_power"]
-    power = profile.counters[profile.counters["name"] == "power"].groupby("device")["value"].agg(["mean", "max"])
+    power = (
+        profile.counters[profile.counters["name"] == "power"]
+        .groupby("device")["value"]
+        .agg(["mean", "max"])
+    )
     highest = expected["highest_power_device"]
     assert f"card{power['mean'].idxmax()}" == highest["device"]
     assert round(power["mean"].max(), 4) == highest["mean_w"]
@@ -124,9 +133,7 @@ def test_tables_keep_the_contract(logs):
 
 # amd-smi
 
-MONITOR = (
-    "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,vram_used,vram_total"
-)
+MONITOR = "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,vram_used,vram_total"
 STRESS = "1753969973,0,0,750,69,50,1278,100,1,N/A,2.0,192.0"
 IDLE = "1753969973,1,0,N/A,32,33,114,0,0,N/A,0.3,192.0"
 
@@ -134,7 +141,9 @@ IDLE = "1753969973,1,0,N/A,32,33,114,0,0,N/A,0.3,192.0"
 def test_amd_smi_monitor_in_watch_mode(tmp_path):
     later = (STRESS.replace("973", "974", 1), IDLE.replace("973", "974", 1))
     watch = "'CTRL' + 'C' to stop watching output:"
-    profile = read_system(write(tmp_path / "smi.csv", watch, MONITOR, STRESS, IDLE, MONITOR, *later))
+    profile = read_system(
+        write(tmp_path / "smi.csv", watch, MONITOR, STRESS, IDLE, MONITOR, *later)
+    )
     assert profile.meta["samples"] == 2
     assert values(profile, "power") == [750, 750]
     assert values(profile, "power", 1) == []
@@ -147,15 +156,20 @@ def test_amd_smi_monitor_in_watch_mode(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("used", "total", "factor"), [("283", "196300", 2**20), ("2.0", "192.0", 2**30), ("297771008", "206141652992", 1)]
+    ("used", "total", "factor"),
+    [("283", "196300", 2**20), ("2.0", "192.0", 2**30), ("297771008", "206141652992", 1)],
 )
 def test_unstated_memory_units_follow_from_the_total(tmp_path, used, total, factor):
     lines = ("timestamp,gpu,vram_used,vram_total", f"1753969973,0,{used},{total}")
-    assert values(read_system(write(tmp_path / "a.csv", *lines)), "memory_used") == [float(used) * factor]
+    assert values(read_system(write(tmp_path / "a.csv", *lines)), "memory_used") == [
+        float(used) * factor
+    ]
 
 
 def test_memory_of_unknown_unit_is_told(tmp_path):
-    profile = read_system(write(tmp_path / "a.csv", "timestamp,gpu,power_usage,vram_used", "1753969973,0,100,283"))
+    profile = read_system(
+        write(tmp_path / "a.csv", "timestamp,gpu,power_usage,vram_used", "1753969973,0,100,283")
+    )
     assert pd.isna(units(profile)["memory_used"])
     assert "the unit of vram_used is not stated" in profile.meta["warnings"][0]
 
@@ -167,7 +181,8 @@ def test_older_columns_of_amd_smi(tmp_path):
     )
     profile = read_system(write(tmp_path / "a.csv", *lines))
     assert {
-        name: values(profile, name)[0] for name in ("gpu_busy", "clock_graphics", "memory_busy", "clock_memory")
+        name: values(profile, name)[0]
+        for name in ("gpu_busy", "clock_graphics", "memory_busy", "clock_memory")
     } == {
         "gpu_busy": 0,
         "clock_graphics": 114,
@@ -180,10 +195,17 @@ METRIC = "timestamp,gpu,gfx_activity,umc_activity,mm_activity,socket_power,gfx_0
 
 
 def test_mem_is_a_temperature_in_amd_smi_metric(tmp_path):
-    profile = read_system(write(tmp_path / "a.csv", METRIC, "1786553852,0,97,3,N/A,980,2390,2000,N/A,56,41"))
-    found = {name: values(profile, name) for name in ("memory_busy", "temperature_memory", "temperature_junction")}
+    profile = read_system(
+        write(tmp_path / "a.csv", METRIC, "1786553852,0,97,3,N/A,980,2390,2000,N/A,56,41")
+    )
+    found = {
+        name: values(profile, name)
+        for name in ("memory_busy", "temperature_memory", "temperature_junction")
+    }
     assert found == {"memory_busy": [3], "temperature_memory": [41], "temperature_junction": [56]}
-    only = read_system(write(tmp_path / "b.csv", "timestamp,gpu,edge,hotspot,mem", "1786553852,0,N/A,56,41"))
+    only = read_system(
+        write(tmp_path / "b.csv", "timestamp,gpu,edge,hotspot,mem", "1786553852,0,N/A,56,41")
+    )
     assert values(only, "temperature_memory") == [41]
 
 
@@ -197,7 +219,10 @@ def test_a_column_that_two_layouts_name_alike_is_not_guessed(tmp_path, beside):
 
 
 def test_two_columns_of_one_quantity_are_not_mixed(tmp_path):
-    lines = ("timestamp,gpu,current_socket_power,average_socket_power,edge,temp_edge", "1786553852,0,500,400,N/A,41")
+    lines = (
+        "timestamp,gpu,current_socket_power,average_socket_power,edge,temp_edge",
+        "1786553852,0,500,400,N/A,41",
+    )
     profile = read_system(write(tmp_path / "a.csv", *lines))
     assert values(profile, "power") == [500]
     assert values(profile, "average_socket_power") == [400]
@@ -213,10 +238,24 @@ def metric_entry(time: int | None, gpu: int = 0, busy: int = 87) -> dict:
             "umc_activity": {"value": 41, "unit": "%"},
             "vcn_activity": [{"value": 0, "unit": "%"}, "N/A"],
         },
-        "power": {"socket_power": {"value": 542, "unit": "W"}, "gfx_voltage": "N/A", "throttle_status": "UNTHROTTLED"},
-        "clock": {"gfx_0": {"clk": {"value": 2100, "unit": "MHz"}}, "mem_0": {"clk": {"value": 1300, "unit": "MHz"}}},
-        "temperature": {"edge": "N/A", "hotspot": {"value": 71, "unit": "C"}, "mem": {"value": 60, "unit": "C"}},
-        "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 121344, "unit": "MB"}},
+        "power": {
+            "socket_power": {"value": 542, "unit": "W"},
+            "gfx_voltage": "N/A",
+            "throttle_status": "UNTHROTTLED",
+        },
+        "clock": {
+            "gfx_0": {"clk": {"value": 2100, "unit": "MHz"}},
+            "mem_0": {"clk": {"value": 1300, "unit": "MHz"}},
+        },
+        "temperature": {
+            "edge": "N/A",
+            "hotspot": {"value": 71, "unit": "C"},
+            "mem": {"value": 60, "unit": "C"},
+        },
+        "mem_usage": {
+            "total_vram": {"value": 196592, "unit": "MB"},
+            "used_vram": {"value": 121344, "unit": "MB"},
+        },
     }
 
 
@@ -237,7 +276,9 @@ def test_amd_smi_metric(tmp_path, wrapped):
         "memory_used": 121344 * 2**20,
         "memory_total": 196592 * 2**20,
     }
-    assert {name: values(profile, name, 1) for name in expected} == {name: [v] for name, v in expected.items()}
+    assert {name: values(profile, name, 1) for name in expected} == {
+        name: [v] for name, v in expected.items()
+    }
     assert all(units(profile)[name] == QUANTITIES[name][0] for name in expected)
     assert profile.meta["missing"]["temperature_edge"] == 2
     assert profile.meta["devices"] == [0, 1]
@@ -245,7 +286,9 @@ def test_amd_smi_metric(tmp_path, wrapped):
 
 def test_amd_smi_json_in_watch_mode_is_one_document_per_sample(tmp_path):
     path = tmp_path / "watch.json"
-    samples = "\n".join(json.dumps([metric_entry(1769014607 + i, busy=i)], indent=4) for i in range(3))
+    samples = "\n".join(
+        json.dumps([metric_entry(1769014607 + i, busy=i)], indent=4) for i in range(3)
+    )
     path.write_text(f"'CTRL' + 'C' to stop watching output:\n{samples}\n")
     profile = tidyprof.read(path)
     assert values(profile, "gpu_busy") == [0, 1, 2]
@@ -253,11 +296,22 @@ def test_amd_smi_json_in_watch_mode_is_one_document_per_sample(tmp_path):
 
 
 def test_amd_smi_monitor_as_json(tmp_path):
-    entry = {"gpu": 0, "power_usage": {"value": 245, "unit": "W"}, "gfx": {"value": 98, "unit": "%"}, "xcp": 0}
-    entry |= {"vram_used": {"value": 1.5, "unit": "GB"}, "mem": {"value": 3, "unit": "%"}, "gfx_clk": "N/A"}
+    entry = {
+        "gpu": 0,
+        "power_usage": {"value": 245, "unit": "W"},
+        "gfx": {"value": 98, "unit": "%"},
+        "xcp": 0,
+    }
+    entry |= {
+        "vram_used": {"value": 1.5, "unit": "GB"},
+        "mem": {"value": 3, "unit": "%"},
+        "gfx_clk": "N/A",
+    }
     path = tmp_path / "monitor.json"
     for keys in (str.lower, str.upper):  # small letters in all of them since ROCm 7.14 only
-        path.write_text(json.dumps({keys("gpu_data"): [{keys(name): value for name, value in entry.items()}]}))
+        path.write_text(
+            json.dumps({keys("gpu_data"): [{keys(name): value for name, value in entry.items()}]})
+        )
         profile = read_system(path)
         names = ("power", "gpu_busy", "memory_busy", "memory_used")
         assert [values(profile, name) for name in names] == [[245], [98], [3], [1.5 * 2**30]]
@@ -282,9 +336,11 @@ def test_rocm_smi_csv(tmp_path):
     lines = (
         "WARNING: AMD GPU device(s) is/are in a low-power state.",
         "",
-        "device,GPU use (%),GFX Activity,GPU Memory Allocated (VRAM%),Current Socket Graphics Package Power (W),"
-        "Temperature (Sensor edge) (C),Temperature (Sensor junction) (C),sclk clock speed:,Card Series,"
-        "VRAM Total Memory (B),VRAM Total Used Memory (B)",
+        (
+            "device,GPU use (%),GFX Activity,GPU Memory Allocated (VRAM%),Current Socket Graphics"
+            " Package Power (W),Temperature (Sensor edge) (C),Temperature (Sensor junction)"
+            " (C),sclk clock speed:,Card Series,VRAM Total Memory (B),VRAM Total Used Memory (B)"
+        ),
         "card0,5,203885505,1,152.0,45.0,51.0,(131Mhz),AMD Instinct MI300X,206141652992,297771008,",
         "card1,0,203885505,0,N/A,43.0,50.0,(2100Mhz),AMD Instinct MI300X,206141652992,297771008,",
     )
@@ -311,7 +367,9 @@ def test_rocm_smi_json(tmp_path):
         "Memory Activity": "2189510857",
     }
     path = tmp_path / "rocm.json"
-    path.write_text(json.dumps({"card0": card, "card1": card, "system": {"Driver version": "6.2.4"}}))
+    path.write_text(
+        json.dumps({"card0": card, "card1": card, "system": {"Driver version": "6.2.4"}})
+    )
     profile = tidyprof.read(path)
     assert profile.meta["quantities"] == [
         *("clock_memory", "gpu_busy", "memory_activity_counter", "power", "temperature_junction")
@@ -414,14 +472,20 @@ def test_names_and_units_of_columns(header, name, unit, factor):
     assert (found.name, found.unit, found.factor) == (name, unit, factor)
 
 
-@pytest.mark.parametrize("header", ["GPU ID", "Node ID", "uuid", "power (C)", "temp_edge_watts", "()", ""])
+@pytest.mark.parametrize(
+    "header", ["GPU ID", "Node ID", "uuid", "power (C)", "temp_edge_watts", "()", ""]
+)
 def test_columns_that_are_no_quantity(header):
     assert meaning(header) is None
 
 
 def test_not_available_in_numbers(tmp_path):
     """65535 W and 4294967295 MHz are how a driver says that it does not know."""
-    lines = ("timestamp,gpu,power_w,sclk_mhz", "1754585903,0,65535,4294967295", "1754585904,0,100,2100")
+    lines = (
+        "timestamp,gpu,power_w,sclk_mhz",
+        "1754585903,0,65535,4294967295",
+        "1754585904,0,100,2100",
+    )
     profile = read_system(write(tmp_path / "a.csv", *lines))
     assert profile.meta["missing"] == {"power": 1, "clock_graphics": 1}
     assert values(profile, "power") == [100]
@@ -437,4 +501,7 @@ def test_a_few_impossible_values_are_dropped_and_counted(tmp_path):
 def test_values_are_exact(tmp_path):
     power = np.linspace(100, 750, 50).round(3)
     lines = [f"{1754585903 + i},0,{value}" for i, value in enumerate(power)]
-    assert values(read_system(write(tmp_path / "a.csv", "timestamp,gpu,power_w", *lines)), "power") == power.tolist()
+    assert (
+        values(read_system(write(tmp_path / "a.csv", "timestamp,gpu,power_w", *lines)), "power")
+        == power.tolist()
+    )

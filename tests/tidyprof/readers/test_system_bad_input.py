@@ -28,44 +28,86 @@ BAD = {
     "only a header": ("timestamp,gpu,power_w\n", "no reading in 0 rows"),
     "another tool's CSV": ("Kind,Agent_Id,Queue_Id\nKERNEL,1,2\n", "no header of a system monitor"),
     "prose": ("the GPU was busy\nall the time\n", "no header of a system monitor"),
-    "a header without quantities": ("timestamp,gpu,name\n1754585903,0,x\n", "no header of a system monitor"),
-    "a row too long": (replaced(GOOD, ",50\n", ",50,9\n"), "more cells in row 2 than in the header"),
+    "a header without quantities": (
+        "timestamp,gpu,name\n1754585903,0,x\n",
+        "no header of a system monitor",
+    ),
+    "a row too long": (
+        replaced(GOOD, ",50\n", ",50,9\n"),
+        "more cells in row 2 than in the header",
+    ),
     "a row with a line end of its own": (
         replaced(GOOD, ",110,60", ',1\r10,"60"'),
         "cut short or not separated by commas",
     ),
-    "a line end in a cell": (replaced(GOOD, ",110,60", ",1\r10,60"), "power that are no number in its unit"),
-    "a column twice": (replaced(GOOD, "gpu_use_percent", "power_w"), "the column 'power_w' 2 times"),
+    "a line end in a cell": (
+        replaced(GOOD, ",110,60", ",1\r10,60"),
+        "power that are no number in its unit",
+    ),
+    "a column twice": (
+        replaced(GOOD, "gpu_use_percent", "power_w"),
+        "the column 'power_w' 2 times",
+    ),
     "times from the start": (replaced(GOOD, "175458590", ""), "which are no Unix times"),
-    "times in two units": (replaced(GOOD, "1754585904", "1754585904000"), "which are no Unix times"),
+    "times in two units": (
+        replaced(GOOD, "1754585904", "1754585904000"),
+        "which are no Unix times",
+    ),
     "text for a time": (replaced(GOOD, "1754585904", "soon"), "'soon' instead of a time"),
     "no time": (replaced(GOOD, "1754585904", ""), "instead of a time"),
     "a negative time": (replaced(GOOD, "1754585904", "-5"), "'-5' instead of a time"),
     "an infinite time": (replaced(GOOD, "1754585904", "inf"), "instead of a time"),
-    "a device without a number": (replaced(GOOD, "3,0,", "3,0000:83:00.0,"), "instead of the number of a device"),
-    "a device beyond numbers": (replaced(GOOD, "3,0,", "3,99999999999,"), "instead of the number of a device"),
+    "a device without a number": (
+        replaced(GOOD, "3,0,", "3,0000:83:00.0,"),
+        "instead of the number of a device",
+    ),
+    "a device beyond numbers": (
+        replaced(GOOD, "3,0,", "3,99999999999,"),
+        "instead of the number of a device",
+    ),
     "power in microwatts": (replaced(GOOD, ",100,", ",100000000,"), "power out of 0 to 10000 W"),
-    "temperatures in millidegrees": ("timestamp,gpu,temp_edge\n1754585903,0,45000\n", "temperature_edge out of"),
+    "temperatures in millidegrees": (
+        "timestamp,gpu,temp_edge\n1754585903,0,45000\n",
+        "temperature_edge out of",
+    ),
     "a share above 100": (replaced(GOOD, ",50\n", ",5000\n"), "gpu_busy out of 0 to 100 %"),
     "negative power": (replaced(GOOD, ",100,", ",-5,"), "power out of"),
-    "a unit that cannot be": (replaced(GOOD, ",100,", ",100 C,"), "power that are no number in its unit"),
-    "words for numbers": (replaced(GOOD, ",100,", ",much,"), "power that are no number in its unit"),
+    "a unit that cannot be": (
+        replaced(GOOD, ",100,", ",100 C,"),
+        "power that are no number in its unit",
+    ),
+    "words for numbers": (
+        replaced(GOOD, ",100,", ",much,"),
+        "power that are no number in its unit",
+    ),
     "infinite values": (replaced(GOOD, ",100,", ",inf,"), "power that are no number in its unit"),
     "huge values": (replaced(GOOD, ",100,", ",1e99,"), "power out of"),
-    "only N/A": (replaced(GOOD, ",100,50", ",N/A,N/A").replace("110,60", "N/A,N/A"), "no reading in 2 rows"),
+    "only N/A": (
+        replaced(GOOD, ",100,50", ",N/A,N/A").replace("110,60", "N/A,N/A"),
+        "no reading in 2 rows",
+    ),
     "omnistat without times": ("\n".join(OMNISTAT[:3]) + "\n", "without the row 'timestamp'"),
     "half a JSON": (json.dumps([metric_entry(1769014607)])[:-30], "no complete JSON"),
     "a JSON nested too deep": ('[{"gpu": 0, "power": ' + "[" * 100_000, "no complete JSON"),
     "a JSON of something else": ('{"epochs": 5}', "JSON without readings"),
     "a list of numbers": ("[1, 2, 3]", "JSON without readings"),
-    "a JSON without sensors": ('[{"gpu": 0, "asic": {"market_name": "MI300X"}}]', "JSON without readings"),
+    "a JSON without sensors": (
+        '[{"gpu": 0, "asic": {"market_name": "MI300X"}}]',
+        "JSON without readings",
+    ),
     "JSON with and without times": (
         json.dumps([metric_entry(1769014607), metric_entry(None, 1)]),
         "samples with and without a time",
     ),
     "JSON with times of nowhere": (json.dumps([metric_entry(5)]), "which are no Unix times"),
-    "JSON with power in celsius": (json.dumps([metric_entry(1769014607)]).replace('"W"', '"C"'), "power in 'C'"),
-    "JSON with infinite power": (json.dumps([metric_entry(1769014607)]).replace("542", "Infinity"), "power out of"),
+    "JSON with power in celsius": (
+        json.dumps([metric_entry(1769014607)]).replace('"W"', '"C"'),
+        "power in 'C'",
+    ),
+    "JSON with infinite power": (
+        json.dumps([metric_entry(1769014607)]).replace("542", "Infinity"),
+        "power out of",
+    ),
     "JSON with endless numbers": (
         json.dumps([metric_entry(1769014607)]).replace("542", "9" * 5000),
         "no complete JSON",
@@ -83,7 +125,10 @@ def test_bad_content(tmp_path, what):
 
 USAGE = [
     "timestamp,device,gpu_use_percent,vram_total_bytes,vram_used_bytes",
-    *(f"{1754585903 + second},card0,{second % 100},206141652992,{297771008 + second}" for second in range(200)),
+    *(
+        f"{1754585903 + second},card0,{second % 100},206141652992,{297771008 + second}"
+        for second in range(200)
+    ),
 ]
 LOST = "of rows that are cut short or not separated by commas"
 
@@ -94,7 +139,10 @@ LOST = "of rows that are cut short or not separated by commas"
         (lambda line: line.replace(",", ";"), LOST),
         (lambda line: line[:20] + "\0" * len(line[20:]), LOST),
         (lambda line: line[:20], LOST),
-        (lambda line: line.replace("206141652992", "2061206141652992"), "memory_total out of 0 to 4.39805e+12 bytes"),
+        (
+            lambda line: line.replace("206141652992", "2061206141652992"),
+            "memory_total out of 0 to 4.39805e+12 bytes",
+        ),
     ],
     ids=["another separator", "zeros", "cut short", "two rows in one"],
 )
@@ -124,7 +172,9 @@ def test_paths_that_are_no_log(tmp_path):
     with pytest.raises(ProfileReadError, match="0 CSV or JSON files in the folder"):
         read_system(tmp_path)
     (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ProfileReadError, match="1 CSV or JSON files in the folder, none of them a log"):
+    with pytest.raises(
+        ProfileReadError, match="1 CSV or JSON files in the folder, none of them a log"
+    ):
         read_system(tmp_path)
 
 
@@ -152,7 +202,14 @@ def test_a_damaged_log_among_others_is_not_skipped(tmp_path):
 def test_snapshots_appended_to_one_file(tmp_path):
     card = "card0,5,100"
     with pytest.raises(ProfileReadError, match="several samples without times"):
-        read_system(write(tmp_path / "a.csv", "device,GPU use (%),Average Graphics Package Power (W)", card, card))
+        read_system(
+            write(
+                tmp_path / "a.csv",
+                "device,GPU use (%),Average Graphics Package Power (W)",
+                card,
+                card,
+            )
+        )
 
 
 def test_half_a_character_in_a_name_is_left_out(tmp_path):

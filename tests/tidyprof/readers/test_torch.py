@@ -1,4 +1,6 @@
-"""The torch.profiler reader against real recordings with known figures, and against written traces."""
+"""The torch.profiler reader against real recordings with known figures, and against written
+traces.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ TRACES = {
     "torch-mi300x-vllm-decode-hipgraph": "graph_execution.json.gz",
     "torch-mi210-gpu-only": "gpu_only_trace.json.gz",
     "torch-mi250-minitoy": "mi250_minitoy_train_ROCm6_2_kineto.json.gz",
-    "torch-mi350x-rocprofiler-sdk": "smci350-zts-gtu-c6-25_200691.1758927066581847260.pt.trace.json",
+    "torch-mi350x-rocprofiler-sdk": (
+        "smci350-zts-gtu-c6-25_200691.1758927066581847260.pt.trace.json"
+    ),
     "torch-nvidia-a100-alexnet": "benchmark_result_2869224_1695835535_trace.json.gz",
     "torch-nvidia-hta-2of128-ranks/0": "sampled_rank-0.json.gz",
     "torch-nvidia-hta-2of128-ranks/1": "sampled_rank-1.json.gz",
@@ -88,11 +92,16 @@ def span_ns(events: pd.DataFrame) -> int:
 def with_manifest_starts(profile: Profile) -> pd.DataFrame:
     """Device events as the manifest's figures saw them.
 
-    They were computed with doubles, which for times since 1970 (files without a base time) are 256 ns apart.
+    They were computed with doubles, which for times since 1970 (files without a base time) are 256
+    ns apart.
     """
     events = profile.device_events
     exact = "base_time_ns" in profile.meta
-    return events if exact else events.assign(start_ns=events["start_ns"].astype(float).astype("int64"))
+    return (
+        events
+        if exact
+        else events.assign(start_ns=events["start_ns"].astype(float).astype("int64"))
+    )
 
 
 def of(profile: Profile, *categories: str) -> pd.DataFrame:
@@ -109,8 +118,16 @@ def most_called(events: pd.DataFrame) -> dict:
 
 
 def top_kernel(events: pd.DataFrame) -> dict:
-    totals = events.groupby("name", observed=True)["duration_ns"].agg(["sum", "count"]).sort_values("sum")
-    return {"name": totals.index[-1], "calls": totals["count"].iloc[-1], "total_us": totals["sum"].iloc[-1] / 1000}
+    totals = (
+        events.groupby("name", observed=True)["duration_ns"]
+        .agg(["sum", "count"])
+        .sort_values("sum")
+    )
+    return {
+        "name": totals.index[-1],
+        "calls": totals["count"].iloc[-1],
+        "total_us": totals["sum"].iloc[-1] / 1000,
+    }
 
 
 def by_collective(events: pd.DataFrame) -> dict[str, int]:
@@ -177,7 +194,9 @@ def test_every_figure_of_a_recording(name, manifest, profile_of):
     assert {key: stated[key] for key in distributed or {}} == (distributed or {})
     assert profile.meta.get("rank") == (distributed or {}).get("rank")
     wrong = {
-        key: (FIGURES[key](profile), expected) for key, expected in truth.items() if FIGURES[key](profile) != expected
+        key: (FIGURES[key](profile), expected)
+        for key, expected in truth.items()
+        if FIGURES[key](profile) != expected
     }
     assert not wrong
     assert profile.meta["device_events_without_launch"] == truth["gpu_events_without_launch_record"]
@@ -209,7 +228,9 @@ def test_machine_and_tool_of_a_recording(name, manifest, profile_of):
         ("torch-nvidia-hta-2of128-ranks/1", "cuda", "index", 1),
     ],
 )
-def test_device_numbers_are_kept_as_the_back_end_gives_them(name, back_end, numbering, device, profile_of):
+def test_device_numbers_are_kept_as_the_back_end_gives_them(
+    name, back_end, numbering, device, profile_of
+):
     profile = profile_of(name)
     assert (profile.meta["backend"], profile.meta["device_numbering"]) == (back_end, numbering)
     assert profile.device_events["device"].unique().tolist() == [device]
@@ -228,7 +249,10 @@ def test_every_time_is_exact_to_the_nanosecond(name, recordings, profile_of):
         if event["ph"] == "X" and event["cat"] in kept
     )
     events = profile_of(name).events
-    assert sorted(zip(events["start_ns"], events["duration_ns"], events["name"], strict=True)) == expected
+    assert (
+        sorted(zip(events["start_ns"], events["duration_ns"], events["name"], strict=True))
+        == expected
+    )
 
 
 def test_unlinked_kernels_of_the_resnet_recording(profile_of):
@@ -329,7 +353,9 @@ def test_a_folder_of_ranks_is_its_files_together(recordings, manifest, profile_o
     assert profile.meta["ranks"] == [0, 1]
     assert profile.meta["world_size"] == 128
     assert profile.meta["warnings"] == ["only 2 of 128 ranks are here."]
-    assert [Path(file).name for file in profile.meta["files"]] == [TRACES[f"{name}/{rank}"] for rank in (0, 1)]
+    assert [Path(file).name for file in profile.meta["files"]] == [
+        TRACES[f"{name}/{rank}"] for rank in (0, 1)
+    ]
     for rank in (0, 1):
         alone = profile_of(f"{name}/{rank}").events
         together = profile.events[profile.events["rank"] == rank].reset_index(drop=True)
@@ -339,16 +365,25 @@ def test_a_folder_of_ranks_is_its_files_together(recordings, manifest, profile_o
 
 def assert_same_rows(one: pd.DataFrame, other: pd.DataFrame) -> None:
     """Equal values; categories may be numbered differently."""
-    plain = [frame.astype({c: object for c in frame if frame[c].dtype == "category"}) for frame in (one, other)]
+    plain = [
+        frame.astype({c: object for c in frame if frame[c].dtype == "category"})
+        for frame in (one, other)
+    ]
     pd.testing.assert_frame_equal(*plain)
 
 
 def test_the_last_number_of_a_window_is_the_rank(tmp_path):
-    assert read_torch_trace(write_trace(tmp_path / "trace_0_20_3.json", small_step())).meta["rank"] == 3
+    assert (
+        read_torch_trace(write_trace(tmp_path / "trace_0_20_3.json", small_step())).meta["rank"]
+        == 3
+    )
 
 
 def test_the_stated_rank_counts_more_than_the_name(tmp_path):
-    header = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 2}}
+    header = {
+        "schemaVersion": 1,
+        "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 2},
+    }
     path = write_trace(tmp_path / "rank0.json", small_step(), header=header)
     assert read_torch_trace(path).meta["rank"] == 1
 
@@ -357,12 +392,22 @@ def test_the_stated_rank_counts_more_than_the_name(tmp_path):
 
 
 def test_small_step_row_by_row(tmp_path):
-    profile = read_torch_trace(write_trace(tmp_path / "t.json", small_step()), origin=Origin("modelled", "by hand"))
+    profile = read_torch_trace(
+        write_trace(tmp_path / "t.json", small_step()), origin=Origin("modelled", "by hand")
+    )
     events = profile.events.set_index("start_ns")
     assert profile.origin == Origin("modelled", "by hand")
     assert list(profile.events["kind"]) == [
-        "annotation", "operator", "runtime", "annotation", "kernel", "collective", "runtime", "copy", "fill",
-    ]  # fmt: skip
+        "annotation",
+        "operator",
+        "runtime",
+        "annotation",
+        "kernel",
+        "collective",
+        "runtime",
+        "copy",
+        "fill",
+    ]
     kernel_row = events.loc[BASE_NS + 1_030_500]
     assert kernel_row["duration_ns"] == 20_001
     assert kernel_row["operator"] == "aten::mm"
@@ -391,13 +436,24 @@ def test_python_functions_on_request(tmp_path):
 
 def test_a_kernel_with_a_collective_name_is_a_collective(tmp_path):
     events = read_torch_trace(
-        write_trace(tmp_path / "t.json", [kernel("reduce", 5_000, 10, 1, **{"Collective name": "allreduce"})])
+        write_trace(
+            tmp_path / "t.json",
+            [kernel("reduce", 5_000, 10, 1, **{"Collective name": "allreduce"})],
+        )
     ).events
     assert events["kind"].tolist() == ["collective"]
 
 
 def test_waits_that_are_recorded_on_the_device_row(tmp_path):
-    wait = TraceEvent("cuda_sync", "Stream Sync", 5_000, 9_000, 0, 7, {"stream": 7, "correlation": 15, "device": 0})
+    wait = TraceEvent(
+        "cuda_sync",
+        "Stream Sync",
+        5_000,
+        9_000,
+        0,
+        7,
+        {"stream": 7, "correlation": 15, "device": 0},
+    )
     other = TraceEvent("overhead", "Buffer Flush", 6_000, 10, -1, 0)
     events = read_torch_trace(write_trace(tmp_path / "t.json", [wait, other])).events
     assert events["kind"].tolist() == ["runtime", "runtime"]
@@ -407,8 +463,19 @@ def test_waits_that_are_recorded_on_the_device_row(tmp_path):
 
 
 def test_of_calls_within_calls_the_outer_one_is_the_launch(tmp_path):
-    inner, outer = call("hipArray3DCreate", 5_000, 10, 7), call("hipMemsetAsync", 5_000, 20, 7, size="64")
-    fill = TraceEvent("gpu_memset", "Memset (Device)", 9_000, 5, 2, 0, {"device": 2, "stream": 0, "correlation": 7})
+    inner, outer = (
+        call("hipArray3DCreate", 5_000, 10, 7),
+        call("hipMemsetAsync", 5_000, 20, 7, size="64"),
+    )
+    fill = TraceEvent(
+        "gpu_memset",
+        "Memset (Device)",
+        9_000,
+        5,
+        2,
+        0,
+        {"device": 2, "stream": 0, "correlation": 7},
+    )
     events = read_torch_trace(write_trace(tmp_path / "t.json", [inner, outer, fill])).device_events
     assert events["bytes"].tolist() == [64]
 
@@ -417,7 +484,11 @@ def test_an_operator_must_enclose_the_launch(tmp_path):
     launch = call("hipLaunchKernel", 9_000, 10, 7, **{"External id": 3})
     path = write_trace(
         tmp_path / "t.json",
-        [operator("aten::other", 1_000, 500, 3), launch, kernel("k", 20_000, 10, 7, **{"External id": 3})],
+        [
+            operator("aten::other", 1_000, 500, 3),
+            launch,
+            kernel("k", 20_000, 10, 7, **{"External id": 3}),
+        ],
     )
     assert read_torch_trace(path).events["operator"].isna().all()
 
@@ -454,7 +525,9 @@ def test_damage_in_a_file_with_times_since_1970(tmp_path):
 
 
 def test_a_gpu_file_without_gpu_events_warns(tmp_path):
-    profile = read_torch_trace(write_trace(tmp_path / "t.json", [operator("aten::mm", 5_000, 10, 1)]))
+    profile = read_torch_trace(
+        write_trace(tmp_path / "t.json", [operator("aten::mm", 5_000, 10, 1)])
+    )
     assert len(profile.meta["warnings"]) == 1
     assert "7.2.1" in profile.meta["warnings"][0]
     assert len(profile.device_events) == 0
@@ -468,7 +541,10 @@ def kernels_of(path: Path) -> tuple[list[int], list[str]]:
 
 def in_a_row(count: int, **arguments: int) -> list[TraceEvent]:
     """Kernels of 400 µs, 2 µs apart."""
-    return [kernel("k", 1_000_000 + 402_000 * place, 400_000, place + 1, **arguments) for place in range(count)]
+    return [
+        kernel("k", 1_000_000 + 402_000 * place, 400_000, place + 1, **arguments)
+        for place in range(count)
+    ]
 
 
 @pytest.mark.parametrize("too_long_ns", [1_600_000_000, 30_300_000, 801_000, 410_000 + 100_000])
@@ -481,7 +557,9 @@ def test_a_kernel_that_reaches_over_the_next_ones_is_cut_and_told(tmp_path, too_
 
 
 def test_durations_of_another_unit_are_refused(tmp_path):
-    row = [dataclasses.replace(event, duration_ns=1000 * event.duration_ns) for event in in_a_row(40)]
+    row = [
+        dataclasses.replace(event, duration_ns=1000 * event.duration_ns) for event in in_a_row(40)
+    ]
     with pytest.raises(ProfileReadError, match="another unit"):
         read_torch_trace(write_trace(tmp_path / "t.json", row))
 
@@ -504,22 +582,31 @@ def test_kernels_that_may_overlap_stay_as_they_are(tmp_path, beside):
 
 
 def test_a_copy_may_run_beside_a_kernel_of_its_stream(tmp_path):
-    copy = TraceEvent("gpu_memcpy", "Memcpy HtoD", 1_100_000, 10_000, 2, 0, {"device": 2, "stream": 0})
+    copy = TraceEvent(
+        "gpu_memcpy", "Memcpy HtoD", 1_100_000, 10_000, 2, 0, {"device": 2, "stream": 0}
+    )
     _, warnings = kernels_of(write_trace(tmp_path / "t.json", [*in_a_row(40), copy]))
     assert warnings == []
 
 
 OLD_CATEGORIES = {
-    "cpu_op": "Operator", "user_annotation": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel",
-    "gpu_memcpy": "Memcpy", "gpu_memset": "Memset",
-}  # fmt: skip
+    "cpu_op": "Operator",
+    "user_annotation": "Operator",
+    "cuda_runtime": "Runtime",
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+}
 
 
 def in_2021(events: list[TraceEvent]) -> list[TraceEvent]:
     """The events as Kineto wrote them then."""
     found = []
     for event in events:
-        arguments = {"external id" if name == "External id" else name: value for name, value in event.arguments.items()}
+        arguments = {
+            "external id" if name == "External id" else name: value
+            for name, value in event.arguments.items()
+        }
         if event.category in ("cpu_op", "user_annotation"):
             arguments = event.arguments
         category = OLD_CATEGORIES.get(event.category, event.category)
@@ -530,10 +617,14 @@ def in_2021(events: list[TraceEvent]) -> list[TraceEvent]:
 @pytest.mark.parametrize("base_ns", [BASE_NS, None])
 @pytest.mark.parametrize("written", [str, str.lower, str.upper])
 def test_categories_of_old_kineto_are_read_as_todays(tmp_path, written, base_ns):
-    step = [dataclasses.replace(event, start_ns=event.start_ns + 16 * 10**17) for event in small_step()]
+    step = [
+        dataclasses.replace(event, start_ns=event.start_ns + 16 * 10**17) for event in small_step()
+    ]
     step = small_step() if base_ns else step
     today = read_torch_trace(write_trace(tmp_path / "today.json", step, base_ns=base_ns))
-    older = [dataclasses.replace(event, category=written(event.category)) for event in in_2021(step)]
+    older = [
+        dataclasses.replace(event, category=written(event.category)) for event in in_2021(step)
+    ]
     for name, events in {"old": older, "mixed": [*older[:4], *step[4:]]}.items():
         profile = read_torch_trace(write_trace(tmp_path / f"{name}.json", events, base_ns=base_ns))
         pd.testing.assert_frame_equal(profile.events, today.events)
@@ -547,8 +638,13 @@ def test_an_old_trace_is_recognised_by_its_categories(tmp_path):
 
 
 def test_events_of_an_unknown_category_are_told(tmp_path):
-    strange = [TraceEvent(category, "k", 2_000_000, 10) for category in ("gpu_kernel_v2", "gpu_kernel_v2", "foo")]
-    warnings = read_torch_trace(write_trace(tmp_path / "t.json", [*small_step(), *strange])).meta["warnings"]
+    strange = [
+        TraceEvent(category, "k", 2_000_000, 10)
+        for category in ("gpu_kernel_v2", "gpu_kernel_v2", "foo")
+    ]
+    warnings = read_torch_trace(write_trace(tmp_path / "t.json", [*small_step(), *strange])).meta[
+        "warnings"
+    ]
     assert len(warnings) == 1
     assert "3 events are left out" in warnings[0]
     assert "'gpu_kernel_v2' 2 times, 'foo' 1 times" in warnings[0]
@@ -556,7 +652,9 @@ def test_events_of_an_unknown_category_are_told(tmp_path):
 
 def test_a_cpu_file_does_not_warn(tmp_path):
     header = {"schemaVersion": 1, "deviceProperties": []}
-    profile = read_torch_trace(write_trace(tmp_path / "t.json", [operator("aten::mm", 5_000, 10, 1)], header=header))
+    profile = read_torch_trace(
+        write_trace(tmp_path / "t.json", [operator("aten::mm", 5_000, 10, 1)], header=header)
+    )
     assert profile.meta["warnings"] == []
     assert profile.meta["backend"] == "cpu"
     assert "gpu" not in profile.meta
@@ -565,11 +663,13 @@ def test_a_cpu_file_does_not_warn(tmp_path):
 def test_memory_samples_become_counters(tmp_path):
     amounts = '"Total Reserved": 2048, "Total Allocated": 1024, "Bytes": 8'
     samples = [
-        '{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 7.001, '
-        f'"args": {{{amounts}, "Device Id": {index}, "Device Type": {kind}}}}}'
+        '{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts":'
+        f' 7.001, "args": {{{amounts}, "Device Id": {index}, "Device Type": {kind}}}}}'
         for index, kind in ((1, 6), (-1, 0))
     ]
-    counters = read_torch_trace(write_trace(tmp_path / "t.json", [*small_step(), *samples])).counters
+    counters = read_torch_trace(
+        write_trace(tmp_path / "t.json", [*small_step(), *samples])
+    ).counters
     assert counters["time_ns"].tolist() == [BASE_NS + 7_001] * 4
     assert counters.groupby("name", observed=True)["value"].unique().str[0].to_dict() == {
         "allocated memory": 1024.0,
@@ -580,13 +680,26 @@ def test_memory_samples_become_counters(tmp_path):
 
 
 def test_names_with_markup_and_control_characters_are_kept(tmp_path):
-    names = ["<script>alert(1)</script>", "tab\tnew\nline", "nul\x00", "emoji 😀", "}, {", '"},\n{"', "\\", "", "]}"]
-    path = write_trace(tmp_path / "t.json", [operator(name, 1_000 + i, 5, i + 1) for i, name in enumerate(names)])
+    names = [
+        "<script>alert(1)</script>",
+        "tab\tnew\nline",
+        "nul\x00",
+        "emoji 😀",
+        "}, {",
+        '"},\n{"',
+        "\\",
+        "",
+        "]}",
+    ]
+    path = write_trace(
+        tmp_path / "t.json", [operator(name, 1_000 + i, 5, i + 1) for i, name in enumerate(names)]
+    )
     assert read_torch_trace(path).events["name"].tolist() == names
 
 
 @pytest.mark.parametrize(
-    ("other", "later_ns"), [({"pid": 2}, 500_000_000), ({"pid": 2}, 50_000), ({}, 500_000_000), ({}, 50_000)]
+    ("other", "later_ns"),
+    [({"pid": 2}, 500_000_000), ({"pid": 2}, 50_000), ({}, 500_000_000), ({}, 50_000)],
 )
 def test_ids_that_repeat_give_each_kernel_the_call_before_it(tmp_path, other, later_ns):
     """Traces of two processes in one file, which may have the same number, as in containers."""
@@ -595,9 +708,23 @@ def test_ids_that_repeat_give_each_kernel_the_call_before_it(tmp_path, other, la
         for number in range(1, 21):
             start = 1_000_000 + shift + 200_000 * number
             launch = call("hipLaunchKernel", start, 5_000, number)
-            owner = TraceEvent("cpu_op", f"op{process}", start, 6_000, arguments={"External id": number})
-            events += [TraceEvent(**(vars(event) | (other if process else {}))) for event in (owner, launch)]
-            events.append(kernel("gemm", start + 10_000, 20_000, number, device=process, **{"External id": number}))
+            owner = TraceEvent(
+                "cpu_op", f"op{process}", start, 6_000, arguments={"External id": number}
+            )
+            events += [
+                TraceEvent(**(vars(event) | (other if process else {})))
+                for event in (owner, launch)
+            ]
+            events.append(
+                kernel(
+                    "gemm",
+                    start + 10_000,
+                    20_000,
+                    number,
+                    device=process,
+                    **{"External id": number},
+                )
+            )
     profile = read_torch_trace(write_trace(tmp_path / "t.json", events))
     (warning,) = profile.meta["warnings"]
     assert "20 calls have the correlation id of another one" in warning
@@ -624,22 +751,32 @@ UNESCAPED = [
     "plain",
 ]
 LAYOUTS = {
-    "Kineto": '{{"ph": "X", "cat": "cpu_op", "name": "{}", "pid": 1, "tid": 1,\n  "ts": {}, "dur": 1}}',
-    "torch's own exporter": '{{"name": "{}", "ph": "X", "cat": "cpu_op", "ts": {}, "dur": 1, "tid": 1, "pid": 1}}',
+    "Kineto": (
+        '{{"ph": "X", "cat": "cpu_op", "name": "{}", "pid": 1, "tid": 1,\n  "ts": {}, "dur": 1}}'
+    ),
+    "torch's own exporter": (
+        '{{"name": "{}", "ph": "X", "cat": "cpu_op", "ts": {}, "dur": 1, "tid": 1, "pid": 1}}'
+    ),
 }
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("chunk_bytes", [64, 2**20])
 @pytest.mark.parametrize("after", ["", r', "traceName": "C:\my\trace.json"'])
-def test_names_that_torch_did_not_escape_are_read_as_they_are(tmp_path, monkeypatch, layout, chunk_bytes, after):
-    """Of Windows (pytorch#98432, #189982), and with quotation marks (pytorch#113001, kineto#1459)."""
+def test_names_that_torch_did_not_escape_are_read_as_they_are(
+    tmp_path, monkeypatch, layout, chunk_bytes, after
+):
+    """Of Windows (pytorch#98432, #189982), and with quotation marks (pytorch#113001,
+    kineto#1459).
+    """
     monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
     stack = r'"ts": 9999, "dur": 1, "args": {"Call stack": "C:\Users\me"}}'
     stack = '{"ph": "X", "cat": "cpu_op", "name": "last", "pid": 1, "tid": 1, ' + stack
     events = [LAYOUTS[layout].format(name, 1_000 + place) for place, name in enumerate(UNESCAPED)]
     path = tmp_path / "t.json"
-    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [\n{", ".join(events)}, {stack}]{after}}}')
+    path.write_text(
+        f'{{"schemaVersion": 1, "traceEvents": [\n{", ".join(events)}, {stack}]{after}}}'
+    )
     profile = read_torch_trace(path)
     assert profile.events["name"].tolist() == [*UNESCAPED, "last"]
     (warning,) = profile.meta["warnings"]
@@ -672,11 +809,18 @@ def device_event(draw) -> TraceEvent:
     device, stream = draw(st.integers(0, 9)), draw(st.integers(0, 2**40))
     arguments = {"device": device, "stream": stream, "correlation": draw(st.integers(0, 50))}
     category = draw(st.sampled_from(GPU_CATEGORIES))
-    return TraceEvent(category, "k" + draw(TEXT), draw(NANOSECONDS), draw(DURATIONS), device, stream, arguments)
+    return TraceEvent(
+        category, "k" + draw(TEXT), draw(NANOSECONDS), draw(DURATIONS), device, stream, arguments
+    )
 
 
 EVENTS = st.lists(
-    st.one_of(host_event("cpu_op"), host_event("cuda_runtime"), host_event("user_annotation"), device_event()),
+    st.one_of(
+        host_event("cpu_op"),
+        host_event("cuda_runtime"),
+        host_event("user_annotation"),
+        device_event(),
+    ),
     min_size=1,
     max_size=40,
     unique_by=repr,
@@ -684,8 +828,14 @@ EVENTS = st.lists(
 
 
 def launch_start(events: list[TraceEvent], number: int, start_ns: int) -> int:
-    """The start of the outermost call with this correlation id that began last before, else of the first; else -1."""
-    calls = [event for event in events if event.category == "cuda_runtime" and event.arguments["correlation"] == number]
+    """The start of the outermost call with this correlation id that began last before, else of the
+    first; else -1.
+    """
+    calls = [
+        event
+        for event in events
+        if event.category == "cuda_runtime" and event.arguments["correlation"] == number
+    ]
     outermost: list[TraceEvent] = []
     ends: dict[int, int] = {}
     for event in sorted(calls, key=lambda one: (one.start_ns, -one.duration_ns)):
@@ -710,19 +860,26 @@ def test_what_is_written_is_read(
     tmp_path_factory, events, base_ns, since_1970, members_first, space, name, chunk_bytes
 ):
     shift = 1_700_000_000_123_456_789 if since_1970 and base_ns is None else 0
-    events = [TraceEvent(**(vars(event) | {"start_ns": event.start_ns + shift})) for event in events]
+    events = [
+        TraceEvent(**(vars(event) | {"start_ns": event.start_ns + shift})) for event in events
+    ]
     path = tmp_path_factory.getbasetemp() / name
     write_trace(path, events, base_ns=base_ns, members_first=members_first, space=space)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
         table = read_torch_trace(path).events
-    expected = pd.DataFrame([vars(event) for event in events]).sort_values("start_ns", kind="stable")
+    expected = pd.DataFrame([vars(event) for event in events]).sort_values(
+        "start_ns", kind="stable"
+    )
     on_device = expected["category"].isin(GPU_CATEGORIES).to_numpy()
     assert table["start_ns"].tolist() == (expected["start_ns"] + (base_ns or 0)).tolist()
     assert table["duration_ns"].tolist() == expected["duration_ns"].tolist()
     assert table["name"].tolist() == expected["name"].tolist()
     assert table["source_category"].tolist() == expected["category"].tolist()
-    place = np.where(on_device, expected["pid"], -1).tolist(), np.where(on_device, expected["tid"], -1).tolist()
+    place = (
+        np.where(on_device, expected["pid"], -1).tolist(),
+        np.where(on_device, expected["tid"], -1).tolist(),
+    )
     assert (table["device"].fillna(-1).tolist(), table["stream"].fillna(-1).tolist()) == place
     host = [expected[name][~on_device].tolist() for name in ("pid", "tid")]
     assert [table[name][~on_device].tolist() for name in ("process", "thread")] == host
@@ -743,10 +900,14 @@ def test_microseconds_with_three_decimals_are_exact(number):
 
 
 @pytest.mark.parametrize("chunk_bytes", [50, 999, 4096, 2**16])
-def test_where_the_text_is_cut_makes_no_difference(chunk_bytes, recordings, profile_of, monkeypatch):
+def test_where_the_text_is_cut_makes_no_difference(
+    chunk_bytes, recordings, profile_of, monkeypatch
+):
     monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
     name = "torch-mi250-minitoy"
-    pd.testing.assert_frame_equal(read_torch_trace(recordings / name / TRACES[name]).events, profile_of(name).events)
+    pd.testing.assert_frame_equal(
+        read_torch_trace(recordings / name / TRACES[name]).events, profile_of(name).events
+    )
 
 
 # Around the reader
@@ -775,7 +936,10 @@ def test_no_progress_where_stderr_is_no_terminal(tmp_path, capfd):
 )
 def test_imports_stay_light(tmp_path, statement, absent):
     path = write_trace(tmp_path / "t.json", small_step())
-    code = f"{statement.format(path=str(path))}; import sys; print([m for m in {absent!r} if m in sys.modules])"
+    code = (
+        f"{statement.format(path=str(path))}; import sys; print([m for m in {absent!r} if m in"
+        " sys.modules])"
+    )
     source = str(Path(tidyprof.__file__).parent.parent)
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,6 @@
-"""Files that are no sound traces: one line that says what was found and what to do, never another exception."""
+"""Files that are no sound traces: one line that says what was found and what to do, never another
+exception.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import BASE_NS, kernel, operator, small_step, trace_text, write_trace
+from tests.tidyprof.chrome_writer import (
+    BASE_NS,
+    kernel,
+    operator,
+    small_step,
+    trace_text,
+    write_trace,
+)
 from tests.tidyprof.damage import refusal
 from tidyprof import ProfileReadError, read_torch_trace
 from tidyprof.io.byte_stream import zstd
@@ -50,27 +59,52 @@ BAD_CONTENT = {
         "a quotation mark or backslash that is not escaped, in the event list, after event 1",
     ),
     "a name without its end": (
-        trace_of('{"ph": "X", "cat": "cpu_op", "name": "a, "pid": 1, "tid": 1, "ts": 5.0, "dur": 1.0}', EVENT, EVENT),
+        trace_of(
+            '{"ph": "X", "cat": "cpu_op", "name": "a, "pid": 1, "tid": 1, "ts": 5.0, "dur": 1.0}',
+            EVENT,
+            EVENT,
+        ),
         "not valid JSON",
     ),
     "a missing comma": (trace_of(EVENT + EVENT), "not valid JSON"),
     "a wrong header": (b'{"schemaVersion": 1; "traceEvents": []}', "not valid JSON"),
     "nested too deep": (b'{"a": ' + b"[" * 10**6, "not valid JSON"),
-    "events nested too deep": (trace_of(EVENT, '{"ph": "X", "args": {"x": ' + "[" * 10**6), "not valid JSON"),
+    "events nested too deep": (
+        trace_of(EVENT, '{"ph": "X", "args": {"x": ' + "[" * 10**6),
+        "not valid JSON",
+    ),
     "an event that is a number": (trace_of(EVENT, "5"), "event 1"),
     "a text for a time": (changed("5.0", '"soon"'), "event 1, member 'ts'"),
     "a list for a name": (changed('"a"', "[]"), "event 1, member 'name'"),
     "a fraction for a process": (changed('"pid": 1', '"pid": 1.5'), "event 1, member 'pid'"),
-    "a text for arguments": (changed('"dur": 1.0', '"dur": 1.0, "args": "none"'), "event 1, member 'args'"),
+    "a text for arguments": (
+        changed('"dur": 1.0', '"dur": 1.0, "args": "none"'),
+        "event 1, member 'args'",
+    ),
     "a number beyond doubles": (changed("1.0", "1e400"), "member 'dur'"),
     "an event without a category": (changed('"cat": "cpu_op", ', ""), "1 without a category"),
     "a category in capitals": (changed('"cat"', '"CAT"'), "1 without a category"),
     "an emptied event": (trace_of(EVENT, "{}"), "1 without a category"),
-    "a base time as text": (trace_of(EVENT, members='"baseTimeNanoseconds": "now", '), "baseTimeNanoseconds is 'now'"),
-    "a base time beyond time": (trace_of(EVENT, members='"baseTimeNanoseconds": 1e30, '), "baseTimeNanoseconds"),
-    "a base time in 2080": (trace_of(EVENT, members=f'"baseTimeNanoseconds": {2**62}, '), "baseTimeNanoseconds"),
-    "NaN for a duration": (changed("1.0", "NaN"), "1 of 2 host events are unusable (1 without start or end)"),
-    "infinite durations": (changed("1.0", "Infinity"), "1 of 2 host events are unusable (1 without start or end)"),
+    "a base time as text": (
+        trace_of(EVENT, members='"baseTimeNanoseconds": "now", '),
+        "baseTimeNanoseconds is 'now'",
+    ),
+    "a base time beyond time": (
+        trace_of(EVENT, members='"baseTimeNanoseconds": 1e30, '),
+        "baseTimeNanoseconds",
+    ),
+    "a base time in 2080": (
+        trace_of(EVENT, members=f'"baseTimeNanoseconds": {2**62}, '),
+        "baseTimeNanoseconds",
+    ),
+    "NaN for a duration": (
+        changed("1.0", "NaN"),
+        "1 of 2 host events are unusable (1 without start or end)",
+    ),
+    "infinite durations": (
+        changed("1.0", "Infinity"),
+        "1 of 2 host events are unusable (1 without start or end)",
+    ),
     "zstd's magic and noise": (b"\x28\xb5\x2f\xfdnoise noise noise", "cannot be read or unpacked"),
     "gzip within gzip": (gzip.compress(GZIP), "instead of a JSON object"),
 }
@@ -100,7 +134,11 @@ def test_a_file_that_unpacks_to_too_much_is_refused_early(tmp_path):
 
 def test_text_without_events_is_not_collected_without_bound(tmp_path, monkeypatch):
     monkeypatch.setattr("tidyprof.readers.torch.chrome_json.MAXIMUM_UNDIVIDED_BYTES", 4 * 2**20)
-    for start in (b'{"schemaVersion": 1, "traceEvents": [', b'{"schemaVersion": "', b'{"traceEvents": [], "x": "'):
+    for start in (
+        b'{"schemaVersion": 1, "traceEvents": [',
+        b'{"schemaVersion": "',
+        b'{"traceEvents": [], "x": "',
+    ):
         path = tmp_path / "bomb.json.gz"
         path.write_bytes(gzip.compress(start + b" " * 50_000_000))
         with pytest.raises(ProfileReadError, match="without a place to divide them"):
@@ -109,12 +147,17 @@ def test_text_without_events_is_not_collected_without_bound(tmp_path, monkeypatc
 
 def test_one_very_long_event_is_read(tmp_path):
     long = operator("x" * 5_000_000, 7_000, 1, 2)
-    path = write_trace(tmp_path / "t.json", [operator("a", 5_000, 1, 1), long, operator("b", 9_000, 1, 3)])
+    path = write_trace(
+        tmp_path / "t.json", [operator("a", 5_000, 1, 1), long, operator("b", 9_000, 1, 3)]
+    )
     assert [len(name) for name in read_torch_trace(path).events["name"]] == [1, 5_000_000, 1]
 
 
 def test_many_members_behind_the_events_are_read(tmp_path):
-    header = {"schemaVersion": 1, "deviceProperties": [{"id": i, "name": "GPU"} for i in range(100_000)]}
+    header = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": i, "name": "GPU"} for i in range(100_000)],
+    }
     path = write_trace(tmp_path / "t.json", small_step(), header=header, members_first=False)
     assert len(read_torch_trace(path).meta["device_properties"]) == 100_000
 
@@ -130,7 +173,11 @@ def test_lists_of_objects_within_events_do_not_mislead(tmp_path, monkeypatch):
 @pytest.mark.parametrize("chunk_bytes", [50, 400, 2**20])
 def test_lax_json_is_read_with_a_warning(tmp_path, monkeypatch, chunk_bytes):
     monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
-    odd = EVENT.replace('"a"', '"a\x01\udcffb"').replace("5.0", "5.5").replace("1.0", '1.0, "args": {"x": NaN}')
+    odd = (
+        EVENT.replace('"a"', '"a\x01\udcffb"')
+        .replace("5.0", "5.5")
+        .replace("1.0", '1.0, "args": {"x": NaN}')
+    )
     later = [replace(event, start_ns=event.start_ns + 10**6) for event in small_step()]
     path = write_trace(tmp_path / "t.json", [*small_step(), odd, *later])
     profile = read_torch_trace(path)
@@ -149,17 +196,22 @@ def test_lax_json_is_read_in_pieces_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "value", ["9223372036854775808", "18446744073709551616", '"0x7f"', '""', "null", '"' + "9" * 5000 + '"']
+    "value",
+    ["9223372036854775808", "18446744073709551616", '"0x7f"', '""', "null", '"' + "9" * 5000 + '"'],
 )
 def test_identifiers_that_are_no_64_bit_integers_are_missing(tmp_path, value):
-    event = EVENT.replace("cpu_op", "kernel").replace("1.0", f'1.0, "args": {{"correlation": {value}}}')
+    event = EVENT.replace("cpu_op", "kernel").replace(
+        "1.0", f'1.0, "args": {{"correlation": {value}}}'
+    )
     events = read_torch_trace(write_trace(tmp_path / "t.json", [event])).events
     assert events["correlation_id"].isna().all()
     assert events["device"].tolist() == [1]
 
 
 def test_device_numbers_beyond_32_bits_are_missing(tmp_path):
-    events = read_torch_trace(write_trace(tmp_path / "t.json", [kernel("k", 5_000, 1, 1, device=2**40)])).events
+    events = read_torch_trace(
+        write_trace(tmp_path / "t.json", [kernel("k", 5_000, 1, 1, device=2**40)])
+    ).events
     assert events["device"].isna().all()
 
 
@@ -176,8 +228,18 @@ def test_device_numbers_beyond_32_bits_are_missing(tmp_path):
     ],
 )
 def test_odd_members_are_not_taken_over(tmp_path, header):
-    meta = read_torch_trace(write_trace(tmp_path / "t.json", small_step(), header={"schemaVersion": 1} | header)).meta
-    assert not {"rank", "world_size", "gpu", "rocm", "hip_runtime_version", "trace_id", "host"} & set(meta)
+    meta = read_torch_trace(
+        write_trace(tmp_path / "t.json", small_step(), header={"schemaVersion": 1} | header)
+    ).meta
+    assert not {
+        "rank",
+        "world_size",
+        "gpu",
+        "rocm",
+        "hip_runtime_version",
+        "trace_id",
+        "host",
+    } & set(meta)
 
 
 # Folders
@@ -212,7 +274,9 @@ def test_ranks_must_be_known_in_a_folder(tmp_path):
     (tmp_path / "ranks").mkdir()
     write_trace(tmp_path / "ranks" / "a.json", small_step())
     write_trace(tmp_path / "ranks" / "b.json", small_step())
-    with pytest.raises(ProfileReadError, match=r"2 do not state their rank \('ranks/a\.json' for one\)"):
+    with pytest.raises(
+        ProfileReadError, match=r"2 do not state their rank \('ranks/a\.json' for one\)"
+    ):
         read_torch_trace(tmp_path)
 
 
@@ -227,7 +291,9 @@ def test_the_same_rank_twice_at_the_same_time(tmp_path):
 
 def test_the_same_rank_by_clocks_of_different_origin(tmp_path):
     write_trace(tmp_path / "trace_0_20_0.json", small_step())
-    write_trace(tmp_path / "trace_0_40_0.json", small_step(), base_ns=BASE_NS + 3 * 24 * 3600 * 10**9)
+    write_trace(
+        tmp_path / "trace_0_40_0.json", small_step(), base_ns=BASE_NS + 3 * 24 * 3600 * 10**9
+    )
     with pytest.raises(ProfileReadError, match="both cover rank 0 and lie 3 days apart"):
         read_torch_trace(tmp_path)
 

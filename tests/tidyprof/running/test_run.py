@@ -1,4 +1,6 @@
-"""`tidyprof run` as somebody types it: programs stay as they are, and what they are limited by is told."""
+"""`tidyprof run` as somebody types it: programs stay as they are, and what they are limited by is
+told.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Ended, Pat
     return plain([PYTHON, script], folder), watched([PYTHON, script], folder), folder
 
 
-def test_a_program_is_the_same_with_the_command_in_front(trained: tuple[Ended, Ended, Path]) -> None:
+def test_a_program_is_the_same_with_the_command_in_front(
+    trained: tuple[Ended, Ended, Path],
+) -> None:
     alone, with_command, _ = trained
     assert with_command.output == alone.output
     assert with_command.code == alone.code == 5
@@ -37,14 +41,19 @@ def test_steps_are_timed_and_traced(trained: tuple[Ended, Ended, Path]) -> None:
     _, ended, folder = trained
     rank = ended.rank
     assert (rank["source"], rank["marks"], rank["stage"]) == ("optimizer", ["AdamW"], "done")
-    assert [rank[name]["steps"] + rank[name]["long"]["steps"] for name in ("before", "after")] == [20, 20]
+    assert [rank[name]["steps"] + rank[name]["long"]["steps"] for name in ("before", "after")] == [
+        20,
+        20,
+    ]
     assert rank["trace"]["steps"] == 3
     for name in ("before", "after"):
         parts = rank[name]["parts_ns"]
         assert {"data", "between steps", "forward", "backward", "optimizer"} <= parts.keys()
         assert sum(parts.values()) == pytest.approx(rank[name]["step_ns"], rel=0.02)
     assert len((folder / "out/times_rank0.jsonl").read_text().splitlines()) == 40
-    shown = plain([PYTHON, "-m", "tidyprof", "steps", "out/trace_rank0.json.gz", "--json", "-"], folder)
+    shown = plain(
+        [PYTHON, "-m", "tidyprof", "steps", "out/trace_rank0.json.gz", "--json", "-"], folder
+    )
     assert len(json.loads(shown.output)) == 3
     assert ended.found is not None
     assert ended.found["diagnosis"] is not None
@@ -64,7 +73,9 @@ def test_watching_costs_little(trained: tuple[Ended, Ended, Path]) -> None:
 
 
 def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
-    script = write(tmp_path, TRAINING, LOADER="{'num_workers': 1, 'multiprocessing_context': 'spawn'}")
+    script = write(
+        tmp_path, TRAINING, LOADER="{'num_workers': 1, 'multiprocessing_context': 'spawn'}"
+    )
     ended = watched([PYTHON, script], tmp_path)
     assert list(ended.found["run"]) == ["0"]
     assert ended.rank["stage"] == "done"
@@ -116,12 +127,18 @@ def test_a_crash_is_the_program_s_own(tmp_path: Path) -> None:
         ([PYTHON, "-c", "import torch"], 0, "no optimizer of PyTorch took a step"),
         (["ls"], 0, "nothing that it started imported torch"),
         ([PYTHON, "missing.py"], 2, "ended with exit code 2 before it imported torch"),
-        ([PYTHON, "-c", "import os; os.abort()"], -signal.SIGABRT, "ended with signal 6 before it imported torch"),
+        (
+            [PYTHON, "-c", "import os; os.abort()"],
+            -signal.SIGABRT,
+            "ended with signal 6 before it imported torch",
+        ),
         (["no_such_command"], 127, "error: no_such_command: No such file or directory"),
         ([PYTHON, "-E", "-c", "import torch"], 0, "Python with -E or -I"),
     ],
 )
-def test_no_step_is_told_in_a_line(tmp_path: Path, command: list[str | Path], code: int, sentence: str) -> None:
+def test_no_step_is_told_in_a_line(
+    tmp_path: Path, command: list[str | Path], code: int, sentence: str
+) -> None:
     ended = watched(command, tmp_path)
     assert ended.code == code
     assert sentence in ended.errors
@@ -192,7 +209,9 @@ def test_the_compiler_makes_the_same_graphs(tmp_path: Path) -> None:
 
 
 def test_stacks_are_recorded_if_asked_for(tmp_path: Path) -> None:
-    ended = watched([PYTHON, write(tmp_path, BY_HAND, STEPS="60")], tmp_path, "--stacks", "--shapes")
+    ended = watched(
+        [PYTHON, write(tmp_path, BY_HAND, STEPS="60")], tmp_path, "--stacks", "--shapes"
+    )
     assert ended.rank["stage"] == "done"
     trace = gzip.decompress((tmp_path / "out/trace_rank0.json.gz").read_bytes())
     assert b"one_step" in trace
@@ -201,8 +220,8 @@ def test_stacks_are_recorded_if_asked_for(tmp_path: Path) -> None:
 
 def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path) -> None:
     own = (
-        "with torch.profiler.profile() as own:\n    for number in range(60):\n        one_step(number)\n"
-        "own.export_chrome_trace('own.json')\n"
+        "with torch.profiler.profile() as own:\n    for number in range(60):\n       "
+        " one_step(number)\nown.export_chrome_trace('own.json')\n"
     )
     script = write(tmp_path, BY_HAND.split("for number")[0] + own)
     ended = watched([PYTHON, script], tmp_path)
@@ -214,8 +233,9 @@ def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_profiler_that_begins_within_the_trace_gets_torch_s(tmp_path: Path) -> None:
     own = (
-        "for number in range(60):\n    if number == 32:\n        own = torch.profiler.profile().__enter__()\n"
-        "    one_step(number)\nown.__exit__(None, None, None)\nown.export_chrome_trace('own.json')\n"
+        "for number in range(60):\n    if number == 32:\n        own ="
+        " torch.profiler.profile().__enter__()\n    one_step(number)\nown.__exit__(None, None,"
+        " None)\nown.export_chrome_trace('own.json')\n"
     )
     ended = watched([PYTHON, write(tmp_path, BY_HAND.split("for number")[0] + own)], tmp_path)
     assert ended.code == 0
@@ -226,7 +246,9 @@ def test_a_profiler_that_begins_within_the_trace_gets_torch_s(tmp_path: Path) ->
 def test_an_error_of_the_hooks_is_a_line(tmp_path: Path) -> None:
     # The program takes the folder away, and puts a file in its place.
     spoils = "import os, shutil\nshutil.rmtree('out')\nopen('out', 'w').close()\n"
-    script = write(tmp_path, HEAD + spoils + BY_HAND.removeprefix(HEAD) + "print('to its end')\n", STEPS="20")
+    script = write(
+        tmp_path, HEAD + spoils + BY_HAND.removeprefix(HEAD) + "print('to its end')\n", STEPS="20"
+    )
     ended = watched([PYTHON, script], tmp_path)
     assert ended.output == "to its end\n"
     assert ended.code == 0
@@ -253,7 +275,12 @@ WAITS = BY_HAND + "print('waits', flush=True)\nimport time\ntime.sleep(600)\n"
 def _ended_by(number: signal.Signals, command: list[str], folder: Path) -> tuple[int, str]:
     """The exit code of a command that gets a signal once its program waits, and what it told."""
     with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waits\n"
@@ -266,7 +293,9 @@ def _ended_by(number: signal.Signals, command: list[str], folder: Path) -> tuple
 def test_signals_reach_the_program(tmp_path: Path, number: signal.Signals) -> None:
     program = [PYTHON, str(write(tmp_path, WAITS, STEPS="60"))]
     alone, _ = _ended_by(number, program, tmp_path)
-    code, errors = _ended_by(number, [PYTHON, "-m", "tidyprof", "run", "--out", "out", "--", *program], tmp_path)
+    code, errors = _ended_by(
+        number, [PYTHON, "-m", "tidyprof", "run", "--out", "out", "--", *program], tmp_path
+    )
     assert code == alone
     assert "without the profiler" in errors
 
@@ -286,7 +315,9 @@ def test_a_signal_records_again(tmp_path: Path) -> None:
 
 
 RANKS = (
-    "import torch.distributed as dist\ndist.init_process_group('gloo')\n" + BY_HAND + "\ndist.destroy_process_group()\n"
+    "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
+    + BY_HAND
+    + "\ndist.destroy_process_group()\n"
 )
 
 

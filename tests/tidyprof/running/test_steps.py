@@ -76,7 +76,14 @@ def test_a_function_is_found_where_it_is_defined(inside: ModuleType) -> None:
 def test_an_error_of_the_hooks_lets_go_of_the_profiler(inside: ModuleType, tmp_path: Path) -> None:
     import torch
 
-    asked = {"out": str(tmp_path), "after": 30, "steps": 3, "stacks": False, "shapes": False, "mark": ""}
+    asked = {
+        "out": str(tmp_path),
+        "after": 30,
+        "steps": 3,
+        "stacks": False,
+        "shapes": False,
+        "mark": "",
+    }
     hooks = inside.hooks.Hooks(torch, asked)
     hooks.recorder._begin_trace()
     hooks.recorder.profiler.step()  # the one that warms it up
@@ -85,10 +92,19 @@ def test_an_error_of_the_hooks_lets_go_of_the_profiler(inside: ModuleType, tmp_p
     assert not torch.autograd._profiler_enabled()
 
 
-def test_replays_of_graphs_are_steps_where_nothing_else_is(inside: ModuleType, tmp_path: Path) -> None:
+def test_replays_of_graphs_are_steps_where_nothing_else_is(
+    inside: ModuleType, tmp_path: Path
+) -> None:
     import torch
 
-    asked = {"out": str(tmp_path), "after": 30, "steps": 3, "stacks": False, "shapes": False, "mark": ""}
+    asked = {
+        "out": str(tmp_path),
+        "after": 30,
+        "steps": 3,
+        "stacks": False,
+        "shapes": False,
+        "mark": "",
+    }
     hooks = inside.hooks.Hooks(torch, asked)
     for _ in range(5):  # those that warm up what is captured then
         hooks.after_optimizer(object(), (), {})
@@ -100,7 +116,9 @@ def test_replays_of_graphs_are_steps_where_nothing_else_is(inside: ModuleType, t
     assert hooks.recorder.all_steps == 20 - inside.hooks.REPLAYS_ALONE + 1
 
 
-def test_the_second_process_of_a_rank_has_a_folder_of_its_own(inside: ModuleType, tmp_path: Path) -> None:
+def test_the_second_process_of_a_rank_has_a_folder_of_its_own(
+    inside: ModuleType, tmp_path: Path
+) -> None:
     first, second = (inside.files.Files(str(tmp_path), 0) for _ in range(2))
     assert first.folder == str(tmp_path)
     assert second.folder == str(tmp_path / "program-2")
@@ -133,7 +151,9 @@ def test_a_program_of_few_steps_is_told_what_helps(tmp_path: Path, seen: int, he
     assert help_ in why
 
 
-def test_the_program_finds_the_hooks_first_and_its_own_path_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_finds_the_hooks_first_and_its_own_path_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PYTHONPATH", "/own")
     given = environment(Asked("/out", 30, 3, False, False, ""))
     assert given["PYTHONPATH"].split(":") == [str(launching.FIRST), "/own"]
@@ -150,7 +170,9 @@ def test_the_script_of_a_job_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None
     assert launched(RANKS) == 0
 
 
-def test_the_rank_of_a_launcher_that_slurm_started_counts_more_than_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_of_a_launcher_that_slurm_started_counts_more_than_slurms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_STEP_ID", "1")
     monkeypatch.setenv("RANK", "3")

@@ -1,4 +1,6 @@
-"""Columns of numbers made of columns of Arrow, against the plain way of saying the same row by row."""
+"""Columns of numbers made of columns of Arrow, against the plain way of saying the same row by
+row.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ from tidyprof.readers.rocprofv3.frames import text_codes, whole_numbers
 from tidyprof.tables.codes import NO_TEXT, Codes, by_code, categorical, nullable, shape_codes
 
 TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "None", "kernel<int>"]), max_size=12)
-SIZES = st.none() | st.sampled_from([0, 1, 256, 70_000, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1)
+SIZES = (
+    st.none() | st.sampled_from([0, 1, 256, 70_000, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1)
+)
 
 
 def in_pieces(values: list, dtype: pa.DataType, pieces: int) -> pa.ChunkedArray:
     """The values as a column in several pieces, each of which has a list of texts of its own."""
     cuts = [len(values) * piece // pieces for piece in range(pieces + 1)]
-    return pa.chunked_array([pa.array(values[begin:end], dtype) for begin, end in itertools.pairwise(cuts)], dtype)
+    return pa.chunked_array(
+        [pa.array(values[begin:end], dtype) for begin, end in itertools.pairwise(cuts)], dtype
+    )
 
 
 class TestTexts:
@@ -47,7 +53,11 @@ class TestTexts:
 class TestIntegers:
     @pytest.mark.parametrize("source", [pa.int64(), pa.uint32(), pa.int32()])
     @pytest.mark.parametrize("dtype", ["Int32", "Int64"])
-    @given(st.lists(st.none() | st.integers(0, 2**31 - 1) | st.sampled_from([2**31, 2**32 - 1, 2**63, -1])))
+    @given(
+        st.lists(
+            st.none() | st.integers(0, 2**31 - 1) | st.sampled_from([2**31, 2**32 - 1, 2**63, -1])
+        )
+    )
     def test_what_a_type_cannot_hold_is_missing(self, source, dtype, numbers):
         held = np.iinfo(str(source))
         numbers = [None if n is None or not held.min <= n <= held.max else n for n in numbers]
@@ -57,7 +67,9 @@ class TestIntegers:
         pd.testing.assert_extension_array_equal(found, pd.array(wanted, dtype=dtype))
 
     def test_bits_beyond_63_stay(self):
-        assert nullable(whole_numbers(pa.array([2**64 - 1], pa.uint64())), "UInt64").tolist() == [2**64 - 1]
+        assert nullable(whole_numbers(pa.array([2**64 - 1], pa.uint64())), "UInt64").tolist() == [
+            2**64 - 1
+        ]
 
 
 class TestShapes:
@@ -72,5 +84,7 @@ class TestShapes:
 
 @pytest.mark.parametrize(("values", "absent"), [([5, 7], -3), ([True, False], False), ([], 0)])
 def test_by_code_takes_what_stands_for_nothing_where_there_is_no_text(values, absent):
-    codes = np.array([*range(len(values)), NO_TEXT, *reversed(range(len(values))), NO_TEXT], np.int32)
+    codes = np.array(
+        [*range(len(values)), NO_TEXT, *reversed(range(len(values))), NO_TEXT], np.int32
+    )
     assert by_code(values, codes, absent).tolist() == [*values, absent, *reversed(values), absent]

@@ -33,7 +33,11 @@ def as_bitmap(found):
 def test_union_covers_the_same_points_in_normal_form(pairs):
     found = intervals(pairs)
     assert (as_bitmap(found) == bitmap(pairs)).all()
-    assert found.length == bitmap(pairs).sum() == union_length(*zip(*pairs, strict=True)) if pairs else True
+    assert (
+        found.length == bitmap(pairs).sum() == union_length(*zip(*pairs, strict=True))
+        if pairs
+        else True
+    )
     assert (found.ends > found.starts).all()
     assert (found.starts[1:] > found.ends[:-1]).all(), "neighbours that touch must be merged"
 

@@ -15,17 +15,32 @@ from tidyprof.tables.codes import KIND_CODE, KINDS, is_like_communication, refin
         ("__amd_rocclr_fillBufferAligned.kd", "fill"),
         ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "collective"),
         ("void rccl_main_kernel", "collective"),
-        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)", "collective"),
+        (
+            (
+                "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16,"
+                " 16>(c10::BFloat16*)"
+            ),
+            "collective",
+        ),
         ("void vllm::cross_device_reduce_1stage<__hip_bfloat16, 8>(vllm::RankData*)", "collective"),
         ("_ZN5aiter26cross_device_reduce_2stageIDF16bLi8ELb0EEEv", "collective"),
-        ("quickreduce::allreduce_prototype_twoshot<AllReduceTwoshot<__half, CodecQ4<__half, 8>, true>>", "collective"),
+        (
+            (
+                "quickreduce::allreduce_prototype_twoshot<AllReduceTwoshot<__half, CodecQ4<__half,"
+                " 8>, true>>"
+            ),
+            "collective",
+        ),
         ("_Z22ncclDevKernel_Generic_424ncclDevKernelArgsStorageILm4096EE", "collective"),
         ("_Z22ncclDevKernel_Generic_424ncclDevKernelArgsStorageILm4096EE.kd", "collective"),
         ("_ZN7mscclpp12allreduce7E2EPv", "collective"),
         ("void mori::moe::EpDispatchIntraNodeKernel<__hip_bfloat16>", "collective"),
         ("EpCombineInterNodeV1Kernel_bf16_nop2p", "collective"),
         ("_ZN4mori3moe25EpDispatchIntraNodeKernelIfEEvNS0_1AE", "collective"),
-        ("void deep_ep::intranode::combine<__nv_bfloat16, 8, 768, 4096>(__nv_bfloat16*, float*)", "collective"),
+        (
+            "void deep_ep::intranode::combine<__nv_bfloat16, 8, 768, 4096>(__nv_bfloat16*, float*)",
+            "collective",
+        ),
         ("void deep_ep::internode_ll::dispatch<true, false, 7168>(void*)", "collective"),
         ("_ZN7deep_ep9intranode8dispatchILi8ELi768EEEvPv", "collective"),
         ("void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)", "kernel"),

@@ -40,11 +40,15 @@ def test_a_long_or_odd_text_becomes_one_short_line():
 
 def test_a_folder_of_a_thousand_ranks_is_looked_through_once(tmp_path, monkeypatch):
     looked, glob = [], Path.glob
-    monkeypatch.setattr(Path, "glob", lambda folder, pattern: looked.append(folder) or glob(folder, pattern))
+    monkeypatch.setattr(
+        Path, "glob", lambda folder, pattern: looked.append(folder) or glob(folder, pattern)
+    )
     (tmp_path / "trace.json").write_text(trace_text(small_step()))
     events = tidyprof.read(tmp_path / "trace.json").events
     looked.clear()
-    profile = tidyprof.Profile(events, meta={"files": [str(tmp_path / f"{rank}.json") for rank in range(1000)]})
+    profile = tidyprof.Profile(
+        events, meta={"files": [str(tmp_path / f"{rank}.json") for rank in range(1000)]}
+    )
     for _ in range(3):
         profile = replace(profile, events=events)
     assert looked == [tmp_path]
@@ -71,11 +75,15 @@ def test_the_mark_of_a_trace_reaches_the_corner_of_a_figure(tmp_path):
     profile = tidyprof.read(path)
     assert profile.origin == MODELLED
     figure = plots.top_kernels(tidyprof.kernels(profile))
-    assert str(MODELLED) in [text.get_text().replace("\N{NO-BREAK SPACE}", " ") for text in figure.texts]
+    assert str(MODELLED) in [
+        text.get_text().replace("\N{NO-BREAK SPACE}", " ") for text in figure.texts
+    ]
 
 
 def test_what_the_caller_says_wins(tmp_path):
     (tmp_path / "modelled.json").write_text(json.dumps({"modelled": MARKER}))
     path = write_results(tmp_path / "1_results.json", [Kernel("fill", 1000, 10, 1)])
     assert tidyprof.read(path).origin == MODELLED
-    assert tidyprof.read(path, origin=Origin("measured", "here")).origin == Origin("measured", "here")
+    assert tidyprof.read(path, origin=Origin("measured", "here")).origin == Origin(
+        "measured", "here"
+    )

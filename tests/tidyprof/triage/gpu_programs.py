@@ -1,4 +1,6 @@
-"""Programs with a known fault on a real GPU: their truths, and when a diagnosis of them is right."""
+"""Programs with a known fault on a real GPU: their truths, and when a diagnosis of them is
+right.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,23 @@ TRUTH = json.loads((PROGRAMS / "truth.json").read_text())
 FORMS = [(name, form) for name, truth in TRUTH.items() for form in truth["untraced_ms"]]
 
 KEPT_BUSY, NEARLY_BUSY = 0.75, 0.55
-"""Shares of the untraced step that a device works: from the first on a cured form is healthy or has one large kernel,
-from the second on it may be launch-bound, but not surely, below that it is launch-bound."""
+"""Shares of the untraced step that a device works: from the first on a cured form is healthy or has
+one large kernel, from the second on it may be launch-bound, but not surely, below that it is
+launch-bound.
+"""
 
 HOST_LIMITED = [
     (name, form)
     for name, form in FORMS
     if TRUTH[name]["device_busy_ms_a_step"][form] < 0.9 * TRUTH[name]["untraced_ms"][form]
-    and (form == "cured" or TRUTH[name]["cause"] in ("launch-bound", "blocked-host", "memory-pressure"))
+    and (
+        form == "cured"
+        or TRUTH[name]["cause"] in ("launch-bound", "blocked-host", "memory-pressure")
+    )
 ]
-"""Forms whose steps last as long as the host takes: neither the device nor another process limits them."""
+"""Forms whose steps last as long as the host takes: neither the device nor another process limits
+them.
+"""
 
 
 @cache
@@ -32,10 +41,14 @@ def profiles(name: str, form: str) -> list[tidyprof.Profile]:
 
 @cache
 def triaged(name: str, form: str, how: str) -> tidyprof.Diagnosis:
-    """The diagnosis with the untraced step of an own clock, or by what the trace holds but for the block's."""
+    """The diagnosis with the untraced step of an own clock, or by what the trace holds but for the
+    block's.
+    """
     found = profiles(name, form)
     stated = [profile.meta.pop("untraced", None) for profile in found]
-    diagnosis = tidyprof.triage(found, step_ms=TRUTH[name]["untraced_ms"][form] if how == "given" else None)
+    diagnosis = tidyprof.triage(
+        found, step_ms=TRUTH[name]["untraced_ms"][form] if how == "given" else None
+    )
     for profile, untraced in zip(found, stated, strict=True):
         if untraced:
             profile.meta["untraced"] = untraced
@@ -45,7 +58,11 @@ def triaged(name: str, form: str, how: str) -> tidyprof.Diagnosis:
 def is_right(name: str, form: str, found: tidyprof.Diagnosis) -> bool:
     truth = TRUTH[name]
     if form == "sick":
-        named = truth["cause"] == "late-data" and found.cause == "silent-host" and found.signs.host.silent_part
+        named = (
+            truth["cause"] == "late-data"
+            and found.cause == "silent-host"
+            and found.signs.host.silent_part
+        )
         return found.cause == truth["cause"] or bool(named)
     busy = truth["device_busy_ms_a_step"][form] / truth["untraced_ms"][form]
     if busy >= KEPT_BUSY:

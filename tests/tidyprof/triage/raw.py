@@ -1,6 +1,7 @@
 """What a raw file says about a run, by algorithms of their own: nothing here comes from tidyprof.
 
-Definitions are those of the docstrings of tidyprof (budget.step_budget, on_device.PARTS, on_host.PARTS, steps.steps).
+Definitions are those of the docstrings of tidyprof (budget.step_budget, on_device.PARTS,
+on_host.PARTS, steps.steps).
 """
 
 from __future__ import annotations
@@ -41,8 +42,15 @@ from tests.tidyprof.triage.raw_time import (
 )
 
 STEP = r"ProfilerStep#(\d+)"
-MARKS = (r"(Optimizer\.)?zero_grad(#.*)?", r"(DistributedDataParallel\.)?forward", r"Optimizer\.step#.*")
-NO_MARK = r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch Profiler.*"
+MARKS = (
+    r"(Optimizer\.)?zero_grad(#.*)?",
+    r"(DistributedDataParallel\.)?forward",
+    r"Optimizer\.step#.*",
+)
+NO_MARK = (
+    r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch"
+    r" Profiler.*"
+)
 PHASES = rf"{DATA}|forward|DistributedDataParallel\.forward|loss|backward|optimizer|Optimizer\.(step|zero_grad)#.*"
 COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
 TRAINING = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
@@ -54,7 +62,9 @@ SMALL_NS, ROUND, ROUNDS = 20_000, 16, 20
 
 @dataclass
 class Row:
-    """One step of one device (or of a rank's host). length -- without what the file lacks. All times in ns."""
+    """One step of one device (or of a rank's host). length -- without what the file lacks. All
+    times in ns.
+    """
 
     rank: Any
     step: int | None
@@ -72,7 +82,9 @@ class Row:
 
 @dataclass
 class Side:
-    """A rank with its device (None in a run without one), its steps, and its sets of time on an axis."""
+    """A rank with its device (None in a run without one), its steps, and its sets of time on an
+    axis.
+    """
 
     rank: Rank
     work: Work | None
@@ -89,8 +101,14 @@ class Truth:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.ranks = recording.ranks
-        self.device_events = [event for rank in self.ranks for own in rank.devices.values() for event in own]
-        self.on_host = not self.device_events and not recording.gpu and any(rank.operators for rank in self.ranks)
+        self.device_events = [
+            event for rank in self.ranks for own in rank.devices.values() for event in own
+        ]
+        self.on_host = (
+            not self.device_events
+            and not recording.gpu
+            and any(rank.operators for rank in self.ranks)
+        )
         self.sides = [side for rank in self.ranks for side in self._sides(rank)]
         self.rows = [row for side in self.sides for row in side.rows]
         if self.rows:
@@ -100,16 +118,25 @@ class Truth:
         host = host_steps(rank)
         if self.on_host:
             events = [*rank.operators, *rank.ranges, *rank.calls]
-            windows = host or [(None, min(one.start for one in events), max(one.end for one in events))]
+            windows = host or [
+                (None, min(one.start for one in events), max(one.end for one in events))
+            ]
             sides = [Side(rank, None, host, windows, *host_parts(rank, windows))]
         else:
             works = {name: Work.of(rank, events) for name, events in rank.devices.items()}
             own = [*works.values()]
-            first, copies = [*slow_first_launches(rank, own)[0], *searches(rank, own)], blocking_copies(own)
+            first, copies = (
+                [*slow_first_launches(rank, own)[0], *searches(rank, own)],
+                blocking_copies(own),
+            )
             sides = []
             for work in works.values():
                 windows = device_steps(work, host)
-                sides.append(Side(rank, work, host, windows, *device_parts(rank, work, windows, first, copies)))
+                sides.append(
+                    Side(
+                        rank, work, host, windows, *device_parts(rank, work, windows, first, copies)
+                    )
+                )
         for side in sides:
             side.rows = [self._row(side, window) for window in side.windows]
         return sides
@@ -118,18 +145,28 @@ class Truth:
         number, begin, end = window
         parts = {name: side.axis.within(times, begin, end) for name, times in side.sets.items()}
         parts |= _taken(side, begin, end, parts)
-        row = Row(side.rank.number, number, begin, end, end - begin - parts.get("earlier", 0), parts)
+        row = Row(
+            side.rank.number, number, begin, end, end - begin - parts.get("earlier", 0), parts
+        )
         row.off, row.stolen = _processor(side.rank, begin, end)
         if side.work is None:
             row.small = side.axis.within(looped(side)[1], begin, end)
         else:
-            lost = [event for event, call in zip(side.work.events, side.work.calls, strict=True) if call is None]
+            lost = [
+                event
+                for event, call in zip(side.work.events, side.work.calls, strict=True)
+                if call is None
+            ]
             row.unlinked = side.axis.within(side.axis.cover(lost), begin, end)
         return row
 
     def _choose(self) -> None:
-        """Which rows count: none that a range makes longer, and not the first where two others remain."""
-        reasons = {number: reason for side in self.sides for number, reason in _longer(side).items()}
+        """Which rows count: none that a range makes longer, and not the first where two others
+        remain.
+        """
+        reasons = {
+            number: reason for side in self.sides for number, reason in _longer(side).items()
+        }
         later = []
         for side in self.sides:
             for row in side.rows:
@@ -178,7 +215,9 @@ class Truth:
         if not self.marked:
             return None
         lengths = [[row.length for row in side.rows if row.apart is None] for side in self.sides]
-        return min((own[0] / max(median(own[1:]), 1) for own in lengths if len(own) > 1), default=None)
+        return min(
+            (own[0] / max(median(own[1:]), 1) for own in lengths if len(own) > 1), default=None
+        )
 
     def events(self, kind: str) -> list[Event]:
         """All events of one kind."""
@@ -188,35 +227,62 @@ class Truth:
         return [event for rank in self.ranks for event in getattr(rank, where[kind])]
 
     def per_step(self, chosen: Any) -> float:
-        """How many a function of a side and its judged time finds, for each judged step, the mean over sides."""
+        """How many a function of a side and its judged time finds, for each judged step, the mean
+        over sides.
+        """
         each = ((side, judged(side), sum(row.steady for row in side.rows)) for side in self.sides)
-        return sum(chosen(side, windows) / max(count, 1) for side, windows, count in each) / len(self.sides)
+        return sum(chosen(side, windows) / max(count, 1) for side, windows, count in each) / len(
+            self.sides
+        )
 
     @property
     def counts(self) -> dict[str, float]:
         """Of one judged step, or of the judged time where none is marked."""
         return {
-            "kernels": self.per_step(lambda side, judged: sum(one.kind == "kernel" for one in _work(side, judged))),
-            "copies": self.per_step(lambda side, judged: len(named(_work(side, judged), TO_DEVICE))),
-            "batches": self.per_step(lambda side, judged: len(named(
-                _within(side.rank.ranges, judged), r"enumerate\(DataLoader\)#.*__next__"))),
-            "waiting": self.per_step(lambda side, judged: len({id(one) for one in [
-                *named(_within(side.rank.calls, judged), f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})"),
-                *_within(blocking_copies([side.work]), judged)]})),
-            "allocating": self.per_step(lambda side, judged: len(named(_within(side.rank.calls, judged), ALLOCATING))),
-        }  # fmt: skip
+            "kernels": self.per_step(
+                lambda side, judged: sum(one.kind == "kernel" for one in _work(side, judged))
+            ),
+            "copies": self.per_step(
+                lambda side, judged: len(named(_work(side, judged), TO_DEVICE))
+            ),
+            "batches": self.per_step(
+                lambda side, judged: len(
+                    named(_within(side.rank.ranges, judged), r"enumerate\(DataLoader\)#.*__next__")
+                )
+            ),
+            "waiting": self.per_step(
+                lambda side, judged: len(
+                    {
+                        id(one)
+                        for one in [
+                            *named(
+                                _within(side.rank.calls, judged),
+                                f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})",
+                            ),
+                            *_within(blocking_copies([side.work]), judged),
+                        ]
+                    }
+                )
+            ),
+            "allocating": self.per_step(
+                lambda side, judged: len(named(_within(side.rank.calls, judged), ALLOCATING))
+            ),
+        }
 
     @property
     def graph_share(self) -> float:
         """Of all device events those that a graph launched, the largest of the ranks."""
         return max(
-            sum(bool(call and re.fullmatch(GRAPH_LAUNCH, call.name)) for call in side.work.calls) / len(side.work.calls)
+            sum(bool(call and re.fullmatch(GRAPH_LAUNCH, call.name)) for call in side.work.calls)
+            / len(side.work.calls)
             for side in self.sides
         )
 
     @property
     def replays(self) -> tuple[int, int, int, int]:
-        """Launches of graphs, those without an event on the device, events of the middle and of the largest one."""
+        """Launches of graphs, those without an event on the device, events of the middle and of the
+        largest one.
+        """
         found = []
         for rank in self.ranks:
             counts = Counter(id(call) for side in self.sides if side.rank is rank and side.work
@@ -224,12 +290,21 @@ class Truth:
             started = [counts[id(call)] for call in named(rank.calls, GRAPH_LAUNCH)]
             if len(started) > 1 and started[-1] == 0 and 0 not in started[:-1]:
                 started.pop()
-            found.append((len(started), started.count(0), int(median(started or [0])), max(started, default=0)))
+            found.append(
+                (
+                    len(started),
+                    started.count(0),
+                    int(median(started or [0])),
+                    max(started, default=0),
+                )
+            )
         return max(found, key=lambda one: (one[1], one[0]))
 
     @property
     def again(self) -> float:
-        """Of the device's work, or without one of the judged time, what runs forward again inside of backward."""
+        """Of the device's work, or without one of the judged time, what runs forward again inside
+        of backward.
+        """
         found = []
         for side in self.sides:
             begins, spans = judged(side), forward_again(side.rank)
@@ -242,7 +317,9 @@ class Truth:
             for event, call in zip(side.work.events, side.work.calls, strict=True):
                 if call and any(begin <= call.start < end for begin, end in begins):
                     all_work += event.end - event.start
-                    again += (event.end - event.start) * any(begin <= call.start < end for begin, end in spans)
+                    again += (event.end - event.start) * any(
+                        begin <= call.start < end for begin, end in spans
+                    )
             found.append(again / max(all_work, 1))
         return max(found)
 
@@ -266,18 +343,28 @@ class Truth:
         found = [slow_first_launches(side.rank, [side.work]) for side in self.sides]
         together = sum(call.end - call.start for slow, _, _ in found for call in slow)
         launches = sum(len(one) for _, one, _ in found)
-        return sum(len(one) for one, _, _ in found), together / 1e6, launches, max(one for *_, one in found) / 1e3
+        return (
+            sum(len(one) for one, _, _ in found),
+            together / 1e6,
+            launches,
+            max(one for *_, one in found) / 1e3,
+        )
 
     @property
     def search(self) -> tuple[str, int]:
-        """The operator with the most time in which it tried out kernels, of the rank with the most of it, and ns."""
-        found = [longest_search(rank, [side.work for side in self.sides if side.rank is rank]) for rank in self.ranks]
+        """The operator with the most time in which it tried out kernels, of the rank with the most
+        of it, and ns.
+        """
+        found = [
+            longest_search(rank, [side.work for side in self.sides if side.rank is rank])
+            for rank in self.ranks
+        ]
         return max(found, key=lambda one: one[1])
 
     @property
     def gap(self) -> tuple[float, float, float, list[str], bool] | None:
-        """The longest idle stretch outside of loading: ns, share of all, over the second, calls that cover half, and
-        whether nothing of its name ran before what ends it.
+        """The longest idle stretch outside of loading: ns, share of all, over the second, calls
+        that cover half, and whether nothing of its name ran before what ends it.
         """
         found = []
         for side in self.sides:
@@ -286,13 +373,24 @@ class Truth:
             runs = sorted(side.axis.runs(idle), key=lambda run: run[0] - run[1])
             if runs:
                 (first, last), *rest = runs
-                calls = [call.name for call in side.rank.calls
-                         if 2 * (min(call.end, last) - max(call.start, first)) >= last - first]  # fmt: skip
+                calls = [
+                    call.name
+                    for call in side.rank.calls
+                    if 2 * (min(call.end, last) - max(call.start, first)) >= last - first
+                ]
                 second = rest[0][1] - rest[0][0] if rest else 1
                 before = {one.name for one in side.work.events if one.start < last}
-                is_first = any(one.start == last and one.name not in before for one in side.work.events)
+                is_first = any(
+                    one.start == last and one.name not in before for one in side.work.events
+                )
                 found.append(
-                    (last - first, (last - first) / side.axis.length(idle), (last - first) / second, calls, is_first)
+                    (
+                        last - first,
+                        (last - first) / side.axis.length(idle),
+                        (last - first) / second,
+                        calls,
+                        is_first,
+                    )
                 )
         return max(found, key=lambda one: one[0], default=None)
 
@@ -304,7 +402,9 @@ class Truth:
         return found
 
     def under(self, name: str, part: str) -> float:
-        """Share of a part in stretches that operators, or modules, of this name cover by half; the largest of ranks."""
+        """Share of a part in stretches that operators, or modules, of this name cover by half; the
+        largest of ranks.
+        """
         found = []
         for side in self.sides:
             runs = side.axis.runs(side.sets[part])
@@ -313,10 +413,14 @@ class Truth:
             if not own:
                 continue
             begin, end = (
-                np.array([*times], np.int64) for times in zip(*((one[2], one[3]) for one in own), strict=True)
+                np.array([*times], np.int64)
+                for times in zip(*((one[2], one[3]) for one in own), strict=True)
             )
-            covered = [last - first for first, last in runs
-                       if (2 * (np.minimum(end, last) - np.maximum(begin, first)) >= last - first).any()]  # fmt: skip
+            covered = [
+                last - first
+                for first, last in runs
+                if (2 * (np.minimum(end, last) - np.maximum(begin, first)) >= last - first).any()
+            ]
             found.append(sum(covered) / max(sum(last - first for first, last in runs), 1))
         return max(found, default=0.0)
 
@@ -332,7 +436,9 @@ class Truth:
 
     def is_named(self, pattern: str) -> bool:
         """Whether an operator, a range or an event on a device has such a name."""
-        return bool(named([*self.events("operator"), *self.events("range"), *self.device_events], pattern))
+        return bool(
+            named([*self.events("operator"), *self.events("range"), *self.device_events], pattern)
+        )
 
     @property
     def kernel_time(self) -> tuple[Counter[str], Counter[str]]:
@@ -353,10 +459,14 @@ class Truth:
     def looped(self) -> Counter[str]:
         """Small operators in loops, by name, for a step of the rank that has most of one."""
         counts = [(Counter(looped(side)[0]), len(side.rows)) for side in self.sides]
-        return Counter({name: number / steps for one, steps in counts for name, number in one.items()})
+        return Counter(
+            {name: number / steps for one, steps in counts for name, number in one.items()}
+        )
 
     def processor(self, name: str) -> float | None:
-        """Share of the time without a processor (off) or in line for one (stolen); None where not recorded."""
+        """Share of the time without a processor (off) or in line for one (stolen); None where not
+        recorded.
+        """
         values = [getattr(row, name) for row in self.steady]
         return None if None in values else sum(values) / sum(row.length for row in self.steady)
 
@@ -372,7 +482,9 @@ def host_steps(rank: Rank) -> list[Window]:
     behind = [one for one in events if one.start >= begins[-1]]
     phases = [one for one in named(behind, PHASES) if one.kind == "range" and one.name != mark]
     end = max(one.end for one in phases or behind)
-    return [(place, *pair) for place, pair in enumerate(zip(begins, [*begins[1:], end], strict=True))]
+    return [
+        (place, *pair) for place, pair in enumerate(zip(begins, [*begins[1:], end], strict=True))
+    ]
 
 
 def _mark(rank: Rank) -> str | None:
@@ -389,7 +501,9 @@ def _mark(rank: Rank) -> str | None:
             outer.append(one.name)
         reach = one.end if reach is None else max(reach, one.end)
     size = next((place for place in range(1, len(outer)) if outer[place] == outer[0]), len(outer))
-    rounds = len(outer) >= max(3 * size, 3) and all(name == outer[i % size] for i, name in enumerate(outer))
+    rounds = len(outer) >= max(3 * size, 3) and all(
+        name == outer[i % size] for i, name in enumerate(outer)
+    )
     return outer[0] if rounds and len({one.thread for one in own}) == 1 else None
 
 
@@ -416,7 +530,11 @@ def _longer(side: Side) -> dict[int | None, tuple[str, int]]:
             if 2 * others <= len(windows) - 1 and not BEGINNING.search(name):
                 rare[name] = spent[place]
         longest = max(rare, key=rare.get, default=None)
-        if lengths[place] >= 1.5 * usual and longest and 2 * rare[longest] >= lengths[place] - usual:
+        if (
+            lengths[place] >= 1.5 * usual
+            and longest
+            and 2 * rare[longest] >= lengths[place] - usual
+        ):
             found[number] = (longest, rare[longest])
     return found
 
@@ -430,16 +548,24 @@ def _processor(rank: Rank, begin: int, end: int) -> tuple[float | None, float | 
 
 
 def _taken(side: Side, begin: int, end: int, parts: dict[str, int]) -> dict[str, float]:
-    """What others had of the parts that a thread in line for a processor lengthens, as much as of the script's part."""
+    """What others had of the parts that a thread in line for a processor lengthens, as much as of
+    the script's part.
+    """
     lost = Counter()
     for _, first, length, _, *line in side.rank.watch:
         if line and length and begin <= first + length // 2 < end:
-            for name in {"data_wait", "between", "silent", "stalled", "launch_bound"} & {*side.sets}:
+            for name in {"data_wait", "between", "silent", "stalled", "launch_bound"} & {
+                *side.sets
+            }:
                 runs = side.axis.runs(side.sets[name])
-                inside = sum(max(min(last, first + length) - max(start, first), 0) for start, last in runs)
+                inside = sum(
+                    max(min(last, first + length) - max(start, first), 0) for start, last in runs
+                )
                 lost[name] += inside * min(line[0] / length, 1.0)
     less = {name: min(value, parts[name]) for name, value in lost.items()}
-    return {name: parts[name] - value for name, value in less.items()} | {"taken": sum(less.values())}
+    return {name: parts[name] - value for name, value in less.items()} | {
+        "taken": sum(less.values())
+    }
 
 
 OF_A_MODEL = re.compile(
@@ -449,10 +575,16 @@ OF_A_MODEL = re.compile(
 
 
 def forward_again(rank: Rank) -> list[tuple[int, int]]:
-    """From the first to the last operator of a model in one node of backward, if two sorts of them are in it; what
-    comes before the backward in a node of checkpoint, and its function that recomputes."""
+    """From the first to the last operator of a model in one node of backward, if two sorts of them
+    are in it; what comes before the backward in a node of checkpoint, and its function that
+    recomputes.
+    """
     nodes: dict[int, list[Event]] = {}
-    found = [(one.start, one.end) for one in rank.functions if re.search(r"checkpoint\.py.*: recompute_fn", one.name)]
+    found = [
+        (one.start, one.end)
+        for one in rank.functions
+        if re.search(r"checkpoint\.py.*: recompute_fn", one.name)
+    ]
     running: dict[Any, list[tuple[int, Event]]] = {}
     first_inside: dict[int, int] = {}
     for place, one in enumerate(rank.operators):
@@ -461,7 +593,9 @@ def forward_again(rank: Rank) -> list[tuple[int, int]]:
             own.pop()
         is_node = one.name.startswith("autograd::engine::evaluate_function")
         around = [
-            (i, outer) for i, outer in own if re.search("evaluate_function|^CheckpointFunctionBackward", outer.name)
+            (i, outer)
+            for i, outer in own
+            if re.search("evaluate_function|^CheckpointFunctionBackward", outer.name)
         ]
         if around and is_node and around[-1][1].name == "CheckpointFunctionBackward":
             first_inside.setdefault(around[-1][0], one.start)
@@ -491,7 +625,9 @@ def judged(side: Side) -> list[tuple[int, int]]:
     steady = [row for row in side.rows if row.steady]
     if not side.host:
         return [(row.begin, row.end) for row in steady]
-    return [(begin, end) for number, begin, end in side.host if number in {row.step for row in steady}]
+    return [
+        (begin, end) for number, begin, end in side.host if number in {row.step for row in steady}
+    ]
 
 
 def _within(events: Iterable[Event], judged: list[tuple[int, int]]) -> list[Event]:
@@ -499,15 +635,23 @@ def _within(events: Iterable[Event], judged: list[tuple[int, int]]) -> list[Even
 
 
 def _work(side: Side, judged: list[tuple[int, int]]) -> list[Event]:
-    """The device's events that were launched in this time; that began in it where no launch or no step is known."""
+    """The device's events that were launched in this time; that began in it where no launch or no
+    step is known.
+    """
     calls = side.work.calls
     if not side.host or not any(calls):
         return _within(side.work.events, judged)
-    return [event for event, call in zip(side.work.events, calls, strict=True) if call and _within([call], judged)]
+    return [
+        event
+        for event, call in zip(side.work.events, calls, strict=True)
+        if call and _within([call], judged)
+    ]
 
 
 def looped(side: Side) -> tuple[list[str], np.ndarray]:
-    """Names of the small operators in rounds of up to 16 that come 20 times in a row; the time in and behind them."""
+    """Names of the small operators in rounds of up to 16 that come 20 times in a row; the time in
+    and behind them.
+    """
     top = outermost(side.rank.operators)
     chosen = set()
     for size in range(1, min(ROUND, len(top) // ROUNDS) + 1):
@@ -515,13 +659,21 @@ def looped(side: Side) -> tuple[list[str], np.ndarray]:
         for place in range(size, len(top)):
             same = same + 1 if top[place].name == top[place - size].name else 0
             if same >= (ROUNDS - 1) * size:
-                chosen.update(range(place - same - size + 1, place + 1) if same == (ROUNDS - 1) * size else [place])
+                chosen.update(
+                    range(place - same - size + 1, place + 1)
+                    if same == (ROUNDS - 1) * size
+                    else [place]
+                )
     axis, pairs, names = side.axis, [], []
     for place in sorted(chosen):
         one, following = top[place], top[min(place + 1, len(top) - 1)].start
         following = one.end if place + 1 == len(top) else following
         spot = np.searchsorted(axis.cuts, one.start)
-        if one.end - one.start < SMALL_NS and following - one.end < MS and side.sets["compute"][spot]:
+        if (
+            one.end - one.start < SMALL_NS
+            and following - one.end < MS
+            and side.sets["compute"][spot]
+        ):
             pairs.append((one.start, max(following, one.end)))
             names.append(one.name)
     times = axis.of(pairs) & (side.sets["compute"] | side.sets["between"])
@@ -529,13 +681,19 @@ def looped(side: Side) -> tuple[list[str], np.ndarray]:
 
 
 def loader_starts(truth: Truth) -> Counter[str]:
-    """Outermost operators that began while data were loaded, by name, for a step, of the rank with the most."""
+    """Outermost operators that began while data were loaded, by name, for a step, of the rank with
+    the most.
+    """
     found: Counter[str] = Counter()
     for side in truth.sides:
         data = named(side.rank.ranges, DATA)
         axis = Axis(data)
         inside = axis.runs(axis.cover(data)) if data else []
-        own = [one for one in side.rank.operators if any(begin <= one.start < end for begin, end in inside)]
+        own = [
+            one
+            for one in side.rank.operators
+            if any(begin <= one.start < end for begin, end in inside)
+        ]
         counts = Counter(one.name for one in outermost(own))
         found |= Counter({name: number / max(len(side.host), 1) for name, number in counts.items()})
     return found
@@ -551,4 +709,14 @@ def loading_by_loader(truth: Truth) -> float | None:
     return axis.length(loader) / axis.length(axis.cover(data))
 
 
-__all__ = ["WAITING", "Row", "Side", "Truth", "host_steps", "judged", "loader_starts", "loading_by_loader", "looped"]
+__all__ = [
+    "WAITING",
+    "Row",
+    "Side",
+    "Truth",
+    "host_steps",
+    "judged",
+    "loader_starts",
+    "loading_by_loader",
+    "looped",
+]

@@ -1,6 +1,8 @@
-"""Raw files as plain lists of events, read without tidyprof: json, csv and sqlite3 of the standard library.
+"""Raw files as plain lists of events, read without tidyprof: json, csv and sqlite3 of the standard
+library.
 
-Only what the sentences of triage speak of is read. Times are whole nanoseconds as the file counts them.
+Only what the sentences of triage speak of is read. Times are whole nanoseconds as the file counts
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ ON_DEVICE = ("kernel", "copy", "fill", "collective")
 
 
 class Event(NamedTuple):
-    """kind -- one of ON_DEVICE, call, operator, range, function. launches -- whether a call can start work."""
+    """kind -- one of ON_DEVICE, call, operator, range, function. launches -- whether a call can
+    start work.
+    """
 
     kind: str
     name: str
@@ -37,8 +41,8 @@ class Event(NamedTuple):
 class Rank:
     """What one rank's files hold.
 
-    devices -- events by device, in order of start. watch -- name, begin and length of each part of a step, its time on
-    a processor and in line for one, as the script measured them.
+    devices -- events by device, in order of start. watch -- name, begin and length of each part of
+    a step, its time on a processor and in line for one, as the script measured them.
     """
 
     number: int | None = None
@@ -52,7 +56,8 @@ class Rank:
 
 @dataclass
 class Recording:
-    """A run's files. gpu -- whether the file names one. samples -- columns of a monitor's log that hold a value.
+    """A run's files. gpu -- whether the file names one. samples -- columns of a monitor's log that
+    hold a value.
 
     modelled -- whether a model made it.
     """
@@ -81,7 +86,10 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _of_kernel(name: str, stated: str = "") -> str:
-    if re.match(r"(void )?(nccl|rccl|msccl|mori::|ep(dispatch|combine))", name, re.IGNORECASE) or stated:
+    if (
+        re.match(r"(void )?(nccl|rccl|msccl|mori::|ep(dispatch|combine))", name, re.IGNORECASE)
+        or stated
+    ):
         return "collective"
     if name.startswith("__amd_rocclr_copyBuffer"):
         return "copy"
@@ -90,15 +98,28 @@ def _of_kernel(name: str, stated: str = "") -> str:
 
 def _sorted(ranks: Iterable[Rank]) -> list[Rank]:
     for rank in ranks:
-        for events in (*rank.devices.values(), rank.calls, rank.operators, rank.ranges, rank.functions):
+        for events in (
+            *rank.devices.values(),
+            rank.calls,
+            rank.operators,
+            rank.ranges,
+            rank.functions,
+        ):
             events.sort(key=lambda event: (event.start, -event.end))
     return sorted(ranks, key=lambda rank: -1 if rank.number is None else rank.number)
 
 
 # torch.profiler
 
-OF_CATEGORY = {"gpu_memcpy": "copy", "gpu_memset": "fill", "collective_comm": "collective", "cpu_op": "operator",
-               "user_annotation": "range", "python_function": "function", "overhead": "call"}  # fmt: skip
+OF_CATEGORY = {
+    "gpu_memcpy": "copy",
+    "gpu_memset": "fill",
+    "collective_comm": "collective",
+    "cpu_op": "operator",
+    "user_annotation": "range",
+    "python_function": "function",
+    "overhead": "call",
+}
 
 
 def _read_torch(files: list[Path]) -> Recording:
@@ -108,7 +129,9 @@ def _read_torch(files: list[Path]) -> Recording:
         if "traceEvents" not in trace:
             raise ValueError(f"{file} is no trace")
         if "watch_untraced" in trace or [*file.parent.glob("times_rank*.jsonl")]:
-            raise ValueError(f"{file} states how long a step is without the profiler: not needed so far")
+            raise ValueError(
+                f"{file} states how long a step is without the profiler: not needed so far"
+            )
         found.modelled |= "modelled" in trace or bool([*file.parent.glob("*modelled.json")])
         stated = trace.get("distributedInfo") or {}
         named = re.search(r"rank[-_]?(\d+)", file.name)
@@ -119,9 +142,13 @@ def _read_torch(files: list[Path]) -> Recording:
             if event.get("ph") == "X" and (event.get("args") or {}).get("finished") is not False:
                 _add_torch(ranks, own, event)
         base = trace.get("baseTimeNanoseconds", 0)
-        parts = [[name, begin - base, *times] for name, begin, *times in trace.get("watch_parts", [])]
+        parts = [
+            [name, begin - base, *times] for name, begin, *times in trace.get("watch_parts", [])
+        ]
         ranks.setdefault(own, Rank(own)).watch = parts
-    found.ranks = _sorted([rank for rank in ranks.values() if rank.devices or rank.operators or rank.calls])
+    found.ranks = _sorted(
+        [rank for rank in ranks.values() if rank.devices or rank.operators or rank.calls]
+    )
     return found
 
 
@@ -143,7 +170,9 @@ def _add_torch(ranks: dict[Any, Rank], own: int | None, event: dict[str, Any]) -
     if kind in ON_DEVICE:
         rank.devices.setdefault(arguments.get("device", event["pid"]), []).append(made)
     else:
-        {"call": rank.calls, "operator": rank.operators, "range": rank.ranges}.get(kind, rank.functions).append(made)
+        {"call": rank.calls, "operator": rank.operators, "range": rank.ranges}.get(
+            kind, rank.functions
+        ).append(made)
 
 
 # rocprofv3
@@ -159,7 +188,9 @@ def _read_csv(files: list[Path]) -> Recording:
     for file in files:
         if file.name.endswith("kernel_trace.csv"):
             for row in _rows(file):
-                rank.devices.setdefault(row["Agent_Id"], []).append(_of_row(row, row["Kernel_Name"]))
+                rank.devices.setdefault(row["Agent_Id"], []).append(
+                    _of_row(row, row["Kernel_Name"])
+                )
         if file.name.endswith("api_trace.csv"):
             calls = [_of_row(row, row["Function"], "call") for row in _rows(file)]
             rank.calls += [call._replace(launches=True) for call in calls]
@@ -170,7 +201,9 @@ def _read_csv(files: list[Path]) -> Recording:
 def _of_row(row: dict[str, str], name: str, kind: str = "") -> Event:
     start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
     stream = row.get("Stream_Id", row.get("Queue_Id"))
-    return Event(kind or _of_kernel(name), name, start, end, row["Thread_Id"], stream, row["Correlation_Id"])
+    return Event(
+        kind or _of_kernel(name), name, start, end, row["Thread_Id"], stream, row["Correlation_Id"]
+    )
 
 
 def _read_json(files: list[Path]) -> Recording:
@@ -183,13 +216,22 @@ def _read_json(files: list[Path]) -> Recording:
     for one in records["kernel_dispatch"]:
         dispatch = one["dispatch_info"]
         name = names[dispatch["kernel_id"]]
-        made = Event(_of_kernel(name), name, one["start_timestamp"], one["end_timestamp"],
-                     stream=one["stream_id"]["handle"], correlation=one["correlation_id"]["internal"])  # fmt: skip
+        made = Event(
+            _of_kernel(name),
+            name,
+            one["start_timestamp"],
+            one["end_timestamp"],
+            stream=one["stream_id"]["handle"],
+            correlation=one["correlation_id"]["internal"],
+        )
         rank.devices.setdefault(dispatch["agent_id"]["handle"], []).append(made)
-    return Recording("rocprofv3", _sorted([rank]), counters=bool(tool["callback_records"]["counter_collection"]))
+    return Recording(
+        "rocprofv3", _sorted([rank]), counters=bool(tool["callback_records"]["counter_collection"])
+    )
 
 
-# rocprofv3's Perfetto trace: fields by number as in protos/perfetto/trace of https://github.com/google/perfetto
+# rocprofv3's Perfetto trace: fields by number as in protos/perfetto/trace of
+# https://github.com/google/perfetto
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
@@ -219,7 +261,9 @@ def _read_perfetto(files: list[Path]) -> Recording:
     rank, texts = Rank(), {}
     for _, packet in _fields(_unpacked(files[0])):
         parts = list(_fields(packet))
-        for kind, entry in (one for number, interned in parts if number == 12 for one in _fields(interned)):
+        for kind, entry in (
+            one for number, interned in parts if number == 12 for one in _fields(interned)
+        ):
             own = dict(_fields(entry))
             texts[kind, own[1]] = own[2].decode()
         for event in (value for number, value in parts if number == 11):
@@ -227,7 +271,9 @@ def _read_perfetto(files: list[Path]) -> Recording:
     return Recording("rocprofv3", _sorted([rank]))
 
 
-def _add_perfetto(rank: Rank, texts: dict[tuple[int, int], str], parts: list[tuple[int, Any]]) -> None:
+def _add_perfetto(
+    rank: Rank, texts: dict[tuple[int, int], str], parts: list[tuple[int, Any]]
+) -> None:
     own = dict(parts)
     if own[9] != 1 or 3 not in own:  # 1: a slice begins
         return
@@ -243,7 +289,9 @@ def _add_perfetto(rank: Rank, texts: dict[tuple[int, int], str], parts: list[tup
 
 # rocmProfileData
 
-RPD_CALL = r"_*(hip[A-Z]|hsa_|[nr]ccl[A-Z]).*|hcc_activity_callback|BLOCKING|\w+(Table|DataSource)::\w+"
+RPD_CALL = (
+    r"_*(hip[A-Z]|hsa_|[nr]ccl[A-Z]).*|hcc_activity_callback|BLOCKING|\w+(Table|DataSource)::\w+"
+)
 RPD_OPERATOR = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?", re.DOTALL)
 RPD_KIND = {"CopyDeviceToHost": "copy", "CopyHostToDevice": "copy", "CopyDeviceToDevice": "copy",
             "FillBuffer": "fill"}  # fmt: skip
@@ -261,21 +309,30 @@ def _read_rpd(files: list[Path]) -> Recording:
     rank = Rank()
     operators = {}
     if "ext_autogradapi" in tables:
-        operators = dict(connection.execute("select api_ptr_id, autogradName_id from ext_autogradapi"))
+        operators = dict(
+            connection.execute("select api_ptr_id, autogradName_id from ext_autogradapi")
+        )
     for number, thread, start, end, name, text in connection.execute(
         'select id, tid, start, "end", apiName_id, args_id from rocpd_api'
     ):
         event = Event("call", "", start, end, thread, correlation=number, launches=True)
         if number in operators:
-            rank.operators.append(event._replace(kind="operator", name=strings[operators[number]], launches=False))
+            rank.operators.append(
+                event._replace(kind="operator", name=strings[operators[number]], launches=False)
+            )
         else:
             _add_rpd_call(rank, strings[name], arguments.get(text, ""), event)
-    call_of = {operation: call for call, operation in connection.execute("select api_id, op_id from rocpd_api_ops")}
+    call_of = {
+        operation: call
+        for call, operation in connection.execute("select api_id, op_id from rocpd_api_ops")
+    }
     for number, device, queue, start, end, name, kind in connection.execute(
         'select id, gpuId, queueId, start, "end", description_id, opType_id from rocpd_op'
     ):
         own, category = strings.get(name) or strings[kind], strings[kind]
-        work = RPD_KIND.get(category) or (_of_kernel(own) if category in ("KernelExecution", "Task") else "")
+        work = RPD_KIND.get(category) or (
+            _of_kernel(own) if category in ("KernelExecution", "Task") else ""
+        )
         if work:
             made = Event(work, own, start, end, stream=queue, correlation=call_of.get(number))
             rank.devices.setdefault(device, []).append(made)
@@ -286,7 +343,11 @@ def _add_rpd_call(rank: Rank, name: str, text: str, event: Event) -> None:
     if name == "UserMarker" and (found := RPD_OPERATOR.fullmatch(text)):
         rank.operators.append(event._replace(kind="operator", name=found[1], launches=False))
     elif name == "UserMarker" or not re.fullmatch(RPD_CALL, name):
-        rank.ranges.append(event._replace(kind="range", name=text if name == "UserMarker" else name, launches=False))
+        rank.ranges.append(
+            event._replace(
+                kind="range", name=text if name == "UserMarker" else name, launches=False
+            )
+        )
     else:
         rank.calls.append(event._replace(name=name))
 

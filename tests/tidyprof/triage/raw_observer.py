@@ -1,6 +1,8 @@
-"""The step without the profiler, from what the profiler wrote down and what that costs by docs/triage.md.
+"""The step without the profiler, from what the profiler wrote down and what that costs by
+docs/triage.md.
 
-Of a trace of torch.profiler. What others cost is not known, and what a model made is taken as it is.
+Of a trace of torch.profiler. What others cost is not known, and what a model made is taken as it
+is.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ HOST_PARTS = ("silent", "blocked_host", "allocation", "start_up", "data_wait", "
 
 @dataclass(frozen=True)
 class Bill:
-    """Of one judged step: how many events were recorded, what they cost in ns, and what of that lies in `data`."""
+    """Of one judged step: how many events were recorded, what they cost in ns, and what of that
+    lies in `data`.
+    """
 
     events: float
     cost: float
@@ -49,7 +53,11 @@ def bill(truth: Truth, rank: Rank) -> Bill:
     data = named(rank.ranges, DATA)
     axis = Axis(data, {time for pair in pairs for time in pair})
     whole = axis.of(pairs)
-    kinds = ((rank.operators, OPERATOR if rank.calls else ALONE), (rank.calls, CALL), (rank.functions, FUNCTION))
+    kinds = (
+        (rank.operators, OPERATOR if rank.calls else ALONE),
+        (rank.calls, CALL),
+        (rank.functions, FUNCTION),
+    )
     found = []
     for times in (axis.runs(whole), axis.runs(whole & axis.cover(data))):
         counts = [_beginning(events, times) / number for events, _ in kinds]
@@ -67,8 +75,12 @@ def _beginning(events: list[Event], times: list[tuple[int, int]]) -> int:
 @cache
 def bill_of_all(truth: Truth) -> Bill:
     """The mean over ranks."""
-    bills = [bill(truth, rank) for rank in {id(side.rank): side.rank for side in truth.sides}.values()]
-    events, cost, data = (fmean(getattr(one, name) for one in bills) for name in ("events", "cost", "data"))
+    bills = [
+        bill(truth, rank) for rank in {id(side.rank): side.rank for side in truth.sides}.values()
+    ]
+    events, cost, data = (
+        fmean(getattr(one, name) for one in bills) for name in ("events", "cost", "data")
+    )
     # A traced step is at most three times as long as it is without the profiler.
     left = min(1.0, truth.step_ns * 2 / 3 / cost) if cost else 1.0
     return Bill(events, cost * left, data * left)
@@ -76,8 +88,9 @@ def bill_of_all(truth: Truth) -> Bill:
 
 @dataclass(frozen=True)
 class Step:
-    """A step, traced or of this length without the profiler: its parts in ns, what of the communication is waiting for
-    ranks that launch late (`awaited`) among these, and what the profiler added.
+    """A step, traced or of this length without the profiler: its parts in ns, what of the
+    communication is waiting for ranks that launch late (`awaited`) among these, and what the
+    profiler added.
     """
 
     truth: Truth
@@ -102,7 +115,9 @@ class Step:
 
     @property
     def start_up(self) -> float:
-        """Share of all steps in slow first launches and searches. What lies outside of the judged steps stays."""
+        """Share of all steps in slow first launches and searches. What lies outside of the judged
+        steps stays.
+        """
         rows = self.truth.rows
         every = sum(row.parts.get("start_up", 0) for row in rows) / sum(row.length for row in rows)
         before = traced(self.truth).share("start_up")
@@ -127,7 +142,9 @@ class Step:
 
     @property
     def small(self) -> float:
-        """Share in loops over small operators, which is no more than what is left of operators and between them."""
+        """Share in loops over small operators, which is no more than what is left of operators and
+        between them.
+        """
         return min(self.truth.small * self.shorter, self.share("between") + self.share("compute"))
 
 
@@ -149,10 +166,14 @@ def _late(truth: Truth) -> tuple[str, ...]:
 
 
 def _removable(truth: Truth, times: float) -> float:
-    """What this many times the expected cost can have added: as much as is there of what it lengthens."""
+    """What this many times the expected cost can have added: as much as is there of what it
+    lengthens.
+    """
     own, parts = bill_of_all(truth), traced(truth).parts
     late = sum(parts.get(name, 0.0) for name in _late(truth))
-    return min(times * own.data, parts.get("data_wait", 0.0)) + min(times * (own.cost - own.data), late)
+    return min(times * own.data, parts.get("data_wait", 0.0)) + min(
+        times * (own.cost - own.data), late
+    )
 
 
 @cache
@@ -185,7 +206,11 @@ def step_of(truth: Truth, length: float) -> Step:
         rest -= gone
     lasting = [name for name in ("stalled", *HOST_PARTS) if left[name] > 0]
     kept = 1 - min(rest / sum(left[name] for name in lasting), 1.0) if lasting else 1.0
-    return Step(truth, {name: value * (kept if name in lasting else 1.0) for name, value in left.items()}, excess)
+    return Step(
+        truth,
+        {name: value * (kept if name in lasting else 1.0) for name, value in left.items()},
+        excess,
+    )
 
 
 def judged_step(truth: Truth) -> Step:

@@ -13,14 +13,24 @@ from tests.tidyprof.triage.raw_files import Event
 from tests.tidyprof.triage.raw_time import COLLECTIVE, Axis, named
 
 OWN_PARTS = (
-    "compute", "exposed_copy", "blocked_host", "allocation", "data_wait", "compiling", "between", "silent", "stalled",
-)  # fmt: skip
+    "compute",
+    "exposed_copy",
+    "blocked_host",
+    "allocation",
+    "data_wait",
+    "compiling",
+    "between",
+    "silent",
+    "stalled",
+)
 Entry = tuple[int, int]
 
 
 @dataclass
 class Costs:
-    """Of one rank, in ns: its time from the first to the last event, what it did in it, and its collectives."""
+    """Of one rank, in ns: its time from the first to the last event, what it did in it, and its
+    collectives.
+    """
 
     total: int
     computation: int
@@ -43,7 +53,9 @@ def _costs(truth: Truth) -> dict[Any, Costs]:
     for entries in _matched(truth):
         last = max(start for start, _ in entries.values())
         latest = [number for number, (start, _) in entries.items() if start == last]
-        waits = {number: last - start if end >= last else 0 for number, (start, end) in entries.items()}
+        waits = {
+            number: last - start if end >= last else 0 for number, (start, end) in entries.items()
+        }
         for number, (start, end) in entries.items():
             own = found[number]
             own.compared += 1
@@ -58,7 +70,10 @@ def _costs(truth: Truth) -> dict[Any, Costs]:
 def _time(truth: Truth, side: Side) -> Costs:
     if truth.on_host:
         rows = side.rows
-        total, computing = sum(row.length for row in rows), sum(row.parts["compute"] for row in rows)
+        total, computing = (
+            sum(row.length for row in rows),
+            sum(row.parts["compute"] for row in rows),
+        )
         talking = sum(row.parts["exposed_communication"] for row in rows)
         return Costs(total, computing, total - computing - talking)
     axis = Axis(side.work.events)
@@ -73,29 +88,45 @@ def _matched(truth: Truth) -> list[dict[Any, Entry]]:
     for side in truth.sides:
         for name, asked, event in _entries(truth, side):
             step = next(
-                (number for number, begin, end in side.host if asked is not None and begin <= asked < end), None
+                (
+                    number
+                    for number, begin, end in side.host
+                    if asked is not None and begin <= asked < end
+                ),
+                None,
             )
             by_key[step, name][side.rank.number].append((event.start, event.end))
     matched = []
     for ranks in by_key.values():
         if len(ranks) == len(truth.sides) and len({len(own) for own in ranks.values()}) == 1:
-            matched += [dict(zip(ranks, entries, strict=True)) for entries in zip(*ranks.values(), strict=True)]
+            matched += [
+                dict(zip(ranks, entries, strict=True))
+                for entries in zip(*ranks.values(), strict=True)
+            ]
     return matched
 
 
 def _entries(truth: Truth, side: Side) -> list[tuple]:
     """Name, launch and event of each collective, in the order of the program."""
     pairs = [*zip(side.work.events, side.work.calls, strict=True)] if side.work else []
-    own = [(one.collective or one.name, call and call.start, one) for one, call in pairs if one.kind == "collective"]
+    own = [
+        (one.collective or one.name, call and call.start, one)
+        for one, call in pairs
+        if one.kind == "collective"
+    ]
     if own:
         return sorted(own, key=lambda entry: entry[1]) if all(entry[1] for entry in own) else own
     ranges = named([*side.rank.ranges, *side.rank.operators], COLLECTIVE)
     entered = [(one, _entering(one, pairs)) for one in sorted(ranges, key=lambda one: one.start)]
-    return [(one.name.partition(":")[2], one.start, one._replace(start=start)) for one, start in entered]
+    return [
+        (one.name.partition(":")[2], one.start, one._replace(start=start)) for one, start in entered
+    ]
 
 
 def _entering(collective: Event, pairs: list[tuple[Event, Event | None]]) -> int:
-    """When a rank is ready: tensors on a device are ready once it has done what was asked for before."""
+    """When a rank is ready: tensors on a device are ready once it has done what was asked for
+    before.
+    """
     before = [event.end for event, call in pairs if call and call.start < collective.start]
     return min(max([collective.start, *before]), collective.end)
 
@@ -112,7 +143,9 @@ def blamed(truth: Truth) -> Any:
 
 
 def excess(truth: Truth, number: int) -> tuple[float, str]:
-    """How much more of its time than the others' median a rank spends on OWN_PARTS, and on which of them most."""
+    """How much more of its time than the others' median a rank spends on OWN_PARTS, and on which of
+    them most.
+    """
     shares: dict[Any, dict[str, float]] = {}
     for side in truth.sides:
         total = sum(row.length for row in side.rows)
@@ -124,7 +157,9 @@ def excess(truth: Truth, number: int) -> tuple[float, str]:
             computed = shares[side.rank.number]["compute"] * total
             shares[side.rank.number]["compute"] = max(computed - max(line, 0), 0) / total
     own = shares.pop(number)
-    more = Counter({name: own[name] - median(one[name] for one in shares.values()) for name in OWN_PARTS})
+    more = Counter(
+        {name: own[name] - median(one[name] for one in shares.values()) for name in OWN_PARTS}
+    )
     return sum(more.values()), more.most_common(1)[0][0]
 
 
@@ -141,7 +176,9 @@ def waited_for(truth: Truth, number: int) -> float:
 
 
 def transferring(truth: Truth, kept: float = 1.0) -> float:
-    """Share of the time in collectives that is no waiting; kept -- how much of the recorded waiting there is."""
+    """Share of the time in collectives that is no waiting; kept -- how much of the recorded waiting
+    there is.
+    """
     found = costs(truth).values()
     transfer, wait = (sum(getattr(one, name) for one in found) for name in ("transfer", "wait"))
     return transfer / max(transfer + kept * wait, 1)

@@ -1,7 +1,8 @@
-"""Sets of time by a sweep over sorted boundaries, and the times that triage divides a run into, from raw events.
+"""Sets of time by a sweep over sorted boundaries, and the times that triage divides a run into,
+from raw events.
 
-A set is one truth value for each stretch between two neighbouring boundaries, so that union, cut and difference are
-those of truth values; tidyprof's own sets are lists of intervals.
+A set is one truth value for each stretch between two neighbouring boundaries, so that union, cut
+and difference are those of truth values; tidyprof's own sets are lists of intervals.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ class Axis:
     def runs(self, found: np.ndarray) -> list[tuple[int, int]]:
         """The stretches of a set, as long as they go."""
         edges = np.flatnonzero(np.diff(np.concatenate(([0], found.astype(np.int8), [0]))))
-        return [(int(self.cuts[first]), int(self.cuts[last])) for first, last in edges.reshape(-1, 2)]
+        return [
+            (int(self.cuts[first]), int(self.cuts[last])) for first, last in edges.reshape(-1, 2)
+        ]
 
     def long(self, found: np.ndarray, least: int) -> np.ndarray:
         """The stretches that last so long."""
@@ -100,7 +103,9 @@ Window = tuple[int | None, int, int]
 
 @dataclass(frozen=True)
 class Work:
-    """Events of one device with the calls that launched them (None: not recorded), in order of start."""
+    """Events of one device with the calls that launched them (None: not recorded), in order of
+    start.
+    """
 
     events: list[Event]
     calls: list[Event | None]
@@ -138,12 +143,15 @@ class Work:
 def idle_in_three(work: Work, begin: int, finish: int) -> tuple[list[tuple[int, int]], ...]:
     """Idle stretches as pairs: nothing was launched; queued; held up by work that the file lacks.
 
-    By the event that ends the stretch: launched behind its begin, nothing was there to do. A millisecond or longer
-    between the launch and the start of the first event of a stream: something else ran. See idleness.Idleness.
+    By the event that ends the stretch: launched behind its begin, nothing was there to do. A
+    millisecond or longer between the launch and the start of the first event of a stream: something
+    else ran. See idleness.Idleness.
     """
     dry, queued, earlier = [], [], []
     reach, first = begin, min(event.start for event in work.events)
-    ends = sorted({event.start for event in work.events if event.end > event.start and event.start <= finish})
+    ends = sorted(
+        {event.start for event in work.events if event.end > event.start and event.start <= finish}
+    )
     for time in [*ends, finish]:
         if time > reach:
             here = work.by_start.get(time, [])
@@ -153,7 +161,9 @@ def idle_in_three(work: Work, begin: int, finish: int) -> tuple[list[tuple[int, 
     return dry, queued, earlier
 
 
-def _sort_idleness(work: Work, place: int | None, idle: tuple[int, int], lists: tuple[list, ...], first: int) -> None:
+def _sort_idleness(
+    work: Work, place: int | None, idle: tuple[int, int], lists: tuple[list, ...], first: int
+) -> None:
     dry, queued, earlier = lists
     begin, end = idle
     call = None if place is None else work.calls[place]
@@ -171,7 +181,9 @@ def _sort_idleness(work: Work, place: int | None, idle: tuple[int, int], lists: 
 
 
 def device_steps(work: Work, host: Sequence[Window]) -> list[Window]:
-    """The steps of a device: from their range on the host on, but not before what was launched earlier has ended."""
+    """The steps of a device: from their range on the host on, but not before what was launched
+    earlier has ended.
+    """
     events = work.events
     start, end = min(event.start for event in events), max(event.end for event in events)
     if not host:
@@ -185,7 +197,10 @@ def device_steps(work: Work, host: Sequence[Window]) -> list[Window]:
     asked = _asked_or_start(work)
     for place in chosen:
         begin = host[place][1]
-        before = max((event.end for event, time in zip(events, asked, strict=True) if time < begin), default=EARLIEST)
+        before = max(
+            (event.end for event, time in zip(events, asked, strict=True) if time < begin),
+            default=EARLIEST,
+        )
         hidden = next(((first, last) for first, last in unseen if last > begin), None)
         if hidden and hidden[0] <= max(begin, before):
             begin = hidden[1]
@@ -200,11 +215,15 @@ def device_steps(work: Work, host: Sequence[Window]) -> list[Window]:
 def _step_of(host: Sequence[Window], call: Event | None) -> int | None:
     if call is None:
         return None
-    return next((place for place, (_, begin, end) in enumerate(host) if begin <= call.start < end), None)
+    return next(
+        (place for place, (_, begin, end) in enumerate(host) if begin <= call.start < end), None
+    )
 
 
 def _asked_or_start(work: Work) -> list[int]:
-    """Launches; without one the start, and long before where the stream's first launch was not yet."""
+    """Launches; without one the start, and long before where the stream's first launch was not
+    yet.
+    """
     first: dict[object, int] = {}
     for event, call in zip(work.events, work.calls, strict=True):
         if call is not None:
@@ -213,8 +232,12 @@ def _asked_or_start(work: Work) -> list[int]:
             for event, call in zip(work.events, work.calls, strict=True)]  # fmt: skip
 
 
-def slow_first_launches(rank: Rank, works: Sequence[Work]) -> tuple[list[Event], list[Event], float]:
-    """Launches of a kernel's first event that took 100 times the median and 1 ms; all single launches; their median."""
+def slow_first_launches(
+    rank: Rank, works: Sequence[Work]
+) -> tuple[list[Event], list[Event], float]:
+    """Launches of a kernel's first event that took 100 times the median and 1 ms; all single
+    launches; their median.
+    """
     single: dict[int, list[Event]] = {}
     by_call: dict[int, Event] = {}
     for work in works:
@@ -227,15 +250,22 @@ def slow_first_launches(rank: Rank, works: Sequence[Work]) -> tuple[list[Event],
     lengths = sorted(call.end - call.start for call, _ in pairs)
     usual = float(np.median(lengths)) if lengths else 0.0
     first: dict[str, int] = {}
-    for event in sorted((event for work in works for event in work.events), key=lambda one: one.start):
+    for event in sorted(
+        (event for work in works for event in work.events), key=lambda one: one.start
+    ):
         first.setdefault(event.name, id(event))
-    slow = [call for call, event in pairs
-            if call.end - call.start >= max(100 * usual, MS) and first[event.name] == id(event)]  # fmt: skip
+    slow = [
+        call
+        for call, event in pairs
+        if call.end - call.start >= max(100 * usual, MS) and first[event.name] == id(event)
+    ]
     return slow, [call for call, _ in pairs], usual
 
 
 def around(operators: list[Event]) -> list[int | None]:
-    """For each operator the place of the one right around it on its thread; they are in order of start, long first."""
+    """For each operator the place of the one right around it on its thread; they are in order of
+    start, long first.
+    """
     running: dict[object, list[int]] = {}
     found = []
     for place, one in enumerate(operators):
@@ -248,7 +278,9 @@ def around(operators: list[Event]) -> list[int | None]:
 
 
 def calling(rank: Rank) -> list[Event]:
-    """Operators without another one in them, and with a call that begins in them on their thread."""
+    """Operators without another one in them, and with a call that begins in them on their
+    thread.
+    """
     inner = {*range(len(rank.operators))} - {*around(rank.operators)}
     begins: dict[object, list[int]] = {}
     for call in _starting(rank.calls):
@@ -298,7 +330,11 @@ def blocking_copies(works: Sequence[Work]) -> list[Event]:
     """Calls of a copy that returned late, and behind the end of what they had asked for."""
     pairs = [pair for work in works for pair in zip(work.events, work.calls, strict=True)]
     copies = [(event, call) for event, call in pairs if call and event.kind == "copy"]
-    return [call for event, call in copies if call.end - call.start >= BLOCKING_NS and call.end >= event.end]
+    return [
+        call
+        for event, call in copies
+        if call.end - call.start >= BLOCKING_NS and call.end >= event.end
+    ]
 
 
 def device_parts(
@@ -312,13 +348,18 @@ def device_parts(
     data = named(rank.ranges, DATA)
     waiting, allocating = named(rank.calls, WAITING), named(rank.calls, ALLOCATING)
     first = [*first, *named(rank.calls, LOADING_CODE)]
-    host, talking = [*rank.calls, *rank.operators], named([*rank.ranges, *rank.operators], COLLECTIVE)
+    host, talking = (
+        [*rank.calls, *rank.operators],
+        named([*rank.ranges, *rank.operators], COLLECTIVE),
+    )
     times = {time for pairs in three for pair in pairs for time in pair}
     times |= {time for _, *pair in windows for time in pair}
     axis = Axis([*work.events, *host, *data, *talking], times)
     compute = axis.cover(event for event in work.events if event.kind in ("kernel", "fill"))
     collective = axis.cover(event for event in work.events if event.kind == "collective") & ~compute
-    copy = axis.cover(event for event in work.events if event.kind == "copy") & ~compute & ~collective
+    copy = (
+        axis.cover(event for event in work.events if event.kind == "copy") & ~compute & ~collective
+    )
     dry, queued, earlier = (axis.of(pairs) for pairs in three)
     start_up = dry & axis.cover(first)
     in_calls = (dry & ~start_up) & axis.cover(waiting)
@@ -330,27 +371,47 @@ def device_parts(
     quiet = _quiet(rank, late, axis)
     silent = quiet & ~axis.cover(talking)
     returning = [*named(waiting, f"(?!({ALLOCATING})$).*"), *copies]
-    stalled = late & ~quiet & (_behind(dry, axis, returning) | axis.of(_between_copies(work.events)))
+    stalled = (
+        late & ~quiet & (_behind(dry, axis, returning) | axis.of(_between_copies(work.events)))
+    )
     allocation = in_calls & axis.cover(allocating)
     return axis, {
-        "compute": compute, "exposed_communication": collective | quiet & ~silent,
-        "exposed_copy": copy & ~fetching, "fetching": fetching, "data_wait": loading,
-        "blocked_host": in_calls & ~allocation, "allocation": allocation, "start_up": start_up, "silent": silent,
-        "stalled": stalled, "launch_bound": late & ~quiet & ~stalled, "other": queued & ~loading | unheard,
-        "earlier": earlier, "dry": dry, "idle": (dry | queued) & ~axis.cover(data),
-    }  # fmt: skip
+        "compute": compute,
+        "exposed_communication": collective | quiet & ~silent,
+        "exposed_copy": copy & ~fetching,
+        "fetching": fetching,
+        "data_wait": loading,
+        "blocked_host": in_calls & ~allocation,
+        "allocation": allocation,
+        "start_up": start_up,
+        "silent": silent,
+        "stalled": stalled,
+        "launch_bound": late & ~quiet & ~stalled,
+        "other": queued & ~loading | unheard,
+        "earlier": earlier,
+        "dry": dry,
+        "idle": (dry | queued) & ~axis.cover(data),
+    }
 
 
 def _quiet(rank: Rank, late: np.ndarray, axis: Axis) -> np.ndarray:
-    """Of this idleness what lasts long and holds no call and no operator, or for longer none that makes a call."""
+    """Of this idleness what lasts long and holds no call and no operator, or for longer none that
+    makes a call.
+    """
     calls = _starting(rank.calls)
     unheard = late & ~axis.cover(calls)
     found = axis.long(unheard & ~axis.cover(rank.operators), MS)
-    return found | axis.long(unheard & ~axis.cover(calling(rank)), WITHOUT_CALLS_NS) if calls else found
+    return (
+        found | axis.long(unheard & ~axis.cover(calling(rank)), WITHOUT_CALLS_NS)
+        if calls
+        else found
+    )
 
 
 def _behind(dry: np.ndarray, axis: Axis, calls: list[Event]) -> np.ndarray:
-    """From the end of each call that ended while nothing was there to do to the end of that stretch."""
+    """From the end of each call that ended while nothing was there to do to the end of that
+    stretch.
+    """
     idle = axis.runs(dry)
     begins = [begin for begin, _ in idle]
     found = []
@@ -381,18 +442,26 @@ def host_parts(rank: Rank, windows: Sequence[Window]) -> tuple[Axis, dict]:
     whole = axis.of(pair for _, *pair in windows)
     loading = whole & axis.of(data)
     compiled = whole & axis.cover(compiling) & ~loading
-    computing = whole & axis.cover(one for one in operators if id(one) not in ids) & ~loading & ~compiled
+    computing = (
+        whole & axis.cover(one for one in operators if id(one) not in ids) & ~loading & ~compiled
+    )
     speaking = whole & axis.cover(talking) & ~computing & ~loading & ~compiled
     rest = whole & ~loading & ~compiled & ~computing & ~speaking
     silent = axis.long(rest, MS)
     return axis, {
-        "compute": computing, "exposed_communication": speaking, "data_wait": loading, "compiling": compiled,
-        "between": rest & ~silent, "silent": silent,
-    }  # fmt: skip
+        "compute": computing,
+        "exposed_communication": speaking,
+        "data_wait": loading,
+        "compiling": compiled,
+        "between": rest & ~silent,
+        "silent": silent,
+    }
 
 
 def _loading(ranges: list[Event]) -> list[tuple[int, int]]:
-    """The ranges of the loader and of the phase `data`; of a range around a loader's from there on."""
+    """The ranges of the loader and of the phase `data`; of a range around a loader's from there
+    on.
+    """
     data = named(ranges, DATA)
     axis = Axis(data)
     begins = sorted(one.start for one in named(ranges, LOADER))

@@ -13,20 +13,31 @@ from tidyprof.diagnosis.verdict import as_json, facts, headline
 
 KERNELS = ("gemm", "ncclDevKernel", "void vllm::cross_device_reduce_1stage", "triton_x")
 CALLS = (
-    "hipLaunchKernel", "hipGraphLaunch", "hipDeviceSynchronize", "hipMemcpyWithStream", "hipFree", "hipModuleLoadData",
-    "hipStreamBeginCapture", "hipStreamEndCapture", "hipEventQuery",
-)  # fmt: skip
+    "hipLaunchKernel",
+    "hipGraphLaunch",
+    "hipDeviceSynchronize",
+    "hipMemcpyWithStream",
+    "hipFree",
+    "hipModuleLoadData",
+    "hipStreamBeginCapture",
+    "hipStreamEndCapture",
+    "hipEventQuery",
+)
 OPERATORS = ("aten::mm", "aten::item", "gloo:all_reduce", "c10d::allreduce_", "x (dynamo_timed)")
 RANGES = (
-    *("data", "forward", "validation", "gloo:all_reduce", "a", "b"), *(f"ProfilerStep#{step}" for step in range(4)),
+    *("data", "forward", "validation", "gloo:all_reduce", "a", "b"),
+    *(f"ProfilerStep#{step}" for step in range(4)),
     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-)  # fmt: skip
+)
 FUNCTIONS = ("a.py(3): f", "torch/x.py(4): g", "nn.Module: Linear_2")
 WITHOUT_A_GPU = {"schemaVersion": 1, "deviceProperties": []}
 
 
 def any_event(draw: random.Random) -> TraceEvent:
-    begin, length = draw.randrange(1_000_000, 60_000_000), draw.choice((0, 1, 1000, 50_000, 2_000_000, 30_000_000))
+    begin, length = (
+        draw.randrange(1_000_000, 60_000_000),
+        draw.choice((0, 1, 1000, 50_000, 2_000_000, 30_000_000)),
+    )
     sort = draw.choices(("kernel", "call", "operator", "range", "function"), (6, 4, 5, 3, 2))[0]
     if sort == "kernel":
         return kernel(draw.choice(KERNELS), begin, length, draw.randrange(40))
@@ -34,7 +45,9 @@ def any_event(draw: random.Random) -> TraceEvent:
         return call(draw.choice(CALLS), begin, length, draw.randrange(40))
     if sort == "operator":
         return operator(draw.choice(OPERATORS), begin, length, draw.randrange(1000))
-    category, names = ("user_annotation", RANGES) if sort == "range" else ("python_function", FUNCTIONS)
+    category, names = (
+        ("user_annotation", RANGES) if sort == "range" else ("python_function", FUNCTIONS)
+    )
     return TraceEvent(category, draw.choice(names), begin, length)
 
 
@@ -56,7 +69,9 @@ def test_a_long_step_that_no_range_explains(tmp_path: Path):
     """Three steps of 1 ms and one of 3 ms, and no other range in the trace."""
     lengths = (1_000_000, 1_000_000, 1_000_000, 3_000_000)
     names = [f"ProfilerStep#{step}" for step in range(4)]
-    steps = [TraceEvent("user_annotation", names[i], (i + 1) * 1_000_000, lengths[i]) for i in range(4)]
+    steps = [
+        TraceEvent("user_annotation", names[i], (i + 1) * 1_000_000, lengths[i]) for i in range(4)
+    ]
     events = [*steps, operator("aten::mm", 1_000_000, 6_000_000, 1)]
     path = write_trace(tmp_path / "trace.json", events, header=WITHOUT_A_GPU)
     found = tidyprof.triage(tidyprof.read(path))

@@ -1,4 +1,6 @@
-"""triage where other programs had the processor: their time is no fault of the host. Times in ms."""
+"""triage where other programs had the processor: their time is no fault of the host. Times in
+ms.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import BASE_NS, HEADER, TraceEvent, call, kernel, operator, write_trace
+from tests.tidyprof.chrome_writer import (
+    BASE_NS,
+    HEADER,
+    TraceEvent,
+    call,
+    kernel,
+    operator,
+    write_trace,
+)
 from tests.tidyprof.triage import raw_files
 from tests.tidyprof.triage.raw import Truth
 from tests.tidyprof.triage.test_sentences import lines_of, problems
@@ -15,11 +25,17 @@ from tests.tidyprof.triage.test_sentences import lines_of, problems
 MS = 1_000_000
 ON_A_PROCESSOR = {"schemaVersion": 1, "deviceProperties": []}
 SKETCH = {"data": 10, "forward": 60, "optimizer": 30}
-"""Length of the parts of a step of 100; only the first 5 of `forward` and of `optimizer` have operators."""
+"""Length of the parts of a step of 100; only the first 5 of `forward` and of `optimizer` have
+operators.
+"""
 
 
-def watched(path: Path, queued: dict[str, float], device: float = 0, lengths: dict[str, float] | None = None) -> Path:
-    """Four steps; queued -- the share of a part that its thread stood in line; device -- work behind each launch."""
+def watched(
+    path: Path, queued: dict[str, float], device: float = 0, lengths: dict[str, float] | None = None
+) -> Path:
+    """Four steps; queued -- the share of a part that its thread stood in line; device -- work
+    behind each launch.
+    """
     events, parts = [], []
     whole = sum((lengths or SKETCH).values())
     for step in range(4):
@@ -32,8 +48,10 @@ def watched(path: Path, queued: dict[str, float], device: float = 0, lengths: di
                 events.append(operator("aten::mm", begin, 5 * MS, len(events)))
                 if device:
                     number = len(events)
-                    events += [call("hipLaunchKernel", begin, 5000, number),
-                               kernel("gemm", begin + 10_000, round(device * MS), number)]  # fmt: skip
+                    events += [
+                        call("hipLaunchKernel", begin, 5000, number),
+                        kernel("gemm", begin + 10_000, round(device * MS), number),
+                    ]
             line = round(long * queued.get(name, 0))
             parts.append([name, BASE_NS + begin, long, long - line, line])
             begin += long
@@ -48,11 +66,15 @@ def checked(path: Path) -> tidyprof.Diagnosis:
 
 
 @pytest.mark.parametrize("device", [0, 5], ids=["processor", "GPU"])
-def test_what_others_had_is_taken_off_before_the_host_is_blamed(device: float, tmp_path: Path) -> None:
+def test_what_others_had_is_taken_off_before_the_host_is_blamed(
+    device: float, tmp_path: Path
+) -> None:
     quiet = checked(watched(tmp_path / "quiet.json", {}, device))
     assert (quiet.cause, quiet.sure) == ("silent-host", True)
     busy = checked(watched(tmp_path / "busy.json", {"forward": 0.8}, device))
-    assert busy.signs.shares["silent"] == pytest.approx(quiet.signs.shares["silent"] - 0.44, abs=0.01)
+    assert busy.signs.shares["silent"] == pytest.approx(
+        quiet.signs.shares["silent"] - 0.44, abs=0.01
+    )
     assert busy.cause == "silent-host"
     assert busy.share < 0.6 * quiet.share
 
@@ -85,13 +107,19 @@ def test_a_processor_that_computes_is_healthy_however_many_share_it(tmp_path: Pa
         events += [TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100 * MS),
                    operator("aten::mm", begin, 98 * MS, step)]  # fmt: skip
         parts.append(["forward", BASE_NS + begin, 100 * MS, 30 * MS, 70 * MS])
-    path = write_trace(tmp_path / "trace.json", events, header=ON_A_PROCESSOR | {"watch_parts": parts})
+    path = write_trace(
+        tmp_path / "trace.json", events, header=ON_A_PROCESSOR | {"watch_parts": parts}
+    )
     assert checked(path).cause == "healthy"
 
 
 @pytest.mark.parametrize(("line", "blamed"), [(0, True), (40, False)])
-def test_a_rank_whose_operators_others_made_long_is_no_straggler(line: int, blamed: bool, tmp_path: Path) -> None:
-    """Rank 1 computes for 80 ms of each 100, in line for so much of it; rank 0 computes for 40, and awaits it."""
+def test_a_rank_whose_operators_others_made_long_is_no_straggler(
+    line: int, blamed: bool, tmp_path: Path
+) -> None:
+    """Rank 1 computes for 80 ms of each 100, in line for so much of it; rank 0 computes for 40, and
+    awaits it.
+    """
     for rank, length in enumerate((40, 80)):
         events, parts = [], []
         for step in range(4):
@@ -99,9 +127,18 @@ def test_a_rank_whose_operators_others_made_long_is_no_straggler(line: int, blam
             events += [
                 TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100 * MS),
                 operator("aten::mm", begin, length * MS, step),
-                TraceEvent("user_annotation", "gloo:all_reduce", begin + length * MS, (98 - length) * MS, tid=1001),
+                TraceEvent(
+                    "user_annotation",
+                    "gloo:all_reduce",
+                    begin + length * MS,
+                    (98 - length) * MS,
+                    tid=1001,
+                ),
             ]
             parts.append(["forward", BASE_NS + begin, 100 * MS, 100 * MS, rank * line * MS])
-        known = {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}, "watch_parts": parts}
+        known = {
+            "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2},
+            "watch_parts": parts,
+        }
         write_trace(tmp_path / f"trace_rank{rank}.json", events, header=ON_A_PROCESSOR | known)
     assert (checked(tmp_path).cause == "straggler") == blamed

@@ -1,4 +1,6 @@
-"""Each rule on signs made by hand: it fires, its rival does not, and where nothing is known nothing is said."""
+"""Each rule on signs made by hand: it fires, its rival does not, and where nothing is known nothing
+is said.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ def made_signs(shares: dict[str, float] | None = None, **more: object) -> Signs:
     parts = on_host.PARTS if more.get("on_host") else on_device.PARTS
     shares = dict.fromkeys(parts, 0.0) | (shares or {})
     shares["compute"] = 1 - sum(value for name, value in shares.items() if name != "compute")
-    counts = {"kernels": 1000, "copies_to_device": 2, "batches": 0, "waiting_calls": 1, "allocations": 0}
+    counts = {
+        "kernels": 1000,
+        "copies_to_device": 2,
+        "batches": 0,
+        "waiting_calls": 1,
+        "allocations": 0,
+    }
     known = {
         "steps": 5,
         "steady": 4,
@@ -50,7 +58,9 @@ def made_signs(shares: dict[str, float] | None = None, **more: object) -> Signs:
 
 
 def rank_table(waits: tuple[float, ...], transfer: float, straggler: int | None) -> pd.DataFrame:
-    table = pd.DataFrame({"rank": range(len(waits)), "wait_ns": waits, "transfer_ns": transfer, "total_ns": 100.0})
+    table = pd.DataFrame(
+        {"rank": range(len(waits)), "wait_ns": waits, "transfer_ns": transfer, "total_ns": 100.0}
+    )
     table["compared"], table["came_last"] = 5, 1
     table.loc[table["rank"] == straggler, "came_last"] = 5
     table.attrs |= {"straggler": straggler, "evidence": "Who waits for whom."}
@@ -69,7 +79,10 @@ CASES = {
     "launch-bound": made_signs({"launch_bound": 0.7}),
     "exposed-communication": made_signs({"exposed_communication": 0.4}, world_size=8),
     "straggler": made_signs(
-        {"exposed_communication": 0.4}, rank_table=rank_table((40, 40, 40, 0), 1, 3), excess=(0.35, "silent"), **SEVERAL
+        {"exposed_communication": 0.4},
+        rank_table=rank_table((40, 40, 40, 0), 1, 3),
+        excess=(0.35, "silent"),
+        **SEVERAL,
     ),
     "many-operators": made_signs({"between": 0.3}, on_host=True, small=0.6),
     "one-kernel": made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=0.1),
@@ -97,7 +110,9 @@ def test_every_cause_has_a_case():
 def test_a_rank_that_is_late_but_does_no_more_than_others_is_not_blamed(rank_lateness: float):
     table = rank_table((30, 30, 30, 0), 1, 3)
     shares = {"exposed_communication": 0.3, "launch_bound": 0.5}
-    diagnosis = judge(made_signs(shares, rank_table=table, excess=(rank_lateness, "compute"), **SEVERAL), ())
+    diagnosis = judge(
+        made_signs(shares, rank_table=table, excess=(rank_lateness, "compute"), **SEVERAL), ()
+    )
     assert diagnosis.cause == "launch-bound"
     assert any("Who waits for whom." in sentence for sentence in diagnosis.evidence)
 
@@ -115,8 +130,9 @@ def test_ranks_that_wait_for_changing_ones_are_no_slow_network():
     assert diagnosis.cause == UNCLEAR
     assert "for none that does more than others" in diagnosis.title
     slow = rank_table((1, 1, 1, 1), 40, None)
-    assert judge(made_signs({"exposed_communication": 0.35}, rank_table=slow, **SEVERAL), ()).cause == (
-        "exposed-communication"
+    assert (
+        judge(made_signs({"exposed_communication": 0.35}, rank_table=slow, **SEVERAL), ()).cause
+        == "exposed-communication"
     )
 
 
@@ -137,9 +153,15 @@ def test_one_step_is_sure_of_large_causes_alone():
     assert judge(made_signs({"data_wait": 0.6}, **one), ()).sure
 
 
-@pytest.mark.parametrize(("share", "cause", "sure"), [
-    (0.10, HEALTHY, True), (0.19, HEALTHY, False), (0.21, "late-data", False), (0.27, "late-data", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("share", "cause", "sure"),
+    [
+        (0.10, HEALTHY, True),
+        (0.19, HEALTHY, False),
+        (0.21, "late-data", False),
+        (0.27, "late-data", True),
+    ],
+)
 def test_near_the_limit_nothing_is_sure(share: float, cause: str, sure: bool):
     diagnosis = judge(made_signs({"data_wait": share}), ())
     assert (diagnosis.cause, diagnosis.sure) == (cause, sure)
@@ -151,8 +173,14 @@ def test_several_small_causes_are_no_sure_health():
 
 
 def test_the_larger_cause_leads():
-    assert judge(made_signs({"exposed_communication": 0.21, "launch_bound": 0.38}), ()).cause == "launch-bound"
-    assert judge(made_signs({"exposed_communication": 0.38, "launch_bound": 0.21}), ()).cause == "exposed-communication"
+    assert (
+        judge(made_signs({"exposed_communication": 0.21, "launch_bound": 0.38}), ()).cause
+        == "launch-bound"
+    )
+    assert (
+        judge(made_signs({"exposed_communication": 0.38, "launch_bound": 0.21}), ()).cause
+        == "exposed-communication"
+    )
     one_kernel = made_signs({"launch_bound": 0.25}, top_kernel=GEMM | {"percent": 90.0})
     assert judge(one_kernel, ()).cause == "launch-bound", "what a computing device does comes last"
 
@@ -165,8 +193,13 @@ def test_a_host_that_waits_can_not_run_ahead():
 def test_graphs_are_a_fact_beside_the_verdict():
     diagnosis = judge(made_signs(graph_share=0.9), ())
     assert diagnosis.cause == HEALTHY
-    assert any("graphs launched 90 % of all device events" in sentence for sentence in diagnosis.evidence)
-    assert "torch.cuda.CUDAGraph" not in judge(made_signs({"launch_bound": 0.5}, graph_share=0.9), ()).next_step
+    assert any(
+        "graphs launched 90 % of all device events" in sentence for sentence in diagnosis.evidence
+    )
+    assert (
+        "torch.cuda.CUDAGraph"
+        not in judge(made_signs({"launch_bound": 0.5}, graph_share=0.9), ()).next_step
+    )
 
 
 def test_recorded_launches_of_a_graph_tell_nothing():
@@ -179,22 +212,31 @@ def test_copies_are_counted_for_each_batch():
     shares = {"data_wait": 0.6}
     five = made_signs(shares, per_step={"copies_to_device": 25, "batches": 6})
     assert judge(five, ()).cause == "late-data"
-    assert judge(made_signs(shares, per_step={"copies_to_device": 128, "batches": 2}), ()).cause == "exposed-copies"
-    whole = made_signs(shares, per_step={"copies_to_device": 80}, marked=False, steps=1, steady=1, first_step=None)
+    assert (
+        judge(made_signs(shares, per_step={"copies_to_device": 128, "batches": 2}), ()).cause
+        == "exposed-copies"
+    )
+    whole = made_signs(
+        shares, per_step={"copies_to_device": 80}, marked=False, steps=1, steady=1, first_step=None
+    )
     assert judge(whole, ()).cause == "late-data", "of how many batches nobody knows"
 
 
 @pytest.mark.parametrize(("off", "stolen", "sure"), [
     (None, None, False), (0.0, None, True), (0.7, None, False), (0.7, 0.0, True), (0.7, 0.5, False),
 ])  # fmt: skip
-def test_silence_is_sure_where_no_other_program_had_the_processor(off: float, stolen: float, sure: bool):
+def test_silence_is_sure_where_no_other_program_had_the_processor(
+    off: float, stolen: float, sure: bool
+):
     diagnosis = judge(made_signs({"silent": 0.7}, on_host=True, off=off, stolen=stolen), ())
     assert (diagnosis.cause, diagnosis.sure) == ("silent-host", sure)
     assert ("quiet machine" in diagnosis.next_step) == (not sure and bool(stolen))
 
 
 def test_the_function_under_silence_is_named():
-    inside = replace(HOST, silent_in="torch/serialization.py(900): save, called from train.py(20): checkpoint")
+    inside = replace(
+        HOST, silent_in="torch/serialization.py(900): save, called from train.py(20): checkpoint"
+    )
     diagnosis = judge(made_signs({"silent": 0.7}, host=inside, **PROCESSOR), ())
     assert "train.py(20): checkpoint" in diagnosis.evidence[0]
     assert "train.py(20): checkpoint" in diagnosis.next_step
@@ -207,22 +249,35 @@ def test_the_function_under_silence_is_named():
     (HostFacts(10, 0, "", None, 0, False, False, ""), "rocprofv3", "fewer kernels"),
 ])  # fmt: skip
 def test_advice_is_of_the_trade_of_the_file(host: HostFacts, tool: str, word: str):
-    signs = replace(made_signs({"launch_bound": 0.5}, host=host, operators=host.operators), tool=tool)
+    signs = replace(
+        made_signs({"launch_bound": 0.5}, host=host, operators=host.operators), tool=tool
+    )
     advice = judge(signs, ()).next_step
     assert word in advice
     assert ("optimizer" in advice) == host.trains
     assert ("torch.compile" in advice) == (bool(host.operators) and not host.compiled)
-    kernel = replace(made_signs(top_kernel=GEMM | {"percent": 90.0}, host=host, operators=host.operators), tool=tool)
+    kernel = replace(
+        made_signs(top_kernel=GEMM | {"percent": 90.0}, host=host, operators=host.operators),
+        tool=tool,
+    )
     assert ("python" in judge(kernel, ()).next_step) == bool(host.operators)
 
 
-@pytest.mark.parametrize(("tool", "how"), [("torch.profiler", "torch.cuda.CUDAGraph"), ("rocprofv3", "hipGraphLaunch")])
+@pytest.mark.parametrize(
+    ("tool", "how"), [("torch.profiler", "torch.cuda.CUDAGraph"), ("rocprofv3", "hipGraphLaunch")]
+)
 @pytest.mark.parametrize(
     ("release", "vendor", "advised", "warned"),
     [
-        *((release, AMD, False, True) for release in ("7.2.0", "7.2.1", "7.2.2", "7.2.3", "7.2.3-81")),
+        *(
+            (release, AMD, False, True)
+            for release in ("7.2.0", "7.2.1", "7.2.2", "7.2.3", "7.2.3-81")
+        ),
         *((release, AMD, True, True) for release in ("", "7.2", "7")),
-        *((release, AMD, True, False) for release in ("6.4", "7.1", "7.1.3", "7.2.4", "7.2.10", "7.14", "10.0", "10")),
+        *(
+            (release, AMD, True, False)
+            for release in ("6.4", "7.1", "7.1.3", "7.2.4", "7.2.10", "7.14", "10.0", "10")
+        ),
         *((release, NVIDIA, True, False) for release in ("", "7.2.1")),
     ],
 )
@@ -230,7 +285,9 @@ def test_graphs_are_no_advice_where_they_compute_wrongly(
     release: str, vendor: str, advised: bool, warned: bool, tool: str, how: str
 ):
     host = HOST if tool == "torch.profiler" else HostFacts(10, 0, "", None, 0, False, False, "")
-    signs = made_signs({"launch_bound": 0.5}, release=release, vendor=vendor, host=host, operators=host.operators)
+    signs = made_signs(
+        {"launch_bound": 0.5}, release=release, vendor=vendor, host=host, operators=host.operators
+    )
     advice = judge(replace(signs, tool=tool), ()).next_step
     assert (f"graphs ({how})" in advice, "ROCm/clr#279" in advice) == (advised, warned)
     assert "ROCm/clr#279" not in judge(replace(signs, tool=tool, graph_share=0.5), ()).next_step
@@ -256,7 +313,9 @@ def test_slow_first_launches_add_up():
 
 
 def test_idleness_without_a_reason_in_the_file_has_no_cause():
-    diagnosis = judge(made_signs({"other": 0.7}, calls=0, operators=0, unlinked=1.0, marked=False), ())
+    diagnosis = judge(
+        made_signs({"other": 0.7}, calls=0, operators=0, unlinked=1.0, marked=False), ()
+    )
     assert (diagnosis.cause, diagnosis.sure) == (UNCLEAR, False)
     assert diagnosis.next_step in COMMANDS or "profile(" in diagnosis.next_step
     assert any("no calls of the host" in sentence for sentence in diagnosis.unknown)
@@ -268,10 +327,14 @@ def test_what_needs_calls_is_not_ruled_out_without_them():
         assert diagnosis.cause == "late-data"
         assert not diagnosis.rivals
         assert diagnosis.unknown[0].startswith("no calls of the ")
-    assert "blocked-host" in {rival.name for rival in judge(made_signs({"data_wait": 0.6}), ()).rivals}
+    assert "blocked-host" in {
+        rival.name for rival in judge(made_signs({"data_wait": 0.6}), ()).rivals
+    }
 
 
-@pytest.mark.parametrize(("share", "sure", "told"), [(0.02, True, False), (0.1, True, True), (0.6, False, True)])
+@pytest.mark.parametrize(
+    ("share", "sure", "told"), [(0.02, True, False), (0.1, True, True), (0.6, False, True)]
+)
 def test_a_name_like_communication_is_told_and_makes_unsure(share: float, sure: bool, told: bool):
     diagnosis = judge(made_signs(alike=("my_all2all_kernel", share)), ())
     assert (diagnosis.cause, diagnosis.sure) == (HEALTHY, sure)
@@ -283,7 +346,11 @@ AMD_ONLY = re.compile("rocprof|amd-smi")
 
 @pytest.mark.parametrize("vendor", [NVIDIA, OTHER])
 def test_no_tool_of_another_vendor_is_advised(vendor: str):
-    for signs in (*CASES.values(), Signs("torch.profiler", ""), made_signs(calls=0, operators=0, graph_share=0.5)):
+    for signs in (
+        *CASES.values(),
+        Signs("torch.profiler", ""),
+        made_signs(calls=0, operators=0, graph_share=0.5),
+    ):
         for known in (signs, replace(signs, has_power=True)):
             text = as_json(judge(replace(known, vendor=vendor), ()))
             assert not AMD_ONLY.search(text)
@@ -305,7 +372,10 @@ def test_no_tool_of_another_vendor_is_advised(vendor: str):
 )
 def test_the_vendor_of_the_gpu(meta: dict[str, str], vendor: str):
     profile = power_log([745], busy=100)
-    assert vendor_of(replace(profile, meta={**profile.meta, "events_by_category": {}, **meta})) == vendor
+    assert (
+        vendor_of(replace(profile, meta={**profile.meta, "events_by_category": {}, **meta}))
+        == vendor
+    )
 
 
 def test_without_device_events_nothing_is_said():
@@ -318,10 +388,20 @@ def test_without_device_events_nothing_is_said():
 
 def power_log(power: list[float], busy: float, cap: float | None = 750.0) -> Profile:
     """A sample a second of one device."""
-    found = {"power": power, "gpu_busy": [busy] * len(power)} | ({} if cap is None else {"power_cap": [cap]})
-    rows = [(second, 0, name, value, "") for name, values in found.items() for second, value in enumerate(values)]
+    found = {"power": power, "gpu_busy": [busy] * len(power)} | (
+        {} if cap is None else {"power_cap": [cap]}
+    )
+    rows = [
+        (second, 0, name, value, "")
+        for name, values in found.items()
+        for second, value in enumerate(values)
+    ]
     table = pd.DataFrame(rows, columns=list(COUNTER_DTYPES)).astype(COUNTER_DTYPES)
-    return Profile(pd.DataFrame(columns=list(EVENT_DTYPES)).astype(EVENT_DTYPES), table, {"tool": "system monitor"})
+    return Profile(
+        pd.DataFrame(columns=list(EVENT_DTYPES)).astype(EVENT_DTYPES),
+        table,
+        {"tool": "system monitor"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -339,14 +419,27 @@ def test_only_busy_samples_at_a_known_cap_speak_of_power(log: Profile, cause: st
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_release_takes_the_commands_that_are_given(release: str, monkeypatch: pytest.MonkeyPatch):
+def test_every_release_takes_the_commands_that_are_given(
+    release: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     signs = CASES["straggler"]
-    advised = [text for cause in CAUSES if (text := cause.advice(signs)).split()[0] in MODULE_OF_TOOL]
+    advised = [
+        text for cause in CAUSES if (text := cause.advice(signs)).split()[0] in MODULE_OF_TOOL
+    ]
     assert len(advised) >= 2
-    readings = [read_command(command) for text in (*COMMANDS, *advised) for command in of_shell(text)]
-    assert [problem for reading in readings for problem in reading.problems if "train.py" not in problem] == []
-    assert {reading.tools[0] for reading in readings} >= {"rocprofv3", "amd-smi", "rocprof-compute", "runTracer.sh"}
+    readings = [
+        read_command(command) for text in (*COMMANDS, *advised) for command in of_shell(text)
+    ]
+    assert [
+        problem for reading in readings for problem in reading.problems if "train.py" not in problem
+    ] == []
+    assert {reading.tools[0] for reading in readings} >= {
+        "rocprofv3",
+        "amd-smi",
+        "rocprof-compute",
+        "runTracer.sh",
+    }
 
 
 def test_a_loop_is_a_round_that_comes_twenty_times_in_a_row():

@@ -1,4 +1,6 @@
-"""`triage` on many files: each is reduced where it is read, in processes if asked, and nothing is looked for twice."""
+"""`triage` on many files: each is reduced where it is read, in processes if asked, and nothing is
+looked for twice.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,30 @@ JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
 def rank_file(path: Path, rank: int | None, begin: int = 1_000_000, length: int = 5_000) -> Path:
     """A trace of one rank of four: a kernel and an all-reduce."""
     path.parent.mkdir(exist_ok=True)
-    stated = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 4}}
-    events = [kernel("gemm", begin, length, 1), kernel("ncclDevKernel", begin + 10_000, 2_000, 2, stream=4)]
+    stated = (
+        {}
+        if rank is None
+        else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 4}}
+    )
+    events = [
+        kernel("gemm", begin, length, 1),
+        kernel("ncclDevKernel", begin + 10_000, 2_000, 2, stream=4),
+    ]
     return write_trace(path, events, header=HEADER | stated)
 
 
-def diagnosed(arguments: list[str], target: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str, str]:
+def diagnosed(
+    arguments: list[str], target: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[str, str, str]:
     """What `triage` shows, what it complains about, and what it writes as JSON."""
     assert main(["triage", *arguments, "--json", str(target)]) == 0
     shown = capsys.readouterr()
     return shown.out, shown.err, target.read_text()
 
 
-def test_one_process_or_two_folder_or_files_give_one_diagnosis(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_one_process_or_two_folder_or_files_give_one_diagnosis(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     files, target = sorted(map(str, RANKS.glob("*.json.gz"))), tmp_path / "diagnosis.json"
     expected = diagnosed([str(RANKS), "--jobs", "1"], target, capsys)
     assert expected[2] == as_json(tidyprof.triage(tidyprof.read(RANKS)))
@@ -60,7 +73,9 @@ def test_one_process_or_two_folder_or_files_give_one_diagnosis(tmp_path: Path, c
 @pytest.mark.parametrize(
     ("module", "name"), [("analyses.steps", "_host_steps"), ("analyses.common", "launching_calls")]
 )
-def test_what_all_analyses_ask_for_is_looked_for_once(module: str, name: str, monkeypatch: pytest.MonkeyPatch):
+def test_what_all_analyses_ask_for_is_looked_for_once(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+):
     place = import_module(f"tidyprof.{module}")
     real, calls = getattr(place, name), []
     monkeypatch.setattr(place, name, lambda *arguments: calls.append(name) or real(*arguments))
@@ -88,7 +103,11 @@ def test_plain_events_say_what_the_table_says(kinds: tuple[str, ...]):
     profile = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz")
     table, events = profile.of_kind(kinds), common.plain_events(profile, kinds)
     assert {column: pd.isna(table[column]).tolist() for column in EVENT_COLUMNS} == {
-        column: (np.equal(events[column], ABSENT) if dtype != "category" else events[column].isna()).tolist()
+        column: (
+            (
+                np.equal(events[column], ABSENT) if dtype != "category" else events[column].isna()
+            ).tolist()
+        )
         for column, dtype in EVENT_COLUMNS.items()
     }
     for column in EVENT_COLUMNS:
@@ -100,12 +119,17 @@ def test_plain_events_say_what_the_table_says(kinds: tuple[str, ...]):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (("second_rank/0.json", 0), "'a_rank0.json' and 'second_rank/0.json' both cover rank 0 at the same time"),
+        (
+            ("second_rank/0.json", 0),
+            "'a_rank0.json' and 'second_rank/0.json' both cover rank 0 at the same time",
+        ),
         (("b.json", None), "2 traces, of which 1 do not state their rank ('b.json' for one)"),
     ],
     ids=["twice", "unknown"],
 )
-def test_mistakes_in_a_folder_are_one_line(jobs: str, other: tuple, message: str, tmp_path: Path, capsys):
+def test_mistakes_in_a_folder_are_one_line(
+    jobs: str, other: tuple, message: str, tmp_path: Path, capsys
+):
     rank_file(tmp_path / "a_rank0.json", 0)
     rank_file(tmp_path / other[0], other[1])
     assert main(["triage", str(tmp_path), "--jobs", jobs]) == 2
@@ -115,8 +139,12 @@ def test_mistakes_in_a_folder_are_one_line(jobs: str, other: tuple, message: str
 
 
 @JOBS
-def test_a_folder_of_files_is_what_it_is_as_a_whole(jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Ranks in the names of folders, a rank of two files one after the other, and what only all files tell."""
+def test_a_folder_of_files_is_what_it_is_as_a_whole(
+    jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Ranks in the names of folders, a rank of two files one after the other, and what only all
+    files tell.
+    """
     folder, target = tmp_path / "run", tmp_path / "diagnosis.json"
     folder.mkdir()
     rank_file(folder / "rank10" / "trace.json", None, length=0)
@@ -161,7 +189,9 @@ def test_a_wrong_number_of_processes_is_refused(wrong: str, capsys: pytest.Captu
 def test_small_files_start_no_process(monkeypatch: pytest.MonkeyPatch):
     seen = []
     real = command.read_many
-    monkeypatch.setattr(command, "read_many", lambda *a, jobs, **b: seen.append(jobs) or real(*a, jobs=jobs, **b))
+    monkeypatch.setattr(
+        command, "read_many", lambda *a, jobs, **b: seen.append(jobs) or real(*a, jobs=jobs, **b)
+    )
     assert len(command.recordings_of([str(RANKS)], None, None)) == 4
     monkeypatch.setattr(command, "WORTH_BYTES", 1)
     monkeypatch.setattr(command, "processors", lambda: 2)
@@ -177,7 +207,9 @@ def test_an_interrupt_ends_all_processes_without_a_word(everybody: bool, tmp_pat
     started = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    while len(workers := psutil.Process(started.pid).children()) < 3:  # two, and the one that keeps their locks
+    while (
+        len(workers := psutil.Process(started.pid).children()) < 3
+    ):  # two, and the one that keeps their locks
         assert started.poll() is None
     (os.killpg if everybody else os.kill)(started.pid, signal.SIGINT)
     shown, complaints = started.communicate(timeout=PATIENCE_S)
@@ -223,9 +255,12 @@ def four_ranks(folder: Path, broken: dict[int, str]) -> list[Path]:
     ("how", "named", "page", "jobs"),
     [
         *((how, named, False, "1") for how in BREAKING for named in (False, True)),
-        ("cut", False, False, "2"), ("cut", True, False, "2"), ("empty", False, True, "1"), ("other", True, True, "1"),
+        ("cut", False, False, "2"),
+        ("cut", True, False, "2"),
+        ("empty", False, True, "1"),
+        ("other", True, True, "1"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_rank_is_left_out_and_the_verdict_says_so(
     jobs: str, how: str, named: bool, page: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -234,11 +269,15 @@ def test_a_broken_rank_is_left_out_and_the_verdict_says_so(
     files = four_ranks(folder, {1: how})
     given = [*map(str, files if named else [folder])]
     options = ["--html", str(tmp_path / "page.html")] if page else []
-    shown, complaints, written = diagnosed([*given, "--jobs", jobs, *options], tmp_path / "found.json", capsys)
+    shown, complaints, written = diagnosed(
+        [*given, "--jobs", jobs, *options], tmp_path / "found.json", capsys
+    )
     assert shown.splitlines()[0].endswith("; rank 1 is missing, not to be read")
     assert complaints.count("rank 1 is left out: ") == 1
     assert str(files[1]) in complaints
-    assert shown.startswith(tidyprof.triage([tidyprof.read(one) for one in files if one != files[1]]).cause)
+    assert shown.startswith(
+        tidyprof.triage([tidyprof.read(one) for one in files if one != files[1]]).cause
+    )
     assert '"ranks": 3' in written
     files[1].unlink()
     missing = next(line for line in shown.splitlines() if "is missing: " in line)

@@ -1,4 +1,6 @@
-"""triage on programs with a known fault on a real GPU: with their untraced step given, and by the trace alone."""
+"""triage on programs with a known fault on a real GPU: with their untraced step given, and by the
+trace alone.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,28 @@ import pytest
 import tidyprof
 from benchmarks.triage_files import gpu_forms, gpu_rates
 from tests.conftest import REPOSITORY
-from tests.tidyprof.triage.gpu_programs import FORMS, HOST_LIMITED, PROGRAMS, TRUTH, is_right, profiles, triaged
+from tests.tidyprof.triage.gpu_programs import (
+    FORMS,
+    HOST_LIMITED,
+    PROGRAMS,
+    TRUTH,
+    is_right,
+    profiles,
+    triaged,
+)
 from tidyprof.cli.main import main
 
 MISSED = {
-    ("surgery_clips", "cured", "given"): "its processes load unevenly, and the recorded steps were the quicker ones",
-    ("mixture_accumulate", "sick", "alone"): "384 waits a step, and launches between them as slow: not told apart",
+    (
+        "surgery_clips",
+        "cured",
+        "given",
+    ): "its processes load unevenly, and the recorded steps were the quicker ones",
+    (
+        "mixture_accumulate",
+        "sick",
+        "alone",
+    ): "384 waits a step, and launches between them as slow: not told apart",
 }
 """What is not right, and not sure."""
 
@@ -51,7 +69,8 @@ def test_the_untraced_step_lies_in_the_estimate_of_most_that_the_host_limits() -
 FIRST_TRACED = [
     (name, form)
     for name, form in FORMS
-    if profiles(name, form)[0].meta.get("untraced") and (form == "sick" or len(TRUTH[name]["untraced_ms"]) == 1)
+    if profiles(name, form)[0].meta.get("untraced")
+    and (form == "sick" or len(TRUTH[name]["untraced_ms"]) == 1)
 ]
 
 

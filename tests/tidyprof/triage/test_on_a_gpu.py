@@ -1,4 +1,6 @@
-"""triage on what traces of real GPUs have: small ones whose truth is known by how they were made. Times in µs."""
+"""triage on what traces of real GPUs have: small ones whose truth is known by how they were made.
+Times in µs.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,21 @@ MS = 1_000
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 TO_DEVICE, TO_HOST = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
-CUDA = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "numSms": 132, "warpSize": 32}]}
+CUDA = {
+    "schemaVersion": 1,
+    "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "numSms": 132, "warpSize": 32}],
+}
 
 
 class Step:
     """Collects the events of one marked step. Each begins so many µs after the step does."""
 
     def __init__(self, events: list[TraceEvent], number: int, length: float) -> None:
-        self.events, self.number, self.begin = events, number, round(1_000_000 + number * length * 1_000)
+        self.events, self.number, self.begin = (
+            events,
+            number,
+            round(1_000_000 + number * length * 1_000),
+        )
         self.part(f"ProfilerStep#{number}", 0, length)
 
     def _at(self, at: float, length: float) -> tuple[int, int]:
@@ -61,15 +70,21 @@ class Step:
         ]
 
 
-def trace(path: Path, length: float, fill: Callable[[Step], None], steps: int = 4, **members: Any) -> Path:
-    """A file of so many steps of this length, each filled by `fill`; members are of the file as a whole."""
+def trace(
+    path: Path, length: float, fill: Callable[[Step], None], steps: int = 4, **members: Any
+) -> Path:
+    """A file of so many steps of this length, each filled by `fill`; members are of the file as a
+    whole.
+    """
     events: list[TraceEvent] = []
     for number in range(steps):
         fill(Step(events, number, length))
     return write_trace(path, events, header=CUDA | members)
 
 
-def triaged(folder: Path, length: float, fill: Callable[[Step], None], **members: Any) -> tidyprof.Diagnosis:
+def triaged(
+    folder: Path, length: float, fill: Callable[[Step], None], **members: Any
+) -> tidyprof.Diagnosis:
     return tidyprof.triage(tidyprof.read(trace(folder / "trace.json", length, fill, **members)))
 
 
@@ -90,8 +105,12 @@ def test_a_library_that_tries_kernels_is_start_up_and_its_operator_is_named(tmp_
     assert triaged(tmp_path, 210 * MS, lambda step: search(step, 1)).cause != "start-up"
 
 
-def ranks(folder: Path, computing: tuple[float, float], range_at: tuple[float, float]) -> tidyprof.Diagnosis:
-    """Two ranks with steps of 40 ms, which compute for so long; their ranges of gloo end together, at 38 ms."""
+def ranks(
+    folder: Path, computing: tuple[float, float], range_at: tuple[float, float]
+) -> tidyprof.Diagnosis:
+    """Two ranks with steps of 40 ms, which compute for so long; their ranges of gloo end together,
+    at 38 ms.
+    """
     profiles = []
     for rank in range(2):
 
@@ -102,7 +121,9 @@ def ranks(folder: Path, computing: tuple[float, float], range_at: tuple[float, f
             step.part("gloo:all_reduce", range_at[rank], 38 * MS - range_at[rank], thread=1001)
 
         path = folder / f"trace_rank{rank}.json"
-        trace(path, 40 * MS, fill, distributedInfo={"backend": "gloo", "rank": rank, "world_size": 2})
+        trace(
+            path, 40 * MS, fill, distributedInfo={"backend": "gloo", "rank": rank, "world_size": 2}
+        )
         profiles.append(tidyprof.read(path))
     return tidyprof.triage(profiles)
 
@@ -127,7 +148,9 @@ def test_dispatch_to_experts_is_communication_and_an_unknown_one_is_told(tmp_pat
 
         return filled
 
-    known = triaged(tmp_path, 20 * MS, fill("void mori::moe::EpDispatchIntraNodeKernel<__hip_bfloat16>"))
+    known = triaged(
+        tmp_path, 20 * MS, fill("void mori::moe::EpDispatchIntraNodeKernel<__hip_bfloat16>")
+    )
     assert known.cause == "exposed-communication"
     unknown = triaged(tmp_path, 20 * MS, fill("void mine::all2all_kernel<float>"))
     assert not unknown.sure
@@ -138,7 +161,9 @@ ROCPROF_1 = "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,DispatchNs,Beg
 
 
 def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> None:
-    """Kernels that know when they were asked for, as the first rocprof writes them: 9 of each 20 ms."""
+    """Kernels that know when they were asked for, as the first rocprof writes them: 9 of each 20
+    ms.
+    """
     begins = [10**9 + place * 20 * 10**6 for place in range(30)]
     rows = [f'{place},"gemm_{place % 3}",0,0,{place},7,7,{begin - 9000},{begin},{begin + 9 * 10**6},{begin + 10**7},0'
             for place, begin in enumerate(begins)]  # fmt: skip
@@ -150,13 +175,17 @@ def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("name", "cause"), [("gemm_9", "start-up"), ("gemm_1", "can't tell")])
-def test_one_gap_without_any_call_is_a_start_up_before_a_new_kernel(name: str, cause: str, tmp_path: Path) -> None:
+def test_one_gap_without_any_call_is_a_start_up_before_a_new_kernel(
+    name: str, cause: str, tmp_path: Path
+) -> None:
     """Of 600 ms the device is idle for 400 at once; nothing says what the host did then."""
     rows, begin = [], 10**9
     for place in range(10):
         own = name if place == 5 else f"gemm_{place % 3}"
         begin += 4 * 10**8 if place == 5 else 0
-        rows.append(f'{place},"{own}",0,0,{place},7,7,{begin - 9000},{begin},{begin + 19 * 10**6},{begin + 10**7},0')
+        rows.append(
+            f'{place},"{own}",0,0,{place},7,7,{begin - 9000},{begin},{begin + 19 * 10**6},{begin + 10**7},0'
+        )
         begin += 20 * 10**6
     (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")
     found = tidyprof.triage(tidyprof.read(tmp_path / "results.csv"))
@@ -164,8 +193,12 @@ def test_one_gap_without_any_call_is_a_start_up_before_a_new_kernel(name: str, c
     assert says(found, "first event of its name") == (cause == "start-up")
 
 
-@pytest.mark.parametrize("of_torch", [None, (6.5 * MS, 13 * MS), (7.5 * MS, 11 * MS)], ids=["none", "around", "inside"])
-def test_silence_in_a_part_of_the_user_names_it(of_torch: tuple[float, float] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "of_torch", [None, (6.5 * MS, 13 * MS), (7.5 * MS, 11 * MS)], ids=["none", "around", "inside"]
+)
+def test_silence_in_a_part_of_the_user_names_it(
+    of_torch: tuple[float, float] | None, tmp_path: Path
+) -> None:
     def fill(step: Step) -> None:
         step.operator("aten::mm", 100, 400)
         step.launch(200, 6.5 * MS)
@@ -204,13 +237,16 @@ def test_copies_through_pageable_memory_both_ways_are_copies(tmp_path: Path) -> 
             step.copy(name, place * 2 * MS, 2 * MS)
         step.launch(4 * len(directions) * 2 * MS, 4 * MS)
 
-    assert triaged(tmp_path, 20.1 * MS, lambda step: fill(step, (TO_DEVICE, TO_HOST))).cause == "exposed-copies"
+    assert (
+        triaged(tmp_path, 20.1 * MS, lambda step: fill(step, (TO_DEVICE, TO_HOST))).cause
+        == "exposed-copies"
+    )
     assert triaged(tmp_path, 12.1 * MS, lambda step: fill(step, (TO_HOST,))).cause == "blocked-host"
 
 
 def replaying(path: Path, counts: list[int]) -> Path:
-    """Steps of 10 ms: a graph whose replay has so many kernels in the file, and a kernel that waits for its end. Below
-    a hundred the file lacks some of 390.
+    """Steps of 10 ms: a graph whose replay has so many kernels in the file, and a kernel that waits
+    for its end. Below a hundred the file lacks some of 390.
     """
     events: list[TraceEvent] = []
     for number, kernels in enumerate(counts):
@@ -218,7 +254,8 @@ def replaying(path: Path, counts: list[int]) -> Path:
         known, each = len(events), 8.97 * MS / (kernels if kernels > 100 else 390)
         events.append(call("hipGraphLaunch", *step._at(100, 50), known))
         events += [
-            kernel(f"layer_{i % 7}", *step._at(200 + each * i, each - 1), known, device=0) for i in range(kernels)
+            kernel(f"layer_{i % 7}", *step._at(200 + each * i, each - 1), known, device=0)
+            for i in range(kernels)
         ]
         step.launch(300, 100, "sample", late=9 * MS)
     return write_trace(path, events)
@@ -240,7 +277,9 @@ def replaying(path: Path, counts: list[int]) -> Path:
     ],
     ids=["none", "half", "unequal", "all", "last", "others"],
 )
-def test_replays_without_their_kernels_are_told(counts: list[int], told: str, unclear: bool, tmp_path: Path) -> None:
+def test_replays_without_their_kernels_are_told(
+    counts: list[int], told: str, unclear: bool, tmp_path: Path
+) -> None:
     path = replaying(tmp_path / "trace.json", counts)
     found = tidyprof.triage(tidyprof.read(path))
     assert not problems(Truth(raw_files.read(path)), lines_of(path))
@@ -280,7 +319,9 @@ def test_a_checkpoint_is_no_launching(tmp_path: Path) -> None:
 
 
 def nested(step: Step) -> None:
-    """A step of 30 ms: 3,000 operators, each with another one 1.8 µs later; 600 kernels of 15 ms in all."""
+    """A step of 30 ms: 3,000 operators, each with another one 1.8 µs later; 600 kernels of 15 ms in
+    all.
+    """
     for place in range(3000):
         step.operator("aten::add", place * 10, 9)
         step.operator("aten::add_", place * 10 + 1.8, 6)
@@ -289,7 +330,9 @@ def nested(step: Step) -> None:
 
 
 def late(step: Step, working: float = 60) -> None:
-    """A step of 20 ms: 1,000 operators without others in them, 200 launches of kernels that work for so long each."""
+    """A step of 20 ms: 1,000 operators without others in them, 200 launches of kernels that work
+    for so long each.
+    """
     for place in range(1000):
         step.operator("aten::add", place * 20, 18)
         if place % 5 == 0:
@@ -301,7 +344,9 @@ UNTRACED = {"steps": 10, "step_ns": 18e6, "parts_ns": {"data": 1e6}}
 
 @pytest.fixture(scope="module")
 def of_nested(tmp_path_factory: pytest.TempPathFactory) -> tidyprof.Profile:
-    return tidyprof.read(trace(tmp_path_factory.mktemp("nested") / "trace.json", 30 * MS, nested, steps=3))
+    return tidyprof.read(
+        trace(tmp_path_factory.mktemp("nested") / "trace.json", 30 * MS, nested, steps=3)
+    )
 
 
 def test_the_step_without_the_profiler_is_estimated(of_nested: tidyprof.Profile) -> None:
@@ -316,7 +361,9 @@ def test_the_step_without_the_profiler_is_estimated(of_nested: tidyprof.Profile)
 
 
 @pytest.mark.parametrize("off", [0.985, 1, 1.015])
-def test_a_step_as_long_as_the_recorded_ones_counts_for_nothing(of_nested: tidyprof.Profile, off: float) -> None:
+def test_a_step_as_long_as_the_recorded_ones_counts_for_nothing(
+    of_nested: tidyprof.Profile, off: float
+) -> None:
     alone = tidyprof.triage(of_nested)
     found = tidyprof.triage(of_nested, step_ms=off * alone.signs.observer.traced_ns / 1e6)
     assert (found.cause, found.sure, found.share) == (alone.cause, alone.sure, alone.share)
@@ -325,7 +372,9 @@ def test_a_step_as_long_as_the_recorded_ones_counts_for_nothing(of_nested: tidyp
 
 
 def test_a_step_within_the_estimate_is_a_typical_one(of_nested: tidyprof.Profile) -> None:
-    """However much the profiler may have cost: here more than the idle time that it can have lengthened."""
+    """However much the profiler may have cost: here more than the idle time that it can have
+    lengthened.
+    """
     for estimated_ns in tidyprof.triage(of_nested).signs.observer.estimated_ns:
         assert not tidyprof.triage(of_nested, step_ms=estimated_ns / 1e6).signs.untypical
 
@@ -345,7 +394,9 @@ BROKEN = ("18e6", -18e6, float("nan"), [18e6], 1e300, 10**400)
 def test_broken_times_in_a_trace_are_ignored(member: str, tmp_path: Path) -> None:
     for value in BROKEN:
         stated = {"whole": value, "data": UNTRACED | {"parts_ns": {"data": value}}}
-        found = triaged(tmp_path, 1 * MS, short, watch_untraced=stated.get(member, UNTRACED | {member: value}))
+        found = triaged(
+            tmp_path, 1 * MS, short, watch_untraced=stated.get(member, UNTRACED | {member: value})
+        )
         assert found.signs.observer.untraced_ns is None, value
 
 
@@ -356,7 +407,9 @@ def short(step: Step) -> None:
 
 def times(*steps: Any) -> str:
     """What WATCH=times writes, with so many seconds in one part of each step."""
-    return "".join(json.dumps({"rank": 0, "step": i, "forward": one}) + "\n" for i, one in enumerate(steps))
+    return "".join(
+        json.dumps({"rank": 0, "step": i, "forward": one}) + "\n" for i, one in enumerate(steps)
+    )
 
 
 def test_a_file_of_times_beside_the_trace_is_taken_and_a_given_step_wins(tmp_path: Path) -> None:
@@ -377,10 +430,21 @@ def test_the_last_line_of_a_job_that_was_killed_is_left_out(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "3\n3\n3\n", "nonsense", "[" * 100_000, times(0.5), *(times(*9 * [one]) for one in BROKEN),
-     times(*9 * [-0.015]), times(*9 * [0]), times(*9 * [1e-300])],
+    [
+        "",
+        "{}",
+        "[]",
+        "3\n3\n3\n",
+        "nonsense",
+        "[" * 100_000,
+        times(0.5),
+        *(times(*9 * [one]) for one in BROKEN),
+        times(*9 * [-0.015]),
+        times(*9 * [0]),
+        times(*9 * [1e-300]),
+    ],
     ids=lambda text: text[30:60] or None,
-)  # fmt: skip
+)
 def test_a_broken_file_of_times_is_ignored(text: str, tmp_path: Path) -> None:
     (tmp_path / "times_rank0.jsonl").write_text(text, encoding="utf-8")
     assert triaged(tmp_path, 1 * MS, short).signs.observer.untraced_ns is None
@@ -393,7 +457,9 @@ def test_times_of_a_step_say_nothing_of_a_trace_without_marked_steps(tmp_path: P
         late(Step(events, number, 20 * MS))
     unmarked = [event for event in events if event.category != "user_annotation"]
     (tmp_path / "times_rank0.jsonl").write_text(times(*9 * [0.018]), encoding="utf-8")
-    path = write_trace(tmp_path / "trace.json", unmarked, header=CUDA | {"watch_untraced": UNTRACED})
+    path = write_trace(
+        tmp_path / "trace.json", unmarked, header=CUDA | {"watch_untraced": UNTRACED}
+    )
     found = tidyprof.triage(tidyprof.read(path))
     assert found.signs.observer.untraced_ns is None
     with pytest.raises(ValueError, match="marked"):
@@ -418,11 +484,17 @@ def loading(step: Step, wait: float) -> None:
 
 
 def before(step_ms: float, data_ms: float) -> dict[str, object]:
-    return {"steps": 10, "step_ns": step_ms * 1e6, "parts_ns": {"data": data_ms * 1e6, "forward": 1e6}}
+    return {
+        "steps": 10,
+        "step_ns": step_ms * 1e6,
+        "parts_ns": {"data": data_ms * 1e6, "forward": 1e6},
+    }
 
 
 def test_data_that_come_later_than_in_the_recorded_steps_are_late(tmp_path: Path) -> None:
-    found = triaged(tmp_path, 30 * MS, lambda step: loading(step, 3 * MS), watch_untraced=before(60, 40))
+    found = triaged(
+        tmp_path, 30 * MS, lambda step: loading(step, 3 * MS), watch_untraced=before(60, 40)
+    )
     assert found.cause == "late-data"
     assert says(found, "longer in `data`")
     assert found.share == pytest.approx(33 / 60, abs=0.01)
@@ -430,23 +502,31 @@ def test_data_that_come_later_than_in_the_recorded_steps_are_late(tmp_path: Path
 
 def test_data_that_were_only_late_in_the_recorded_steps_are_not(tmp_path: Path) -> None:
     assert triaged(tmp_path, 30 * MS, lambda step: loading(step, 12 * MS)).cause == "late-data"
-    found = triaged(tmp_path, 30 * MS, lambda step: loading(step, 12 * MS), watch_untraced=before(18.1, 0.1))
+    found = triaged(
+        tmp_path, 30 * MS, lambda step: loading(step, 12 * MS), watch_untraced=before(18.1, 0.1)
+    )
     assert found.cause == "healthy"
     assert says(found, "shorter in `data`")
 
 
 def test_what_typical_steps_have_elsewhere_than_in_data_is_no_loading(tmp_path: Path) -> None:
     """The script timed its data: the other half of its step is in none that was recorded."""
-    found = triaged(tmp_path, 30 * MS, lambda step: loading(step, 3 * MS), watch_untraced=before(60, 0.1))
+    found = triaged(
+        tmp_path, 30 * MS, lambda step: loading(step, 3 * MS), watch_untraced=before(60, 0.1)
+    )
     assert (found.cause, found.sure) == ("can't tell", False)
     assert found.signs.shares["unseen"] == pytest.approx(30 / 60, abs=0.01)
-    profile = tidyprof.read(trace(tmp_path / "trace.json", 30 * MS, lambda step: loading(step, 3 * MS)))
+    profile = tidyprof.read(
+        trace(tmp_path / "trace.json", 30 * MS, lambda step: loading(step, 3 * MS))
+    )
     assert tidyprof.triage(profile, step_ms=60).cause == "late-data"
 
 
 @pytest.mark.parametrize("working", [60, 65])
 def test_a_verdict_in_doubt_is_resolved_by_the_step(working: float, tmp_path: Path) -> None:
-    profile = tidyprof.read(trace(tmp_path / "trace.json", 20 * MS, lambda step: late(step, working)))
+    profile = tidyprof.read(
+        trace(tmp_path / "trace.json", 20 * MS, lambda step: late(step, working))
+    )
     found = tidyprof.triage(profile)
     low, _, high = (one / 1e6 for one in found.signs.observer.estimated_ns)
     assert not found.sure
@@ -467,8 +547,16 @@ def test_a_loader_in_a_part_of_another_name_is_as_late_as_recorded(tmp_path: Pat
 
     for step_ns in (30e6, 60e6):
         parts = {"data": 3e4, "batch": step_ns - 18e6, "forward": 1e6}
-        found = triaged(tmp_path, 30 * MS, fill, watch_untraced={"steps": 10, "step_ns": step_ns, "parts_ns": parts})
-        assert (found.cause, found.share) == ("late-data", pytest.approx(1 - 18e6 / step_ns, abs=0.01))
+        found = triaged(
+            tmp_path,
+            30 * MS,
+            fill,
+            watch_untraced={"steps": 10, "step_ns": step_ns, "parts_ns": parts},
+        )
+        assert (found.cause, found.share) == (
+            "late-data",
+            pytest.approx(1 - 18e6 / step_ns, abs=0.01),
+        )
         assert not says(found, "in `data`")
 
 
@@ -493,5 +581,9 @@ def test_a_step_that_no_step_can_take_is_refused(
     refused(capsys, path, step_ms)
 
 
-def test_a_step_that_is_no_number_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "argument --step-ms: 'abc'" in refused(capsys, trace(tmp_path / "trace.json", 1 * MS, short), "abc")
+def test_a_step_that_is_no_number_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "argument --step-ms: 'abc'" in refused(
+        capsys, trace(tmp_path / "trace.json", 1 * MS, short), "abc"
+    )

@@ -1,6 +1,8 @@
-"""Truths about ordinary programs in tests/strangers/ordinary: each names what is there, in words that triage has.
+"""Truths about ordinary programs in tests/strangers/ordinary: each names what is there, in words
+that triage has.
 
-No test runs the programs: each takes half a minute, and the truths are for a tool that runs them whole.
+No test runs the programs: each takes half a minute, and the truths are for a tool that runs them
+whole.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ def truths(folder: Path) -> dict[str, dict]:
 
 def verdicts() -> set[str]:
     """The words of the table of rules in docs/triage.md, and the one for no verdict."""
-    rules = (REPOSITORY / "docs/triage.md").read_text(encoding="utf-8").split("\n## The rules\n")[1].split("\n## ")[0]
+    rules = (
+        (REPOSITORY / "docs/triage.md")
+        .read_text(encoding="utf-8")
+        .split("\n## The rules\n")[1]
+        .split("\n## ")[0]
+    )
     return {*re.findall(r"^\| `([a-z-]+)` \|", rules, re.MULTILINE), "can't tell"}
 
 
@@ -55,7 +62,13 @@ def test_each_ordinary_program_has_a_truth_and_most_have_two():
 def test_each_ordinary_program_has_a_command_with_its_launcher():
     commands = {program.name: program.command for program in programs()}
     assert {*truths(ORDINARY)} <= {*commands}
-    assert commands["ddp_even"][1:-1] == ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    assert commands["ddp_even"][1:-1] == (
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    )
 
 
 @pytest.mark.parametrize("path", sorted(ORDINARY.glob("*.py")), ids=lambda path: path.stem)
@@ -76,4 +89,6 @@ def test_truth_of_an_odd_program_is_whole(name: str):
 
 def test_each_odd_program_has_a_truth():
     started = {Path(word).name for truth in truths(ODD).values() for word in truth["command"]}
-    assert {path.name for path in ODD.iterdir() if path.name not in ("truth.toml", "__pycache__")} <= started
+    assert {
+        path.name for path in ODD.iterdir() if path.name not in ("truth.toml", "__pycache__")
+    } <= started

@@ -23,10 +23,16 @@ class Block(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.first, self.second = torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+        self.norm, self.first, self.second = (
+            torch.nn.LayerNorm(8),
+            torch.nn.Linear(8, 16),
+            torch.nn.Linear(16, 8),
+        )
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        return batch + self.second(functional.dropout(functional.gelu(self.first(self.norm(batch)))))
+        return batch + self.second(
+            functional.dropout(functional.gelu(self.first(self.norm(batch))))
+        )
 
 
 class OwnLinear(torch.autograd.Function):
@@ -43,9 +49,15 @@ class OwnLinear(torch.autograd.Function):
         return functional.linear(gradient, weight.t()), functional.linear(gradient.t(), batch.t())
 
 
-BLOCK, CONVOLUTIONS = Block(), torch.nn.Sequential(
-    torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.ReLU(inplace=True), torch.nn.Conv2d(2, 1, 3)
-)  # fmt: skip
+BLOCK, CONVOLUTIONS = (
+    Block(),
+    torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3),
+        torch.nn.BatchNorm2d(2),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Conv2d(2, 1, 3),
+    ),
+)
 
 
 def plain(batch: torch.Tensor) -> torch.Tensor:
@@ -68,7 +80,9 @@ def kept(batch: torch.Tensor) -> torch.Tensor:
     return checkpoint(BLOCK, batch, use_reentrant=False).detach().mean() + BLOCK(batch).mean()
 
 
-def checkpointed(module: torch.nn.Module, shape: tuple[int, ...], reentrant: bool) -> Callable[..., torch.Tensor]:
+def checkpointed(
+    module: torch.nn.Module, shape: tuple[int, ...], reentrant: bool
+) -> Callable[..., torch.Tensor]:
     def loss(batch: torch.Tensor) -> torch.Tensor:
         return checkpoint(module, batch.reshape(shape), use_reentrant=reentrant).mean()
 
@@ -96,7 +110,9 @@ def said(path: Path) -> bool:
 @pytest.mark.parametrize("stacks", [False, True], ids=["operators", "stacks"])
 @pytest.mark.parametrize("reentrant", [False, True], ids=["hooks", "reentrant"])
 @pytest.mark.parametrize(
-    ("module", "shape"), [(BLOCK, (8, 8)), (CONVOLUTIONS, (1, 1, 8, 8))], ids=["transformer", "convolutions"]
+    ("module", "shape"),
+    [(BLOCK, (8, 8)), (CONVOLUTIONS, (1, 1, 8, 8))],
+    ids=["transformer", "convolutions"],
 )
 def test_a_checkpoint_is_told(
     module: torch.nn.Module, shape: tuple[int, ...], reentrant: bool, stacks: bool, tmp_path: Path
@@ -119,7 +135,12 @@ def test_on_a_gpu_it_is_a_share_of_the_device_s_work(tmp_path: Path) -> None:
         begin, number = 1_000_000 + step * 20_000_000, 100 * step
         events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 20_000_000))
         events.append(operator(node, begin + 5_000_000, 9_000_000, number))
-        named = (("aten::conv2d", 0, 4), ("aten::conv2d", 5, 2), ("aten::relu", 8, 1), ("aten::mm", 12, 3))
+        named = (
+            ("aten::conv2d", 0, 4),
+            ("aten::conv2d", 5, 2),
+            ("aten::relu", 8, 1),
+            ("aten::mm", 12, 3),
+        )
         for place, (name, at, length) in enumerate(named):
             own, known = begin + at * 1_000_000 + 10_000, number + place
             events += [operator(name, own, 50_000, known + 1), call("hipLaunchKernel", own, 5_000, known),

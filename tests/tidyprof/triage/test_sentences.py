@@ -1,4 +1,6 @@
-"""Every number and every denial in triage's sentences, against the raw file by code that tidyprof has no part in."""
+"""Every number and every denial in triage's sentences, against the raw file by code that tidyprof
+has no part in.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def place_of(name: str, recordings: Path) -> Path:
 
 @cache
 def lines_of(path: Path) -> list[tuple[str, str]]:
-    """Label and sentence of each line of the command, which reads call stacks; without a label it has the one above."""
+    """Label and sentence of each line of the command, which reads call stacks; without a label it
+    has the one above.
+    """
     diagnosis = tidyprof.triage(tidyprof.read(path, python_functions=True))
     lines, label = [("headline", headline(diagnosis))], ""
     for own, text in facts(diagnosis):
@@ -66,7 +70,9 @@ def problems(truth: Truth, lines: list[tuple[str, str]]) -> list[str]:
 
 
 def stated(label: str, text: str) -> str:
-    """The claim of a line: without a command, and without the name of the cause or the word for the verdict."""
+    """The claim of a line: without a command, and without the name of the cause or the word for the
+    verdict.
+    """
     if label in ("takes time, too", "ruled out"):
         return text.partition(": ")[2]
     if label == "headline" and re.match(r"(healthy|can't tell)", text):
@@ -106,12 +112,20 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
         fixed = [match.span() for match in re.finditer(FIXED, claim)]
         for match in re.finditer(r"(?<![\w.])\d[\d,]*(\.\d+)?(?=[ %)]|$)", claim):
             value = float(match[0].replace(",", ""))
-            if label in ("next", "origin") or value < 2 or any(a <= match.start() < b for a, b in fixed):
+            if (
+                label in ("next", "origin")
+                or value < 2
+                or any(a <= match.start() < b for a, b in fixed)
+            ):
                 continue
             places = len(match[0].partition(".")[2])
             off = f"{max(1.1 * value, value + 10**-places):,.{places}f}"
             tried += 1
-            assert wrong_in(truth_of(path), claim[: match.start()] + off + claim[match.end() :]), (claim, match[0], off)
+            assert wrong_in(truth_of(path), claim[: match.start()] + off + claim[match.end() :]), (
+                claim,
+                match[0],
+                off,
+            )
     assert tried > 3
 
 
@@ -122,50 +136,121 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
         ("no calls of the host: why the device was idle", "torch-mi250-minitoy"),
         ("no GPU took part: how one would do", "torch-mi250-minitoy"),
         ("no device events: no steps, no idle time", "torch-mi250-minitoy"),
-        ("no hardware counters: how near kernels are to their roofs", "rocprofv3-csv-gfx1151-llamacpp-decode"),
-        ("no log of power: whether clocks were held back", "smi-mi300x-vllm-llama31-bs1/monitoring"),
-        ("ranges of the compiler 99 % of the time (events); compiled kernels or ranges: none",
-         "tests/strangers/traces/recompile_lengths"),
-        ("one rank is here, which can't tell waiting for others from transfer (collectives)",
-         "tests/strangers/traces/two_ranks_uneven"),
-        ("calls that allocate or free: 0 a step, device idle in them for 91 %", "torch-mi300x-resnet18-train"),
+        (
+            "no hardware counters: how near kernels are to their roofs",
+            "rocprofv3-csv-gfx1151-llamacpp-decode",
+        ),
+        (
+            "no log of power: whether clocks were held back",
+            "smi-mi300x-vllm-llama31-bs1/monitoring",
+        ),
+        (
+            "ranges of the compiler 99 % of the time (events); compiled kernels or ranges: none",
+            "tests/strangers/traces/recompile_lengths",
+        ),
+        (
+            "one rank is here, which can't tell waiting for others from transfer (collectives)",
+            "tests/strangers/traces/two_ranks_uneven",
+        ),
+        (
+            "calls that allocate or free: 0 a step, device idle in them for 91 %",
+            "torch-mi300x-resnet18-train",
+        ),
         ("copies to the device: 16 a step (events)", "torch-nvidia-a100-alexnet"),
-        ("idle in them 0.0 %, most in hipFree, from their end to the next work 0.0 % of the time",
-         "torch-mi300x-resnet18-train"),
-        ("nothing takes 20 % of the time or more from computation", "tests/strangers/traces/generate_cache"),
+        (
+            (
+                "idle in them 0.0 %, most in hipFree, from their end to the next work 0.0 % of the"
+                " time"
+            ),
+            "torch-mi300x-resnet18-train",
+        ),
+        (
+            "nothing takes 20 % of the time or more from computation",
+            "tests/strangers/traces/generate_cache",
+        ),
         ("no known cause takes 20 % of the time or more", "torch-mi300x-resnet18-train"),
         ("of 10.5 ms between the first and the last device event", "torch-mi300x-sglang-decode"),
         ("9 kernels were never launched", "torch-mi250-minitoy"),
         ("not one collective is hidden", "torch-mi250-minitoy"),
-        ("of 2 of 3 steps (the first left out), a mean of 18.82 ms each (step_budget): compute 78 %, between operators "
-         "12 %, host silent 7.8 %, data wait 2.2 %", "tests/strangers/traces/many_item"),
-        ("of 2 of 3 steps (the first left out), a mean of 13.84 ms each", "tests/strangers/traces/many_item"),
-        ("without the profiler about 13.84 ms, 12.85 to 15.58 by what its 18,090 events cost here, of these",
-         "tests/strangers/traces/many_item"),
-        ("without the profiler about 13.84 ms, 11.85 to 15.58 by what its 8,090 events cost here, of these",
-         "tests/strangers/traces/many_item"),
-        ("without the profiler about 8 ms, 7 to 9 by what its 1,025 events cost here, of these",
-         "rpd-mi200-matmul/matmul_result.rpd"),
-        (f"not sure, since the profiler alone may be the difference: healthy or many-operators. {KNOWING}",
-         "tests/strangers/traces/many_item"),
-        (f"not sure, since the profiler alone may be the difference: launch-bound or slow-host. {KNOWING}",
-         "torch-mi350x-rocprofiler-sdk"),
-        (f"not sure, since the profiler alone may be the difference. {KNOWING}", "tests/strangers/traces/many_item"),
-        (f"not sure, since the profiler alone may be the difference. {KNOWING}", "rpd-mi200-matmul/matmul_result.rpd"),
-        (f"not sure, since what torch.profiler itself costs the host is not known. {KNOWING}",
-         "torch-mi350x-rocprofiler-sdk"),
-        (f"not sure, since what rocprofv3 itself costs the host is not known. {KNOWING}",
-         "rpd-mi200-matmul/matmul_result.rpd"),
-        ("idle while the host started nothing for 1 ms or longer: 69 % of the time, 26.8 ms a step (gaps)",
-         "torch-mi300x-timesformer"),
+        (
+            (
+                "of 2 of 3 steps (the first left out), a mean of 18.82 ms each (step_budget):"
+                " compute 78 %, between operators 12 %, host silent 7.8 %, data wait 2.2 %"
+            ),
+            "tests/strangers/traces/many_item",
+        ),
+        (
+            "of 2 of 3 steps (the first left out), a mean of 13.84 ms each",
+            "tests/strangers/traces/many_item",
+        ),
+        (
+            (
+                "without the profiler about 13.84 ms, 12.85 to 15.58 by what its 18,090 events cost"
+                " here, of these"
+            ),
+            "tests/strangers/traces/many_item",
+        ),
+        (
+            (
+                "without the profiler about 13.84 ms, 11.85 to 15.58 by what its 8,090 events cost"
+                " here, of these"
+            ),
+            "tests/strangers/traces/many_item",
+        ),
+        (
+            "without the profiler about 8 ms, 7 to 9 by what its 1,025 events cost here, of these",
+            "rpd-mi200-matmul/matmul_result.rpd",
+        ),
+        (
+            (
+                "not sure, since the profiler alone may be the difference: healthy or"
+                f" many-operators. {KNOWING}"
+            ),
+            "tests/strangers/traces/many_item",
+        ),
+        (
+            (
+                "not sure, since the profiler alone may be the difference: launch-bound or"
+                f" slow-host. {KNOWING}"
+            ),
+            "torch-mi350x-rocprofiler-sdk",
+        ),
+        (
+            f"not sure, since the profiler alone may be the difference. {KNOWING}",
+            "tests/strangers/traces/many_item",
+        ),
+        (
+            f"not sure, since the profiler alone may be the difference. {KNOWING}",
+            "rpd-mi200-matmul/matmul_result.rpd",
+        ),
+        (
+            f"not sure, since what torch.profiler itself costs the host is not known. {KNOWING}",
+            "torch-mi350x-rocprofiler-sdk",
+        ),
+        (
+            f"not sure, since what rocprofv3 itself costs the host is not known. {KNOWING}",
+            "rpd-mi200-matmul/matmul_result.rpd",
+        ),
+        (
+            (
+                "idle while the host started nothing for 1 ms or longer: 69 % of the time, 26.8 ms"
+                " a step (gaps)"
+            ),
+            "torch-mi300x-timesformer",
+        ),
         ("most of it in your part `optimizer`", "tests/strangers/traces/checkpoint_each_step"),
         ("most of it in your part `ProfilerStep#3`", "tests/strangers/traces/checkpoint_each_step"),
-        ("aten::convolution_backward tried out a library's kernels for 47.96 ms (events)",
-         "torch-mi300x-resnet18-train"),
-        ("aten::mm tried out a library's kernels for 479.6 ms (events)", "torch-mi300x-resnet18-train"),
+        (
+            "aten::convolution_backward tried out a library's kernels for 47.96 ms (events)",
+            "torch-mi300x-resnet18-train",
+        ),
+        (
+            "aten::mm tried out a library's kernels for 479.6 ms (events)",
+            "torch-mi300x-resnet18-train",
+        ),
         ("copying back to the host 5.3 %", "rpd-mi200-matmul/matmul_result.rpd"),
     ],
-)  # fmt: skip
+)
 def test_a_claim_that_is_not_true_is_found(sentence: str, name: str, recordings: Path):
     assert wrong_in(truth_of(place_of(name, recordings)), sentence)
 
@@ -173,9 +258,15 @@ def test_a_claim_that_is_not_true_is_found(sentence: str, name: str, recordings:
 @pytest.mark.parametrize(
     ("advice", "name"),
     [
-        ("Then more work for each launch: torch.compile", "torch-mi300x-compile-triton/trace.json.gz"),
+        (
+            "Then more work for each launch: torch.compile",
+            "torch-mi300x-compile-triton/trace.json.gz",
+        ),
         ("Then more work for each launch: a fused optimizer", "torch-nvidia-a100-alexnet"),
-        ("rocprof-compute profile --name run -- python infer.py", "rpd-mi200-matmul/matmul_result.rpd"),
+        (
+            "rocprof-compute profile --name run -- python infer.py",
+            "rpd-mi200-matmul/matmul_result.rpd",
+        ),
         ("no steps: call prof.step()", "rocprofv3-lumi-taylor/results.pftrace"),
         ("amd-smi static --limit", "tests/strangers/traces/many_item"),
     ],
@@ -186,7 +277,9 @@ def test_advice_of_another_trade_is_found(advice: str, name: str, recordings: Pa
 
 def test_the_truth_comes_from_the_raw_files_alone():
     for module in Path(__file__).parent.glob("raw*.py"):
-        assert not re.search(r"^\s*(from|import) tidyprof", module.read_text(), re.MULTILINE), module
+        assert not re.search(r"^\s*(from|import) tidyprof", module.read_text(), re.MULTILINE), (
+            module
+        )
 
 
 def made_step(number: int) -> list[TraceEvent]:
@@ -195,8 +288,10 @@ def made_step(number: int) -> list[TraceEvent]:
 
     def copied(way: str, called: int, took: int, started: int, lasted: int) -> list[TraceEvent]:
         known = {"device": 2, "stream": 0, "correlation": next(ids)}
-        return [call("hipMemcpyAsync", begin + called, took, known["correlation"]),
-                TraceEvent("gpu_memcpy", f"Memcpy {way}", begin + started, lasted, 2, 0, known)]  # fmt: skip
+        return [
+            call("hipMemcpyAsync", begin + called, took, known["correlation"]),
+            TraceEvent("gpu_memcpy", f"Memcpy {way}", begin + started, lasted, 2, 0, known),
+        ]
 
     def computed(called: int, started: int, lasted: int) -> list[TraceEvent]:
         own = next(ids)
@@ -218,7 +313,9 @@ def made_step(number: int) -> list[TraceEvent]:
 
 
 def test_each_way_to_be_idle_has_its_part(tmp_path: Path):
-    path = write_trace(tmp_path / "trace.json", [event for step in (1, 2, 3) for event in made_step(step)])
+    path = write_trace(
+        tmp_path / "trace.json", [event for step in (1, 2, 3) for event in made_step(step)]
+    )
     truth = truth_of(path)
     assert not problems(truth, lines_of(path))
     # Behind the late copy 0.4 ms to the launch and 0.1 to its copy, between copies 0.3, of 20.
@@ -233,7 +330,9 @@ LATER = {
     "torch-mi300x-vllm-decode-hipgraph/graph_execution.json.gz": False,
     "torch-mi300x-vllm-piecewise": False,
 }
-"""Recording -> whether its longest gap is work that the file lacks: what ends it was launched a while before."""
+"""Recording -> whether its longest gap is work that the file lacks: what ends it was launched a
+while before.
+"""
 
 CALLED = {"launched late": "launch_bound", "queued": "other", "earlier work": "other"}
 """What `gaps` calls an idle interval, and the part of `step_budget` that it is in."""
@@ -260,8 +359,8 @@ def test_an_idle_interval_has_one_name_everywhere(name: str, recordings: Path):
 
 
 def longest_gap(truth: Truth) -> tuple[tuple[int, int], int, bool]:
-    """The longest stretch between two events on the device, how long what ends it was launched before it ran, and
-    whether that was launched within the stretch.
+    """The longest stretch between two events on the device, how long what ends it was launched
+    before it ran, and whether that was launched within the stretch.
     """
     (side,) = truth.sides
     events, reach, found = side.work.events, side.work.events[0].end, (0, 0, None)

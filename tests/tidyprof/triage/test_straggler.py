@@ -1,4 +1,6 @@
-"""triage on ranks of which one is late: what it does more, and the command that shows it. Times in ms."""
+"""triage on ranks of which one is late: what it does more, and the command that shows it. Times in
+ms.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,12 @@ from tidyprof.cli.main import main
 MS = 1_000_000
 
 
-def two_ranks(folder: Path, computing: tuple[float, float], sleeping: tuple[float, float], gpu: bool = False) -> Path:
-    """Steps of 100 ms: a rank computes, sleeps, and is in a collective until the step ends for both."""
+def two_ranks(
+    folder: Path, computing: tuple[float, float], sleeping: tuple[float, float], gpu: bool = False
+) -> Path:
+    """Steps of 100 ms: a rank computes, sleeps, and is in a collective until the step ends for
+    both.
+    """
     for rank in range(2):
         events = []
         works, sleeps = round(computing[rank] * MS), round(sleeping[rank] * MS)
@@ -33,10 +39,20 @@ def two_ranks(folder: Path, computing: tuple[float, float], sleeping: tuple[floa
                     call("hipLaunchKernel", begin, 5_000, 10 + step),
                     kernel("gemm", begin + 10_000, works, 10 + step),
                     call("hipLaunchKernel", enters - 10_000, 5_000, 20 + step),
-                    kernel("ncclDevKernel_Generic", enters, begin + 99 * MS - enters, 20 + step, stream=4),
+                    kernel(
+                        "ncclDevKernel_Generic",
+                        enters,
+                        begin + 99 * MS - enters,
+                        20 + step,
+                        stream=4,
+                    ),
                 ]
             else:
-                events.append(TraceEvent("user_annotation", "gloo:all_reduce", enters, begin + 99 * MS - enters))
+                events.append(
+                    TraceEvent(
+                        "user_annotation", "gloo:all_reduce", enters, begin + 99 * MS - enters
+                    )
+                )
         known = {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}
         header = (HEADER if gpu else {"schemaVersion": 1, "deviceProperties": []}) | known
         write_trace(folder / f"trace_rank{rank}.json", events, header=header)
@@ -45,7 +61,9 @@ def two_ranks(folder: Path, computing: tuple[float, float], sleeping: tuple[floa
 
 @pytest.mark.parametrize("gpu", [False, True], ids=["processor", "GPU"])
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_rank_that_computes_longer_is_compared_with_one_that_waits(late: int, gpu: bool, tmp_path: Path, capsys):
+def test_a_rank_that_computes_longer_is_compared_with_one_that_waits(
+    late: int, gpu: bool, tmp_path: Path, capsys
+):
     folder = two_ranks(tmp_path, (80, 30) if late == 0 else (30, 80), (1, 1), gpu)
     assert not problems(Truth(raw_files.read(folder)), lines_of(folder))
     files = [str(folder / f"trace_rank{rank}.json") for rank in (1 - late, late)]

@@ -1,4 +1,6 @@
-"""triage on files: modelled faults, public recordings with a diagnosis by hand, the command, and the page."""
+"""triage on files: modelled faults, public recordings with a diagnosis by hand, the command, and
+the page.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def test_modelled_faults_are_found(name: str):
 
 def recorded(folder: Path, profiler: str = "torch", **options: object) -> tidyprof.Profile:
     """Three steps of a run, from file."""
-    config = TrainConfig(torch_profile=True, profile_warmup=0, profile_active=3, max_steps=5, **options)
+    config = TrainConfig(
+        torch_profile=True, profile_warmup=0, profile_active=3, max_steps=5, **options
+    )
     write("kineto", simulate(Training(config=config, profiler=profiler)), folder, compress=False)
     return tidyprof.read(folder)
 
@@ -79,8 +83,15 @@ def test_a_recording_that_begins_with_the_first_step_holds_its_start_up(tmp_path
 
 
 def test_a_device_that_is_kept_busy_is_healthy(tmp_path: Path):
-    """Without the overhead of a profiler, which would make it launch-bound, and with a loader that keeps up."""
-    cures = {"batched_transforms": True, "fused_optimizer": True, "compile": True, "channels_last": True}
+    """Without the overhead of a profiler, which would make it launch-bound, and with a loader that
+    keeps up.
+    """
+    cures = {
+        "batched_transforms": True,
+        "fused_optimizer": True,
+        "compile": True,
+        "channels_last": True,
+    }
     found = tidyprof.triage(recorded(tmp_path, "none", profile_wait=2, batch_size=1024, **cures))
     assert (found.cause, found.sure) == ("healthy", True)
 
@@ -98,12 +109,19 @@ def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recording
 
 
 STRANGERS = REPOSITORY / "tests/strangers"
-SCRIPTS = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in sorted(STRANGERS.glob("truth*.toml"))}
+SCRIPTS = {
+    file.stem: tomllib.loads(file.read_text(encoding="utf-8"))
+    for file in sorted(STRANGERS.glob("truth*.toml"))
+}
 MISSED = {"paired_views": "healthy"}
-"""What the tool says of a script instead of the truth: other programs had half of the processor at its recording."""
+"""What the tool says of a script instead of the truth: other programs had half of the processor at
+its recording.
+"""
 
 
-@pytest.mark.parametrize(("place", "name"), [(place, name) for place, own in SCRIPTS.items() for name in own])
+@pytest.mark.parametrize(
+    ("place", "name"), [(place, name) for place, own in SCRIPTS.items() for name in own]
+)
 def test_scripts_of_strangers_are_right_by_their_truths(place: str, name: str):
     truth = SCRIPTS[place][name]
     found = triaged(STRANGERS / "traces" / name)
@@ -127,8 +145,13 @@ def test_ranks_in_files_of_their_own_are_one_run(recordings: Path):
 
 def test_ranks_of_a_folder_of_files_and_reduced_elsewhere_give_one_diagnosis():
     files = sorted(Path(traced("rank-skew")).glob("*.json.gz"))
-    together, apart = tidyprof.triage(tidyprof.read(traced("rank-skew"))), tidyprof.triage(map(tidyprof.read, files))
-    elsewhere = tidyprof.triage(tidyprof.read_many(files, tidyprof.triage_signs, ThreadPoolExecutor(2)))
+    together, apart = (
+        tidyprof.triage(tidyprof.read(traced("rank-skew"))),
+        tidyprof.triage(map(tidyprof.read, files)),
+    )
+    elsewhere = tidyprof.triage(
+        tidyprof.read_many(files, tidyprof.triage_signs, ThreadPoolExecutor(2))
+    )
     assert together.signs.ranks == 4
     assert as_json(together) == as_json(apart) == as_json(elsewhere)
 
@@ -149,7 +172,10 @@ def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(monkeypatch: p
 
 
 def test_files_of_several_tools_add_to_each_other(recordings: Path):
-    tools = [tidyprof.read(traced("resnet")), tidyprof.read(recordings / "rocprof-compute-mi200-vcopy")]
+    tools = [
+        tidyprof.read(traced("resnet")),
+        tidyprof.read(recordings / "rocprof-compute-mi200-vcopy"),
+    ]
     diagnosis = tidyprof.triage(tools[::-1])
     assert diagnosis.cause == "launch-bound"
     assert 0 < diagnosis.signs.roof_share < 1
@@ -171,11 +197,17 @@ def test_files_of_one_folder_are_one_recording_as_the_folder_is(recordings: Path
 
 
 def test_the_function_under_silence_comes_from_the_stacks_of_the_file(tmp_path: Path, capsys):
-    """Four steps of 50 ms, the device idle for 40 of them, in a function of the user's below one of torch's."""
+    """Four steps of 50 ms, the device idle for 40 of them, in a function of the user's below one of
+    torch's.
+    """
     events = []
     for step in range(4):
         begin = 1_000_000 + step * 50_000_000
-        names = ("train.py(3): main", "train.py(9): checkpoint", "torch/serialization.py(944): save")
+        names = (
+            "train.py(3): main",
+            "train.py(9): checkpoint",
+            "torch/serialization.py(944): save",
+        )
         functions = zip(names, (50, 42, 41), strict=True)
         events += [
             TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 50_000_000),
@@ -203,14 +235,19 @@ LOADS = {
     "csv.py(2): read, called from text.py(4): batch": (("text.py(4): batch", 38),
                                                        ("lib/python3.12/csv.py(2): read", 30)),
 }  # fmt: skip
-"""What must be named -> functions in each other, with ms, of a load of 40 ms; those of one name one after the other."""
+"""What must be named -> functions in each other, with ms, of a load of 40 ms; those of one name one
+after the other.
+"""
 
 
 @pytest.mark.parametrize(
-    "own", ["/site/tidyprof/running/inside/recorder.py(92): _step", "instrument_me.py(184): watch_clocks"]
+    "own",
+    ["/site/tidyprof/running/inside/recorder.py(92): _step", "instrument_me.py(184): watch_clocks"],
 )
 def test_what_records_the_trace_is_no_silence(own: str, tmp_path: Path) -> None:
-    """The device is idle for 40 of 50 ms while the host is in a function of the hooks, or of the block."""
+    """The device is idle for 40 of 50 ms while the host is in a function of the hooks, or of the
+    block.
+    """
     events = []
     for step in range(4):
         begin = 1_000_000 + step * 50_000_000
@@ -231,18 +268,28 @@ def test_what_records_the_trace_is_no_silence(own: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("gpu", [True, False], ids=["GPU", "processor"])
 @pytest.mark.parametrize("workers", [False, True], ids=["alone", "workers"])
 @pytest.mark.parametrize("named", LOADS)
-def test_the_function_that_loads_comes_from_the_stacks(named: str, workers: bool, gpu: bool, tmp_path: Path, capsys):
-    """Of processes beside the training there are no stacks, and the functions that wait for them load nothing."""
+def test_the_function_that_loads_comes_from_the_stacks(
+    named: str, workers: bool, gpu: bool, tmp_path: Path, capsys
+):
+    """Of processes beside the training there are no stacks, and the functions that wait for them
+    load nothing.
+    """
     events = []
     for step in range(4):
         begin = 1_000_000 + step * 50_000_000
         events += [
             TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 50_000_000),
-            TraceEvent("user_annotation", BATCH.replace("Single", "Multi" if workers else "Single").replace(
-                "MultiProcess", "MultiProcessing"), begin, 40_000_000),
+            TraceEvent(
+                "user_annotation",
+                BATCH.replace("Single", "Multi" if workers else "Single").replace(
+                    "MultiProcess", "MultiProcessing"
+                ),
+                begin,
+                40_000_000,
+            ),
             TraceEvent("python_function", "text.py(80): main", begin, 50_000_000),
             operator("aten::mm", begin + 40_000_000, 9_000_000, step),
-        ]  # fmt: skip
+        ]
         if gpu:
             events += [call("hipLaunchKernel", begin + 40_000_000, 5_000, 10 + step),
                        kernel("gemm", begin + 40_010_000, 9_000_000, 10 + step)]  # fmt: skip
@@ -275,16 +322,22 @@ def test_the_operator_and_module_under_late_launches_are_named(tmp_path: Path):
             call("hipLaunchKernel", begin + 900_000, 5_000, 10 + place),
             kernel("gemm", begin + 910_000, 90_000, 10 + place),
         ]
-    found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "trace.json", events), python_functions=True))
+    found = tidyprof.triage(
+        tidyprof.read(write_trace(tmp_path / "trace.json", events), python_functions=True)
+    )
     assert found.cause == "launch-bound"
     assert "of that 56 % under aten::conv2d, 56 % under Conv2d" in found.evidence[0]
 
 
-HOSTILE = "</svg></style><script>alert(1)</script><img src=x onerror=alert(1)> $\\frac{1}{ --> \x1b[2J"
+HOSTILE = (
+    "</svg></style><script>alert(1)</script><img src=x onerror=alert(1)> $\\frac{1}{ --> \x1b[2J"
+)
 
 
 def hostile_trace(path: Path) -> Path:
-    """Four steps, each with a kernel, an operator and a range of this name; the host is silent for 40 of 50 ms."""
+    """Four steps, each with a kernel, an operator and a range of this name; the host is silent for
+    40 of 50 ms.
+    """
     events = []
     for step in range(4):
         begin = 1_000_000 + step * 50_000_000
@@ -299,8 +352,12 @@ def hostile_trace(path: Path) -> Path:
     return write_trace(path, events)
 
 
-def processor_trace(path: Path, parts: list[tuple[str, str, int]], header: dict[str, object] | None = None) -> Path:
-    """Four steps of 100 ms on a processor, each with these parts one after the other: category, name, ms."""
+def processor_trace(
+    path: Path, parts: list[tuple[str, str, int]], header: dict[str, object] | None = None
+) -> Path:
+    """Four steps of 100 ms on a processor, each with these parts one after the other: category,
+    name, ms.
+    """
     events = []
     for step in range(4):
         begin = 1_000_000 + step * 100_000_000
@@ -308,7 +365,11 @@ def processor_trace(path: Path, parts: list[tuple[str, str, int]], header: dict[
         for category, name, length in parts:
             events.append(TraceEvent(category, name, begin, length * 1_000_000))
             begin += length * 1_000_000
-    return write_trace(path, events, header={"schemaVersion": 1, "deviceProperties": []} if header is None else header)
+    return write_trace(
+        path,
+        events,
+        header={"schemaVersion": 1, "deviceProperties": []} if header is None else header,
+    )
 
 
 LOADING = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
@@ -319,16 +380,30 @@ LOADING = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIte
     [
         ("late-data", 0.7, [(*LOADING, 70), ("cpu_op", "aten::mm", 30)]),
         ("silent-host", 0.6, [("cpu_op", "aten::mm", 40)]),
-        ("recompiling", 0.8, [("cpu_op", "compile_inner (dynamo_timed)", 80), ("cpu_op", "aten::mm", 20)]),
+        (
+            "recompiling",
+            0.8,
+            [("cpu_op", "compile_inner (dynamo_timed)", 80), ("cpu_op", "aten::mm", 20)],
+        ),
         ("healthy", 0.9, [(*LOADING, 5), ("cpu_op", "aten::mm", 90)]),
     ],
 )
-def test_a_run_without_a_gpu_is_told_from_its_operators(cause: str, share: float, parts: list, tmp_path: Path, capsys):
+def test_a_run_without_a_gpu_is_told_from_its_operators(
+    cause: str, share: float, parts: list, tmp_path: Path, capsys
+):
     path, target = processor_trace(tmp_path / "trace.json", parts), tmp_path / "page.html"
     found = tidyprof.triage(tidyprof.read(path))
     # Whether the thread had a processor was not recorded.
-    assert (found.cause, found.sure, found.signs.steps, found.signs.steady) == (cause, cause != "silent-host", 4, 3)
-    assert any("of 3 of 4 steps (the first left out), a mean of 100 ms each" in sentence for sentence in found.evidence)
+    assert (found.cause, found.sure, found.signs.steps, found.signs.steady) == (
+        cause,
+        cause != "silent-host",
+        4,
+        3,
+    )
+    assert any(
+        "of 3 of 4 steps (the first left out), a mean of 100 ms each" in sentence
+        for sentence in found.evidence
+    )
     assert found.share == pytest.approx(share)
     assert {rival.name for rival in found.rivals} <= {
         *("late-data", "silent-host", "recompiling", "start-up", "many-operators"),
@@ -349,10 +424,15 @@ def test_operators_alone_say_nothing_where_a_gpu_is_built_in(tmp_path: Path):
 
 @pytest.mark.parametrize("category", ["privateuse1_runtime", "hpu_op", "cuda_runtime"])
 def test_an_accelerator_that_is_not_known_is_no_processor(category: str, tmp_path: Path):
-    path = processor_trace(tmp_path / "trace.json", [("cpu_op", "aten::mm", 50), (category, "otherLaunchKernel", 40)])
+    path = processor_trace(
+        tmp_path / "trace.json", [("cpu_op", "aten::mm", 50), (category, "otherLaunchKernel", 40)]
+    )
     found = tidyprof.triage(tidyprof.read(path))
     assert (found.cause, found.sure) == ("can't tell", False)
-    assert f"4 events of the category {category} are of an accelerator that tidyprof does not know" in found.title
+    assert (
+        f"4 events of the category {category} are of an accelerator that tidyprof does not know"
+        in found.title
+    )
 
 
 def test_ranges_in_rounds_are_steps_and_the_report_says_so(tmp_path: Path):
@@ -387,7 +467,9 @@ class Elements(HTMLParser):
                 self.suspicious.append((name, value))
 
 
-def test_no_text_of_a_file_becomes_part_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_no_text_of_a_file_becomes_part_of_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     path, target = hostile_trace(tmp_path / "trace.json"), tmp_path / "page.html"
     assert main(["triage", str(path), "--html", str(target)]) == 0
     shown = capsys.readouterr().out
@@ -399,7 +481,10 @@ def test_no_text_of_a_file_becomes_part_of_the_page(tmp_path: Path, capsys: pyte
     assert elements.tags.isdisjoint({"script", "img", "link", "iframe"})
     assert page.count("<svg") == page.count("</svg>") == 2 * page.count("<figcaption>") == 6
     used = set(re.findall(r"url\(#([^)]+)\)", page))
-    assert {name.startswith("dark-") for name in used} == {True, False}, "a picture that is hidden lends its own none"
+    assert {name.startswith("dark-") for name in used} == {
+        True,
+        False,
+    }, "a picture that is hidden lends its own none"
     assert all(f'id="{name}"' in page for name in used)
     assert "&lt;script&gt;" in page
 
@@ -408,12 +493,17 @@ def test_no_text_of_a_file_becomes_part_of_the_page(tmp_path: Path, capsys: pyte
     ("events", "found"),
     [
         ([kernel("k", 1_000_000, 0, 1)], "can't tell: no event on a device lasts"),
-        ([operator("aten::mm", 1_000_000, 5_000, 1)], "can't tell: no device event is in the files"),
+        (
+            [operator("aten::mm", 1_000_000, 5_000, 1)],
+            "can't tell: no device event is in the files",
+        ),
         ([kernel("k", 1_000_000, 5_000, 1)], "one-kernel: one kernel dominates"),
     ],
     ids=["no duration", "host alone", "one kernel"],
 )
-def test_the_smallest_recordings_are_diagnosed_and_drawn(events: list, found: str, tmp_path: Path, capsys):
+def test_the_smallest_recordings_are_diagnosed_and_drawn(
+    events: list, found: str, tmp_path: Path, capsys
+):
     path, target = write_trace(tmp_path / "trace.json", events), tmp_path / "page.html"
     assert main(["triage", str(path), "--html", str(target)]) == 0
     assert capsys.readouterr().out.startswith(found)
@@ -427,7 +517,9 @@ def test_the_command_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureF
     assert shown.startswith("late-data: the data come late, up to 97 % of the time")
     labels = ("evidence", "ruled out", "not in the files", "next", "origin", "in brackets")
     assert all(f"\n{label}  " in shown for label in labels)
-    assert all(hasattr(tidyprof, name) for name in re.findall(r"tidyprof\.(\w+)", shown.splitlines()[-1]))
+    assert all(
+        hasattr(tidyprof, name) for name in re.findall(r"tidyprof\.(\w+)", shown.splitlines()[-1])
+    )
     written = json.loads(target.read_text())
     assert (written["cause"], written["sure"]) == ("late-data", True)
     assert written["signs"]["shares"]["data_wait"] == pytest.approx(written["share"])
@@ -437,11 +529,16 @@ def test_the_command_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureF
     ("arguments", "message"),
     [
         (["nothing"], "no such file"),
-        ([traced("resnet"), "--mark", "nowhere"], "no range, operator or call on the host is named 'nowhere'"),
+        (
+            [traced("resnet"), "--mark", "nowhere"],
+            "no range, operator or call on the host is named 'nowhere'",
+        ),
         ([traced("resnet"), "--json", "no/folder/x.json"], "give --json another file"),
     ],
 )
-def test_mistakes_are_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
     assert main(["triage", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -450,8 +547,13 @@ def test_mistakes_are_one_line(arguments: list[str], message: str, capsys: pytes
 
 def test_tidyprof_alone_diagnoses_but_draws_nothing(tmp_path: Path):
     path = str(hostile_trace(tmp_path / "trace.json"))
-    code = f"{WITHOUT_THEM}\nprint(main(['triage', {path!r}]), main(['triage', {path!r}, '--html', 'page.html']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    code = (
+        f"{WITHOUT_THEM}\nprint(main(['triage', {path!r}]), main(['triage', {path!r}, '--html',"
+        " 'page.html']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.stdout.splitlines()[-1] == "0 2", done.stderr
     assert "--html needs matplotlib" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -1,4 +1,5 @@
-"""Device work beside the host calls that launched it, and as tools see it that record what the hardware executes.
+"""Device work beside the host calls that launched it, and as tools see it that record what the
+hardware executes.
 
 The ROCm runtime copies within a device and fills memory with kernels of its own, so rocprofv3 lists
 them as kernels; only copies between host and device are memory copies there. Names, workgroup sizes
@@ -21,13 +22,17 @@ COPY_KINDS = {"HostToDevice": 1, "DeviceToHost": 2, "DeviceToDevice": 3}
 """hipMemcpyKind of the directions of a copy (HIP API reference)."""
 
 WORK_ITEM_LAUNCHES = frozenset({"hipExtModuleLaunchKernel"})
-"""Calls whose grid counts work-items; all other launches count workgroups (HIP API reference, module management)."""
+"""Calls whose grid counts work-items; all other launches count workgroups (HIP API reference,
+module management).
+"""
 
 
 def work_with_launches(rank: RankRun) -> pd.DataFrame:
-    """`rank.device_work` with the columns call_name, call_start_ns and thread_id of the launching call.
+    """`rank.device_work` with the columns call_name, call_start_ns and thread_id of the launching
+    call.
 
-    Work whose call is not in the table gets the rank's main thread, an empty name and <NA> as start.
+    Work whose call is not in the table gets the rank's main thread, an empty name and <NA> as
+    start.
     """
     calls = rank.calls[["correlation_id", "name", "start_ns", "thread_id"]]
     calls = calls.rename(columns={"name": "call_name", "start_ns": "call_start_ns"})
@@ -39,7 +44,9 @@ def work_with_launches(rank: RankRun) -> pd.DataFrame:
 
 
 def grid_of_call(work: pd.DataFrame) -> pd.DataFrame:
-    """The grid as the launching call received it, columns x, y, z: workgroups, or work-items for some calls."""
+    """The grid as the launching call received it, columns x, y, z: workgroups, or work-items for
+    some calls.
+    """
     in_items = work["call_name"].isin(WORK_ITEM_LAUNCHES)
     columns = {}
     for axis in "xyz":
@@ -86,7 +93,13 @@ def _become_kernel(dispatches: pd.DataFrame, rows: pd.Series, kernel: str) -> No
     groups = (items.clip(1, _LARGEST_GRID[kernel]) + workgroup - 1) // workgroup
     vector, scalar = _REGISTERS[kernel]
     shape = {"grid_x": groups * workgroup, "workgroup_x": workgroup, "vector_registers": vector}
-    shape |= {"scalar_registers": scalar, "grid_y": 1, "grid_z": 1, "workgroup_y": 1, "workgroup_z": 1}
+    shape |= {
+        "scalar_registers": scalar,
+        "grid_y": 1,
+        "grid_z": 1,
+        "workgroup_y": 1,
+        "workgroup_z": 1,
+    }
     for column, value in shape.items():
         dispatches.loc[rows, column] = value
 
@@ -97,8 +110,8 @@ _SYMBOL = ["name", "vector_registers", "accumulation_registers", "scalar_registe
 def kernel_symbols(dispatches: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
     """The distinct kernels and, for each dispatch, the number of its kernel.
 
-    The table has kernel_id (1, 2, ... in order of first use), name, the three kinds of registers, and
-    the largest lds_bytes and scratch_bytes of its dispatches.
+    The table has kernel_id (1, 2, ... in order of first use), name, the three kinds of registers,
+    and the largest lds_bytes and scratch_bytes of its dispatches.
     """
     numbers = dispatches.groupby(_SYMBOL, sort=False).ngroup() + 1
     table = dispatches.assign(kernel_id=numbers).groupby("kernel_id", sort=True)
@@ -108,7 +121,8 @@ def kernel_symbols(dispatches: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def truncated_name(name: str) -> str:
-    """A kernel's name without return type, namespaces, template and call arguments, as `--truncate-kernels` gives.
+    """A kernel's name without return type, namespaces, template and call arguments, as
+    `--truncate-kernels` gives.
 
     Text that is no C++ name, such as `Cijk_...`, comes back unchanged.
     """
@@ -122,7 +136,9 @@ def truncated_name(name: str) -> str:
 
 CPU_NAME = "AMD EPYC 9654 96-Core Processor"
 CPU_CORES = 192
-"""Of a two-socket MI300X platform, in threads per socket (https://www.amd.com/en/products/processors/server/epyc)."""
+"""Of a two-socket MI300X platform, in threads per socket
+(https://www.amd.com/en/products/processors/server/epyc).
+"""
 
 
 @dataclass(frozen=True)
@@ -138,7 +154,9 @@ class Agent:
 
 
 def agents_of(run: Run) -> list[Agent]:
-    """All agents that the run's ranks use or pass by: the CPUs, and the GPUs up to the last one used."""
+    """All agents that the run's ranks use or pass by: the CPUs, and the GPUs up to the last one
+    used.
+    """
     cpus = min(rank.agent - rank.device for rank in run.ranks)
     gpus = max(rank.device for rank in run.ranks) + 1
     return [Agent(number, number, False) for number in range(cpus)] + [
@@ -182,7 +200,9 @@ def properties(agent: Agent, run: Run) -> dict[str, Any]:
 
 
 def gfx_target_version(gfx: str) -> int:
-    """The kernel driver's number of an architecture: gfx942 is 90402, major * 10000 + minor * 100 + stepping."""
+    """The kernel driver's number of an architecture: gfx942 is 90402, major * 10000 + minor * 100 +
+    stepping.
+    """
     digits = gfx.removeprefix("gfx")
     if len(digits) < 3:
         return 0

@@ -1,4 +1,5 @@
-"""Files that writers make: whole or not there, SQLite table by table, and named as rocprofv3 names them.
+"""Files that writers make: whole or not there, SQLite table by table, and named as rocprofv3 names
+them.
 
 Each says of itself that its numbers were computed, by what and how exactly.
 """
@@ -23,7 +24,8 @@ from gpumodel.run import RankRun, Run
 
 
 class NewDatabase:
-    """A context manager that replaces the file at `path` at its end; after an error nothing has changed.
+    """A context manager that replaces the file at `path` at its end; after an error nothing has
+    changed.
 
     schema -- the statements that define its tables and views.
     """
@@ -42,7 +44,10 @@ class NewDatabase:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self._connection.execute("COMMIT")
@@ -54,7 +59,9 @@ class NewDatabase:
         return [name for _, name, *_ in self._connection.execute(f'PRAGMA table_info("{table}")')]
 
     def insert(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
-        """`rows` rows; a column is a Series, a list, or one value for all rows. <NA> becomes NULL."""
+        """`rows` rows; a column is a Series, a list, or one value for all rows. <NA> becomes
+        NULL.
+        """
         if not rows:
             return
         names = ", ".join(f'"{name}"' for name in columns)
@@ -73,22 +80,35 @@ def _column(values: Any, rows: int) -> list[Any]:
 
 
 def put(path: Path, content: bytes | str) -> Path:
-    """Write a file, which takes the place of one of its name when it is whole: somebody may be reading that one."""
+    """Write a file, which takes the place of one of its name when it is whole: somebody may be
+    reading that one.
+    """
     with whole_file(path) as partial:
-        partial.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
+        partial.write_bytes(
+            content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        )
     return path
 
 
 DEFAULT_PREFIX = "%hostname%/%pid%"
-"""What rocprofv3 uses where `--output-file` is not given (source/lib/output of ROCm/rocprofiler-sdk)."""
+"""What rocprofv3 uses where `--output-file` is not given (source/lib/output of
+ROCm/rocprofiler-sdk).
+"""
 
 
 def output_path(run: Run, rank: RankRun, folder: Path, prefix: str, ending: str) -> Path:
-    """`folder`/`prefix`_`ending`, its folder made; %hostname%, %pid%, %rank% and %size% stand for the rank's own.
+    """`folder`/`prefix`_`ending`, its folder made; %hostname%, %pid%, %rank% and %size% stand for
+    the rank's own.
 
-    A prefix without %pid% or %rank% is the same for all ranks: as with the tool, the last one overwrites the others.
+    A prefix without %pid% or %rank% is the same for all ranks: as with the tool, the last one
+    overwrites the others.
     """
-    values = {"hostname": run.hostname, "pid": rank.process_id, "rank": rank.rank, "size": len(run.ranks)}
+    values = {
+        "hostname": run.hostname,
+        "pid": rank.process_id,
+        "rank": rank.rank,
+        "size": len(run.ranks),
+    }
     for name, value in values.items():
         prefix = prefix.replace(f"%{name}%", str(value)).replace(f"%{name[0]}%", str(value))
     path = folder / f"{prefix}_{ending}"
@@ -97,14 +117,18 @@ def output_path(run: Run, rank: RankRun, folder: Path, prefix: str, ending: str)
 
 
 VERSION = "0.1.0"
-"""Of the model, not of the course: it changes when its numbers do, so that files of one model are the same files."""
+"""Of the model, not of the course: it changes when its numbers do, so that files of one model are
+the same files.
+"""
 
 MARK = "modelled"
 """The member, tag or file name under which files of the model say that they are."""
 
 
 def marker(run: Run) -> dict[str, Any]:
-    """Who computed the run: `by`, `version`, `device`, `seed`, and the model's known `error` in words."""
+    """Who computed the run: `by`, `version`, `device`, `seed`, and the model's known `error` in
+    words.
+    """
     return {
         "by": "gpumodel",
         "version": VERSION,
@@ -122,16 +146,23 @@ def marker_text(run: Run) -> str:
 def write_marker(run: Run, folder: Path) -> Path:
     """Write `modelled.json` into the folder: an object with the one key `modelled`."""
     folder.mkdir(parents=True, exist_ok=True)
-    return put(folder / f"{MARK}.json", json.dumps({MARK: marker(run)}, ensure_ascii=False, indent=1) + "\n")
+    return put(
+        folder / f"{MARK}.json",
+        json.dumps({MARK: marker(run)}, ensure_ascii=False, indent=1) + "\n",
+    )
 
 
 def ranks_of(run: Run, rank: int | None) -> tuple[RankRun, ...]:
-    """The ranks to write: all, or the one asked for. Raises UserError if the run does not have it."""
+    """The ranks to write: all, or the one asked for. Raises UserError if the run does not have
+    it.
+    """
     if rank is None:
         return run.ranks
     chosen = tuple(one for one in run.ranks if one.rank == rank)
     if not chosen:
-        raise UserError(f"the modelled run has no rank {rank}; it has {len(run.ranks)}, counted from 0")
+        raise UserError(
+            f"the modelled run has no rank {rank}; it has {len(run.ranks)}, counted from 0"
+        )
     return chosen
 
 
@@ -147,7 +178,12 @@ def has_ranges(run: Run) -> bool:
 
 
 def identity(run: Run, rank: RankRun) -> str:
-    """32 hexadecimal digits that name a rank's recording: the same for the same run, byte by byte."""
-    text = f"{run.workload!r} {run.command!r} {run.hostname} {run.start_ns} {rank.rank} {rank.process_id}"
+    """32 hexadecimal digits that name a rank's recording: the same for the same run, byte by
+    byte.
+    """
+    text = (
+        f"{run.workload!r} {run.command!r} {run.hostname} {run.start_ns} {rank.rank}"
+        f" {rank.process_id}"
+    )
     text += getattr(run.workload, "altered", "")
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

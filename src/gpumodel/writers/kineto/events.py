@@ -1,4 +1,6 @@
-"""The events of a trace as text: operators, calls, device work, links between them, names of the tracks."""
+"""The events of a trace as text: operators, calls, device work, links between them, names of the
+tracks.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,34 @@ from gpumodel.writers.common.device_work import COPY_KINDS, grid_of_call
 from gpumodel.writers.kineto.window import Recording, microseconds
 
 CALL_NUMBERS = {
-    "hipLaunchKernel": 107, "hipExtLaunchKernel": 62, "hipExtModuleLaunchKernel": 65, "hipMemcpyAsync": 134,
-    "hipMemcpyWithStream": 153, "hipMemsetAsync": 159, "hipDeviceSynchronize": 48, "hipStreamWaitEvent": 200,
-    "hipEventSynchronize": 60, "hipStreamIsCapturing": 290, "hipPointerGetAttributes": 182,
+    "hipLaunchKernel": 107,
+    "hipExtLaunchKernel": 62,
+    "hipExtModuleLaunchKernel": 65,
+    "hipMemcpyAsync": 134,
+    "hipMemcpyWithStream": 153,
+    "hipMemsetAsync": 159,
+    "hipDeviceSynchronize": 48,
+    "hipStreamWaitEvent": 200,
+    "hipEventSynchronize": 60,
+    "hipStreamIsCapturing": 290,
+    "hipPointerGetAttributes": 182,
     "hipGetDevicePropertiesR0600": 370,
-}  # fmt: skip
+}
 """`cid` of calls, as recorded traces of ROCm 6.4 have them; others are written without one."""
 
 COPY_LETTERS = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
 """What a copy on the device has as its kind."""
 
 _TYPE_NAMES = {
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "int64": "Long",
-    "int32": "Int", "uint8": "Byte", "bool": "Bool",
-}  # fmt: skip
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "float32": "Float",
+    "float64": "Double",
+    "int64": "Long",
+    "int32": "Int",
+    "uint8": "Byte",
+    "bool": "Bool",
+}
 _GPU_ROWS = 16
 _GPU_SORT_INDEX = 5_000_000
 _SPANS_SORT_INDEX = 536_870_912
@@ -57,7 +73,9 @@ def _times(recording: Recording, table: pd.DataFrame) -> tuple[list[str], list[s
     return recording.microseconds(table["start_ns"]), microseconds(table["duration_ns"])
 
 
-def _complete(category: str, name: str, pid: int, tid: int, start: str, duration: str, arguments: str) -> str:
+def _complete(
+    category: str, name: str, pid: int, tid: int, start: str, duration: str, arguments: str
+) -> str:
     return (
         f'  {{\n    "ph": "X", "cat": "{category}", "name": {name}, "pid": {pid}, "tid": {tid},\n'
         f'    "ts": {start}, "dur": {duration},\n    "args": {{\n      {arguments}\n    }}\n  }}'
@@ -79,7 +97,8 @@ def _host_events(recording: Recording) -> list[str]:
     collectives = _collective_arguments(recording)
     names = _quoted(host["name"])
     shapes = _shape_arguments(host) if recording.record_shapes else [""] * len(host)
-    # Kineto numbers threads by itself: an operator of the backward pass states 1, its forward's, others state 0.
+    # Kineto numbers threads by itself: an operator of the backward pass states 1, its forward's,
+    # others state 0.
     is_backward = host["thread_id"] == recording.rank.autograd_thread_id
     forward_threads = is_backward.astype(int).tolist()
     events = []
@@ -93,7 +112,15 @@ def _host_events(recording: Recording) -> list[str]:
         arguments += f'{shapes[index]}, "Ev Idx": {index}'
         category = "user_annotation" if event.is_annotation else "cpu_op"
         events.append(
-            _complete(category, names[index], pid, event.thread_id, starts[index], durations[index], arguments)
+            _complete(
+                category,
+                names[index],
+                pid,
+                event.thread_id,
+                starts[index],
+                durations[index],
+                arguments,
+            )
         )
     return events
 
@@ -119,7 +146,9 @@ def _forward_backward_links(recording: Recording) -> list[str]:
     pairs = forward.merge(backward, on="sequence_number", suffixes=("", "_backward"))
     starts = recording.microseconds(pairs["start_ns"])
     ends = recording.microseconds(pairs["start_ns_backward"])
-    threads = zip(pairs["thread_id"].tolist(), pairs["thread_id_backward"].tolist(), starts, ends, strict=True)
+    threads = zip(
+        pairs["thread_id"].tolist(), pairs["thread_id_backward"].tolist(), starts, ends, strict=True
+    )
     pid, events = recording.rank.process_id, []
     for number, (tid, backward_tid, start, end) in enumerate(threads, start=1):
         events.append(_flow("s", number, pid, tid, start, "fwdbwd"))
@@ -128,38 +157,62 @@ def _forward_backward_links(recording: Recording) -> list[str]:
 
 
 def _call_events(recording: Recording) -> list[str]:
-    """HIP calls, each followed by its end of a link: a start if it launched work, else, as in Kineto, an end."""
+    """HIP calls, each followed by its end of a link: a start if it launched work, else, as in
+    Kineto, an end.
+    """
     calls, pid = recording.calls, recording.rank.process_id
     launched = _launch_arguments(recording)
     starts, durations = _times(recording, calls)
     columns = zip(
-        calls["name"].tolist(), calls["thread_id"].tolist(), starts, durations, calls["external_id"].tolist(),
-        calls["correlation_id"].tolist(), strict=True,
-    )  # fmt: skip
+        calls["name"].tolist(),
+        calls["thread_id"].tolist(),
+        starts,
+        durations,
+        calls["external_id"].tolist(),
+        calls["correlation_id"].tolist(),
+        strict=True,
+    )
     events = []
     for name, tid, start, duration, external, correlation in columns:
         kernel, details = launched.get(correlation, ("", ""))
         arguments = ("" if pd.isna(external) else f'"External id": {external}, ') + kernel
         arguments += f'"cid": {CALL_NUMBERS[name]}, ' if name in CALL_NUMBERS else ""
         arguments += f'"correlation": {correlation}{details}'
-        events.append(_complete("cuda_runtime", json.dumps(name), pid, tid, start, duration, arguments))
-        events.append(_flow("s" if correlation in launched else "f", correlation, pid, tid, start, "ac2g"))
+        events.append(
+            _complete("cuda_runtime", json.dumps(name), pid, tid, start, duration, arguments)
+        )
+        events.append(
+            _flow("s" if correlation in launched else "f", correlation, pid, tid, start, "ac2g")
+        )
     return events
 
 
 def _launch_arguments(recording: Recording) -> dict[int, tuple[str, str]]:
-    """For each call that launched work, what it states of the kernel or copy: before `cid`, and at the end."""
+    """For each call that launched work, what it states of the kernel or copy: before `cid`, and at
+    the end.
+    """
     work = recording.work[recording.work["is_launched"]]
     grids = _triples(grid_of_call(work))
     blocks = _triples(work[["workgroup_x", "workgroup_y", "workgroup_z"]])
     columns = zip(
-        work["correlation_id"].tolist(), work["kind"].tolist(), _quoted(work["name"]), grids, blocks,
-        work["lds_bytes"].tolist(), work["copy_direction"].tolist(), work["copy_bytes"].tolist(), strict=True,
-    )  # fmt: skip
+        work["correlation_id"].tolist(),
+        work["kind"].tolist(),
+        _quoted(work["name"]),
+        grids,
+        blocks,
+        work["lds_bytes"].tolist(),
+        work["copy_direction"].tolist(),
+        work["copy_bytes"].tolist(),
+        strict=True,
+    )
     found = {}
     for correlation, kind, name, grid, block, shared, direction, size in columns:
         if kind == "copy":
-            details = f', "bytes": "{size}", "kind": "{COPY_KINDS[direction]}"' if direction in COPY_KINDS else ""
+            details = (
+                f', "bytes": "{size}", "kind": "{COPY_KINDS[direction]}"'
+                if direction in COPY_KINDS
+                else ""
+            )
             found[correlation] = ("", details)
         elif kind == "fill":
             found[correlation] = ("", "")
@@ -172,7 +225,10 @@ def _launch_arguments(recording: Recording) -> dict[int, tuple[str, str]]:
 
 
 def _triples(sizes: pd.DataFrame) -> list[str]:
-    return [f"[{x}, {y}, {z}]" for x, y, z in zip(*(sizes[column].tolist() for column in sizes), strict=True)]
+    return [
+        f"[{x}, {y}, {z}]"
+        for x, y, z in zip(*(sizes[column].tolist() for column in sizes), strict=True)
+    ]
 
 
 def _device_events(recording: Recording) -> list[str]:
@@ -181,28 +237,45 @@ def _device_events(recording: Recording) -> list[str]:
     starts, durations = _times(recording, work)
     details = _device_arguments(recording)
     columns = zip(
-        work["category"].tolist(), _quoted(work["name"]), work["stream"].tolist(), starts, durations,
-        work["external_id"].tolist(), work["correlation_id"].tolist(), details, strict=True,
-    )  # fmt: skip
+        work["category"].tolist(),
+        _quoted(work["name"]),
+        work["stream"].tolist(),
+        starts,
+        durations,
+        work["external_id"].tolist(),
+        work["correlation_id"].tolist(),
+        details,
+        strict=True,
+    )
     events = []
     for category, name, track, start, duration, external, correlation, detail in columns:
         known = "" if pd.isna(external) else f'"External id": {external}, '
-        arguments = f'{known}"device": {device}, "stream": {track}, "correlation": {correlation}, {detail}'
+        arguments = (
+            f'{known}"device": {device}, "stream": {track}, "correlation": {correlation}, {detail}'
+        )
         events.append(_complete(category, name, device, track, start, duration, arguments))
         events.append(_flow("f", correlation, device, track, start, "ac2g"))
     return events
 
 
 def _device_arguments(recording: Recording) -> list[str]:
-    """What follows the correlation: kind, shape where the launch was recorded, and the collective."""
+    """What follows the correlation: kind, shape where the launch was recorded, and the
+    collective.
+    """
     work = recording.work
     grids = _triples(grid_of_call(work))
     blocks = _triples(work[["workgroup_x", "workgroup_y", "workgroup_z"]])
     collectives = _collective_arguments(recording)
     columns = zip(
-        work["category"].tolist(), work["copy_direction"].tolist(), grids, blocks, work["is_launched"].tolist(),
-        work["operator_id"].tolist(), work["collective"].tolist(), strict=True,
-    )  # fmt: skip
+        work["category"].tolist(),
+        work["copy_direction"].tolist(),
+        grids,
+        blocks,
+        work["is_launched"].tolist(),
+        work["operator_id"].tolist(),
+        work["collective"].tolist(),
+        strict=True,
+    )
     texts = []
     for category, direction, grid, block, launched, operator, collective in columns:
         if category == "gpu_memcpy":
@@ -211,7 +284,9 @@ def _device_arguments(recording: Recording) -> list[str]:
         if category == "gpu_memset":
             texts.append('"kind": "Device"')
             continue
-        text = '"kind": "Dispatch Kernel"' + (f', "grid": {grid}, "block": {block}' if launched else "")
+        text = '"kind": "Dispatch Kernel"' + (
+            f', "grid": {grid}, "block": {block}' if launched else ""
+        )
         if collective and launched and operator in collectives:
             text += f", {collectives[operator]}"
         texts.append(text)
@@ -219,7 +294,9 @@ def _device_arguments(recording: Recording) -> list[str]:
 
 
 def _collective_arguments(recording: Recording) -> dict[Any, str]:
-    """What torch attaches to collective operations, by the operator_id of the launch and of its owner."""
+    """What torch attaches to collective operations, by the operator_id of the launch and of its
+    owner.
+    """
     collectives = recording.work[recording.work["collective"] != ""]
     shapes = dict(recording.rank.operators[["operator_id", "input_shapes"]].itertuples(index=False))
     size = len(recording.run.ranks)
@@ -229,35 +306,61 @@ def _collective_arguments(recording: Recording) -> dict[Any, str]:
         members: dict[str, Any] = {"Collective name": collective}
         if shapes.get(operator):
             elements = math.prod(shapes[operator][0])
-            received = {GATHER: elements * size, SCATTER: elements // size}.get(collective, elements)
+            received = {GATHER: elements * size, SCATTER: elements // size}.get(
+                collective, elements
+            )
             members |= {"In msg nelems": elements, "Out msg nelems": received}
         members |= {"Group size": size}
         if data_type in _TYPE_NAMES:
             members["dtype"] = _TYPE_NAMES[data_type]
         members |= {"In split size": "[]", "Out split size": "[]", "Process Group Name": "0"}
-        members |= {"Process Group Description": "default_pg", "Process Group Ranks": str(list(range(size)))}
-        found[operator] = found[recording.owner_of_operator.get(operator, operator)] = json.dumps(members)[1:-1]
+        members |= {
+            "Process Group Description": "default_pg",
+            "Process Group Ranks": str(list(range(size))),
+        }
+        found[operator] = found[recording.owner_of_operator.get(operator, operator)] = json.dumps(
+            members
+        )[1:-1]
     return found
 
 
 def _device_annotations(recording: Recording) -> list[str]:
-    """Annotations projected on the device: for each stream, the hull of the work whose innermost annotation it is."""
+    """Annotations projected on the device: for each stream, the hull of the work whose innermost
+    annotation it is.
+    """
     work = recording.work[recording.work["is_launched"]]
     annotations = recording.host[recording.host["is_annotation"]]
-    external = innermost(annotations, work["thread_id"].to_numpy(), work["call_start_ns"].to_numpy("int64"))
+    external = innermost(
+        annotations, work["thread_id"].to_numpy(), work["call_start_ns"].to_numpy("int64")
+    )
     end_ns = work["start_ns"] + work["duration_ns"]
     known = work.assign(annotation=external, end_ns=end_ns)[external > 0]
-    hulls = known.groupby(["annotation", "stream"]).agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
+    hulls = known.groupby(["annotation", "stream"]).agg(
+        start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
+    )
     hulls = hulls.reset_index()
     names = hulls["annotation"].map(annotations.set_index("external_id")["name"])
     # Kineto makes the bar one nanosecond longer at both ends than what it encloses.
     starts = recording.microseconds(hulls["start_ns"] - 1)
     durations = microseconds(hulls["end_ns"] - hulls["start_ns"] + 2)
     columns = zip(
-        _quoted(names), hulls["stream"].tolist(), starts, durations, hulls["annotation"].tolist(), strict=True
+        _quoted(names),
+        hulls["stream"].tolist(),
+        starts,
+        durations,
+        hulls["annotation"].tolist(),
+        strict=True,
     )
     return [
-        _complete("gpu_user_annotation", name, recording.rank.agent, track, start, duration, f'"External id": {number}')
+        _complete(
+            "gpu_user_annotation",
+            name,
+            recording.rank.agent,
+            track,
+            start,
+            duration,
+            f'"External id": {number}',
+        )
         for name, track, start, duration, number in columns
     ]
 
@@ -279,7 +382,9 @@ def innermost(annotations: pd.DataFrame, threads: np.ndarray, times: np.ndarray)
     return found
 
 
-def _metadata(kind: str, time: str, pid: int | str, tid: int, argument: str, value: str | int) -> str:
+def _metadata(
+    kind: str, time: str, pid: int | str, tid: int, argument: str, value: str | int
+) -> str:
     quoted = json.dumps(pid)
     return (
         f'  {{\n    "name": "{kind}", "ph": "M", "ts": {time}, "pid": {quoted}, "tid": {tid},\n'
@@ -299,10 +404,17 @@ def _track_names(recording: Recording) -> list[str]:
         events.append(_metadata("process_labels", time, pid, 0, "labels", label))
         events.append(_metadata("process_sort_index", time, pid, 0, "sort_index", order))
     tracks = [
-        (recording.rank.agent, track, f"stream {track} ") for track in sorted(set(recording.work["stream"].tolist()))
+        (recording.rank.agent, track, f"stream {track} ")
+        for track in sorted(set(recording.work["stream"].tolist()))
     ]
     tracks += [(rank.process_id, rank.main_thread_id, f"thread {rank.main_thread_id} (python3)")]
-    tracks += [(rank.process_id, rank.autograd_thread_id, f"thread {rank.autograd_thread_id} (pt_autograd_0)")]
+    tracks += [
+        (
+            rank.process_id,
+            rank.autograd_thread_id,
+            f"thread {rank.autograd_thread_id} (pt_autograd_0)",
+        )
+    ]
     for pid, tid, name in tracks:
         events.append(_metadata("thread_name", time, pid, tid, "name", name))
         events.append(_metadata("thread_sort_index", time, pid, tid, "sort_index", tid))
@@ -315,11 +427,18 @@ def _trailer(recording: Recording) -> list[str]:
     start, end = recording.microseconds(pd.Series([start_ns, end_ns]))
     (duration,) = microseconds(pd.Series([end_ns - start_ns]))
     return [
-        f'  {{\n    "ph": "X", "cat": "Trace", "ts": {start}, "dur": {duration},\n'
-        '    "pid": "Spans", "tid": "PyTorch Profiler",\n    "name": "PyTorch Profiler (0)",\n'
-        '    "args": {\n      "Op count": 0\n    }\n  }',
+        (
+            f'  {{\n    "ph": "X", "cat": "Trace", "ts": {start}, "dur": {duration},\n'
+            '    "pid": "Spans", "tid": "PyTorch Profiler",\n    "name": "PyTorch Profiler (0)",\n'
+            '    "args": {\n      "Op count": 0\n    }\n  }'
+        ),
         _metadata("process_sort_index", start, "Spans", 0, "sort_index", _SPANS_SORT_INDEX),
-        '  {\n    "name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g",\n'
-        f'    "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": {start}\n  }}',
-        f'  {{\n    "name": "Record Window End", "ph": "i", "s": "g",\n    "pid": "", "tid": "", "ts": {end}\n  }}',
+        (
+            '  {\n    "name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g",\n'
+            f'    "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": {start}\n  }}'
+        ),
+        (
+            '  {\n    "name": "Record Window End", "ph": "i", "s": "g",\n    "pid": "", "tid":'
+            f' "", "ts": {end}\n  }}'
+        ),
     ]

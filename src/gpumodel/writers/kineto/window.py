@@ -12,11 +12,19 @@ from gpumodel.kernels.transfers import COPY_NAMES
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import work_with_launches
 
-USER_ANNOTATIONS = ("ProfilerStep#", "Optimizer.", "DistributedDataParallel.", "enumerate(DataLoader)", "nccl:")
+USER_ANNOTATIONS = (
+    "ProfilerStep#",
+    "Optimizer.",
+    "DistributedDataParallel.",
+    "enumerate(DataLoader)",
+    "nccl:",
+)
 """Beginnings of the names that torch records as annotations, though they come from within torch."""
 
 BASE_STEP_NS = 7_889_238 * 10**9
-"""Times in a trace count from a multiple of this, a quarter of a year (libkineto's ChromeTraceBaseTime)."""
+"""Times in a trace count from a multiple of this, a quarter of a year (libkineto's
+ChromeTraceBaseTime).
+"""
 
 
 @dataclass(frozen=True)
@@ -54,21 +62,29 @@ class Recording:
 
     @cached_property
     def host(self) -> pd.DataFrame:
-        """Operators and annotations in order of start: the columns of OPERATORS, is_annotation and external_id."""
+        """Operators and annotations in order of start: the columns of OPERATORS, is_annotation and
+        external_id.
+        """
         annotations = self._within(self.rank.annotations).assign(is_annotation=True)
         operators = self._within(self.rank.operators)
-        operators = operators.assign(is_annotation=operators["name"].str.startswith(USER_ANNOTATIONS))
+        operators = operators.assign(
+            is_annotation=operators["name"].str.startswith(USER_ANNOTATIONS)
+        )
         table = pd.concat([annotations, operators], ignore_index=True)
         table["end_ns"] = table["start_ns"] + table["duration_ns"]
-        table = table.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable", ignore_index=True)
+        table = table.sort_values(
+            ["start_ns", "end_ns"], ascending=[True, False], kind="stable", ignore_index=True
+        )
         table["external_id"] = np.arange(1, len(table) + 1)
         return table
 
     @cached_property
     def owner_of_operator(self) -> dict[int, int]:
-        """For each operator_id that of the innermost row around it, itself included, that is no annotation.
+        """For each operator_id that of the innermost row around it, itself included, that is no
+        annotation.
 
-        Kineto links calls and device work with operators, never with annotations; what has no operator is absent.
+        Kineto links calls and device work with operators, never with annotations; what has no
+        operator is absent.
         """
         operators = self.rank.operators
         parent = dict(zip(operators["operator_id"], operators["parent_id"], strict=True))
@@ -87,32 +103,52 @@ class Recording:
     def external_of_operator(self) -> pd.Series:
         """External id by operator_id, of the operator's owner."""
         known = self.host[self.host["operator_id"].notna()]
-        external = dict(zip(known["operator_id"].tolist(), known["external_id"].tolist(), strict=True))
-        found = {one: external[owner] for one, owner in self.owner_of_operator.items() if owner in external}
+        external = dict(
+            zip(known["operator_id"].tolist(), known["external_id"].tolist(), strict=True)
+        )
+        found = {
+            one: external[owner]
+            for one, owner in self.owner_of_operator.items()
+            if owner in external
+        }
         return pd.Series(found, dtype="Int64")
 
     @cached_property
     def calls(self) -> pd.DataFrame:
         """Calls in the window, with external_id (<NA> outside of operators)."""
         calls = self._within(self.rank.calls)
-        return calls.assign(external_id=calls["operator_id"].map(self.external_of_operator).astype("Int64"))
+        return calls.assign(
+            external_id=calls["operator_id"].map(self.external_of_operator).astype("Int64")
+        )
 
     @cached_property
     def work(self) -> pd.DataFrame:
-        """Device work launched in the window or running in it: DEVICE_WORK's columns and those of its launch.
+        """Device work launched in the window or running in it: DEVICE_WORK's columns and those of
+        its launch.
 
         is_launched tells whether the launching call is in the trace.
         """
         work = work_with_launches(self.rank)
         launched = work["call_start_ns"].notna()
         if self.window is not None:
-            launched &= work["call_start_ns"].between(self.window.start_ns, self.window.end_ns).fillna(False)
-            late = (work["start_ns"] >= self.window.start_ns) & (work["call_start_ns"] < self.window.start_ns)
-            work, launched = work[launched | late.fillna(False)], launched[launched | late.fillna(False)]
+            launched &= (
+                work["call_start_ns"]
+                .between(self.window.start_ns, self.window.end_ns)
+                .fillna(False)
+            )
+            late = (work["start_ns"] >= self.window.start_ns) & (
+                work["call_start_ns"] < self.window.start_ns
+            )
+            work, launched = (
+                work[launched | late.fillna(False)],
+                launched[launched | late.fillna(False)],
+            )
         work = work.assign(is_launched=launched.astype(bool))
         external = work["operator_id"].map(self.external_of_operator).astype("Int64")
         work["external_id"] = external.where(work["is_launched"])
-        work["category"] = work["kind"].map({"copy": "gpu_memcpy", "fill": "gpu_memset"}).fillna("kernel")
+        work["category"] = (
+            work["kind"].map({"copy": "gpu_memcpy", "fill": "gpu_memset"}).fillna("kernel")
+        )
         work["name"] = work["copy_direction"].map(COPY_NAMES).fillna(work["name"])
         work.loc[work["kind"] == "fill", "name"] = "Memset (Device)"
         return work.reset_index(drop=True)

@@ -1,4 +1,6 @@
-"""Chrome traces as torch.profiler writes them on ROCm (libkineto/src/output_json.cpp of pytorch/kineto)."""
+"""Chrome traces as torch.profiler writes them on ROCm (libkineto/src/output_json.cpp of
+pytorch/kineto).
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,22 @@ def write(
     rank: int | None = None,
     compress: bool = True,
 ) -> list[Path]:
-    """One trace per rank and profiler cycle, named like those of the trainer: `trace_rank0_of_4.json.gz`.
+    """One trace per rank and profiler cycle, named like those of the trainer:
+    `trace_rank0_of_4.json.gz`.
 
     rank -- write only this rank. compress -- gzip, as the trainer does.
 
-    As with Kineto over roctracer (torch up to early 2026), `device` is ROCm's agent number, and the runtime's copies
-    and fills keep names of their own. Shapes are written as the trainer's configuration says, or if nothing else does.
+    As with Kineto over roctracer (torch up to early 2026), `device` is ROCm's agent number, and the
+    runtime's copies and fills keep names of their own. Shapes are written as the trainer's
+    configuration says, or if nothing else does.
 
-    If the workload profiles itself (`config.torch_profile`), the traces hold the steps of its schedule, of rank 0
-    alone unless `profile_all_ranks`; else one trace holds the whole run. A recorded window has, as with the
-    real profiler, the device work that was launched before and runs in it; that work has no grid and no operator.
+    If the workload profiles itself (`config.torch_profile`), the traces hold the steps of its
+    schedule, of rank 0 alone unless `profile_all_ranks`; else one trace holds the whole run. A
+    recorded window has, as with the real profiler, the device work that was launched before and
+    runs in it; that work has no grid and no operator.
 
-    What a Run does not have is left out: strides and values of arguments, Python functions, allocations.
-    Raises UserError for a rank that there is not.
+    What a Run does not have is left out: strides and values of arguments, Python functions,
+    allocations. Raises UserError for a rank that there is not.
     """
     config = config_of(run)
     record_shapes = config is not None and (config.record_shapes or not config.torch_profile)
@@ -44,7 +49,8 @@ def write(
     written = []
     for one in ranks_of(run, rank):
         for suffix, window in _windows(run, one):
-            path = folder / f"trace_rank{one.rank}_of_{len(run.ranks)}{suffix}.json{'.gz' if compress else ''}"
+            stem = f"trace_rank{one.rank}_of_{len(run.ranks)}{suffix}"
+            path = folder / f"{stem}.json{'.gz' if compress else ''}"
             _write_trace(Recording(run, one, window, record_shapes), path)
             written.append(path)
     return written
@@ -75,7 +81,10 @@ def _windows(run: Run, rank: RankRun) -> Iterator[tuple[str, Window | None]]:
         recorded = [steps[step] for step in range(first, first + schedule.active) if step in steps]
         if recorded:
             suffix = f"_cycle{cycle + 1}" if schedule.repeat > 1 else ""
-            yield suffix, Window(min(start for start, _ in recorded), max(end for _, end in recorded))
+            yield (
+                suffix,
+                Window(min(start for start, _ in recorded), max(end for _, end in recorded)),
+            )
 
 
 def _step_times(rank: RankRun) -> dict[int, tuple[int, int]]:
@@ -94,8 +103,16 @@ HIP_VERSION = 70_051_831
 
 def header_text(recording: Recording) -> str:
     """The text between the opening brace and the first event, in Kineto's layout."""
-    lines = ['  "schemaVersion": 1,', '  "deviceProperties": [', _device_properties(recording), "  ],"]
-    lines += [f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}," for name, value in _members(recording)]
+    lines = [
+        '  "schemaVersion": 1,',
+        '  "deviceProperties": [',
+        _device_properties(recording),
+        "  ],",
+    ]
+    lines += [
+        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)},"
+        for name, value in _members(recording)
+    ]
     return "\n".join([*lines, '  "traceEvents": [\n'])
 
 
@@ -111,7 +128,11 @@ def _members(recording: Recording) -> list[tuple[str, Any]]:
     if recording.record_shapes:
         members.append(("record_shapes", 1))
     if config is not None:
-        members += [(option, 1) for option in ("with_stack", "profile_memory", "with_flops") if getattr(config, option)]
+        members += [
+            (option, 1)
+            for option in ("with_stack", "profile_memory", "with_flops")
+            if getattr(config, option)
+        ]
     return [
         *members,
         ("trace_id", identity(run, recording.rank).upper()),
@@ -143,10 +164,13 @@ def _distributed(recording: Recording) -> dict[str, Any]:
 def _device_properties(recording: Recording) -> str:
     """One block per visible device, as libkineto's DeviceProperties.cpp lists them."""
     device = recording.run.device
-    major, minor = (int(device.gfx[3:-2] or 0), int(device.gfx[-2], 16)) if len(device.gfx) > 5 else (0, 0)
+    major, minor = (
+        (int(device.gfx[3:-2] or 0), int(device.gfx[-2], 16)) if len(device.gfx) > 5 else (0, 0)
+    )
     blocks = [
         "    {\n"
-        f'      "id": {index}, "name": {json.dumps(device.marketing_name)}, "totalGlobalMem": {device.memory_bytes},\n'
+        f'      "id": {index}, "name": {json.dumps(device.marketing_name)}, "totalGlobalMem":'
+        f" {device.memory_bytes},\n"
         f'      "computeMajor": {major}, "computeMinor": {minor},\n'
         '      "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048,\n'
         f'      "regsPerBlock": 65536, "warpSize": {device.wavefront_size},\n'

@@ -1,11 +1,14 @@
-"""One process's Perfetto trace, packet by packet, as Perfetto's in-process tracing service leaves it.
+"""One process's Perfetto trace, packet by packet, as Perfetto's in-process tracing service leaves
+it.
 
-Field numbers are those of protos/perfetto/trace/*.proto in https://github.com/google/perfetto; the order of the
-packets and what they state is that of rocprof-sys and rocprofv3, which share this service.
+Field numbers are those of protos/perfetto/trace/*.proto in https://github.com/google/perfetto; the
+order of the packets and what they state is that of rocprof-sys and rocprofv3, which share this
+service.
 
-The wire format of protocol buffers is written here, too (https://protobuf.dev/programming-guides/encoding): a generated
-message class would take some twenty microseconds for each event; with a hundred thousand events that is too slow, so
-parts that many events share are encoded once and joined.
+The wire format of protocol buffers is written here, too
+(https://protobuf.dev/programming-guides/encoding): a generated message class would take some twenty
+microseconds for each event; with a hundred thousand events that is too slow, so parts that many
+events share are encoded once and joined.
 """
 
 from __future__ import annotations
@@ -57,10 +60,14 @@ def block(field: int, content: bytes | str) -> bytes:
 
 
 SYNC_MARKER = bytes.fromhex("82477a76b28d42ba81dc33326d57a079")
-"""What a service writes so that a reader can find its place again (perfetto, src/tracing/service)."""
+"""What a service writes so that a reader can find its place again (perfetto,
+src/tracing/service).
+"""
 
 BOOTTIME, REALTIME, MONOTONIC, INCREMENTAL = 6, 1, 3, 64
-"""Numbers of clocks (protos/perfetto/common/builtin_clock.proto); the last is the one that a sequence defines."""
+"""Numbers of clocks (protos/perfetto/common/builtin_clock.proto); the last is the one that a
+sequence defines.
+"""
 
 _SERVICE, _WRITER = 1, 2
 """Sequences: of the service itself, and of the one thread that writes everything."""
@@ -73,7 +80,9 @@ _DISCARD = 2
 
 _TIME = b"\x40"
 _TAIL = number(10, _WRITER) + number(13, 2) + number(58, BOOTTIME)
-"""Tag of `timestamp`; and what ends every event: its sequence, that it needs the sequence's state, its clock."""
+"""Tag of `timestamp`; and what ends every event: its sequence, that it needs the sequence's state,
+its clock.
+"""
 
 _EVENT, _ANNOTATION, _PACKET = b"\x5a", b"\x22", b"\x0a"
 _FLOW = varint(47 << 3 | 1)
@@ -110,7 +119,9 @@ class Trace:
         return self._tracks[key]
 
     def track(self, name: str, unit: str | None = None) -> int:
-        """The track of this name below the process; a counter's if it has a unit, which may be empty."""
+        """The track of this name below the process; a counter's if it has a unit, which may be
+        empty.
+        """
         if name not in self._tracks:
             uuid = self._tracks[name] = self._uuid(name)
             content = number(1, uuid) + block(2, name) + number(5, self.process_track)
@@ -119,16 +130,33 @@ class Trace:
             self._add(block(60, content) + number(10, _WRITER) + number(13, 2))
         return self._tracks[name]
 
-    def part(self, name: str, category: str, track: int, arguments: Mapping[str, Value] | None = None) -> bytes:
-        """What slices of one kind have in common, to be given to `slice`: name, category, track, arguments."""
-        found = number(9, _BEGIN) + number(3, self._category(category)) + number(11, track) + block(23, name)
+    def part(
+        self, name: str, category: str, track: int, arguments: Mapping[str, Value] | None = None
+    ) -> bytes:
+        """What slices of one kind have in common, to be given to `slice`: name, category, track,
+        arguments.
+        """
+        found = (
+            number(9, _BEGIN)
+            + number(3, self._category(category))
+            + number(11, track)
+            + block(23, name)
+        )
         return found + b"".join(annotation(key, value) for key, value in (arguments or {}).items())
 
-    def slice(self, part: bytes, track: int, start: bytes, end: bytes, own: bytes = b"", end_own: bytes = b"") -> None:
+    def slice(
+        self,
+        part: bytes,
+        track: int,
+        start: bytes,
+        end: bytes,
+        own: bytes = b"",
+        end_own: bytes = b"",
+    ) -> None:
         """A slice: its begin, and its end right after it, as AMD's profilers write them.
 
-        part, track -- from `part` and `track`; start, end -- times in ns, encoded as varints; own, end_own --
-        arguments of the begin and of the end, encoded.
+        part, track -- from `part` and `track`; start, end -- times in ns, encoded as varints; own,
+        end_own -- arguments of the begin and of the end, encoded.
         """
         ending = self._ends.get(track)
         if ending is None:
@@ -155,11 +183,15 @@ class Trace:
         self._add(content + number(10, _SERVICE))
 
     def _uuid(self, what: str) -> int:
-        digest = blake2b(f"{self._process} {what}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        digest = blake2b(
+            f"{self._process} {what}".encode("utf-8", "surrogateescape"), digest_size=8
+        ).digest()
         return int.from_bytes(digest, "little") or 1
 
     def _category(self, name: str) -> int:
-        """The number of a category; the first event with it needs its name, so it comes in a packet before it."""
+        """The number of a category; the first event with it needs its name, so it comes in a packet
+        before it.
+        """
         if name not in self._categories:
             iid = self._categories[name] = len(self._categories) + 1
             interned = block(12, block(1, number(1, iid) + block(2, name)))
@@ -167,19 +199,37 @@ class Trace:
         return self._categories[name]
 
     def _open(self, run: Run, buffer_kilobytes: int) -> None:
-        shown = {BOOTTIME: run.start_ns, REALTIME: run.start_ns + run.wall_clock_offset_ns, MONOTONIC: run.start_ns}
-        clocks = b"".join(block(1, number(1, clock) + number(2, time)) for clock, time in shown.items())
+        shown = {
+            BOOTTIME: run.start_ns,
+            REALTIME: run.start_ns + run.wall_clock_offset_ns,
+            MONOTONIC: run.start_ns,
+        }
+        clocks = b"".join(
+            block(1, number(1, clock) + number(2, time)) for clock, time in shown.items()
+        )
         self._service(block(6, clocks + number(2, BOOTTIME)))
         self._service(block(36, SYNC_MARKER))
         self._service(block(33, block(1, number(1, buffer_kilobytes) + number(4, _DISCARD))))
         identity = self._uuid(f"trace {run.start_ns} {run.command}")
         self._service(block(89, number(1, identity) + number(2, self.process_track)))
-        self._service(block(45, block(1, block(1, "Linux") + block(4, "x86_64")) + block(4, "Perfetto v46.0")))
-        self._service(block(35, block(1, b"") + b"".join(number(field, 0) for field in (8, 9, 10, 14))))
+        self._service(
+            block(45, block(1, block(1, "Linux") + block(4, "x86_64")) + block(4, "Perfetto v46.0"))
+        )
+        self._service(
+            block(35, block(1, b"") + b"".join(number(field, 0) for field in (8, 9, 10, 14)))
+        )
         own = block(1, number(1, BOOTTIME) + number(2, run.start_ns))
-        own += block(1, number(1, INCREMENTAL) + number(2, run.start_ns) + number(3, 1) + number(4, 1))
+        own += block(
+            1, number(1, INCREMENTAL) + number(2, run.start_ns) + number(3, 1) + number(4, 1)
+        )
         defaults = block(11, number(11, self.main_track)) + number(58, INCREMENTAL)
-        first = number(8, run.start_ns) + number(10, _WRITER) + number(13, 1) + number(42, 1) + number(58, BOOTTIME)
+        first = (
+            number(8, run.start_ns)
+            + number(10, _WRITER)
+            + number(13, 1)
+            + number(42, 1)
+            + number(58, BOOTTIME)
+        )
         self._add(block(6, own) + first + block(59, defaults) + number(87, 1))
 
     def _describe_process(self, run: Run) -> None:
@@ -187,7 +237,11 @@ class Trace:
         content += block(6, program_of(run)) + block(
             8, f"modelled, no GPU was measured ({run.error or 'error unknown'})"
         )
-        self._add(block(60, number(1, self.process_track) + block(3, content)) + number(10, _WRITER) + number(13, 2))
+        self._add(
+            block(60, number(1, self.process_track) + block(3, content))
+            + number(10, _WRITER)
+            + number(13, 2)
+        )
 
     def _describe_thread(self, thread: int, name: str) -> None:
         content = number(1, self._process) + number(2, thread) + (block(5, name) if name else b"")

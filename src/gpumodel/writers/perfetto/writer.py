@@ -1,7 +1,8 @@
 """A Run as rocprofv3 writes it with `--output-format pftrace`: one Perfetto trace per process.
 
 Track names, categories and arguments: rocprofiler-sdk, source/lib/output/generatePerfetto.cpp
-(https://github.com/ROCm/rocm-systems). Slices are drawn by queue, as with `--group-by-queue` and before ROCm 7.0.
+(https://github.com/ROCm/rocm-systems). Slices are drawn by queue, as with `--group-by-queue` and
+before ROCm 7.0.
 """
 
 from __future__ import annotations
@@ -14,8 +15,20 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.device_work import dispatches_and_copies, first_cpu, kernel_symbols, work_with_launches
-from gpumodel.writers.common.files import DEFAULT_PREFIX, has_ranges, output_path, put, ranks_of, write_marker
+from gpumodel.writers.common.device_work import (
+    dispatches_and_copies,
+    first_cpu,
+    kernel_symbols,
+    work_with_launches,
+)
+from gpumodel.writers.common.files import (
+    DEFAULT_PREFIX,
+    has_ranges,
+    output_path,
+    put,
+    ranks_of,
+    write_marker,
+)
 from gpumodel.writers.perfetto.trace import Trace, Value, annotation_head, varint, with_number
 
 
@@ -27,10 +40,11 @@ def write(
     prefix: str = DEFAULT_PREFIX,
     calls: bool = True,
 ) -> list[Path]:
-    """Write one `<prefix>_results.pftrace` per process; the files that were written, and their marker.
+    """Write one `<prefix>_results.pftrace` per process; the files that were written, and their
+    marker.
 
-    rank   -- only this rank. prefix -- start of the files' names, with placeholders; see `output_path`.
-    calls  -- whether HIP calls are in it (`--hip-trace`).
+    rank   -- only this rank. prefix -- start of the files' names, with placeholders; see
+    `output_path`. calls  -- whether HIP calls are in it (`--hip-trace`).
 
     Raises UserError for a rank that there is not.
     """
@@ -47,7 +61,9 @@ def _trace(run: Run, rank: RankRun, calls: bool) -> bytes:
         add_ranges(trace, rank, "marker_api")
     if calls:
         add_calls(trace, rank, "hip_api", tells_thread=True)
-    add_device_work(trace, executed_work(rank), _describe(rank.agent, first_cpu(run)), has_dispatch=False)
+    add_device_work(
+        trace, executed_work(rank), _describe(rank.agent, first_cpu(run)), has_dispatch=False
+    )
     return trace.content()
 
 
@@ -56,7 +72,12 @@ def _describe(agent: int, host: int) -> Describe:
         source, destination = work.ends(host, agent)
         kind = "CPU" if destination == host else "GPU"
         track = f"COPY to AGENT [{destination}] THREAD [{work.thread_index}] ({kind})"
-        arguments = {"stream_ID": work.stream, "tid": work.thread_id, "src_agent": source, "dst_agent": destination}
+        arguments = {
+            "stream_ID": work.stream,
+            "tid": work.thread_id,
+            "src_agent": source,
+            "dst_agent": destination,
+        }
         return Place(track, "memory_copy", work.name, arguments | {"copy_bytes": work.copy_bytes})
 
     def describe(work: Work) -> Place:
@@ -85,14 +106,18 @@ def _describe(agent: int, host: int) -> Describe:
 AUTOGRAD_THREAD = "pt_autograd_0"
 """Name that PyTorch gives the thread of backward (torch/csrc/autograd/engine.cpp)."""
 
-_BEGIN, _END, _CORRELATION, _DISPATCH = map(annotation_head, ("begin_ns", "end_ns", "corr_id", "dispatch_id"))
+_BEGIN, _END, _CORRELATION, _DISPATCH = map(
+    annotation_head, ("begin_ns", "end_ns", "corr_id", "dispatch_id")
+)
 
 
 class Work(NamedTuple):
-    """What many launches have in common: columns of `gpumodel.run.DEVICE_WORK` as the hardware executes it.
+    """What many launches have in common: columns of `gpumodel.run.DEVICE_WORK` as the hardware
+    executes it.
 
     thread_id -- that launched it; thread_index -- counted from 0, the main thread being 0.
-    kernel_id -- number of the kernel from 1; 0 for a copy by a copy engine, whose name is its direction.
+    kernel_id -- number of the kernel from 1; 0 for a copy by a copy engine, whose name is its
+    direction.
     """
 
     name: str
@@ -135,25 +160,37 @@ Describe = Callable[[Work], Place]
 
 
 def thread_indices(rank: RankRun) -> dict[int, int]:
-    """Number of every thread with calls or ranges, in order of first use, the main thread's being 0."""
-    both = pd.concat([rank.annotations[["start_ns", "thread_id"]], rank.calls[["start_ns", "thread_id"]]])
+    """Number of every thread with calls or ranges, in order of first use, the main thread's being
+    0.
+    """
+    both = pd.concat(
+        [rank.annotations[["start_ns", "thread_id"]], rank.calls[["start_ns", "thread_id"]]]
+    )
     used = both.sort_values("start_ns", kind="stable")["thread_id"].unique().tolist()
-    return {thread: index for index, thread in enumerate(dict.fromkeys([rank.main_thread_id, *used]))}
+    return {
+        thread: index for index, thread in enumerate(dict.fromkeys([rank.main_thread_id, *used]))
+    }
 
 
 def executed_work(rank: RankRun) -> pd.DataFrame:
-    """Device work as the hardware executes it, in order of start: columns of Work, and those of one launch."""
+    """Device work as the hardware executes it, in order of start: columns of Work, and those of one
+    launch.
+    """
     dispatches, copies = dispatches_and_copies(work_with_launches(rank))
     if len(dispatches):
         dispatches = dispatches.assign(kernel_id=kernel_symbols(dispatches)[1])
-    work = pd.concat([dispatches, copies.assign(kernel_id=0)]).sort_values("start_ns", kind="stable", ignore_index=True)
+    work = pd.concat([dispatches, copies.assign(kernel_id=0)]).sort_values(
+        "start_ns", kind="stable", ignore_index=True
+    )
     indices = thread_indices(rank)
     work["thread_index"] = [indices.get(thread, 0) for thread in work["thread_id"].tolist()]
     work["copy_bytes"] = work["copy_bytes"].fillna(0).astype("int64")
     return work.astype({"kernel_id": "int64", "thread_index": "int64"})
 
 
-def add_device_work(trace: Trace, work: pd.DataFrame, describe: Describe, has_dispatch: bool) -> None:
+def add_device_work(
+    trace: Trace, work: pd.DataFrame, describe: Describe, has_dispatch: bool
+) -> None:
     """A slice for every kernel and copy of `executed_work`.
 
     has_dispatch -- whether the tool states the number of a dispatch.
@@ -181,7 +218,9 @@ def add_device_work(trace: Trace, work: pd.DataFrame, describe: Describe, has_di
 
 
 def add_calls(trace: Trace, rank: RankRun, category: str, tells_thread: bool) -> None:
-    """A slice for every HIP call on the track of its thread; tells_thread -- whether it names the thread too."""
+    """A slice for every HIP call on the track of its thread; tells_thread -- whether it names the
+    thread too.
+    """
     known: dict[tuple[str, int], bytes] = {}
     columns = ("name", "thread_id", "start_ns", "duration_ns", "correlation_id")
     for name, thread, start, duration, correlation in zip(
@@ -193,15 +232,23 @@ def add_calls(trace: Trace, rank: RankRun, category: str, tells_thread: bool) ->
             arguments = {"tid": thread} if tells_thread else {}
             part = known[name, thread] = trace.part(name, category, track, arguments)
         begin = varint(start)
-        own = trace.flow(correlation) + with_number(_BEGIN, begin) + with_number(_CORRELATION, varint(correlation))
+        own = (
+            trace.flow(correlation)
+            + with_number(_BEGIN, begin)
+            + with_number(_CORRELATION, varint(correlation))
+        )
         trace.slice(part, track, begin, varint(start + duration), own)
 
 
 def add_ranges(trace: Trace, rank: RankRun, category: str) -> None:
     """A slice for every named range of the trainer (ROCTx) on the track of its thread."""
     # What encloses comes first, even if both start at once.
-    ordered = rank.annotations.sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
+    ordered = rank.annotations.sort_values(
+        ["start_ns", "duration_ns"], ascending=[True, False], kind="stable"
+    )
     for row in ordered.itertuples():
         track = trace.thread_track(row.thread_id, AUTOGRAD_THREAD)
         begin, end = varint(row.start_ns), varint(row.start_ns + row.duration_ns)
-        trace.slice(trace.part(row.name, category, track), track, begin, end, with_number(_BEGIN, begin))
+        trace.slice(
+            trace.part(row.name, category, track), track, begin, end, with_number(_BEGIN, begin)
+        )

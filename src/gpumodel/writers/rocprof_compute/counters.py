@@ -1,16 +1,18 @@
-"""Hardware counters of a kernel from what the model knows of it, so that published formulas lead back to that.
+"""Hardware counters of a kernel from what the model knows of it, so that published formulas lead
+back to that.
 
-Known are operations and their data type, bytes to and from memory, grid, workgroup, registers, local memory and
-duration. Traffic of the caches and of the local data share is not known, so no counter of it is made. How many
-instructions surround the arithmetic is an estimate (PER_WAVE and MEMORY_INSTRUCTION_BYTES); all else is exact up to
-the rounding to whole counts.
+Known are operations and their data type, bytes to and from memory, grid, workgroup, registers,
+local memory and duration. Traffic of the caches and of the local data share is not known, so no
+counter of it is made. How many instructions surround the arithmetic is an estimate (PER_WAVE and
+MEMORY_INSTRUCTION_BYTES); all else is exact up to the rounding to whole counts.
 
-Formulas: ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs. Limits of a
-compute unit: "AMD Instinct MI300" Instruction Set Architecture Guide, sections on dispatch and registers.
+Formulas: ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs.
+Limits of a compute unit: "AMD Instinct MI300" Instruction Set Architecture Guide, sections on
+dispatch and registers.
 
-Which counters the report blocks and sets of rocprof-compute need, and in which runs of the program they are counted:
-ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs/gfx942 and
-docs/how-to/profile/mode.rst.
+Which counters the report blocks and sets of rocprof-compute need, and in which runs of the program
+they are counted: ROCm/rocm-systems, projects/rocprofiler-compute,
+src/rocprof_compute_soc/analysis_configs/gfx942 and docs/how-to/profile/mode.rst.
 """
 
 from __future__ import annotations
@@ -36,34 +38,52 @@ _REGISTERS_PER_SIMD, _REGISTER_BLOCK = 512, 8
 _WORKGROUPS_PER_COMPUTE_UNIT = 16
 
 MATRIX_TYPES: Mapping[str, str] = MappingProxyType(
-    {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "float8": "F8", "int8": "I8"}
+    {
+        "float16": "F16",
+        "bfloat16": "BF16",
+        "float32": "F32",
+        "float64": "F64",
+        "float8": "F8",
+        "int8": "I8",
+    }
 )
 """Data type -> how the counters of matrix instructions call it."""
 
 VECTOR_TYPES: Mapping[str, str] = MappingProxyType(
     {"float16": "F16", "bfloat16": "F32", "float32": "F32", "float64": "F64"}
 )
-"""The same of vector instructions. CDNA has none for bfloat16: such values are widened to float32."""
+"""The same of vector instructions. CDNA has none for bfloat16: such values are widened to
+float32.
+"""
 
 _MATRIX_INSTRUCTION_UNITS = {"F16": 32, "BF16": 32, "F32": 8, "F64": 4, "F8": 64, "I8": 64}
-"""MATRIX_UNITs of the largest dense instruction of each type (v_mfma_f32_32x32x8_f16 and its like)."""
+"""MATRIX_UNITs of the largest dense instruction of each type (v_mfma_f32_32x32x8_f16 and its
+like).
+"""
 
 PER_WAVE: Mapping[str, int] = MappingProxyType(
     {"SALU": 3, "SMEM": 3, "BRANCH": 1, "SENDMSG": 1, "OTHER": 3, "INT32": 3}
 )
-"""Instructions of every wave beside arithmetic and memory: those of a copy kernel, recorded on an MI300X in
-https://github.com/AMDResearch/intellikit (metrix/resources/ubench/coalescing: 19 a wave, 2 of them to memory)."""
+"""Instructions of every wave beside arithmetic and memory: those of a copy kernel, recorded on an
+MI300X in https://github.com/AMDResearch/intellikit (metrix/resources/ubench/coalescing: 19 a wave,
+2 of them to memory).
+"""
 
 MEMORY_INSTRUCTION_BYTES = 16 * LANES
-"""A load or store of 16 bytes a work-item, the widest; each wave has at least one for what it moves."""
+"""A load or store of 16 bytes a work-item, the widest; each wave has at least one for what it
+moves.
+"""
 
 
 def counters_of(work: pd.DataFrame, device: Device) -> pd.DataFrame:
     """One row per kernel of `work`, one column of whole numbers per counter.
 
-    work -- rows of `gpumodel.run.DEVICE_WORK` that run on the compute units. device -- with an architecture of AMD.
+    work -- rows of `gpumodel.run.DEVICE_WORK` that run on the compute units. device -- with an
+    architecture of AMD.
     """
-    cycles = np.maximum(1, np.rint(work["duration_ns"].to_numpy(float) * device.clock_mhz / 1000)).astype(np.int64)
+    cycles = np.maximum(
+        1, np.rint(work["duration_ns"].to_numpy(float) * device.clock_mhz / 1000)
+    ).astype(np.int64)
     groups, waves = launched(work)
     columns = _clocks(cycles, device)
     columns |= _wavefronts(work, device, groups, waves, cycles)
@@ -91,19 +111,25 @@ def resident_waves(work: pd.DataFrame, device: Device) -> np.ndarray:
     """
     groups, waves = launched(work)
     waves_per_group = waves // groups
-    registers = work["vector_registers"].to_numpy(np.int64) + work["accumulation_registers"].to_numpy(np.int64)
+    registers = work["vector_registers"].to_numpy(np.int64) + work[
+        "accumulation_registers"
+    ].to_numpy(np.int64)
     blocks = np.maximum(1, -(-registers // _REGISTER_BLOCK)) * _REGISTER_BLOCK
     per_simd = np.clip(_REGISTERS_PER_SIMD // blocks, 1, MAXIMUM_WAVES_PER_SIMD)
     fitting = np.maximum(1, per_simd * device.simds_per_compute_unit // waves_per_group)
     local = np.maximum(1, work["lds_bytes"].to_numpy(np.int64))
     fitting = np.minimum(fitting, np.maximum(1, device.lds_bytes // local))
     # A workgroup of one wave needs no barrier, of which a compute unit has a limited number.
-    fitting = np.where(waves_per_group > 1, np.minimum(fitting, _WORKGROUPS_PER_COMPUTE_UNIT), fitting)
+    fitting = np.where(
+        waves_per_group > 1, np.minimum(fitting, _WORKGROUPS_PER_COMPUTE_UNIT), fitting
+    )
     return np.minimum(groups, fitting * device.compute_units) * waves_per_group
 
 
 def _clocks(cycles: np.ndarray, device: Device) -> dict[str, np.ndarray]:
-    """Cycles while the device was busy: GRBM's are the sum over chiplets, SQ's over shader engines."""
+    """Cycles while the device was busy: GRBM's are the sum over chiplets, SQ's over shader
+    engines.
+    """
     return {
         "GRBM_COUNT": cycles * device.chiplets,
         "GRBM_GUI_ACTIVE": cycles * device.chiplets,
@@ -135,45 +161,69 @@ def _wavefronts(
 
 
 def _arithmetic(work: pd.DataFrame, device: Device) -> dict[str, np.ndarray]:
-    """Matrix instructions in units of MATRIX_UNIT, vector instructions in units of LANES operations."""
+    """Matrix instructions in units of MATRIX_UNIT, vector instructions in units of LANES
+    operations.
+    """
     flops = work["flops"].to_numpy(float)
     data_type = work["data_type"].to_numpy(object)
     is_matrix = work["matrix_cores"].to_numpy(bool) & np.isin(data_type, list(MATRIX_TYPES))
-    columns = {f"SQ_INSTS_VALU_MFMA_{code}": np.zeros(len(work), np.int64) for code in MATRIX_TYPES.values()}
-    columns |= {f"SQ_INSTS_VALU_MFMA_MOPS_{code}": np.zeros(len(work), np.int64) for code in MATRIX_TYPES.values()}
+    columns = {
+        f"SQ_INSTS_VALU_MFMA_{code}": np.zeros(len(work), np.int64)
+        for code in MATRIX_TYPES.values()
+    }
+    columns |= {
+        f"SQ_INSTS_VALU_MFMA_MOPS_{code}": np.zeros(len(work), np.int64)
+        for code in MATRIX_TYPES.values()
+    }
     busy = np.zeros(len(work))
     for name, code in MATRIX_TYPES.items():
-        units = np.where(is_matrix & (data_type == name), np.rint(flops / MATRIX_UNIT), 0).astype(np.int64)
+        units = np.where(is_matrix & (data_type == name), np.rint(flops / MATRIX_UNIT), 0).astype(
+            np.int64
+        )
         columns[f"SQ_INSTS_VALU_MFMA_MOPS_{code}"] = units
         columns[f"SQ_INSTS_VALU_MFMA_{code}"] = -(-units // _MATRIX_INSTRUCTION_UNITS[code])
         peak = device.peak_flops.get(f"matrix {name}")
         if peak:
-            # One count per cycle of each of a compute unit's matrix cores, which reach the peak together.
+            # One count per cycle of each of a compute unit's matrix cores, which reach the peak
+            # together.
             cores = device.compute_units * device.simds_per_compute_unit
             busy += units * (MATRIX_UNIT * cores * device.clock_mhz * 1e6 / peak)
     columns["SQ_VALU_MFMA_BUSY_CYCLES"] = np.rint(busy).astype(np.int64)
-    return columns | _vector_arithmetic(flops, data_type, is_matrix, work["bound_by"].to_numpy(object) == "compute")
+    return columns | _vector_arithmetic(
+        flops, data_type, is_matrix, work["bound_by"].to_numpy(object) == "compute"
+    )
 
 
 def _vector_arithmetic(
     flops: np.ndarray, data_type: np.ndarray, is_matrix: np.ndarray, is_dense: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Fused multiply-adds where arithmetic takes the time, elsewhere multiplications and additions in halves."""
+    """Fused multiply-adds where arithmetic takes the time, elsewhere multiplications and additions
+    in halves.
+    """
     columns: dict[str, np.ndarray] = {}
     single = np.where(is_matrix, 0, np.rint(flops / LANES)).astype(np.int64)
     fused = np.where(is_dense, single // 2, 0)
     rest = single - 2 * fused
     for code in ("F16", "F32", "F64"):
         own = np.isin(data_type, [name for name, other in VECTOR_TYPES.items() if other == code])
-        parts = {"ADD": rest - rest // 2, "MUL": rest // 2, "FMA": fused, "TRANS": np.zeros_like(fused)}
-        columns |= {f"SQ_INSTS_VALU_{kind}_{code}": np.where(own, count, 0) for kind, count in parts.items()}
+        parts = {
+            "ADD": rest - rest // 2,
+            "MUL": rest // 2,
+            "FMA": fused,
+            "TRANS": np.zeros_like(fused),
+        }
+        columns |= {
+            f"SQ_INSTS_VALU_{kind}_{code}": np.where(own, count, 0) for kind, count in parts.items()
+        }
     is_integer = ~np.isin(data_type, list(VECTOR_TYPES))
     return columns | {"integer": np.where(is_integer, single, 0)}
 
 
 def _memory(work: pd.DataFrame, device: Device, waves: np.ndarray) -> dict[str, np.ndarray]:
     """Requests to memory (see fabric_requests), and the instructions that made them."""
-    columns = fabric_requests(work["bytes_read"].to_numpy(float), work["bytes_written"].to_numpy(float), device.gfx)
+    columns = fabric_requests(
+        work["bytes_read"].to_numpy(float), work["bytes_written"].to_numpy(float), device.gfx
+    )
     for name, moved in (("RD", work["bytes_read"]), ("WR", work["bytes_written"])):
         needed = np.ceil(moved.to_numpy(float) / MEMORY_INSTRUCTION_BYTES).astype(np.int64)
         columns[f"SQ_INSTS_VMEM_{name}"] = np.where(needed > 0, np.maximum(needed, waves), 0)
@@ -181,9 +231,11 @@ def _memory(work: pd.DataFrame, device: Device, waves: np.ndarray) -> dict[str, 
 
 
 def fabric_requests(read: np.ndarray, written: np.ndarray, gfx: str) -> dict[str, np.ndarray]:
-    """Counters between L2 and memory for these bytes, exact to 16 bytes: as large requests as possible, then of 32 B.
+    """Counters between L2 and memory for these bytes, exact to 16 bytes: as large requests as
+    possible, then of 32 B.
 
-    Reads are of 128 B from MI300 on (gfx942: those are also counted by TCC_BUBBLE) and of 64 B before; writes of 64 B.
+    Reads are of 128 B from MI300 on (gfx942: those are also counted by TCC_BUBBLE) and of 64 B
+    before; writes of 64 B.
     """
     prefix = "TCC_EA" if gfx in ("gfx908", "gfx90a") else "TCC_EA0"
     size = 64 if prefix == "TCC_EA" else 128
@@ -191,7 +243,10 @@ def fabric_requests(read: np.ndarray, written: np.ndarray, gfx: str) -> dict[str
     small = np.rint((read - large * size) / 32).astype(np.int64)
     columns = {f"{prefix}_RDREQ_sum": large + small, f"{prefix}_RDREQ_32B_sum": small}
     if gfx == "gfx950":
-        columns |= {f"{prefix}_RDREQ_128B_sum": large, f"{prefix}_RDREQ_64B_sum": np.zeros_like(large)}
+        columns |= {
+            f"{prefix}_RDREQ_128B_sum": large,
+            f"{prefix}_RDREQ_64B_sum": np.zeros_like(large),
+        }
     elif size == 128:
         columns["TCC_BUBBLE_sum"] = large
     full = (written // 64).astype(np.int64)
@@ -200,15 +255,23 @@ def fabric_requests(read: np.ndarray, written: np.ndarray, gfx: str) -> dict[str
 
 
 def _instructions(columns: dict[str, np.ndarray], waves: np.ndarray) -> dict[str, np.ndarray]:
-    """Instructions by kind and in all, and the cycles in which they were issued; consumes `integer`."""
+    """Instructions by kind and in all, and the cycles in which they were issued; consumes
+    `integer`.
+    """
     memory = columns["SQ_INSTS_VMEM_RD"] + columns["SQ_INSTS_VMEM_WR"]
-    found = {f"SQ_INSTS_{kind}": PER_WAVE[kind] * waves for kind in ("SALU", "SMEM", "BRANCH", "SENDMSG")}
+    found = {
+        f"SQ_INSTS_{kind}": PER_WAVE[kind] * waves for kind in ("SALU", "SMEM", "BRANCH", "SENDMSG")
+    }
     found |= {"SQ_INSTS_VMEM": memory, "SQ_INSTS_FLAT": memory}
     # Addresses: a 64-bit addition for every access; the index of the work-item once.
     found["SQ_INSTS_VALU_INT64"] = memory
     found["SQ_INSTS_VALU_INT32"] = PER_WAVE["INT32"] * waves + columns.pop("integer")
     matrix = sum(columns[f"SQ_INSTS_VALU_MFMA_{code}"] for code in MATRIX_TYPES.values())
-    kinds = [f"{kind}_{code}" for kind in ("ADD", "MUL", "FMA", "TRANS") for code in ("F16", "F32", "F64")]
+    kinds = [
+        f"{kind}_{code}"
+        for kind in ("ADD", "MUL", "FMA", "TRANS")
+        for code in ("F16", "F32", "F64")
+    ]
     vector = sum(columns[f"SQ_INSTS_VALU_{kind}"] for kind in kinds)
     found["SQ_INSTS_MFMA"] = found["SQ_INSTS_VALU_MFMA"] = matrix
     valu = matrix + vector + found["SQ_INSTS_VALU_INT32"] + found["SQ_INSTS_VALU_INT64"]
@@ -251,7 +314,9 @@ BLOCKS: Mapping[int, str] = {
     11: "|".join((_OPERATIONS, _UTILISATION, _INSTRUCTIONS)),
     17: _FABRIC,
 }
-"""Report block -> pattern of its counters. Of the other blocks (5, 12 to 16, 18) the model knows nothing."""
+"""Report block -> pattern of its counters. Of the other blocks (5, 12 to 16, 18) the model knows
+nothing.
+"""
 
 SETS: Mapping[str, str] = {
     "compute_thruput_util": _UTILISATION,
@@ -266,12 +331,15 @@ _PER_RUN: Mapping[str, int] = {"SQ": 8, "TCC": 4, "SPI": 2, "GRBM": 2}
 
 
 def chosen(counters: Iterable[str], blocks: Sequence[str], metric_set: str | None) -> list[str]:
-    """Those of the counters that report blocks (`2`, `2.1.4`), hardware blocks (`SQ`) or a set need; else all.
+    """Those of the counters that report blocks (`2`, `2.1.4`), hardware blocks (`SQ`) or a set
+    need; else all.
 
     Raises UserError for a block or set that is unknown, or of which the model knows nothing.
     """
     if blocks and metric_set:
-        raise UserError("report blocks (-b) and a set of metrics (--set) exclude each other; pass one of them")
+        raise UserError(
+            "report blocks (-b) and a set of metrics (--set) exclude each other; pass one of them"
+        )
     if metric_set is not None and metric_set not in SETS:
         raise UserError(f"no set {metric_set!r} of metrics; there are {', '.join(SETS)}")
     patterns = [SETS[metric_set]] if metric_set else [_pattern(text) for text in blocks]
@@ -286,18 +354,26 @@ def _pattern(text: str) -> str:
     number = text.split(".")[0]
     if not re.fullmatch(r"\d+(\.\d+){0,2}", text) or int(number) not in BLOCKS:
         known = ", ".join(map(str, BLOCKS))
-        raise UserError(f"report block {text!r} is not modelled; pass one of {known}, or an id within it such as 2.1")
+        raise UserError(
+            f"report block {text!r} is not modelled; pass one of {known}, or an id within it such"
+            " as 2.1"
+        )
     return BLOCKS[int(number)]
 
 
 def runs_of(counters: Sequence[str]) -> dict[str, list[str]]:
-    """Name of the request file -> counters of one run of the program, as many as can be counted at once."""
+    """Name of the request file -> counters of one run of the program, as many as can be counted at
+    once.
+    """
     runs: list[list[str]] = []
     for name in counters:
         if name == LEVEL:
             continue
         part = _part(name)
-        free = next((run for run in runs if sum(_part(other) == part for other in run) < _PER_RUN[part]), None)
+        free = next(
+            (run for run in runs if sum(_part(other) == part for other in run) < _PER_RUN[part]),
+            None,
+        )
         if free is None:
             runs.append([name])
         else:

@@ -1,8 +1,8 @@
 """A Run as `rocprof-compute profile` leaves it: a workload folder with hardware counters.
 
-The counters come from what the model knows (see `counters`): formulas of the tool lead back to it. All runs
-of the program are the same here; on a machine each has times of its own. Of the machine it has sysinfo.csv, and the
-ceilings of the tool's benchmark in roofline.csv.
+The counters come from what the model knows (see `counters`): formulas of the tool lead back to it.
+All runs of the program are the same here; on a machine each has times of its own. Of the machine it
+has sysinfo.csv, and the ceilings of the tool's benchmark in roofline.csv.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from gpumodel.devices import Device
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import dispatches_and_copies, kernel_symbols
 from gpumodel.writers.common.files import put, ranks_of, write_marker
-from gpumodel.writers.rocprof_compute.counters import MAXIMUM_WAVES_PER_SIMD, chosen, counters_of, runs_of
+from gpumodel.writers.rocprof_compute.counters import (
+    MAXIMUM_WAVES_PER_SIMD,
+    chosen,
+    counters_of,
+    runs_of,
+)
 
 RELEASES = {"long": ("3.5.0", "7.12.0"), "wide": ("3.3.0", "7.1.0")}
 """Layout of pmc_perf.csv -> release of rocprof-compute and of ROCm whose own it is."""
@@ -43,23 +48,27 @@ _LAUNCH_COLUMNS = {
 """Columns of pmc_perf.csv about a launch -> columns of the dispatches."""
 
 BETWEEN_RUNS_NS = 10**9
-"""From the end of one run of the program to the first dispatch of the next; any time does that keeps them apart."""
+"""From the end of one run of the program to the first dispatch of the next; any time does that
+keeps them apart.
+"""
 
 _ROW_END = "\x1e"
-"""Between rows before they are repeated for every counter: a character that no kernel's name has."""
+"""Between rows before they are repeated for every counter: a character that no kernel's name
+has.
+"""
 
 
 @dataclass(frozen=True)
 class Options:
     """What `rocprof-compute profile` is told.
 
-    name       -- of the workload.
-    layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter) or `wide` (csv, a column per counter).
-    kernels    -- only kernels in whose name one of these regular expressions is found (-k).
-    dispatches -- only these launches of each kernel, the first one is 1 (-d).
-    blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
-    roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv (--roof-only).
-    joined     -- all runs of the program in pmc_perf.csv, else a file results_<run>.csv for each (only layout `long`),
+    name       -- of the workload. layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter)
+    or `wide` (csv, a column per counter). kernels    -- only kernels in whose name one of these
+    regular expressions is found (-k). dispatches -- only these launches of each kernel, the first
+    one is 1 (-d). blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which
+    counters. roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but
+    sysinfo.csv (--roof-only). joined     -- all runs of the program in pmc_perf.csv, else a file
+    results_<run>.csv for each (only layout `long`),
                   as from ROCm 7.13 on; compressed -- these with gzip, as from 10.1 on.
     output_directory -- instead of `workloads/<name>/<model>`.
     """
@@ -86,11 +95,17 @@ def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) ->
     """
     asked = Options(**options)
     if asked.layout not in RELEASES:
-        raise UserError(f"no layout {asked.layout!r} of pmc_perf.csv; there are {' and '.join(RELEASES)}")
+        raise UserError(
+            f"no layout {asked.layout!r} of pmc_perf.csv; there are {' and '.join(RELEASES)}"
+        )
     one = ranks_of(run, run.ranks[0].rank if rank is None else rank)[0]
-    place = folder / (asked.output_directory or f"workloads/{asked.name}/{model_folder(run.device)}")
+    place = folder / (
+        asked.output_directory or f"workloads/{asked.name}/{model_folder(run.device)}"
+    )
     place.mkdir(parents=True, exist_ok=True)
-    facts = sysinfo(run, asked.name, RELEASES[asked.layout][1], "SQ|TCC|SPI" + "|roofline" * asked.roof)
+    facts = sysinfo(
+        run, asked.name, RELEASES[asked.layout][1], "SQ|TCC|SPI" + "|roofline" * asked.roof
+    )
     written = [_write_rows(place / "sysinfo.csv", [facts])]
     if asked.roof or asked.roof_only:
         written.append(_write_rows(place / "roofline.csv", [ceilings(run.device)]))
@@ -105,7 +120,9 @@ def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) ->
 
 
 def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
-    """The kernels that the filters leave, with their grid and workgroup as single numbers and their kernel's number."""
+    """The kernels that the filters leave, with their grid and workgroup as single numbers and their
+    kernel's number.
+    """
     kernels, numbers = asked.kernels, asked.dispatches
     table = dispatches_and_copies(rank.device_work)[0].sort_values("dispatch_id", ignore_index=True)
     dispatched = len(table)
@@ -115,8 +132,9 @@ def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
         table = table[(table.groupby("name").cumcount() + 1).isin(list(numbers))]
     if not len(table):
         raise UserError(
-            f"no kernel is left of {dispatched} dispatches by the filters (-k {', '.join(kernels) or 'none'}; "
-            f"-d {', '.join(map(str, numbers)) or 'none'}); check names with rocprofv3 --stats"
+            f"no kernel is left of {dispatched} dispatches by the filters (-k"
+            f" {', '.join(kernels) or 'none'}; -d {', '.join(map(str, numbers)) or 'none'}); check"
+            " names with rocprofv3 --stats"
         )
     table = table.reset_index(drop=True)
     sizes = {
@@ -127,30 +145,45 @@ def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
 
 
 def _is_found(pattern: str) -> Callable[[str], bool]:
-    """Whether -k leaves a kernel of this name (ROCPROF_KERNEL_FILTER_INCLUDE_REGEX of profiler_rocprofiler_sdk.py)."""
+    """Whether -k leaves a kernel of this name (ROCPROF_KERNEL_FILTER_INCLUDE_REGEX of
+    profiler_rocprofiler_sdk.py).
+    """
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise UserError(f"-k {pattern} is no regular expression: {error}; put \\ before ( and *") from None
+        raise UserError(
+            f"-k {pattern} is no regular expression: {error}; put \\ before ( and *"
+        ) from None
     return lambda name: expression.search(name) is not None
 
 
 def _write_counters(
-    place: Path, table: pd.DataFrame, counters: pd.DataFrame, runs: Mapping[str, Sequence[str]], asked: Options
+    place: Path,
+    table: pd.DataFrame,
+    counters: pd.DataFrame,
+    runs: Mapping[str, Sequence[str]],
+    asked: Options,
 ) -> list[Path]:
     names = table["name"].tolist()
-    launches = list(zip(*(table[column].tolist() for column in _LAUNCH_COLUMNS.values()), strict=True))
+    launches = list(
+        zip(*(table[column].tolist() for column in _LAUNCH_COLUMNS.values()), strict=True)
+    )
     numbers, agents = table["dispatch_id"].tolist(), table["agent"].tolist()
     starts, ends = table["start_ns"].tolist(), (table["start_ns"] + table["duration_ns"]).tolist()
     times = list(zip(starts, ends, strict=True))
     if asked.layout == "long":
-        common = list(zip(agents, numbers, launches, names, times, table["kernel_id"].tolist(), strict=True))
+        common = list(
+            zip(agents, numbers, launches, names, times, table["kernel_id"].tolist(), strict=True)
+        )
         passes = list(enumerate(runs.values()))
         if asked.joined:
             return [_write_long(place / "pmc_perf.csv", common, counters, passes)]
         ending = "csv.gz" if asked.compressed else "csv"
         files = [place / f"results_{stem}.{ending}" for stem in runs]
-        return [_write_long(file, common, counters, [own]) for file, own in zip(files, passes, strict=True)]
+        return [
+            _write_long(file, common, counters, [own])
+            for file, own in zip(files, passes, strict=True)
+        ]
     head = ["Dispatch_ID", "GPU_ID", *_LAUNCH_COLUMNS, "Wave_Size", "Kernel_Name"]
     begin = [
         [number, agent, *launch, 64, name]
@@ -174,17 +207,33 @@ def _write_counters(
 
 
 def _write_long(
-    path: Path, common: Sequence[tuple[Any, ...]], counters: pd.DataFrame, passes: Iterable[tuple[int, Sequence[str]]]
+    path: Path,
+    common: Sequence[tuple[Any, ...]],
+    counters: pd.DataFrame,
+    passes: Iterable[tuple[int, Sequence[str]]],
 ) -> Path:
-    """One row per counter: run after run, in each the dispatches in order, as the tool joins its runs.
+    """One row per counter: run after run, in each the dispatches in order, as the tool joins its
+    runs.
 
-    passes -- number and counters of each run of the program; a run begins after the one before has ended, and so has
-    times of its own. A name with .gz is compressed, without a time, so that the same run gives the same file.
+    passes -- number and counters of each run of the program; a run begins after the one before has
+    ended, and so has times of its own. A name with .gz is compressed, without a time, so that the
+    same run gives the same file.
     """
-    header = ["GPU_ID", "Dispatch_ID", *_LAUNCH_COLUMNS, "Kernel_Name", "Start_Timestamp", "End_Timestamp"]
+    header = [
+        "GPU_ID",
+        "Dispatch_ID",
+        *_LAUNCH_COLUMNS,
+        "Kernel_Name",
+        "Start_Timestamp",
+        "End_Timestamp",
+    ]
     text = io.StringIO(newline="")
     text.write(",".join([*header, "Kernel_ID", "Counter_Name", "Counter_Value\n"]))
-    length = max(times[1] for *_, times, _ in common) - min(times[0] for *_, times, _ in common) + BETWEEN_RUNS_NS
+    length = (
+        max(times[1] for *_, times, _ in common)
+        - min(times[0] for *_, times, _ in common)
+        + BETWEEN_RUNS_NS
+    )
     for number, names in passes:
         begins = _row_begins(common, number * length)
         columns = [(name, counters[name].tolist()) for name in sorted(names)]
@@ -207,7 +256,9 @@ def _row_begins(common: Sequence[tuple[Any, ...]], later_ns: int) -> list[str]:
 def _wide_columns(
     counters: pd.DataFrame, runs: Iterable[Sequence[str]], correlations: Sequence[int]
 ) -> tuple[list[str], list[Sequence[Any]]]:
-    """Names and values of the counter columns: run after run, each begun by its correlation id and wave size."""
+    """Names and values of the counter columns: run after run, each begun by its correlation id and
+    wave size.
+    """
     header: list[str] = []
     columns: list[Sequence[Any]] = []
     for number, names in enumerate(runs):
@@ -216,11 +267,16 @@ def _wide_columns(
             header.append(f"Wave_Size{ending}")
             columns.append([64] * len(correlations))
         header += [f"Correlation_ID{ending}", *names]
-        columns += [correlations, *([float(value) for value in counters[name].tolist()] for name in names)]
+        columns += [
+            correlations,
+            *([float(value) for value in counters[name].tolist()] for name in names),
+        ]
     return header, columns
 
 
-def _write_requests(place: Path, runs: Mapping[str, Sequence[str]], kernels: Sequence[str]) -> list[Path]:
+def _write_requests(
+    place: Path, runs: Mapping[str, Sequence[str]], kernels: Sequence[str]
+) -> list[Path]:
     place.mkdir(exist_ok=True)
     paths = []
     for stem, names in runs.items():
@@ -229,10 +285,14 @@ def _write_requests(place: Path, runs: Mapping[str, Sequence[str]], kernels: Seq
     return paths
 
 
-def _write_descriptions(place: Path, run: Run, runs: Mapping[str, Sequence[str]], asked: Options) -> list[Path]:
+def _write_descriptions(
+    place: Path, run: Run, runs: Mapping[str, Sequence[str]], asked: Options
+) -> list[Path]:
     """log.txt with the lines that say what was done, and profiling_config.yaml."""
     command = " ".join(run.command)
-    kernels, dispatches = (str(list(values)) if values else "None" for values in (asked.kernels, asked.dispatches))
+    kernels, dispatches = (
+        str(list(values)) if values else "None" for values in (asked.kernels, asked.dispatches)
+    )
     lines = [
         f"Rocprofiler-Compute version: {RELEASES[asked.layout][0]}",
         f"Path: {place}",
@@ -243,7 +303,12 @@ def _write_descriptions(place: Path, run: Run, runs: Mapping[str, Sequence[str]]
         "modelled: no GPU was measured",
         *(f"[Run {number}/{len(runs)}] {stem}.txt" for number, stem in enumerate(runs, 1)),
     ]
-    options = ["mode: profile", f"format_rocprof_output: {_BACK_ENDS[asked.layout]}", "remaining:", "- --"]
+    options = [
+        "mode: profile",
+        f"format_rocprof_output: {_BACK_ENDS[asked.layout]}",
+        "remaining:",
+        "- --",
+    ]
     options += [f"- '{part.replace(chr(39), chr(39) * 2)}'" for part in run.command]
     written = []
     for file, content in (("log.txt", lines), ("profiling_config.yaml", options)):
@@ -272,12 +337,35 @@ _LDS_BYTES = 128
 """Banks of the local data share, and what they deliver per compute unit and clock: 4 bytes each."""
 
 _ROOFLINE_COLUMNS = (
-    *("HBMBw", "MALLBw", "L2Bw", "L1Bw", "LDSBw", "FP8Flops", "FP16Flops", "BF16Flops", "FP32Flops", "FP64Flops"),
-    *("I8Ops", "I32Ops", "I64Ops", "MFMAF8Flops", "MFMAF16Flops", "MFMABF16Flops", "MFMAF32Flops", "MFMAF64Flops"),
+    *(
+        "HBMBw",
+        "MALLBw",
+        "L2Bw",
+        "L1Bw",
+        "LDSBw",
+        "FP8Flops",
+        "FP16Flops",
+        "BF16Flops",
+        "FP32Flops",
+        "FP64Flops",
+    ),
+    *(
+        "I8Ops",
+        "I32Ops",
+        "I64Ops",
+        "MFMAF8Flops",
+        "MFMAF16Flops",
+        "MFMABF16Flops",
+        "MFMAF32Flops",
+        "MFMAF64Flops",
+    ),
     "MFMAI8Ops",
 )
 _RATES = {
-    **{f"{name}Flops": f"vector float{name.removeprefix('FP')}" for name in ("FP16", "FP32", "FP64")},
+    **{
+        f"{name}Flops": f"vector float{name.removeprefix('FP')}"
+        for name in ("FP16", "FP32", "FP64")
+    },
     "BF16Flops": "vector bfloat16",
     **{f"MFMAF{bits}Flops": f"matrix float{bits}" for bits in (8, 16, 32, 64)},
     "MFMABF16Flops": "matrix bfloat16",
@@ -297,7 +385,9 @@ def model_folder(device: Device) -> str:
 
 
 def sysinfo(run: Run, name: str, rocm: str, blocks: str) -> dict[str, Any]:
-    """The one row of sysinfo.csv; empty text where the model does not know. `Device.sysinfo` has the last word."""
+    """The one row of sysinfo.csv; empty text where the model does not know. `Device.sysinfo` has
+    the last word.
+    """
     launched = datetime.fromtimestamp((run.start_ns + run.wall_clock_offset_ns) // 10**9, UTC)
     return {
         "workload_name": name,
@@ -339,14 +429,18 @@ def _sizes(device: Device) -> dict[str, Any]:
         "pipes_per_gpu": 4,
         "hbm_bw": round(device.memory_bandwidth / 1e9, 1),
         "num_xcd": device.chiplets,
-        "num_hbm_channels": round(device.memory_bandwidth / (device.memory_clock_mhz * 1e6 * _HBM_CHANNEL_BYTES)),
+        "num_hbm_channels": round(
+            device.memory_bandwidth / (device.memory_clock_mhz * 1e6 * _HBM_CHANNEL_BYTES)
+        ),
     }
 
 
 def ceilings(device: Device) -> dict[str, Any]:
-    """The row of roofline.csv in GB/s and GFLOP/s, each figure with its bounds: the peaks that the model computes with.
+    """The row of roofline.csv in GB/s and GFLOP/s, each figure with its bounds: the peaks that the
+    model computes with.
 
-    0 stands for what it has no peak of. Rates per clock: tool's formulas (128 B per L1, L2 channel and LDS).
+    0 stands for what it has no peak of. Rates per clock: tool's formulas (128 B per L1, L2 channel
+    and LDS).
     """
     per_clock = device.clock_mhz / 1000
     line = 64 if device.gfx in ("gfx908", "gfx90a") else 128

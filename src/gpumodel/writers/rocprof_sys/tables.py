@@ -28,9 +28,11 @@ _HASHES = 2**64
 
 @dataclass
 class Node:
-    """One label at one place of the call tree, and what its calls took, in the metric's values (ns for times).
+    """One label at one place of the call tree, and what its calls took, in the metric's values (ns
+    for times).
 
-    thread -- counted from 0. A parent's total includes those of its children; squares is the sum of squares.
+    thread -- counted from 0. A parent's total includes those of its children; squares is the sum of
+    squares.
     """
 
     label: str
@@ -77,7 +79,9 @@ class Node:
         """Standard deviation of the sample, 0 for one call."""
         if self.count < 2:
             return 0.0
-        return sqrt(max(0.0, (self.squares - self.total * self.total / self.count) / (self.count - 1)))
+        return sqrt(
+            max(0.0, (self.squares - self.total * self.total / self.count) / (self.count - 1))
+        )
 
     @property
     def own_percent(self) -> float:
@@ -90,10 +94,10 @@ class Node:
 class Metric:
     """What a table is about.
 
-    unit       -- as the file shows it, with `scale` from a node's values to it.
-    statistics -- whether smallest, largest, mean and deviation are known.
-    in_ns      -- whether JSON has whole nanoseconds beside the seconds that are shown, as clocks do.
-    properties -- what JSON says of the component.
+    unit       -- as the file shows it, with `scale` from a node's values to it. statistics --
+    whether smallest, largest, mean and deviation are known. in_ns      -- whether JSON has whole
+    nanoseconds beside the seconds that are shown, as clocks do. properties -- what JSON says of the
+    component.
     """
 
     name: str
@@ -106,17 +110,29 @@ class Metric:
 
 
 WALL_CLOCK = Metric(
-    "wall_clock", "Real-clock timer (i.e. wall-clock timer)", "sec", 1e-9, statistics=True, in_ns=True,
+    "wall_clock",
+    "Real-clock timer (i.e. wall-clock timer)",
+    "sec",
+    1e-9,
+    statistics=True,
+    in_ns=True,
     properties={
-        "value": 78, "enum": "WALL_CLOCK", "id": "wall_clock", "ids": ["real_clock", "virtual_clock", "wall_clock"],
+        "value": 78,
+        "enum": "WALL_CLOCK",
+        "id": "wall_clock",
+        "ids": ["real_clock", "virtual_clock", "wall_clock"],
     },
-)  # fmt: skip
-SAMPLED_TIME = Metric("sampling_wall_clock", "Wall clock time (via sampling)", "sec", 1e-9, statistics=True)
+)
+SAMPLED_TIME = Metric(
+    "sampling_wall_clock", "Wall clock time (via sampling)", "sec", 1e-9, statistics=True
+)
 SAMPLED_SHARE = Metric("sampling_percent", "Percentage of samples", "%")
 SAMPLED_COUNT = Metric(
-    "trip_count", "Counts number of invocations", "",
+    "trip_count",
+    "Counts number of invocations",
+    "",
     properties={"value": 61, "enum": "TRIP_COUNT", "id": "trip_count", "ids": ["trip_count"]},
-)  # fmt: skip
+)
 
 
 def write_table(metric: Metric, roots: Sequence[Node], process: int, stem: Path) -> list[Path]:
@@ -132,7 +148,9 @@ def hash_of(label: str) -> int:
     return int.from_bytes(blake2b(label.encode(), digest_size=8).digest(), "little")
 
 
-def _document(metric: Metric, roots: Sequence[Node], nodes: Sequence[Node], process: int) -> dict[str, Any]:
+def _document(
+    metric: Metric, roots: Sequence[Node], nodes: Sequence[Node], process: int
+) -> dict[str, Any]:
     graph: list[dict[str, Any]] = []
     rolling: list[int] = []
     for node in nodes:
@@ -181,14 +199,26 @@ def _statistics(metric: Metric, node: Node) -> dict[str, Any]:
 
 
 def _tree(metric: Metric, node: Node, process: int) -> dict[str, Any]:
-    """The node and what it calls, with its own part beside the whole, as the second half of the JSON has them."""
-    own = Node(node.label, node.thread, count=node.count, shortest=node.shortest, longest=node.longest)
+    """The node and what it calls, with its own part beside the whole, as the second half of the
+    JSON has them.
+    """
+    own = Node(
+        node.label, node.thread, count=node.count, shortest=node.shortest, longest=node.longest
+    )
     own.total = node.total - sum(child.total for child in node.children.values())
     own.squares = node.squares - sum(child.squares for child in node.children.values())
-    described = {"hash": hash_of(node.label), "prefix": node.label, "tid": [node.thread], "pid": [process]}
+    described = {
+        "hash": hash_of(node.label),
+        "prefix": node.label,
+        "tid": [node.thread],
+        "pid": [process],
+    }
     described |= {"depth": node.depth + 1, "is_dummy": False}
     both = {"inclusive": _numbers(metric, node), "exclusive": _numbers(metric, own)}
-    return {"node": described | both, "children": [_tree(metric, child, process) for child in node.children.values()]}
+    return {
+        "node": described | both,
+        "children": [_tree(metric, child, process) for child in node.children.values()],
+    }
 
 
 def _text(metric: Metric, nodes: Sequence[Node]) -> str:
@@ -200,7 +230,9 @@ def _text(metric: Metric, nodes: Sequence[Node]) -> str:
     lines = [rule, _centred(metric.description.upper(), len(header)), rule, header]
     lines.append("|".join("-" * (widths[name] + 2) for name in names))
     for row in rows:
-        lines.append("|".join(f" {_aligned(name, text, widths[name])} " for name, text in row.items()))
+        lines.append(
+            "|".join(f" {_aligned(name, text, widths[name])} " for name, text in row.items())
+        )
     return "".join(f"|{line}|\n" for line in [*lines, rule])
 
 
@@ -209,13 +241,22 @@ def _cells(metric: Metric, node: Node) -> dict[str, str]:
     if _bytes(label) > LONGEST_LABEL:
         label = label.encode()[: LONGEST_LABEL - 3].decode("utf-8", "ignore") + "..."
     digits = {"sec": 6, "%": 3}.get(metric.unit, 0)
-    cells = {"LABEL": label, "COUNT": str(node.count), "DEPTH": str(node.depth), "METRIC": metric.name}
+    cells = {
+        "LABEL": label,
+        "COUNT": str(node.count),
+        "DEPTH": str(node.depth),
+        "METRIC": metric.name,
+    }
     if metric.unit:
         cells["UNITS"] = metric.unit
     cells["SUM"] = f"{node.total * metric.scale:.{digits}f}"
     if metric.statistics:
         scale, deviation = metric.scale, node.deviation * metric.scale
-        shown = {"MEAN": node.total / node.count * scale, "MIN": node.shortest * scale, "MAX": node.longest * scale}
+        shown = {
+            "MEAN": node.total / node.count * scale,
+            "MIN": node.shortest * scale,
+            "MAX": node.longest * scale,
+        }
         shown |= {"VAR": deviation**2, "STDDEV": deviation}
         cells |= {name: f"{value:.{digits}f}" for name, value in shown.items()}
         cells["% SELF"] = f"{node.own_percent:.1f}"
@@ -238,10 +279,11 @@ def _centred(text: str, width: int) -> str:
 
 
 def timed_regions(run: Run, rank: RankRun, program: str, ranges: bool) -> list[Node]:
-    """The program, and below it on each thread its ranges and HIP calls; kernels in trees of their own.
+    """The program, and below it on each thread its ranges and HIP calls; kernels in trees of their
+    own.
 
-    rocprof-sys counts a kernel on the thread that launched it, outside of what runs there, as it does not know
-    about it before the buffer of records is full.
+    rocprof-sys counts a kernel on the thread that launched it, outside of what runs there, as it
+    does not know about it before the buffer of records is full.
     """
     indices = thread_indices(rank)
     columns = ["thread_id", "start_ns", "duration_ns", "name"]
@@ -261,7 +303,9 @@ def _nest(root: Node, rows: pd.DataFrame) -> None:
     """Count regions of one thread below the region that encloses them."""
     ordered = rows.sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
     open_nodes: list[tuple[int, Node]] = []
-    for start, duration, name in zip(*(ordered[c].tolist() for c in ("start_ns", "duration_ns", "name")), strict=True):
+    for start, duration, name in zip(
+        *(ordered[c].tolist() for c in ("start_ns", "duration_ns", "name")), strict=True
+    ):
         while open_nodes and open_nodes[-1][0] < start + duration:
             open_nodes.pop()
         node = (open_nodes[-1][1] if open_nodes else root).child(name)
@@ -274,7 +318,9 @@ def _kernels(rank: RankRun) -> list[Node]:
     kernels = work[work["kernel_id"] > 0]
     found: dict[tuple[int, str], Node] = {}
     columns = ("thread_index", "name", "duration_ns")
-    for thread, name, duration in zip(*(kernels[column].tolist() for column in columns), strict=True):
+    for thread, name, duration in zip(
+        *(kernels[column].tolist() for column in columns), strict=True
+    ):
         node = found.get((thread, name))
         if node is None:
             node = found[thread, name] = Node(name, thread)
@@ -310,12 +356,17 @@ def counted(roots: list[Node]) -> list[Node]:
 
 
 def sampled_shares(rank: RankRun) -> list[Node]:
-    """Share of each function in the frames of its thread, in percent; a function twice in a stack counts twice."""
+    """Share of each function in the frames of its thread, in percent; a function twice in a stack
+    counts twice.
+    """
     indices = thread_indices(rank)
     found = []
     for thread, rows in rank.samples.groupby("thread_id", sort=False):
         frames = Counter(function for stack in rows["stack"] for function in stack)
         index = indices.setdefault(thread, len(indices))
         total = frames.total()
-        found += [Node(name, index, count=count, total=100 * count / total) for name, count in frames.items()]
+        found += [
+            Node(name, index, count=count, total=100 * count / total)
+            for name, count in frames.items()
+        ]
     return found

@@ -1,8 +1,10 @@
-"""A Run as rocprof-sys 1.5.0 (ROCm 7.12) writes it: a Perfetto trace, and profiles as tables beside it.
+"""A Run as rocprof-sys 1.5.0 (ROCm 7.12) writes it: a Perfetto trace, and profiles as tables beside
+it.
 
 Names of tracks, categories and arguments: ROCm/rocm-systems, projects/rocprofiler-systems,
-source/lib/core/trace_cache/perfetto_processor.cpp. That version draws kernels by HSA queue and keeps no track of
-clocks. Its tables of GPU telemetry (`sampling_gpu_...`) are not written: no real one is published.
+source/lib/core/trace_cache/perfetto_processor.cpp. That version draws kernels by HSA queue and
+keeps no track of clocks. Its tables of GPU telemetry (`sampling_gpu_...`) are not written: no real
+one is published.
 """
 
 from __future__ import annotations
@@ -72,26 +74,36 @@ def write(
 
     rank           -- only this rank. trace, profile -- what was asked for (`--trace`, `--profile`).
     output, prefix -- name of the folder and what file names begin with (`-o PATH PREFIX`).
-    time_output    -- whether there is a folder named after day and minute (ROCPROFSYS_TIME_OUTPUT); UTC.
+    time_output    -- whether there is a folder named after day and minute (ROCPROFSYS_TIME_OUTPUT);
+    UTC.
 
-    Files: perfetto-trace-<process>.proto; with `profile` wall_clock-<process>.txt and .json, and, if the run has call
-    stacks, sampling_wall_clock, sampling_percent and trip_count; metadata-<process>.json, functions-<process>.json.
-    The number is the process, as a torch job never calls MPI_Init. Returns the files that were written; raises
-    UserError for a rank that there is not.
+    Files: perfetto-trace-<process>.proto; with `profile` wall_clock-<process>.txt and .json, and,
+    if the run has call stacks, sampling_wall_clock, sampling_percent and trip_count;
+    metadata-<process>.json, functions-<process>.json. The number is the process, as a torch job
+    never calls MPI_Init. Returns the files that were written; raises UserError for a rank that
+    there is not.
     """
     ranks = ranks_of(run, rank)
     place = folder / (f"rocprofsys-{program_of(run)}-output" if output is None else output)
     if time_output:
         place /= _time_of_day(run).strftime("%Y-%m-%d_%H.%M")
     place.mkdir(parents=True, exist_ok=True)
-    written = [path for one in ranks for path in _write_rank(run, one, place, prefix, trace=trace, profile=profile)]
+    written = [
+        path
+        for one in ranks
+        for path in _write_rank(run, one, place, prefix, trace=trace, profile=profile)
+    ]
     return [*written, write_marker(run, place)]
 
 
-def _write_rank(run: Run, rank: RankRun, place: Path, prefix: str, *, trace: bool, profile: bool) -> list[Path]:
+def _write_rank(
+    run: Run, rank: RankRun, place: Path, prefix: str, *, trace: bool, profile: bool
+) -> list[Path]:
     own: dict[str, list[Path]] = {}
     if trace:
-        own["perfetto"] = [put(place / f"{prefix}perfetto-trace-{rank.process_id}.proto", _trace(run, rank))]
+        own["perfetto"] = [
+            put(place / f"{prefix}perfetto-trace-{rank.process_id}.proto", _trace(run, rank))
+        ]
     tables = _tables(run, rank, profile)
     for metric, roots in tables:
         stem = place / f"{prefix}{metric.name}-{rank.process_id}"
@@ -111,7 +123,11 @@ def _tables(run: Run, rank: RankRun, profile: bool) -> list[tuple[Metric, list[N
     found = [(WALL_CLOCK, timed_regions(run, rank, program_of(run), has_ranges(run)))]
     if len(rank.samples):
         tree = sampled_time(run, rank)
-        found += [(SAMPLED_TIME, tree), (SAMPLED_SHARE, sampled_shares(rank)), (SAMPLED_COUNT, counted(tree))]
+        found += [
+            (SAMPLED_TIME, tree),
+            (SAMPLED_SHARE, sampled_shares(rank)),
+            (SAMPLED_COUNT, counted(tree)),
+        ]
     return found
 
 
@@ -158,7 +174,9 @@ def _describe(rank: RankRun, host: int) -> Describe:
         source, destination = work.ends(host, rank.agent)
         track = f"GPU Memory Copy to Agent [{destination}] Thread {work.thread_index}"
         arguments = {"stream_id": work.stream, "bytes": work.copy_bytes, "src_agent_id": source}
-        return Place(track, "rocm_memory_copy", work.name, arguments | {"dst_agent_id": destination})
+        return Place(
+            track, "rocm_memory_copy", work.name, arguments | {"dst_agent_id": destination}
+        )
 
     def describe(work: Work) -> Place:
         if not work.kernel_id:
@@ -181,7 +199,9 @@ def _describe(rank: RankRun, host: int) -> Describe:
 def _write_descriptions(
     run: Run, place: Path, name: str, outputs: dict[str, list[Path]], labels: set[str]
 ) -> Sequence[Path]:
-    """The two files that describe a run: settings and list of outputs, and the numbers of all labels."""
+    """The two files that describe a run: settings and list of outputs, and the numbers of all
+    labels.
+    """
     metadata, functions = (place / name.format(what) for what in ("metadata", "functions"))
     listed: dict[str, list[dict[str, Any]]] = {"json": [], "protobuf": [], "text": []}
     kinds = {".json": "json", ".txt": "text", ".proto": "protobuf"}
@@ -216,7 +236,12 @@ def _settings(run: Run) -> dict[str, Any]:
     has_stacks = any(len(one.samples) for one in run.ranks)
     values = {"ROCPROFSYS_USE_SAMPLING": has_stacks}
     return {"cereal_class_version": 2} | {
-        key: {"name": key.removeprefix("ROCPROFSYS_").lower(), "environ": key, "value": value, "updated": "environ"}
+        key: {
+            "name": key.removeprefix("ROCPROFSYS_").lower(),
+            "environ": key,
+            "value": value,
+            "updated": "environ",
+        }
         for key, value in values.items()
         if value
     }

@@ -22,19 +22,73 @@ LDS_BLOCK = 512
 """LDS is allotted, and stated, in multiples of this many bytes."""
 
 AGENT_HEADER = (
-    "Node_Id", "Logical_Node_Id", "Agent_Type", "Cpu_Cores_Count", "Simd_Count", "Cpu_Core_Id_Base", "Simd_Id_Base",
-    "Max_Waves_Per_Simd", "Lds_Size_In_Kb", "Gds_Size_In_Kb", "Num_Gws", "Wave_Front_Size", "Num_Xcc", "Cu_Count",
-    "Array_Count", "Num_Shader_Banks", "Simd_Arrays_Per_Engine", "Cu_Per_Simd_Array", "Simd_Per_Cu",
-    "Max_Slots_Scratch_Cu", "Gfx_Target_Version", "Vendor_Id", "Device_Id", "Location_Id", "Domain",
-    "Drm_Render_Minor", "Num_Sdma_Engines", "Num_Sdma_Xgmi_Engines", "Num_Sdma_Queues_Per_Engine", "Num_Cp_Queues",
-    "Max_Engine_Clk_Ccompute", "Max_Engine_Clk_Fcompute", "Sdma_Fw_Version", "Fw_Version", "Capability",
-    "Cu_Per_Engine", "Max_Waves_Per_Cu", "Family_Id", "Workgroup_Max_Size", "Grid_Max_Size", "Local_Mem_Size",
-    "Hive_Id", "Gpu_Id", "Workgroup_Max_Dim_X", "Workgroup_Max_Dim_Y", "Workgroup_Max_Dim_Z", "Grid_Max_Dim_X",
-    "Grid_Max_Dim_Y", "Grid_Max_Dim_Z", "Name", "Vendor_Name", "Product_Name", "Model_Name",
-)  # fmt: skip
-"""Columns of agent_info; what the model does not know of an agent is 0 there, as the tool writes unknown sizes."""
+    "Node_Id",
+    "Logical_Node_Id",
+    "Agent_Type",
+    "Cpu_Cores_Count",
+    "Simd_Count",
+    "Cpu_Core_Id_Base",
+    "Simd_Id_Base",
+    "Max_Waves_Per_Simd",
+    "Lds_Size_In_Kb",
+    "Gds_Size_In_Kb",
+    "Num_Gws",
+    "Wave_Front_Size",
+    "Num_Xcc",
+    "Cu_Count",
+    "Array_Count",
+    "Num_Shader_Banks",
+    "Simd_Arrays_Per_Engine",
+    "Cu_Per_Simd_Array",
+    "Simd_Per_Cu",
+    "Max_Slots_Scratch_Cu",
+    "Gfx_Target_Version",
+    "Vendor_Id",
+    "Device_Id",
+    "Location_Id",
+    "Domain",
+    "Drm_Render_Minor",
+    "Num_Sdma_Engines",
+    "Num_Sdma_Xgmi_Engines",
+    "Num_Sdma_Queues_Per_Engine",
+    "Num_Cp_Queues",
+    "Max_Engine_Clk_Ccompute",
+    "Max_Engine_Clk_Fcompute",
+    "Sdma_Fw_Version",
+    "Fw_Version",
+    "Capability",
+    "Cu_Per_Engine",
+    "Max_Waves_Per_Cu",
+    "Family_Id",
+    "Workgroup_Max_Size",
+    "Grid_Max_Size",
+    "Local_Mem_Size",
+    "Hive_Id",
+    "Gpu_Id",
+    "Workgroup_Max_Dim_X",
+    "Workgroup_Max_Dim_Y",
+    "Workgroup_Max_Dim_Z",
+    "Grid_Max_Dim_X",
+    "Grid_Max_Dim_Y",
+    "Grid_Max_Dim_Z",
+    "Name",
+    "Vendor_Name",
+    "Product_Name",
+    "Model_Name",
+)
+"""Columns of agent_info; what the model does not know of an agent is 0 there, as the tool writes
+unknown sizes.
+"""
 
-_CALL_HEADER = ("Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp")
+_CALL_HEADER = (
+    "Domain",
+    "Function",
+    "Process_Id",
+    "Thread_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+)
 _LAYOUT = ("workgroup_x", "workgroup_y", "workgroup_z", "grid_x", "grid_y", "grid_z")
 _LAYOUT_HEADER = [f"{what}_Size_{axis}" for what in ("Workgroup", "Grid") for axis in "XYZ"]
 
@@ -48,21 +102,28 @@ def write(
     traces: Sequence[str] = DOMAINS,
     stats: bool = False,
 ) -> list[Path]:
-    """The files of each process (ROCm 7.0): one per domain with records, its statistics, the agents, `modelled.json`.
+    """The files of each process (ROCm 7.0): one per domain with records, its statistics, the
+    agents, `modelled.json`.
 
     rank   -- write only this rank.
     prefix -- start of the files' names, with placeholders; see `output_path`.
     traces -- some of DOMAINS: kernel, hip, memory_copy, marker (needs the trainer's --roctx), rccl.
     stats  -- add `*_stats.csv` for each of them and `domain_stats.csv`.
 
-    As with the tool, names are put in quotes that are not doubled within, and copies within a device and
-    fills are kernels of the runtime. Raises UserError for an unknown rank or domain.
+    As with the tool, names are put in quotes that are not doubled within, and copies within a
+    device and fills are kernels of the runtime. Raises UserError for an unknown rank or domain.
     """
     check_domains(traces)
-    return [path for one in ranks_of(run, rank) for path in _write_rank(run, one, folder, prefix, traces, stats)]
+    return [
+        path
+        for one in ranks_of(run, rank)
+        for path in _write_rank(run, one, folder, prefix, traces, stats)
+    ]
 
 
-def _write_rank(run: Run, rank: RankRun, folder: Path, prefix: str, traces: Sequence[str], stats: bool) -> list[Path]:
+def _write_rank(
+    run: Run, rank: RankRun, folder: Path, prefix: str, traces: Sequence[str], stats: bool
+) -> list[Path]:
     records = Records(run, rank)
     texts = {"agent_info.csv": _agent_text(run)}
     durations: dict[str, pd.Series] = {}
@@ -87,7 +148,9 @@ def _write_rank(run: Run, rank: RankRun, folder: Path, prefix: str, traces: Sequ
 
 
 def csv_text(header: Sequence[str], columns: Sequence[Iterable[Any]]) -> str:
-    """Lines of CSV from columns of equal length: texts in quotes, numbers without, nothing escaped."""
+    """Lines of CSV from columns of equal length: texts in quotes, numbers without, nothing
+    escaped.
+    """
     lines = [",".join(f'"{name}"' for name in header)]
     lines += map(",".join, zip(*map(_cells, columns), strict=True))
     return "\n".join(lines) + "\n"
@@ -100,7 +163,9 @@ def _cells(column: Iterable[Any]) -> list[str]:
 
 def _statistics_text(rows: list[list[str]]) -> str:
     lines = [",".join(f'"{name}"' for name in STATISTICS_HEADER)]
-    return "\n".join([*lines, *(",".join([f'"{name}"', *numbers]) for name, *numbers in rows)]) + "\n"
+    return (
+        "\n".join([*lines, *(",".join([f'"{name}"', *numbers]) for name, *numbers in rows)]) + "\n"
+    )
 
 
 @dataclass(frozen=True)
@@ -138,7 +203,9 @@ def _kernels(records: Records) -> _Table:
     }
     columns |= dict(zip(_LAYOUT_HEADER, (table[column] for column in _LAYOUT), strict=True))
     durations = table["duration_ns"]
-    return _Table("KERNEL_DISPATCH", list(columns), list(columns.values()), table["name"], durations)
+    return _Table(
+        "KERNEL_DISPATCH", list(columns), list(columns.values()), table["name"], durations
+    )
 
 
 def _memory_copies(records: Records) -> _Table:
@@ -156,7 +223,9 @@ def _memory_copies(records: Records) -> _Table:
         "Start_Timestamp": table["start_ns"],
         "End_Timestamp": table["end_ns"],
     }
-    return _Table("MEMORY_COPY", list(columns), list(columns.values()), table["name"], table["duration_ns"])
+    return _Table(
+        "MEMORY_COPY", list(columns), list(columns.values()), table["name"], table["duration_ns"]
+    )
 
 
 def _calls(records: Records, table: pd.DataFrame, domain: str, group: str) -> _Table:
@@ -171,10 +240,19 @@ def _calls(records: Records, table: pd.DataFrame, domain: str, group: str) -> _T
 
 _FILES: dict[str, tuple[str, Callable[[Records], _Table]]] = {
     "kernel": ("kernel", _kernels),
-    "hip": ("hip_api", lambda records: _calls(records, records.calls, "HIP_RUNTIME_API_EXT", "HIP_API")),
+    "hip": (
+        "hip_api",
+        lambda records: _calls(records, records.calls, "HIP_RUNTIME_API_EXT", "HIP_API"),
+    ),
     "memory_copy": ("memory_copy", _memory_copies),
-    "marker": ("marker_api", lambda records: _calls(records, records.markers, "MARKER_CORE_RANGE_API", "MARKER_API")),
-    "rccl": ("rccl_api", lambda records: _calls(records, records.rccl_calls, "RCCL_API", "RCCL_API")),
+    "marker": (
+        "marker_api",
+        lambda records: _calls(records, records.markers, "MARKER_CORE_RANGE_API", "MARKER_API"),
+    ),
+    "rccl": (
+        "rccl_api",
+        lambda records: _calls(records, records.rccl_calls, "RCCL_API", "RCCL_API"),
+    ),
 }
 """Domain -> what its files are called, and the table in them."""
 
@@ -189,12 +267,25 @@ def _agent_text(run: Run) -> str:
     return csv_text(AGENT_HEADER, list(zip(*rows, strict=True)))
 
 
-STATISTICS_HEADER = ("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage", "MinNs", "MaxNs", "StdDev")
-"""StdDev is the sample's deviation (0 for a single call); Percentage is of this file's total, 0 to 100."""
+STATISTICS_HEADER = (
+    "Name",
+    "Calls",
+    "TotalDurationNs",
+    "AverageNs",
+    "Percentage",
+    "MinNs",
+    "MaxNs",
+    "StdDev",
+)
+"""StdDev is the sample's deviation (0 for a single call); Percentage is of this file's total, 0 to
+100.
+"""
 
 
 def statistics_rows(names: pd.Series, durations_ns: pd.Series) -> list[list[str]]:
-    """Cells of a table with a row per name, largest total first, formatted except for the name's quotes."""
+    """Cells of a table with a row per name, largest total first, formatted except for the name's
+    quotes.
+    """
     grouped = durations_ns.groupby(names.to_numpy(), sort=False)
     table = grouped.agg(["count", "sum", "mean", "min", "max", "std"]).fillna(0.0)
     table = table.sort_values("sum", ascending=False, kind="stable")

@@ -1,4 +1,6 @@
-"""The `*_results.json` of rocprofv3 (`--output-format json`), in the structure of rocprofiler-sdk 1.0."""
+"""The `*_results.json` of rocprofv3 (`--output-format json`), in the structure of rocprofiler-sdk
+1.0.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from typing import Any
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.device_work import Agent, agents_of, first_cpu, properties, truncated_name
+from gpumodel.writers.common.device_work import (
+    Agent,
+    agents_of,
+    first_cpu,
+    properties,
+    truncated_name,
+)
 from gpumodel.writers.common.files import DEFAULT_PREFIX, MARK, marker, output_path, put, ranks_of
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
@@ -18,18 +26,40 @@ FIRST_HANDLE = 37_944
 """Handle of agent 0; handles are numbers without meaning that records refer to agents by."""
 
 _KINDS = (
-    "NONE", "HIP_RUNTIME_API_EXT", "MARKER_CORE_RANGE_API", "MEMORY_COPY", "KERNEL_DISPATCH", "RCCL_API",
-)  # fmt: skip
+    "NONE",
+    "HIP_RUNTIME_API_EXT",
+    "MARKER_CORE_RANGE_API",
+    "MEMORY_COPY",
+    "KERNEL_DISPATCH",
+    "RCCL_API",
+)
 _COPY_OPERATIONS = (
-    "MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_HOST", "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST",
+    "MEMORY_COPY_NONE",
+    "MEMORY_COPY_HOST_TO_HOST",
+    "MEMORY_COPY_HOST_TO_DEVICE",
+    "MEMORY_COPY_DEVICE_TO_HOST",
     "MEMORY_COPY_DEVICE_TO_DEVICE",
-)  # fmt: skip
-_DISPATCH_OPERATIONS = ("KERNEL_DISPATCH_NONE", "KERNEL_DISPATCH_ENQUEUE", "KERNEL_DISPATCH_COMPLETE")
+)
+_DISPATCH_OPERATIONS = (
+    "KERNEL_DISPATCH_NONE",
+    "KERNEL_DISPATCH_ENQUEUE",
+    "KERNEL_DISPATCH_COMPLETE",
+)
 _MARKER_OPERATIONS = ("roctxMarkA", "roctxThreadRangeA", "roctxProcessRangeA", "roctxGetThreadId")
 _LISTS = (
-    "kernel_dispatch", "hip_api", "hsa_api", "marker_api", "rccl_api", "memory_copy", "memory_allocation",
-    "scratch_memory", "rocdecode_api", "rocjpeg_api", "pc_sample_host_trap", "pc_sample_stochastic",
-)  # fmt: skip
+    "kernel_dispatch",
+    "hip_api",
+    "hsa_api",
+    "marker_api",
+    "rccl_api",
+    "memory_copy",
+    "memory_allocation",
+    "scratch_memory",
+    "rocdecode_api",
+    "rocjpeg_api",
+    "pc_sample_host_trap",
+    "pc_sample_stochastic",
+)
 
 
 def write(
@@ -43,14 +73,17 @@ def write(
     """One `<prefix>_results.json` per process; `rank`, `prefix` and `traces` as of the CSV writer.
 
     The lists of domains and operations hold what this file refers to, not all that the tool knows.
-    The marker of the model is a member of `metadata`. Raises UserError for an unknown rank or domain.
+    The marker of the model is a member of `metadata`. Raises UserError for an unknown rank or
+    domain.
     """
     check_domains(traces)
     written = []
     for one in ranks_of(run, rank):
         path = output_path(run, one, folder, prefix, "results.json")
         tool = _tool(run, one, prefix, traces)
-        text = json.dumps({"rocprofiler-sdk-tool": [tool]}, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(
+            {"rocprofiler-sdk-tool": [tool]}, separators=(",", ":"), ensure_ascii=False
+        )
         written.append(put(path, text))
     return written
 
@@ -74,14 +107,18 @@ def _tool(run: Run, rank: RankRun, prefix: str, traces: Sequence[str]) -> dict[s
         "memory_copy": ("memory_copy", lambda: _copies(records)),
     }
     asked_for = {name: make() for name, (domain, make) in lists.items() if domain in traces}
-    texts = zip(records.markers["correlation_id"].tolist(), records.markers["name"].tolist(), strict=True)
+    texts = zip(
+        records.markers["correlation_id"].tolist(), records.markers["name"].tolist(), strict=True
+    )
     return {
         "metadata": _metadata(run, rank, prefix),
         "agents": [_agent(agent, run) for agent in agents_of(run)],
         "counters": [],
         "strings": {
             "callback_records": [],
-            "buffer_records": [{"kind": kind, "operations": list(operations.get(kind, ()))} for kind in _KINDS],
+            "buffer_records": [
+                {"kind": kind, "operations": list(operations.get(kind, ()))} for kind in _KINDS
+            ],
             "marker_api": [{"key": key, "value": text} for key, text in texts],
             "correlation_id": {"external": []},
             "counters": {"dimension_ids": []},
@@ -99,7 +136,13 @@ def _tool(run: Run, rank: RankRun, prefix: str, traces: Sequence[str]) -> dict[s
 
 def _metadata(run: Run, rank: RankRun, prefix: str) -> dict[str, Any]:
     return {
-        "node": {"id": 0, "hash": 0, "machine_id": "", "system_name": "Linux", "hostname": run.hostname},
+        "node": {
+            "id": 0,
+            "hash": 0,
+            "machine_id": "",
+            "system_name": "Linux",
+            "hostname": run.hostname,
+        },
         "pid": rank.process_id,
         "init_time": run.start_ns,
         "fini_time": run.end_ns,
@@ -136,7 +179,9 @@ def _code_object(rank: RankRun) -> dict[str, Any]:
 
 
 def _symbol(row: dict[str, Any]) -> dict[str, Any]:
-    """A kernel: its names with and without the ending that the compiler adds, and what it was allotted."""
+    """A kernel: its names with and without the ending that the compiler adds, and what it was
+    allotted.
+    """
     name = row["name"]
     return {
         "size": 88,
@@ -157,7 +202,9 @@ def _symbol(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _common(kind: str, operation: int, size: int, thread: int, correlation: int, start: int, end: int) -> dict:
+def _common(
+    kind: str, operation: int, size: int, thread: int, correlation: int, start: int, end: int
+) -> dict:
     return {
         "size": size,
         "kind": _KINDS.index(kind),
@@ -218,7 +265,9 @@ def _copies(records: Records) -> list[dict[str, Any]]:
 
 
 def _calls(table: pd.DataFrame, kind: str, functions: list[str] | None) -> list[dict[str, Any]]:
-    """Calls and ranges; without `functions` they are ranges of ROCTx, whose text stands among the strings."""
+    """Calls and ranges; without `functions` they are ranges of ROCTx, whose text stands among the
+    strings.
+    """
     place = {name: number for number, name in enumerate(functions or ())}
     default = _MARKER_OPERATIONS.index("roctxThreadRangeA")
     rows = zip(*(table[column].tolist() for column in (*_TIMED, "name")), strict=True)

@@ -10,11 +10,17 @@ import pandas as pd
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.device_work import dispatches_and_copies, kernel_symbols, work_with_launches
+from gpumodel.writers.common.device_work import (
+    dispatches_and_copies,
+    kernel_symbols,
+    work_with_launches,
+)
 from gpumodel.writers.common.files import has_ranges
 
 DOMAINS = ("kernel", "hip", "memory_copy", "marker", "rccl")
-"""What can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace` is all of them."""
+"""What can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace` is all of
+them.
+"""
 
 RCCL_FUNCTIONS = {
     "allreduce": "ncclAllReduce",
@@ -23,7 +29,9 @@ RCCL_FUNCTIONS = {
     "_reduce_scatter_base": "ncclReduceScatter",
     "reduce": "ncclReduce",
 }
-"""RCCL's function for each collective (https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference)."""
+"""RCCL's function for each collective
+(https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference).
+"""
 
 
 def check_domains(traces: Sequence[str]) -> None:
@@ -49,7 +57,9 @@ class Records:
 
     @property
     def copies(self) -> pd.DataFrame:
-        """Copies between host and device: DEVICE_WORK's columns, those of the launch, end_ns; tool's name."""
+        """Copies between host and device: DEVICE_WORK's columns, those of the launch, end_ns;
+        tool's name.
+        """
         return self._split[1]
 
     @cached_property
@@ -75,24 +85,34 @@ class Records:
 
     @cached_property
     def markers(self) -> pd.DataFrame:
-        """ROCTX ranges, columns as of `calls`: the phases of a step, if the trainer marks them (--roctx).
+        """ROCTX ranges, columns as of `calls`: the phases of a step, if the trainer marks them
+        (--roctx).
 
         Correlation ids of markers count on after those of the calls.
         """
         ranges = self.rank.annotations
-        ranges = ranges[~ranges["name"].str.startswith("ProfilerStep#")] if has_ranges(self.run) else ranges.head(0)
+        ranges = (
+            ranges[~ranges["name"].str.startswith("ProfilerStep#")]
+            if has_ranges(self.run)
+            else ranges.head(0)
+        )
         return self._with_correlations(ranges, self._last_correlation)
 
     @cached_property
     def rccl_calls(self) -> pd.DataFrame:
         """Calls of RCCL, columns as of `calls`.
 
-        The model knows only the launch inside each of them, so they last as long as that: a lower bound.
+        The model knows only the launch inside each of them, so they last as long as that: a lower
+        bound.
         """
-        collectives = self.dispatches[self.dispatches["collective"] != ""][["correlation_id", "collective"]]
+        collectives = self.dispatches[self.dispatches["collective"] != ""][
+            ["correlation_id", "collective"]
+        ]
         inner = self.rank.calls.merge(collectives, on="correlation_id")
         names = inner["collective"].map(RCCL_FUNCTIONS).fillna("ncclGroupEnd")
-        return self._with_correlations(inner.assign(name=names), self._last_correlation + len(self.markers))
+        return self._with_correlations(
+            inner.assign(name=names), self._last_correlation + len(self.markers)
+        )
 
     @property
     def _last_correlation(self) -> int:

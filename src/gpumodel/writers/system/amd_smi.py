@@ -1,7 +1,7 @@
 """What amd-smi shows of the devices, and the CSV file of its `monitor`.
 
-Layout: amd-smi 26.2 (ROCm 7.2; ROCm/rocm-systems, projects/amdsmi/amdsmi_cli). What it shows and the model does not
-know is N/A.
+Layout: amd-smi 26.2 (ROCm 7.2; ROCm/rocm-systems, projects/amdsmi/amdsmi_cli). What it shows and
+the model does not know is N/A.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ Cell = tuple[Any, str]
 """A value and its unit, which is empty for numbers of devices."""
 
 _DEFAULT_COLUMNS = (
-    *("power_usage", "hotspot_temperature", "memory_temperature", "gfx_clk", "gfx", "mem", "encoder", "decoder"),
+    *(
+        "power_usage",
+        "hotspot_temperature",
+        "memory_temperature",
+        "gfx_clk",
+        "gfx",
+        "mem",
+        "encoder",
+        "decoder",
+    ),
     *("vram_used", "vram_total"),
 )
 _MONITOR_COLUMNS = {
@@ -33,8 +42,11 @@ _MONITOR_COLUMNS = {
 """Option of monitor -> columns."""
 
 
-def write(run: Run, folder: Path, *, rank: int | None = None, flags: str = "", interval_s: float = 1) -> list[Path]:
-    """Write `amd-smi.csv`, as `amd-smi monitor --watch <interval> --csv --file amd-smi.csv` leaves it.
+def write(
+    run: Run, folder: Path, *, rank: int | None = None, flags: str = "", interval_s: float = 1
+) -> list[Path]:
+    """Write `amd-smi.csv`, as `amd-smi monitor --watch <interval> --csv --file amd-smi.csv` leaves
+    it.
 
     rank  -- only this rank's device. interval_s -- whole seconds, as the tool accepts.
     flags -- letters of monitor's options, of `p t u m v`; without any its default columns.
@@ -42,23 +54,39 @@ def write(run: Run, folder: Path, *, rank: int | None = None, flags: str = "", i
     Returns the file and its marker; raises UserError for what the tool refuses.
     """
     if interval_s != int(interval_s):
-        raise UserError(f"amd-smi samples every whole number of seconds, not every {interval_s:g} s; pass 1 or more")
+        raise UserError(
+            f"amd-smi samples every whole number of seconds, not every {interval_s:g} s; pass 1 or"
+            " more"
+        )
     unknown = sorted(set(flags) - set(_MONITOR_COLUMNS))
     if unknown:
-        raise UserError(f"amd-smi monitor has no option {' '.join(unknown)}; it has p, t, u, m and v")
+        raise UserError(
+            f"amd-smi monitor has no option {' '.join(unknown)}; it has p, t, u, m and v"
+        )
     device = run.device
-    rows = [monitor(row, flags, device.memory_bytes, device.power_watt) for row in readings(run, rank, interval_s)]
-    values = ([NOT_AVAILABLE if value is None else value for value, _ in row.values()] for row in rows)
+    rows = [
+        monitor(row, flags, device.memory_bytes, device.power_watt)
+        for row in readings(run, rank, interval_s)
+    ]
+    values = (
+        [NOT_AVAILABLE if value is None else value for value, _ in row.values()] for row in rows
+    )
     return write_text(run, folder, "amd-smi.csv", csv_lines([list(rows[0]), *values]))
 
 
 def monitor(row: Reading, flags: str, memory: int, limit_watt: float) -> dict[str, Cell]:
     """The columns of `amd-smi monitor`; memory in GB with one digit by default, in MB with -v."""
-    found: dict[str, Cell] = {"timestamp": (row.unix_ns // 10**9, ""), "gpu": (row.device, ""), "xcp": (0, "")}
+    found: dict[str, Cell] = {
+        "timestamp": (row.unix_ns // 10**9, ""),
+        "gpu": (row.device, ""),
+        "xcp": (0, ""),
+    }
     used = row.values["memory_used"]
     if flags:
         available = _columns(row, memory, limit_watt)
-        names = [name for flag, names in _MONITOR_COLUMNS.items() if flag in flags for name in names]
+        names = [
+            name for flag, names in _MONITOR_COLUMNS.items() if flag in flags for name in names
+        ]
         return found | {name: available[name] for name in names}
     available = _columns(row, memory, limit_watt) | {
         "vram_used": (None if used is None else round(used / _GIBIBYTE, 1), "GB"),
@@ -91,10 +119,18 @@ def metric(row: Reading, memory: int) -> dict[str, dict[str, Any]]:
     """The groups of `amd-smi metric`, each value with its unit."""
     columns = _columns(row, memory, 0)
     return {
-        "usage": {"gfx_activity": columns["gfx"], "umc_activity": columns["mem"], "mm_activity": (None, "%")},
+        "usage": {
+            "gfx_activity": columns["gfx"],
+            "umc_activity": columns["mem"],
+            "mm_activity": (None, "%"),
+        },
         "power": {"socket_power": columns["power_usage"]},
         "clock": {"gfx_0": {"clk": columns["gfx_clk"]}, "mem_0": {"clk": columns["mem_clock"]}},
-        "temperature": {"edge": (None, "C"), "hotspot": columns["hotspot_temperature"], "mem": (None, "C")},
+        "temperature": {
+            "edge": (None, "C"),
+            "hotspot": columns["hotspot_temperature"],
+            "mem": (None, "C"),
+        },
         "mem_usage": {
             "total_vram": columns["vram_total"],
             "used_vram": columns["vram_used"],
@@ -111,5 +147,11 @@ def with_units(cells: dict[str, Any]) -> dict[str, Any]:
             found[name] = with_units(cell)
         else:
             value, unit = cell
-            found[name] = NOT_AVAILABLE if value is None else {"value": value, "unit": unit} if unit else value
+            found[name] = (
+                NOT_AVAILABLE
+                if value is None
+                else {"value": value, "unit": unit}
+                if unit
+                else value
+            )
     return found

@@ -31,7 +31,8 @@ def write(run: Run, folder: Path, *, rank: int | None = None, interval_s: float 
     """
     if interval_s < _SHORTEST_INTERVAL_S:
         raise UserError(
-            f"omnistat samples every {_SHORTEST_INTERVAL_S} s at the most often, not every {interval_s:g} s"
+            f"omnistat samples every {_SHORTEST_INTERVAL_S} s at the most often, not every"
+            f" {interval_s:g} s"
         )
     rows = readings(run, rank, interval_s)
     devices = len({row.device for row in rows})
@@ -44,8 +45,13 @@ def write(run: Run, folder: Path, *, rank: int | None = None, interval_s: float 
     ]
     for start in range(0, len(rows), devices):
         moment = rows[start : start + devices]
-        values = (_OMNISTAT_METRICS[metric](moment[place], run.device.memory_bytes) for metric, place in columns)
-        lines.append([_date(moment[0].unix_ns), *("" if value is None else float(value) for value in values)])
+        values = (
+            _OMNISTAT_METRICS[metric](moment[place], run.device.memory_bytes)
+            for metric, place in columns
+        )
+        lines.append(
+            [_date(moment[0].unix_ns), *("" if value is None else float(value) for value in values)]
+        )
     return write_text(run, folder, "omnistat-rocm.gpu.csv", csv_lines(lines))
 
 

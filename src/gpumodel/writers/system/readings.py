@@ -18,7 +18,17 @@ from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.files import put, ranks_of, write_marker
 
-QUANTITIES = (*("gfx_activity", "memory_activity", "power", "gfx_clock", "memory_clock", "temperature", "memory_used"),)
+QUANTITIES = (
+    *(
+        "gfx_activity",
+        "memory_activity",
+        "power",
+        "gfx_clock",
+        "memory_clock",
+        "temperature",
+        "memory_used",
+    ),
+)
 """Names in `gpumodel.run.COUNTERS`."""
 
 
@@ -28,7 +38,8 @@ NOT_AVAILABLE = "N/A"
 
 @dataclass(frozen=True)
 class Reading:
-    """One device at one moment: quantity -> value in the unit of COUNTERS, None where nothing is known yet.
+    """One device at one moment: quantity -> value in the unit of COUNTERS, None where nothing is
+    known yet.
 
     unix_ns -- ns since 1970.
     """
@@ -44,10 +55,11 @@ class Reading:
 
 
 def readings(run: Run, rank: int | None, interval_s: float) -> list[Reading]:
-    """All devices at the start of the run and every interval on, until one moment lies at or after its end.
+    """All devices at the start of the run and every interval on, until one moment lies at or after
+    its end.
 
-    By time and device; each shows its latest sample. Raises UserError for an interval that is not positive, a rank
-    that there is not, and a run without samples.
+    By time and device; each shows its latest sample. Raises UserError for an interval that is not
+    positive, a rank that there is not, and a run without samples.
     """
     step = round(interval_s * 1e9) if 0 < interval_s < float("inf") else 0
     if step < 1:
@@ -56,10 +68,17 @@ def readings(run: Run, rank: int | None, interval_s: float) -> list[Reading]:
     times = run.start_ns + step * np.arange(count, dtype=np.int64)
     ranks = ranks_of(run, rank)
     if not any(len(one.counters) for one in ranks):
-        raise UserError("the modelled run has no samples of power, clocks and use, so a monitor would show nothing")
+        raise UserError(
+            "the modelled run has no samples of power, clocks and use, so a monitor would show"
+            " nothing"
+        )
     of_rank = [(one, _held(one, times)) for one in sorted(ranks, key=lambda one: one.device)]
     return [
-        Reading(time + run.wall_clock_offset_ns, one.device, {name: held[name][place] for name in QUANTITIES})
+        Reading(
+            time + run.wall_clock_offset_ns,
+            one.device,
+            {name: held[name][place] for name in QUANTITIES},
+        )
         for place, time in enumerate(times.tolist())
         for one, held in of_rank
     ]

@@ -22,7 +22,11 @@ def slurm(machine: Machine) -> Iterator[Finding]:
     if not answer.succeeded or version is None:
         yield _silent("slurm", "srun", answer)
     elif job := machine.environment.get("SLURM_JOB_ID"):
-        tasks = machine.environment.get("SLURM_NTASKS") or machine.environment.get("SLURM_NPROCS") or "1"
+        tasks = (
+            machine.environment.get("SLURM_NTASKS")
+            or machine.environment.get("SLURM_NPROCS")
+            or "1"
+        )
         yield ok("slurm", f"{version[1]}, in job {job} with tasks: {tasks}")
     else:
         hint = "GPU lessons: `srun --gpus=1 --cpus-per-task=8 --pty bash`."
@@ -56,8 +60,12 @@ def ranks(machine: Machine) -> Iterator[Finding]:
         yield fix("ranks", str(error), cure, Issue.RANKS)
         return
     if launch.launcher is not None and launch.world_size > 1:
-        found = f"this shell claims to be rank {launch.rank} of {launch.world_size} ({launch.launcher})"
-        cure = "A program started here waits for the others: start it with srun, mpirun or torchrun."
+        found = (
+            f"this shell claims to be rank {launch.rank} of {launch.world_size} ({launch.launcher})"
+        )
+        cure = (
+            "A program started here waits for the others: start it with srun, mpirun or torchrun."
+        )
         yield note("ranks", found, cure, Issue.RANKS)
     else:
         yield ok("ranks", "a single process, as it should be in a shell or notebook")

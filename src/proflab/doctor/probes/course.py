@@ -24,7 +24,9 @@ def python(machine: Machine) -> Iterator[Finding]:
     found = f"{platform.python_version()} in {sys.prefix}"
     active = machine.environment.get("VIRTUAL_ENV")
     if active and machine.resolved(active) != machine.resolved(sys.prefix):
-        cure = "`deactivate` (in job scripts `unset VIRTUAL_ENV PYTHONHOME`) before loading modules."
+        cure = (
+            "`deactivate` (in job scripts `unset VIRTUAL_ENV PYTHONHOME`) before loading modules."
+        )
         yield note("python", f"{found}, but VIRTUAL_ENV is {active}", cure, Issue.SHADOWED_PYTHON)
     else:
         yield ok("python", found)
@@ -52,17 +54,24 @@ def browser(machine: Machine) -> Iterator[Finding]:
     elif not connection and not in_job:
         yield ok("jupyter", "no SSH session: the browser is on this machine")
     elif in_job:
-        cure = "`scripts/slurm/jupyter.sh` starts it so that a browser reaches it; docs/slurm.md tells how."
+        cure = (
+            "`scripts/slurm/jupyter.sh` starts it so that a browser reaches it; docs/slurm.md tells"
+            " how."
+        )
         yield note("jupyter", "inside a Slurm job: the browser needs a forwarded port", cure)
     else:
         machine_name = connection[2] if len(connection) == 4 else "THIS_MACHINE"
         command = f"`ssh -N -L {JUPYTER_PORT}:localhost:{JUPYTER_PORT} {machine_name}`"
-        cure = f"In a terminal of your laptop: {command}, then open the address that Jupyter prints."
+        cure = (
+            f"In a terminal of your laptop: {command}, then open the address that Jupyter prints."
+        )
         yield note("jupyter", "over SSH: the browser needs a forwarded port", cure)
 
 
 def perfetto(machine: Machine) -> Iterator[Finding]:
-    """Whether the trace viewer's site answers. It is the browser that needs it, perhaps on another machine."""
+    """Whether the trace viewer's site answers. It is the browser that needs it, perhaps on another
+    machine.
+    """
     reason = machine.connect(PERFETTO, HTTPS, min(PERFETTO_WAIT_S, machine.patience_s))
     cure = "It is the browser that must reach it. Offline, lessons draw their own timelines."
     if reason is None:

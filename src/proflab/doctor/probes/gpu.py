@@ -1,9 +1,9 @@
 """GPUs, their driver, the right to use them, and which of them are visible.
 
-The files of AMD's kernel driver: /dev/kfd, /dev/dri/renderD* and /sys/class/kfd/kfd/topology/nodes (amdkfd,
-drivers/gpu/drm/amd/amdkfd/kfd_topology.c in the Linux sources). Groups: https://rocm.docs.amd.com/projects/
-install-on-linux/en/latest/install/prerequisites.html. Visibility variables: https://rocm.docs.amd.com/en/docs-7.1.1/
-reference/env-variables.html.
+The files of AMD's kernel driver: /dev/kfd, /dev/dri/renderD* and /sys/class/kfd/kfd/topology/nodes
+(amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c in the Linux sources). Groups:
+https://rocm.docs.amd.com/projects/ install-on-linux/en/latest/install/prerequisites.html.
+Visibility variables: https://rocm.docs.amd.com/en/docs-7.1.1/ reference/env-variables.html.
 """
 
 from __future__ import annotations
@@ -20,27 +20,37 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
 AMD_VENDOR = "0x1002"
 COMPUTE_CLASSES = ("0x1200", "0x0380")
-"""PCI classes of Instinct cards: processing accelerator, and display controller without a display."""
+"""PCI classes of Instinct cards: processing accelerator, and display controller without a
+display.
+"""
 
 NO_GPU_HINT = "Nothing to do: every lesson also works on recordings."
 JOB_HINT = f"{NO_GPU_HINT} On a cluster, start JupyterLab in a job with `scripts/slurm/jupyter.sh`."
 
 
 def architecture(properties: str) -> str | None:
-    """The architecture in a node's file `properties`, such as gfx942; None for a processor without SIMD units.
+    """The architecture in a node's file `properties`, such as gfx942; None for a processor without
+    SIMD units.
 
     `gfx_target_version` is major * 10000 + minor * 100 + stepping.
     """
-    values = dict(line.split(maxsplit=1) for line in properties.splitlines() if len(line.split()) == 2)
+    values = dict(
+        line.split(maxsplit=1) for line in properties.splitlines() if len(line.split()) == 2
+    )
     try:
-        is_gpu, version = int(values.get("simd_count", 0)) > 0, int(values.get("gfx_target_version", 0))
+        is_gpu, version = (
+            int(values.get("simd_count", 0)) > 0,
+            int(values.get("gfx_target_version", 0)),
+        )
     except ValueError:
         return None
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if is_gpu else None
 
 
 def architectures(machine: Machine) -> tuple[str, ...]:
-    """The architecture of each AMD GPU that the driver shows, whether or not this user may use it."""
+    """The architecture of each AMD GPU that the driver shows, whether or not this user may use
+    it.
+    """
     if not machine.exists(KFD):
         return ()
     nodes = sorted((name for name in machine.names(TOPOLOGY) if name.isdigit()), key=int)
@@ -57,12 +67,17 @@ def amd_gpu(machine: Machine) -> Iterator[Finding]:
     """How many AMD GPUs there are, and of which architecture."""
     ask = "Ask `rocminfo` or `amd-smi list`"
     if found := architectures(machine):
-        yield ok("amd-gpu", ", ".join(f"{count} x {name}" for name, count in Counter(found).items()))
+        yield ok(
+            "amd-gpu", ", ".join(f"{count} x {name}" for name, count in Counter(found).items())
+        )
     elif machine.exists(KFD):
         text = f"{KFD} is there, but the driver's list shows no GPU"
         yield unknown("amd-gpu", text, f"{ask}; in a job, ask for a GPU.")
     elif _has_idle_card(machine):
-        cure = "Load the driver (`sudo modprobe amdgpu`); start a container with --device=/dev/kfd --device=/dev/dri."
+        cure = (
+            "Load the driver (`sudo modprobe amdgpu`); start a container with --device=/dev/kfd"
+            " --device=/dev/dri."
+        )
         yield fix("amd-gpu", f"a card is built in, but there is no {KFD}", cure, Issue.NO_KFD)
     elif not machine.names("/sys"):
         yield unknown("amd-gpu", "no /sys to look into", f"{ask}.")
@@ -96,14 +111,26 @@ def access(machine: Machine) -> Iterator[Finding]:
     cure = "Log in again; in a container pass --group-add; in a job ask for a GPU with --gpus."
     if missing:
         found = f"{closed[0]} is closed to you: not in group {' or '.join(missing)}"
-        cure = f"`sudo usermod -aG {','.join(missing)} $USER`, then log in again; on a cluster ask the support."
+        cure = (
+            f"`sudo usermod -aG {','.join(missing)} $USER`, then log in again; on a cluster ask the"
+            " support."
+        )
     yield fix("gpu-access", found, cure, Issue.NO_RENDER_GROUP)
 
 
 def visibility(machine: Machine) -> Iterator[Finding]:
-    """Variables that hide GPUs. HIP counts within what ROCR has left, so two masks can leave nothing."""
-    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-    masks = {name: machine.environment[name].strip() for name in names if name in machine.environment}
+    """Variables that hide GPUs. HIP counts within what ROCR has left, so two masks can leave
+    nothing.
+    """
+    names = (
+        "ROCR_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "CUDA_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL",
+    )
+    masks = {
+        name: machine.environment[name].strip() for name in names if name in machine.environment
+    }
     shown = ", ".join(f"{name}={value}" for name, value in masks.items())
     outer = masks.get("ROCR_VISIBLE_DEVICES")
     inner = masks.get("HIP_VISIBLE_DEVICES", masks.get("CUDA_VISIBLE_DEVICES"))
@@ -112,7 +139,10 @@ def visibility(machine: Machine) -> Iterator[Finding]:
         row = fix if has_amd_gpu(machine) or has_nvidia_gpu(machine) else note
         yield row("gpu-visibility", f"{shown} hides every GPU", cure, Issue.DOUBLE_MASKING)
     elif outer and inner and _reaches_outside(inner, len(outer.split(","))):
-        cure = "Unset the second one: after ROCR_VISIBLE_DEVICES the remaining GPUs are counted from 0."
+        cure = (
+            "Unset the second one: after ROCR_VISIBLE_DEVICES the remaining GPUs are counted"
+            " from 0."
+        )
         yield fix("gpu-visibility", f"{shown} leave no GPU", cure, Issue.DOUBLE_MASKING)
     else:
         yield ok("gpu-visibility", shown or "no variable hides a GPU")
@@ -122,7 +152,11 @@ def nvidia_gpu(machine: Machine) -> Iterator[Finding]:
     """NVIDIA GPUs and their driver, from nvidia-smi."""
     if machine.which("nvidia-smi") is None:
         is_there = has_nvidia_gpu(machine) or machine.exists("/proc/driver/nvidia/version")
-        yield unknown("nvidia-gpu", "no nvidia-smi") if is_there else not_needed("nvidia-gpu", "none here")
+        yield (
+            unknown("nvidia-gpu", "no nvidia-smi")
+            if is_there
+            else not_needed("nvidia-gpu", "none here")
+        )
         return
     answer = machine.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
     rows = [line.split(",") for line in answer.out.splitlines() if line.count(",") == 1]
@@ -133,7 +167,9 @@ def nvidia_gpu(machine: Machine) -> Iterator[Finding]:
         text = f"nvidia-smi fails: {answer.last_line or 'no GPU listed'}"
         yield note("nvidia-gpu", text, "Without an NVIDIA GPU this doesn't matter.")
     else:
-        kinds = ", ".join(f"{count} x {name}" for name, count in Counter(row[0] for row in rows).items())
+        kinds = ", ".join(
+            f"{count} x {name}" for name, count in Counter(row[0] for row in rows).items()
+        )
         yield ok("nvidia-gpu", f"{kinds}, driver {rows[0][1].strip()}")
 
 

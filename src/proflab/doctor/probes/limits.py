@@ -1,4 +1,6 @@
-"""What the system allows: counters, attaching, cores, memory, disk space, and where MIOpen keeps its databases."""
+"""What the system allows: counters, attaching, cores, memory, disk space, and where MIOpen keeps
+its databases.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from pathlib import Path, PurePosixPath
 
 from proflab import journal
 from proflab.display import size
-from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, one_line, unknown
+from proflab.doctor.findings import (
+    Finding,
+    Issue,
+    Probe,
+    fix,
+    not_needed,
+    note,
+    ok,
+    one_line,
+    unknown,
+)
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import has_amd_gpu
 
@@ -17,7 +29,9 @@ NETWORK_FILE_SYSTEMS = re.compile(
     "cifs|panfs|(fuse[.])?glusterfs|fuse[.]sshfs|lustre|pvfs2|smb3|dvs|nfs4?|(fuse[.])?ceph|beegfs|afs|wekafs|virtiofs"
     "|9p|gpfs"
 )
-"""Types in /proc/mounts whose files lie on another machine; names of the Linux kernel and of their makers."""
+"""Types in /proc/mounts whose files lie on another machine; names of the Linux kernel and of their
+makers.
+"""
 
 PARANOID_LIMIT = 2
 """Highest perf_event_paranoid with which a process may count for itself:
@@ -27,11 +41,14 @@ WORKERS = 2
 """The trainer's loader processes (cifar_train.config); each wants a core, and so does training."""
 
 LITTLE_MEMORY, ENOUGH_MEMORY = 2 * 10**9, 6 * 10**9
-"""Training ResNet-50 with 8 images a step took 1.2 GB in the main process alone (measured on a processor); two
-loader processes and a notebook come on top."""
+"""Training ResNet-50 with 8 images a step took 1.2 GB in the main process alone (measured on a
+processor); two loader processes and a notebook come on top.
+"""
 
 LITTLE_DISK, ENOUGH_DISK = 10**9, 5 * 10**9
-"""rocprof-sys and rocprofv3 keep a trace buffer of 1 GB by default, which goes to disk at the end."""
+"""rocprof-sys and rocprofv3 keep a trace buffer of 1 GB by default, which goes to disk at the
+end.
+"""
 
 
 def counters(machine: Machine) -> Iterator[Finding]:
@@ -40,14 +57,19 @@ def counters(machine: Machine) -> Iterator[Finding]:
     if level is None:
         yield unknown("perf-counters", "/proc/sys/kernel/perf_event_paranoid can't be read")
     elif level > PARANOID_LIMIT:
-        cure = "Sampling by timer works all the same; for counters `sudo sysctl kernel.perf_event_paranoid=2`."
+        cure = (
+            "Sampling by timer works all the same; for counters `sudo sysctl"
+            " kernel.perf_event_paranoid=2`."
+        )
         yield note("perf-counters", f"perf_event_paranoid is {level}", cure, Issue.PERF_PARANOID)
     else:
         yield ok("perf-counters", f"perf_event_paranoid is {level}")
 
 
 def attaching(machine: Machine) -> Iterator[Finding]:
-    """Whether a tool may attach to a process that already runs. The values: https://docs.kernel.org/admin-guide/LSM/Yama.html."""
+    """Whether a tool may attach to a process that already runs. The values:
+    https://docs.kernel.org/admin-guide/LSM/Yama.html.
+    """
     level = _number(machine.read("/proc/sys/kernel/yama/ptrace_scope"))
     if level == 0:
         yield ok("ptrace-scope", "tools may attach to your processes")
@@ -72,14 +94,19 @@ def miopen_cache(machine: Machine) -> Iterator[Finding]:
     if kind is None:
         yield unknown(key, f"file system of {folder} unknown: no /proc/mounts")
     elif NETWORK_FILE_SYSTEMS.fullmatch(kind):
-        cure = "`export MIOPEN_USER_DB_PATH=/tmp/$USER-miopen MIOPEN_CUSTOM_CACHE_DIR=/tmp/$USER-miopen`"
+        cure = (
+            "`export MIOPEN_USER_DB_PATH=/tmp/$USER-miopen"
+            " MIOPEN_CUSTOM_CACHE_DIR=/tmp/$USER-miopen`"
+        )
         yield fix(key, f"{folder} is on {kind}, a network file system", cure, Issue.MIOPEN_CACHE)
     else:
         yield ok(key, f"{folder} on {kind}")
 
 
 def file_system(machine: Machine, path: str) -> str | None:
-    """Type of the file system that holds `path`, from /proc/mounts; None where that is not there."""
+    """Type of the file system that holds `path`, from /proc/mounts; None where that is not
+    there.
+    """
     real = PurePosixPath(machine.resolved(path))
     best, kind = -1, None
     for line in (machine.read("/proc/mounts") or "").splitlines():
@@ -88,15 +115,21 @@ def file_system(machine: Machine, path: str) -> str | None:
             continue
         # Blanks and the like are written as \040.
         place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), fields[1])
-        if real.is_relative_to(place) and len(place) >= best:  # the last mount on a place hides those before
+        if (
+            real.is_relative_to(place) and len(place) >= best
+        ):  # the last mount on a place hides those before
             best, kind = len(place), fields[2]
     return kind
 
 
 def cores(machine: Machine) -> Iterator[Finding]:
-    """Cores that may be used: those of the machine, of the process's mask, and of its control group."""
+    """Cores that may be used: those of the machine, of the process's mask, and of its control
+    group.
+    """
     total, allowed = machine.cores()
-    quotas = [quota for folder in control_groups(machine, "cpu") if (quota := _cpu_quota(machine, folder))]
+    quotas = [
+        quota for folder in control_groups(machine, "cpu") if (quota := _cpu_quota(machine, folder))
+    ]
     known = [count for count in (total, allowed, *quotas) if count]
     if not known:
         yield unknown("cores", "how many cores may be used can't be read")
@@ -113,12 +146,18 @@ def cores(machine: Machine) -> Iterator[Finding]:
 
 def memory(machine: Machine) -> Iterator[Finding]:
     """Memory that is free: of the machine, and below the limit of the control group."""
-    values = dict(re.findall(r"^(\w+):\s+(\d+) kB$", machine.read("/proc/meminfo") or "", re.MULTILINE))
+    values = dict(
+        re.findall(r"^(\w+):\s+(\d+) kB$", machine.read("/proc/meminfo") or "", re.MULTILINE)
+    )
     if "MemAvailable" not in values:
         yield unknown("memory", "/proc/meminfo can't be read")
         return
     available, total = (int(values.get(name, 0)) * 1024 for name in ("MemAvailable", "MemTotal"))
-    limits = [limit for folder in control_groups(machine, "memory") if (limit := _memory_limit(machine, folder))]
+    limits = [
+        limit
+        for folder in control_groups(machine, "memory")
+        if (limit := _memory_limit(machine, folder))
+    ]
     limit = min([*limits, total])
     usable = min(available, limit)
     capped = f", limit of this job {size(limit)}" if limit < total else ""
@@ -134,12 +173,16 @@ def memory(machine: Machine) -> Iterator[Finding]:
 def disk(machine: Machine) -> Iterator[Finding]:
     """Space for results, and for the tools' temporary files."""
     temporary = machine.environment.get("TMPDIR") or tempfile.gettempdir()
-    yield _space(machine, "disk-runs", str(journal.runs_folder()), "set PROFLAB_RUNS to a folder elsewhere")
+    yield _space(
+        machine, "disk-runs", str(journal.runs_folder()), "set PROFLAB_RUNS to a folder elsewhere"
+    )
     yield _space(machine, "disk-temporary", temporary, "set TMPDIR to a folder elsewhere")
 
 
 def control_groups(machine: Machine, controller: str) -> list[str]:
-    """Folders of this process's control group and those above it, in version 2 or 1 of the kernel's interface."""
+    """Folders of this process's control group and those above it, in version 2 or 1 of the kernel's
+    interface.
+    """
     found = []
     for line in (machine.read("/proc/self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
@@ -159,14 +202,19 @@ def _cpu_quota(machine: Machine, folder: str) -> float | None:
     """Cores' worth of time in a control group; None without limit."""
     words = (machine.read(f"{folder}/cpu.max") or "").split()
     if len(words) != 2:
-        words = [(machine.read(f"{folder}/cpu.cfs_{name}_us") or "").strip() for name in ("quota", "period")]
+        words = [
+            (machine.read(f"{folder}/cpu.cfs_{name}_us") or "").strip()
+            for name in ("quota", "period")
+        ]
     if all(word.isdigit() and int(word) > 0 for word in words):
         return int(words[0]) / int(words[1])
     return None
 
 
 def _memory_limit(machine: Machine, folder: str) -> int | None:
-    """Bytes that a control group may use; None without limit. Version 1 writes nearly 2**63 for none."""
+    """Bytes that a control group may use; None without limit. Version 1 writes nearly 2**63 for
+    none.
+    """
     for name in ("memory.max", "memory.limit_in_bytes"):
         limit = _number(machine.read(f"{folder}/{name}"))
         if limit is not None and limit < 1 << 60:

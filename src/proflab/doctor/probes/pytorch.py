@@ -1,6 +1,7 @@
 """PyTorch: its build, whether it sees the device, and whether the profilers see one kernel of it.
 
-torch is imported in processes of their own, since that can hang (https://github.com/pytorch/pytorch/issues/189110).
+torch is imported in processes of their own, since that can hang
+(https://github.com/pytorch/pytorch/issues/189110).
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proflab.doctor.findings import Finding, Issue, Probe, faults_of, fix, not_needed, note, ok, parts, unknown
+from proflab.doctor.findings import (
+    Finding,
+    Issue,
+    Probe,
+    faults_of,
+    fix,
+    not_needed,
+    note,
+    ok,
+    parts,
+    unknown,
+)
 from proflab.doctor.machine import Answer, Machine
 from proflab.doctor.probes.gpu import KFD, has_amd_gpu, has_nvidia_gpu
 from proflab.doctor.probes.rocm import release, rocm_folder
@@ -29,7 +41,9 @@ LONGER = "Give it longer: `python -m proflab doctor --patience 60`."
 
 
 def build(machine: Machine) -> Iterator[Finding]:
-    """Version, kind and known faults of the installed torch, read from its file version.py without importing it."""
+    """Version, kind and known faults of the installed torch, read from its file version.py without
+    importing it.
+    """
     facts = installed(machine)
     if facts is None:
         text = "not installed; reading, plotting and checking work, training does not"
@@ -38,7 +52,10 @@ def build(machine: Machine) -> Iterator[Finding]:
     kind = kind_of(facts)
     shown = f"{facts['__version__']}, {kind} build"
     if has_amd_gpu(machine) and kind != "hip":
-        cure = "`make clean lab TORCH=rocm7.2`, or the wheel index that fits your ROCm as the only index."
+        cure = (
+            "`make clean lab TORCH=rocm7.2`, or the wheel index that fits your ROCm as the only"
+            " index."
+        )
         yield fix("torch", f"{shown}, but the GPU is AMD's", cure, Issue.WRONG_TORCH)
     elif has_nvidia_gpu(machine) and kind == "cpu":
         cure = "Install a CUDA build to use it; the course also runs without."
@@ -65,12 +82,16 @@ def _another_release(machine: Machine, build_name: str) -> Iterator[Finding]:
 
 
 def installed(machine: Machine) -> dict[str, str] | None:
-    """Values of torch/version.py by name; empty text for None. None where torch is not installed."""
+    """Values of torch/version.py by name; empty text for None. None where torch is not
+    installed.
+    """
     folder = machine.package_folder("torch")
     text = machine.read(folder / "version.py") if folder else None
     if text is None:
         return None
-    found = re.findall(r"""^(__version__|hip|cuda)\b[^=]*=\s*(?:['"]([^'"]*)['"]|None)""", text, re.MULTILINE)
+    found = re.findall(
+        r"""^(__version__|hip|cuda)\b[^=]*=\s*(?:['"]([^'"]*)['"]|None)""", text, re.MULTILINE
+    )
     return {"__version__": "unknown version", "hip": "", "cuda": "", **dict(found)}
 
 
@@ -80,7 +101,9 @@ def kind_of(facts: dict[str, str]) -> str:
 
 
 def in_use(machine: Machine) -> Iterator[Finding]:
-    """Import torch, look for the device, count one kernel in a trace of torch.profiler, ask for bfloat16 and RCCL."""
+    """Import torch, look for the device, count one kernel in a trace of torch.profiler, ask for
+    bfloat16 and RCCL.
+    """
     facts = installed(machine)
     if facts is None:
         for key in IN_USE:
@@ -125,7 +148,9 @@ def under_rocprofv3(machine: Machine) -> Iterator[Finding]:
         yield _counted(key, machine, answer, folder)
 
 
-def _device(machine: Machine, facts: dict[str, str], answer: Answer, stages: dict[str, Any]) -> Finding:
+def _device(
+    machine: Machine, facts: dict[str, str], answer: Answer, stages: dict[str, Any]
+) -> Finding:
     key, wait = "torch-device", f"in {machine.patience_s:g} s"
     device, kind = stages.get("device"), kind_of(facts)
     if device is not None and device.get("count"):
@@ -138,11 +163,18 @@ def _device(machine: Machine, facts: dict[str, str], answer: Answer, stages: dic
         text = f"{name}; but the first kernel fails: {answer.last_line}"
         return fix(key, text, "See the error; often the build doesn't know this GPU.")
     if device is not None:
-        if {"hip": has_amd_gpu, "cuda": has_nvidia_gpu, "cpu": lambda machine: False}[kind](machine):
+        if {"hip": has_amd_gpu, "cuda": has_nvidia_gpu, "cpu": lambda machine: False}[kind](
+            machine
+        ):
             cure = "Look at the rows on GPU access and visibility first, then at the driver."
             return fix(key, "torch sees no device, but there is a GPU", cure)
         return ok(key, "torch works, on the processor")
-    if answer.end == "time-out" and "import" not in stages and kind == "hip" and not machine.exists(KFD):
+    if (
+        answer.end == "time-out"
+        and "import" not in stages
+        and kind == "hip"
+        and not machine.exists(KFD)
+    ):
         cure = "Work on a GPU node, or install a CPU build here: `make clean lab TORCH=cpu`."
         return fix(key, f"import torch does not come back {wait}", cure, Issue.IMPORT_HANGS)
     if answer.end == "time-out":
@@ -162,7 +194,10 @@ def _profiler(answer: Answer, stages: dict[str, Any], trace: Path) -> Finding:
     if rows is None:
         return unknown(key, f"the trace can't be read: {problem}")
     if rows == 0:
-        cure = "Use a newer torch, since a wheel brings its own tracer; profile with rocprofv3 meanwhile."
+        cure = (
+            "Use a newer torch, since a wheel brings its own tracer; profile with rocprofv3"
+            " meanwhile."
+        )
         return fix(key, "one kernel ran, but the trace holds none", cure, Issue.NO_GPU_RECORDS)
     return ok(key, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
 
@@ -185,7 +220,9 @@ def _collectives(facts: dict[str, str], stages: dict[str, Any]) -> Finding:
         return unknown("collectives", "torch did not tell")
     version = stages["collectives"].get("library")
     if version is None:
-        return note("collectives", f"this torch has no {name}", "Several GPUs need a build with it.")
+        return note(
+            "collectives", f"this torch has no {name}", "Several GPUs need a build with it."
+        )
     return ok("collectives", f"{name} {version}")
 
 

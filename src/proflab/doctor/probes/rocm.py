@@ -9,14 +9,27 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from proflab.doctor.findings import Finding, Issue, Probe, Status, faults_of, fix, note, ok, parts, unknown
+from proflab.doctor.findings import (
+    Finding,
+    Issue,
+    Probe,
+    Status,
+    faults_of,
+    fix,
+    note,
+    ok,
+    parts,
+    unknown,
+)
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 
 DEFAULT_FOLDER = "/opt/rocm"
 TOOL_VARIABLES = ("LD_PRELOAD", "HSA_TOOLS_LIB", "ROCP_TOOL_LIB", "ROCPROFILER_REGISTER_LIBRARY")
-"""Variables that load a library of a tool into every program. The last one is left behind by a program that has used
-the GPU, and its children then record nothing (https://github.com/pytorch/pytorch/issues/182373)."""
+"""Variables that load a library of a tool into every program. The last one is left behind by a
+program that has used the GPU, and its children then record nothing
+(https://github.com/pytorch/pytorch/issues/182373).
+"""
 
 
 def rocm_folder(machine: Machine) -> str:
@@ -53,17 +66,25 @@ def rocm(machine: Machine) -> Iterator[Finding]:
 
 
 def systems(machine: Machine) -> tuple[str, ...]:
-    """The Linux distribution and those it is like, from /etc/os-release: ("rocky", "rhel", "centos", "fedora")."""
-    found = re.findall(r'^(?:ID|ID_LIKE)="?([\w. -]+)"?$', machine.read("/etc/os-release") or "", re.MULTILINE)
+    """The Linux distribution and those it is like, from /etc/os-release: ("rocky", "rhel",
+    "centos", "fedora").
+    """
+    found = re.findall(
+        r'^(?:ID|ID_LIKE)="?([\w. -]+)"?$', machine.read("/etc/os-release") or "", re.MULTILINE
+    )
     return tuple(dict.fromkeys(" ".join(found).split()))
 
 
 def tools_loaded(machine: Machine) -> Iterator[Finding]:
-    """Whether the environment already loads a profiler into every program: two in one process disturb each other."""
+    """Whether the environment already loads a profiler into every program: two in one process
+    disturb each other.
+    """
     found = [
         f"{name}={machine.environment[name]}"
         for name in TOOL_VARIABLES
-        if re.search(r"rocprof|roctracer|rpd_tracer|omnitrace|debug-agent", machine.environment.get(name, ""))
+        if re.search(
+            r"rocprof|roctracer|rpd_tracer|omnitrace|debug-agent", machine.environment.get(name, "")
+        )
     ]
     if not found:
         yield ok("tools-loaded", "none")
@@ -80,7 +101,10 @@ def _no_release(machine: Machine, folder: str) -> Finding:
         return unknown("rocm", f"{folder} states no version", f"{cure}.")
     if not has_amd_gpu(machine):
         return Finding(
-            "rocm", Status.NOTE if modules else Status.NOT_NEEDED, "none here", f"{cure}." if modules else ""
+            "rocm",
+            Status.NOTE if modules else Status.NOT_NEEDED,
+            "none here",
+            f"{cure}." if modules else "",
         )
     return fix("rocm", f"none in {folder}, but there is an AMD GPU", f"{cure}.")
 

@@ -1,7 +1,9 @@
-"""The profilers: real, stand-in or missing, their version, and whether that version has a known fault.
+"""The profilers: real, stand-in or missing, their version, and whether that version has a known
+fault.
 
-How each states its version: github.com/ROCm/rocm-systems (projects rocprofiler-sdk, rocprofiler-systems,
-rocprofiler-compute, amdsmi, rocm-smi-lib), github.com/ROCm/omnistat, github.com/ROCm/rocmProfileData.
+How each states its version: github.com/ROCm/rocm-systems (projects rocprofiler-sdk,
+rocprofiler-systems, rocprofiler-compute, amdsmi, rocm-smi-lib), github.com/ROCm/omnistat,
+github.com/ROCm/rocmProfileData.
 """
 
 from __future__ import annotations
@@ -14,7 +16,18 @@ from functools import cache, partial
 from pathlib import Path
 
 import proflab
-from proflab.doctor.findings import Finding, Issue, Probe, Status, faults_of, fix, not_needed, note, ok, unknown
+from proflab.doctor.findings import (
+    Finding,
+    Issue,
+    Probe,
+    Status,
+    faults_of,
+    fix,
+    not_needed,
+    note,
+    ok,
+    unknown,
+)
 from proflab.doctor.machine import Answer, Machine
 from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 from proflab.doctor.probes.rocm import release, release_of_tool, rocm_folder, systems
@@ -113,7 +126,9 @@ def _no_version(described: Tool, machine: Machine, answer: Answer, home: str | N
     if answer.end == "time-out":
         found = f"real, but no answer in {machine.patience_s:g} s: stopped"
         return unknown(described.key, found, f"Run `{shown}` yourself; slow disk, or it hangs.")
-    if re.search(r"No module named|package was not found|ModuleNotFoundError|ImportError", answer.text):
+    if re.search(
+        r"No module named|package was not found|ModuleNotFoundError|ImportError", answer.text
+    ):
         cure = "Make an environment of its own from the tool's requirements.txt, and run it there."
         issue = Issue.COMPUTE_PACKAGES if described.key == "rocprof-compute" else None
         return fix(described.key, f"fails: {answer.last_line}", cure, issue)

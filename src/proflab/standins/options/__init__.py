@@ -1,17 +1,19 @@
 """The command line of each tool: its options, and how it refuses them.
 
-Options are in the TOML file of the tool's module: data, so that a release differs in a line of a table.
+Options are in the TOML file of the tool's module: data, so that a release differs in a line of a
+table.
 
-What came or went with a release is left out by the table of releases (proflab.releases), under an option's last name.
-In a file, `[options]` holds the options of all tools of the module, `[tool.NAME]` those of one of them,
-`[commands.NAME]` a sub-command, and `[shared.NAME]` what commands take with `like`. An option is its names, and its
-help or the arguments of `argparse.ArgumentParser.add_argument`, where
+What came or went with a release is left out by the table of releases (proflab.releases), under an
+option's last name. In a file, `[options]` holds the options of all tools of the module,
+`[tool.NAME]` those of one of them, `[commands.NAME]` a sub-command, and `[shared.NAME]` what
+commands take with `like`. An option is its names, and its help or the arguments of
+`argparse.ArgumentParser.add_argument`, where
 
-    flag, switch, count, append -- a flag, a flag that also takes a truth value, one that is counted, one that is added
-    type        -- int, float, path, lower, upper, metric, block, or a name in `[choices]`
-    variable    -- the environment variable that holds the default
-    exclusive   -- not together with the others that say so
-    unmodelled  -- the real tool has it; `refused` says that the stand-in does not do it
+    flag, switch, count, append -- a flag, a flag that also takes a truth value, one that is
+    counted, one that is added type        -- int, float, path, lower, upper, metric, block, or a
+    name in `[choices]` variable    -- the environment variable that holds the default exclusive
+    -- not together with the others that say so unmodelled  -- the real tool has it; `refused` says
+    that the stand-in does not do it
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class ToolError(UserError):
 
 
 def at_dashes(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--` and behind it; everything and nothing where there is none."""
+    """What stands before the first `--` and behind it; everything and nothing where there is
+    none.
+    """
     words = list(arguments)
     place = words.index("--") if "--" in words else len(words)
     return words[:place], words[place + 1 :]
@@ -78,16 +82,22 @@ def build_parser(
     own = {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})}
     _add(parser, table, own, partial(_has, rocm, family, tool))
     if "commands" in table or "unmodelled_commands" in table:
-        commands = parser.add_subparsers(dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind)
+        commands = parser.add_subparsers(
+            dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind
+        )
         unmodelled = table.get("unmodelled_commands", "").split()
         for name, entry in table["commands"].items():
             if not releases.has(family, name, rocm):
                 continue
-            command = commands.add_parser(name, aliases=entry.get("aliases", []), allow_abbrev=False)
+            command = commands.add_parser(
+                name, aliases=entry.get("aliases", []), allow_abbrev=False
+            )
             _add(command, table, entry, partial(_has, rocm, family, name))
             if name in unmodelled:
                 command.set_defaults(refused=name)
-        for name in set(unmodelled) - set(table["commands"]):  # without hyphens for options, all is taken as it is
+        for name in set(unmodelled) - set(
+            table["commands"]
+        ):  # without hyphens for options, all is taken as it is
             command = commands.add_parser(name, add_help=False, prefix_chars="\0")
             command.add_argument("rest", nargs="*")
             command.set_defaults(refused=name)
@@ -97,7 +107,9 @@ def build_parser(
 def refuse_unmodelled(options: argparse.Namespace) -> None:
     """Raises UserError where the command line has something that only the real tool does."""
     if refused := getattr(options, "refused", None):
-        raise UserError(f"{refused} is not modelled here; on a machine with ROCm the real tool does it")
+        raise UserError(
+            f"{refused} is not modelled here; on a machine with ROCm the real tool does it"
+        )
 
 
 class _Unmodelled(argparse.Action):
@@ -115,12 +127,19 @@ class _Unmodelled(argparse.Action):
 
 
 def _has(rocm: str, family: str, command: str, option: str) -> bool:
-    """Whether a tool or its command has an option in a release; the table may speak of `--path of profile`."""
-    return releases.has(family, f"{option} of {command}", rocm) and releases.has(family, option, rocm)
+    """Whether a tool or its command has an option in a release; the table may speak of `--path of
+    profile`.
+    """
+    return releases.has(family, f"{option} of {command}", rocm) and releases.has(
+        family, option, rocm
+    )
 
 
 def _add(
-    parser: argparse.ArgumentParser, table: Mapping[str, Any], entry: Mapping[str, Any], is_there: Callable[[str], bool]
+    parser: argparse.ArgumentParser,
+    table: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    is_there: Callable[[str], bool],
 ) -> None:
     """The options of a tool or a command, as far as this release has them."""
     exclusive: argparse._MutuallyExclusiveGroup | None = None
@@ -131,10 +150,14 @@ def _add(
         arguments = {"help": row} if isinstance(row, str) else dict(row)
         if not is_there(words[-1]):
             name = next((word for word in words if word.startswith("--")), words[0])
-            absent.setdefault(arguments.get("dest", name.lstrip("-").replace("-", "_")), arguments.get("default"))
+            absent.setdefault(
+                arguments.get("dest", name.lstrip("-").replace("-", "_")), arguments.get("default")
+            )
             continue
         if "choices" in arguments:
-            arguments["choices"] = [word for word in arguments["choices"] if is_there(f"{words[-1]} {word}")]
+            arguments["choices"] = [
+                word for word in arguments["choices"] if is_there(f"{words[-1]} {word}")
+            ]
         target: argparse._ActionsContainer = parser
         if arguments.pop("exclusive", False):
             target = exclusive = exclusive or parser.add_mutually_exclusive_group()
@@ -178,13 +201,17 @@ def _metric(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """What `--block` of `rocprof-compute profile` takes: hardware blocks before ROCm 7.1, numbers since 7.0."""
+    """What `--block` of `rocprof-compute profile` takes: hardware blocks before ROCm 7.1, numbers
+    since 7.0.
+    """
     from gpumodel.writers.rocprof_compute.counters import HARDWARE_BLOCKS
 
     if text in HARDWARE_BLOCKS and release.has("rocprof-compute", "--block SQ"):
         return text
     if not release.has("rocprof-compute", "--block NUMBER of profile"):
-        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(HARDWARE_BLOCKS)})")
+        raise argparse.ArgumentTypeError(
+            f"invalid choice: {text!r} (choose from {', '.join(HARDWARE_BLOCKS)})"
+        )
     return _metric(text)
 
 

@@ -1,4 +1,6 @@
-"""What lies in a folder of dumps: the dump of each rank, dumps that can't be read, and the logs beside them."""
+"""What lies in a folder of dumps: the dump of each rank, dumps that can't be read, and the logs
+beside them.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,13 @@ from tidyprof.io.byte_stream import head_or_nothing, is_pickle
 
 _NAMED = re.compile(r"rank[_.-]?([0-9]+)(?!.*rank[_.-]?[0-9])", re.IGNORECASE)
 _AT_END = re.compile(r"(?<![0-9])([0-9]+)(?:\.[A-Za-z]+){0,2}$")
-"""A rank stands behind the word (names of hosts have numbers, too), or at the end of the name (`DebugInfoWriter` of
-PyTorch writes it there); endings may have been added."""
+"""A rank stands behind the word (names of hosts have numbers, too), or at the end of the name
+(`DebugInfoWriter` of PyTorch writes it there); endings may have been added.
+"""
 
-_JSON = re.compile(rb'\s*\{.*"(comm_lib_version|entries|pg_status|collective_seq_id)"\s*:', re.DOTALL)
+_JSON = re.compile(
+    rb'\s*\{.*"(comm_lib_version|entries|pg_status|collective_seq_id)"\s*:', re.DOTALL
+)
 _OF_TRACES = b'"traceEvents"'
 _TEXT_ENDINGS = (".txt", ".log", ".err", ".out")
 _HEAD_BYTES = 2**16
@@ -27,7 +32,9 @@ MOST_DIGITS = 9
 
 @dataclass(frozen=True)
 class Dumps:
-    """Rank -> its dump; what is named as one and can't be read, and why; the last line of its log, with the name."""
+    """Rank -> its dump; what is named as one and can't be read, and why; the last line of its log,
+    with the name.
+    """
 
     readable: dict[int, Path]
     unreadable: dict[int, str]
@@ -35,7 +42,9 @@ class Dumps:
 
 
 def dumps_in(folder: Path) -> Dumps:
-    """Raises ProfileReadError where there is no dump, two of one rank, or one whose name has no rank but a number."""
+    """Raises ProfileReadError where there is no dump, two of one rank, or one whose name has no
+    rank but a number.
+    """
     readable: dict[int, Path] = {}
     others: dict[Path, int] = {}
     for file in sorted(folder.iterdir()):
@@ -46,13 +55,17 @@ def dumps_in(folder: Path) -> Dumps:
         if len(digits[1]) > MOST_DIGITS:
             if fault:
                 continue
-            raise ProfileReadError(file, "a dump whose name has no rank, but a longer number", *_OTHER_NAME)
+            raise ProfileReadError(
+                file, "a dump whose name has no rank, but a longer number", *_OTHER_NAME
+            )
         rank = int(digits[1])
         if fault:
             others[file] = rank
         elif rank in readable:
             seen = f"{readable[rank].name} and {file.name} are both of rank {rank}"
-            raise ProfileReadError(folder, seen, "dumps of two runs in one folder", "give each run its own folder")
+            raise ProfileReadError(
+                folder, seen, "dumps of two runs in one folder", "give each run its own folder"
+            )
         else:
             readable[rank] = file
     shapes = {_shape(file) for file in readable.values()}
@@ -66,15 +79,24 @@ def dumps_in(folder: Path) -> Dumps:
         cause = "no rank wrote one, or the folder is another one"
         cure = "look where TORCH_FR_DUMP_TEMP_FILE points; a dump's name ends with its rank"
         raise ProfileReadError(folder, f"no dump of PyTorch's flight recorder{also}", cause, cure)
-    logs = {rank: line for file, rank in others.items() if file.suffix in _TEXT_ENDINGS and (line := _last_line(file))}
+    logs = {
+        rank: line
+        for file, rank in others.items()
+        if file.suffix in _TEXT_ENDINGS and (line := _last_line(file))
+    }
     return Dumps(readable, unreadable, logs)
 
 
-_OTHER_NAME = ("it was renamed, or the number is a time", "name each dump by its rank, such as rank_0")
+_OTHER_NAME = (
+    "it was renamed, or the number is a time",
+    "name each dump by its rank, such as rank_0",
+)
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a file begins as a dump in JSON; traces of PyTorch's profiler have some of its words, too."""
+    """Whether a file begins as a dump in JSON; traces of PyTorch's profiler have some of its words,
+    too.
+    """
     return _JSON.match(head) is not None and _OF_TRACES not in head
 
 
@@ -91,11 +113,17 @@ def _fault(file: Path) -> str:
     head = head_or_nothing(file, _HEAD_BYTES)
     if is_pickle(head) or is_json(head):
         return ""
-    return "zeros (a full disk, or a copy that failed?)" if not head.strip(b"\0") else "not as PyTorch writes it"
+    return (
+        "zeros (a full disk, or a copy that failed?)"
+        if not head.strip(b"\0")
+        else "not as PyTorch writes it"
+    )
 
 
 def _is_meant_as_dump(file: Path, shapes: set[str]) -> bool:
-    """Whether it is named as the dumps beside it; what has neither content nor an ending of texts counts, too."""
+    """Whether it is named as the dumps beside it; what has neither content nor an ending of texts
+    counts, too.
+    """
     if _shape(file) in shapes:
         return True
     return file.suffix not in _TEXT_ENDINGS and not _fault(file).startswith(("not as", "a folder"))

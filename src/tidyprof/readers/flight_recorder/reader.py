@@ -1,6 +1,7 @@
 """The calls in the dumps of PyTorch's flight recorder, one file a rank, as one table.
 
-Their layout is that of `FlightRecorder::getCollectiveTrace` (torch/csrc/distributed/c10d/FlightRecorder.hpp).
+Their layout is that of `FlightRecorder::getCollectiveTrace`
+(torch/csrc/distributed/c10d/FlightRecorder.hpp).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tidyprof.readers.flight_recorder.folder import MOST_DIGITS, dumps_in
 from tidyprof.readers.memory_snapshot.history import Structure, own_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
-"""A recorder of 20,000 calls (ten times the size that PyTorch's guide uses) with 100 frames each stays below it."""
+"""A recorder of 20,000 calls (ten times the size that PyTorch's guide uses) with 100 frames each
+stays below it.
+"""
 
 MOST_JSON_VALUES = 10_000_000
 """Lists, dictionaries and what stands between commas: of each Python takes up to 200 bytes."""
@@ -43,29 +46,35 @@ COLUMNS = {
 _LIBRARY = re.compile(r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<frozen ")
 
 Memberships = dict[str, dict[tuple[int, ...], str]]
-"""Group -> the ranks that it has (some, where groups that share a name were split off together) -> their own name."""
+"""Group -> the ranks that it has (some, where groups that share a name were split off together) ->
+their own name.
+"""
 
 
 @guarded
 def read_flight_recorder(path: str | Path) -> pd.DataFrame:
     """The calls that the dumps of a folder hold, in the order of ranks and calls.
 
-    A row is one call of one rank: its `rank`; `group` (name of the process group) and `number` (from 1, in that group);
-    `record` (from 0, in all groups); `call`, such as `gloo:all_reduce`; `line`, the innermost one that is neither
-    torch's nor a library's, and the whole `stack` of lines that are not torch's; `elements` and `types` of the inputs;
-    `called_ns` since 1970; `timeout_ms`; `state` and `retired` as PyTorch writes them; `message`, whether it is a send
-    or a receive between two ranks, whose `number`s are counted apart.
+    A row is one call of one rank: its `rank`; `group` (name of the process group) and `number`
+    (from 1, in that group); `record` (from 0, in all groups); `call`, such as `gloo:all_reduce`;
+    `line`, the innermost one that is neither torch's nor a library's, and the whole `stack` of
+    lines that are not torch's; `elements` and `types` of the inputs; `called_ns` since 1970;
+    `timeout_ms`; `state` and `retired` as PyTorch writes them; `message`, whether it is a send or a
+    receive between two ranks, whose `number`s are counted apart.
 
-    `attrs["groups"]` has the ranks of each group as far as a dump states them, `attrs["dumps"]` rank -> file,
-    `attrs["unreadable"]` rank -> a file named as its dump that can't be read, `attrs["logs"]` rank -> how a log beside
-    the dumps ends.
+    `attrs["groups"]` has the ranks of each group as far as a dump states them, `attrs["dumps"]`
+    rank -> file, `attrs["unreadable"]` rank -> a file named as its dump that can't be read,
+    `attrs["logs"]` rank -> how a log beside the dumps ends.
 
-    Raises ProfileReadError for a folder without dumps, two dumps of one rank, dumps that state other ranks for one
-    group, and whatever begins as a dump and is none: no pickle is loaded that could run code.
+    Raises ProfileReadError for a folder without dumps, two dumps of one rank, dumps that state
+    other ranks for one group, and whatever begins as a dump and is none: no pickle is loaded that
+    could run code.
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise ProfileReadError(folder, *(_NO_FOLDER if folder.is_file() else NO_FILE if folder.exists() else MISSING))
+        raise ProfileReadError(
+            folder, *(_NO_FOLDER if folder.is_file() else NO_FILE if folder.exists() else MISSING)
+        )
     rows: list[dict[str, Any]] = []
     dumps = dumps_in(folder)
     stated: dict[int, dict[str, tuple[int, ...]]] = {}
@@ -74,16 +83,23 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
         content = _content(file)
         if not isinstance(content, dict) or "entries" not in content or "pg_config" not in content:
             raise structure.wrong("its top level")
-        rows += [_row(structure, entry) | {"rank": rank} for entry in structure.rows(content, "entries")]
+        rows += [
+            _row(structure, entry) | {"rank": rank} for entry in structure.rows(content, "entries")
+        ]
         stated[rank] = _groups(structure, content["pg_config"])
     names = _names(folder, stated)
     for row in rows:
-        row["group"] = names[row["group"]].get(stated[row["rank"]].get(row["group"], ()), row["group"])
+        row["group"] = names[row["group"]].get(
+            stated[row["rank"]].get(row["group"], ()), row["group"]
+        )
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     groups = {name: list(ranks) for of_name in names.values() for ranks, name in of_name.items()}
     if any("" in of_rank for of_rank in stated.values()):
         groups["0"] = _world(stated, dumps.unreadable)
-    table.attrs = {"groups": groups, "dumps": {rank: file.name for rank, file in sorted(dumps.readable.items())}}
+    table.attrs = {
+        "groups": groups,
+        "dumps": {rank: file.name for rank, file in sorted(dumps.readable.items())},
+    }
     table.attrs |= {"unreadable": dumps.unreadable, "logs": dumps.logs}
     return table
 
@@ -108,7 +124,9 @@ def _content(file: Path) -> Any:
 
 def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]:
     """Group -> its ranks as one dump states them."""
-    if not isinstance(configured, dict) or not all(isinstance(one, dict) for one in configured.values()):
+    if not isinstance(configured, dict) or not all(
+        isinstance(one, dict) for one in configured.values()
+    ):
         raise structure.wrong("pg_config")
     found = {}
     for one in configured.values():
@@ -121,7 +139,8 @@ def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]
 
 
 def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Memberships:
-    """Groups that share a name and no rank, as `split_group` makes them, are told apart by their ranks.
+    """Groups that share a name and no rank, as `split_group` makes them, are told apart by their
+    ranks.
 
     Raises ProfileReadError where groups of one name share some ranks only: they are of two runs.
     """
@@ -133,18 +152,26 @@ def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Membe
     for name, several in members.items():
         if sum(map(len, several)) > len({rank for ranks in several for rank in ranks}):
             seen = f"dumps that state different ranks for group {name}"
-            raise ProfileReadError(folder, seen, "dumps of two runs in one folder", "give each run its own folder")
+            raise ProfileReadError(
+                folder, seen, "dumps of two runs in one folder", "give each run its own folder"
+            )
     names: Memberships = defaultdict(dict)
     for name, several in members.items():
         for ranks in several:
             own = f"{name} of {ranks[0]} to {ranks[-1]}" if len(several) > 1 and ranks else name
-            names[name][ranks] = own if own not in names[name].values() else f"{name} of {list(ranks)}"
+            names[name][ranks] = (
+                own if own not in names[name].values() else f"{name} of {list(ranks)}"
+            )
     return names
 
 
 def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, str]) -> list[int]:
     """All ranks of a job of gloo, as far as its dumps tell: ranks are numbered without gaps."""
-    known = {*stated, *unreadable, *(rank for of_rank in stated.values() for rank in of_rank.get("", ()))}
+    known = {
+        *stated,
+        *unreadable,
+        *(rank for of_rank in stated.values() for rank in of_rank.get("", ())),
+    }
     return list(range(max(known) + 1)) if max(known) < MOST_RANKS else sorted(known)
 
 
@@ -160,13 +187,17 @@ def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
     frames = structure.frames(entry)
     message = bool(entry.get("is_p2p"))
     types = entry.get("input_dtypes", [])
-    if not isinstance(types, list) or not all(isinstance(one, str) and len(one) < 100 for one in types):
+    if not isinstance(types, list) or not all(
+        isinstance(one, str) and len(one) < 100 for one in types
+    ):
         raise structure.wrong("input_dtypes")
     structure.count(len(types), "input_dtypes")
     own = [frame for frame in own_lines(frames) if not _LIBRARY.search(frame)]
     return {
         "group": group[0],
-        "number": structure.stated(entry, "p2p_seq_id" if message and "p2p_seq_id" in entry else "collective_seq_id"),
+        "number": structure.stated(
+            entry, "p2p_seq_id" if message and "p2p_seq_id" in entry else "collective_seq_id"
+        ),
         "record": structure.stated(entry, "record_id"),
         "call": structure.text(entry, "profiling_name"),
         "line": source_line(own or frames) or "not recorded",
@@ -189,7 +220,11 @@ def _elements(structure: Structure, entry: dict[str, Any]) -> list[str]:
     structure.count(len(sizes), "input_sizes")
     found = []
     for one in sizes:
-        if not isinstance(one, list) or len(one) > MOST_DIMENSIONS or not all(type(size) is int for size in one):
+        if (
+            not isinstance(one, list)
+            or len(one) > MOST_DIMENSIONS
+            or not all(type(size) is int for size in one)
+        ):
             raise structure.wrong("input_sizes")
         if not all(0 <= size < 2**63 for size in one) or math.prod(one) >= 2**63:
             raise structure.wrong("input_sizes")

@@ -18,7 +18,9 @@ MOST_ROWS = 50_000_000
 """Entries and blocks of one file: a small file can name the same list again and again."""
 
 MOST_CHARACTERS = 2**30
-"""Characters of all texts that are taken from one file: it can name one long text again and again, too."""
+"""Characters of all texts that are taken from one file: it can name one long text again and again,
+too.
+"""
 
 _NO_LINE = 2**64 - 1
 _PYTHON = re.compile(r"\.py$|^<|^/tmp/ipykernel")
@@ -26,7 +28,8 @@ _TORCH = re.compile(r"(^|/)torch/")
 
 
 class Structure:
-    """Takes values out of one file's dictionaries; ProfileReadError where they are not what torch writes.
+    """Takes values out of one file's dictionaries; ProfileReadError where they are not what torch
+    writes.
 
     what -- what the file should be, for the error.
     """
@@ -82,7 +85,9 @@ class Structure:
         return value
 
     def frames(self, row: dict[str, Any]) -> list[str]:
-        """Python's part of the call stack as `file(line): name`, innermost first; `file: name` without a line."""
+        """Python's part of the call stack as `file(line): name`, innermost first; `file: name`
+        without a line.
+        """
         return [
             f"{self.text(frame, 'filename')}{self._line(frame)}: {self.text(frame, 'name')}"
             for frame in self.rows(row, "frames")
@@ -90,14 +95,18 @@ class Structure:
         ]
 
     def _line(self, frame: dict[str, Any]) -> str:
-        """A frame's line in brackets; "" for -1, which Python has for code without one and torch writes as uint64."""
+        """A frame's line in brackets; "" for -1, which Python has for code without one and torch
+        writes as uint64.
+        """
         if frame.get("line") in (-1, _NO_LINE):
             return ""
         return f"({self.number(frame, 'line')})"
 
     def wrong(self, what: str) -> ProfileReadError:
         """The error about something that torch does not write so."""
-        return ProfileReadError(self.path, f"no {self._what} ({what} is not as it writes)", *DAMAGED)
+        return ProfileReadError(
+            self.path, f"no {self._what} ({what} is not as it writes)", *DAMAGED
+        )
 
 
 def own_lines(frames: list[str]) -> list[str]:
@@ -106,20 +115,29 @@ def own_lines(frames: list[str]) -> list[str]:
 
 
 def source_line(frames: list[str]) -> str | None:
-    """The innermost function that is not torch's own; torch's innermost if there is no other, None without any."""
+    """The innermost function that is not torch's own; torch's innermost if there is no other, None
+    without any.
+    """
     return next(iter(own_lines(frames) or frames), None)
 
 
 CHANGES = {
     "requested memory": {"alloc": 1, "free_completed": -1},
-    "reserved memory": {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1},
+    "reserved memory": {
+        "segment_alloc": 1,
+        "segment_map": 1,
+        "segment_free": -1,
+        "segment_unmap": -1,
+    },
 }
-"""Quantity -> action -> sign with which its size counts. An `alloc` states what was asked for, before rounding
-(record_trace in c10/cuda/CUDACachingAllocator.cpp of PyTorch)."""
+"""Quantity -> action -> sign with which its size counts. An `alloc` states what was asked for,
+before rounding (record_trace in c10/cuda/CUDACachingAllocator.cpp of PyTorch).
+"""
 
 
 def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
-    """One event for each action, in the order of the file; `device_free` is kept beside the columns of the table.
+    """One event for each action, in the order of the file; `device_free` is kept beside the columns
+    of the table.
 
     Where no action has a time, those of a device are numbered from 1.
     """
@@ -134,13 +152,26 @@ def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
     if is_without_times(snapshot):
         numbers = (number for trace in traces for number in range(1, len(trace) + 1))
         rows = [(number, *row[1:]) for number, row in zip(numbers, rows, strict=True)]
-    names = ("start_ns", "device", "stream", "bytes", "address", "device_free", "name", "source_line")
-    columns = dict(zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T.copy(), strict=True))
+    names = (
+        "start_ns",
+        "device",
+        "stream",
+        "bytes",
+        "address",
+        "device_free",
+        "name",
+        "source_line",
+    )
+    columns = dict(
+        zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T.copy(), strict=True)
+    )
     for name in ("name", "source_line"):
         columns[name] = columns[name].astype(np.int32)
     columns["duration_ns"] = np.zeros(len(rows), np.int64)
     columns["kind"] = np.full(len(rows), KIND_CODE["runtime"], np.int8)
-    columns["source_category"] = np.full(len(rows), texts["device_traces"] if rows else NO_TEXT, np.int32)
+    columns["source_category"] = np.full(
+        len(rows), texts["device_traces"] if rows else NO_TEXT, np.int32
+    )
     return Records(columns)
 
 
@@ -169,13 +200,17 @@ def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[
 def memory_over_time(
     records: Records, final: dict[tuple[str, int], int], texts: Codes, warnings: list[str]
 ) -> Iterator[pd.DataFrame]:
-    """Samples in bytes after each action that changed something, and of free memory when it ran out.
+    """Samples in bytes after each action that changed something, and of free memory when it ran
+    out.
 
-    final -- quantity and device -> bytes when the snapshot was taken. The history may have lost its beginning, so it
-    is played backwards from there. Where that gives less than nothing, actions are missing: a warning instead.
+    final -- quantity and device -> bytes when the snapshot was taken. The history may have lost its
+    beginning, so it is played backwards from there. Where that gives less than nothing, actions are
+    missing: a warning instead.
     """
     for quantity, signs in CHANGES.items():
-        sign = np.zeros(len(records))  # sums of floats don't overflow, and are exact up to 2**53 bytes
+        sign = np.zeros(
+            len(records)
+        )  # sums of floats don't overflow, and are exact up to 2**53 bytes
         for action, own in signs.items():
             sign[records["name"] == texts.get(action, NO_TEXT)] = own
         for device in np.unique(records["device"][sign != 0]).tolist():
@@ -185,11 +220,18 @@ def memory_over_time(
             if (np.minimum(before, before + change) >= 0).all():
                 yield _samples(records, rows, quantity, before + change)
             else:
-                warnings.append(f"no {quantity} of device {device} over time: actions are missing in the history.")
+                warnings.append(
+                    f"no {quantity} of device {device} over time: actions are missing in the"
+                    " history."
+                )
     failed = records["device_free"] != ABSENT
     yield _samples(records, failed, "free memory", records["device_free"][failed])
 
 
 def _samples(records: Records, rows: np.ndarray, name: str, value: np.ndarray) -> pd.DataFrame:
-    columns = {"time_ns": records["start_ns"][rows], "device": records["device"][rows], "name": name}
+    columns = {
+        "time_ns": records["start_ns"][rows],
+        "device": records["device"][rows],
+        "name": name,
+    }
     return pd.DataFrame(columns | {"value": value.astype(float), "unit": "bytes"})

@@ -23,11 +23,19 @@ from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import ORDER, Origin, Profile
 from tidyprof.tables.damage import without_damage
-from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import (
+    Part,
+    profile_of,
+    rank_in_name,
+    refuse_mixed_ranks,
+    selected_rank,
+)
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
-"""Unpacked bytes that are accepted unless told otherwise: as objects they take ten times as much or more. torch writes
-several KB for each action (docstring of `torch.cuda.memory._dump_snapshot`), so this is some 100,000 of them."""
+"""Unpacked bytes that are accepted unless told otherwise: as objects they take ten times as much or
+more. torch writes several KB for each action (docstring of `torch.cuda.memory._dump_snapshot`), so
+this is some 100,000 of them.
+"""
 
 
 @guarded
@@ -40,21 +48,23 @@ def read_memory_snapshot(
 ) -> Profile:
     """Read what `torch.cuda.memory._dump_snapshot` writes, without running what a pickle may hold.
 
-    path -- a snapshot, or a folder with one per rank, with `rank0`, `rank1`, ... in its name or its folder's.
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a snapshot, or a folder with one per rank, with `rank0`, `rank1`, ... in its name or its
+    folder's. rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events` has a row for each action of the allocator in the recorded history, kind `runtime`, duration 0, times in ns
-    since 1970:
-      name         `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`, `oom`, ...
-      bytes        what was asked for, not rounded; of segments their size; of `oom` what could not be had
-      address      in the device's memory, <NA> for `oom`
-      source_line  innermost Python function that is not torch's own, as `file(line): name`
+    `events` has a row for each action of the allocator in the recorded history, kind `runtime`,
+    duration 0, times in ns since 1970:
+      name         `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`,
+      `oom`, ... bytes        what was asked for, not rounded; of segments their size; of `oom` what
+      could not be had address      in the device's memory, <NA> for `oom` source_line  innermost
+      Python function that is not torch's own, as `file(line): name`
 
-    `counters` has, in bytes and after each action, `requested memory` (by tensors) and `reserved memory` (segments),
-    worked out backwards from the state at the end, and `free memory` of the device at each `oom`.
+    `counters` has, in bytes and after each action, `requested memory` (by tensors) and `reserved
+    memory` (segments), worked out backwards from the state at the end, and `free memory` of the
+    device at each `oom`.
 
-    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`), `allocator_settings`, and `times`,
-    which is `order` where the file has no times: start_ns then numbers the actions of each device from 1.
+    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`),
+    `allocator_settings`, and `times`, which is `order` where the file has no times: start_ns then
+    numbers the actions of each device from 1.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -80,24 +90,29 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
     part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
     if not records.total:
         part.warnings.append(
-            f"{file.name}: no history of the allocator: what is there at the end is known, not who asked for it when. "
-            "Next step: call torch.cuda.memory._record_memory_history() before the first allocation."
+            f"{file.name}: no history of the allocator: what is there at the end is known, not who"
+            " asked for it when. Next step: call torch.cuda.memory._record_memory_history() before"
+            " the first allocation."
         )
     elif is_without_times(snapshot):
         part.facts["times"] = ORDER
         part.warnings.append(
-            f"{file.name}: no action has a time, as torch before 2.2 wrote it: start_ns numbers the actions of a "
-            "device in their order, and no duration or span is known."
+            f"{file.name}: no action has a time, as torch before 2.2 wrote it: start_ns numbers the"
+            " actions of a device in their order, and no duration or span is known."
         )
     settings = snapshot.get("allocator_settings")
     if isinstance(settings, dict):
-        plain = {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
+        plain = {
+            name: value for name, value in settings.items() if isinstance(value, str | int | float)
+        }
         part.facts["allocator_settings"] = plain
     return part
 
 
 def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
-    """The blocks of all segments in order: plain values, named as the columns of `memory_blocks`."""
+    """The blocks of all segments in order: plain values, named as the columns of
+    `memory_blocks`.
+    """
     found = []
     for segment in structure.rows(snapshot, "segments"):
         of_segment = {

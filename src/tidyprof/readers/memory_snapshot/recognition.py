@@ -15,7 +15,12 @@ _MARKS = (b"segments", b"device_traces")
 def recognises(path: Path, head: bytes) -> bool:
     """Whether content that starts with `head` is a snapshot; of a folder, whether it holds one."""
     if path.is_dir():
-        return any(is_snapshot(file) for pattern in PATTERNS for file in path.glob(pattern) if file.is_file())
+        return any(
+            is_snapshot(file)
+            for pattern in PATTERNS
+            for file in path.glob(pattern)
+            if file.is_file()
+        )
     return _is_snapshot(head)
 
 

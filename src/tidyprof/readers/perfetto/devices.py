@@ -1,4 +1,6 @@
-"""What the slices of a Perfetto trace are, which tool wrote them, and which GPU, stream and thread they belong to."""
+"""What the slices of a Perfetto trace are, which tool wrote them, and which GPU, stream and thread
+they belong to.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,23 @@ _KINDS = {
     "copy": "memory_copy rocm_memory_copy",
     "sample": "timer_sampling overflow_sampling sampling",
     "runtime": (
-        "hip_api hsa_api rccl_api rocdecode_api rocjpeg_api hipfile_api kfd_api ompt openmp "
-        "rocm_hip_api rocm_hsa_api rocm_rccl_api rocm_rocdecode_api rocm_rocjpeg_api rocm_hip rocm_hsa rccl "
-        "mpi pthread numa vaapi ucx shmem scratch_memory memory_allocation page_migration "
-        "rocm rocm_scratch_memory rocm_memory_allocate rocm_page_migration"
+        "hip_api hsa_api rccl_api rocdecode_api rocjpeg_api hipfile_api kfd_api ompt openmp"
+        " rocm_hip_api rocm_hsa_api rocm_rccl_api rocm_rocdecode_api rocm_rocjpeg_api rocm_hip"
+        " rocm_hsa rccl mpi pthread numa vaapi ucx shmem scratch_memory memory_allocation"
+        " page_migration rocm rocm_scratch_memory rocm_memory_allocate rocm_page_migration"
     ),
 }
-"""Categories of rocprofv3 (rocprofiler-sdk, source/include/rocprofiler-sdk/cxx/perfetto.hpp), rocprof-sys
-(rocprofiler-systems, source/lib/core/categories.hpp) and omnitrace. Others are annotations: ranges of ROCTX,
-of Python and of the user, and whatever else a program writes."""
+"""Categories of rocprofv3 (rocprofiler-sdk, source/include/rocprofiler-sdk/cxx/perfetto.hpp),
+rocprof-sys (rocprofiler-systems, source/lib/core/categories.hpp) and omnitrace. Others are
+annotations: ranges of ROCTX, of Python and of the user, and whatever else a program writes.
+"""
 
 STREAM_CATEGORY = "rocm_hip_stream"
 """rocprof-sys's one category for kernels, copies and calls that it draws by HIP stream."""
 
-_KIND_OF_NAME = {name: kind for kind, names in _KINDS.items() for name in names.split()} | {STREAM_CATEGORY: "kernel"}
+_KIND_OF_NAME = {name: kind for kind, names in _KINDS.items() for name in names.split()} | {
+    STREAM_CATEGORY: "kernel"
+}
 
 _NAMES_DECIDE = {STREAM_CATEGORY, "device_hip", "device_hsa"}
 """Categories in which only the name tells a kernel from a copy."""
@@ -49,8 +54,8 @@ _SAMPLING_RANGE = re.compile(r"^samples \[(rocprof-?sys|omnitrace)\]")
 def kinds_of(slices: Records, texts: list[str]) -> np.ndarray:
     """The place in KINDS of every slice's kind, from its category and name, int8.
 
-    Slices with a kernel's number are kernels whatever they are called. The range that rocprof-sys puts around all
-    samples of a thread is no sample.
+    Slices with a kernel's number are kernels whatever they are called. The range that rocprof-sys
+    puts around all samples of a thread is no sample.
     """
     kind = np.array([*map(_kind_of_category, texts)], np.int8)[slices["source_category"]]
     is_open = has_category(slices, texts, _NAMES_DECIDE) & (slices.get("kernel_id") == ABSENT)
@@ -77,20 +82,29 @@ def is_launching(slices: Records, texts: list[str]) -> np.ndarray:
 
 
 def _kind_of_category(category: str) -> int:
-    """The place in KINDS of a category's kind; one of several names counts by the first that is known."""
+    """The place in KINDS of a category's kind; one of several names counts by the first that is
+    known.
+    """
     kinds = (_KIND_OF_NAME.get(name) for name in category.split(","))
     return KIND_CODE[next(filter(None, kinds), "annotation")]
 
 
 def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Which copies say by their name that the GPU is their source, and which that it is their destination."""
-    return tuple(_matching(texts, pattern)[slices["name"]] for pattern in (_FROM_DEVICE, _TO_DEVICE))
+    """Which copies say by their name that the GPU is their source, and which that it is their
+    destination.
+    """
+    return tuple(
+        _matching(texts, pattern)[slices["name"]] for pattern in (_FROM_DEVICE, _TO_DEVICE)
+    )
 
 
 def tool_of(slices: Records, texts: list[str]) -> str:
-    """The profiler that wrote slices of these categories and names, `Perfetto` if that is not to be told."""
+    """The profiler that wrote slices of these categories and names, `Perfetto` if that is not to be
+    told.
+    """
     categories, names = (
-        {texts[code] for code in np.unique(slices[column]).tolist()} for column in ("source_category", "name")
+        {texts[code] for code in np.unique(slices[column]).tolist()}
+        for column in ("source_category", "name")
     )
     if categories & {"timer_sampling"} or any(text.startswith("rocm_") for text in categories):
         return "rocprof-sys"
@@ -108,19 +122,24 @@ _AGENT = re.compile(r"(?:([A-Za-z]+)[-_ ]?)?([0-9]{1,9})")
 
 
 _DEVICE = np.dtype([("number", np.int64), ("counts_agents", bool), ("is_cpu", bool)])
-"""A device as a label or a track names it: `number` is ABSENT if it has none, and counts all agents or GPUs only."""
+"""A device as a label or a track names it: `number` is ABSENT if it has none, and counts all agents
+or GPUs only.
+"""
 
 
 def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[str, Any]:
-    """Add process, thread, device, source_device and destination_device, and complete stream and queue.
+    """Add process, thread, device, source_device and destination_device, and complete stream and
+    queue.
 
-    Beside columns of the event table there is `hip_stream`: the stream without the queue that stands for it elsewhere.
+    Beside columns of the event table there is `hip_stream`: the stream without the queue that
+    stands for it elsewhere.
 
     Returns entries of `Profile.meta`.
 
-    An event on a device has the device that its arguments name, else that of its track. A copy is the GPU's that
-    its name makes its destination or source. rocprof-sys counts GPUs where it names a kernel's and agents where
-    it names a copy's: if each way names one GPU only, they are taken as the same, else copies have no device.
+    An event on a device has the device that its arguments name, else that of its track. A copy is
+    the GPU's that its name makes its destination or source. rocprof-sys counts GPUs where it names
+    a kernel's and agents where it names a copy's: if each way names one GPU only, they are taken as
+    the same, else copies have no device.
     """
     lane, on_device = slices["lane"], ON_DEVICE[slices["kind"]]
     of_track = {
@@ -137,7 +156,9 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
     for name, values in (("launch_thread", launcher), ("queue", queue), ("stream", stream)):
         slices[name] = np.where(on_device, values, ABSENT)
     slices["memory_device"] = np.where(on_device, ABSENT, slices.get("memory_device"))
-    drawn = np.array([(place.device, place.counts_agents, place.is_cpu) for place in places], _DEVICE)
+    drawn = np.array(
+        [(place.device, place.counts_agents, place.is_cpu) for place in places], _DEVICE
+    )
     return _assign_devices(slices, texts, _labelled(texts, places), drawn[lane])
 
 
@@ -150,7 +171,9 @@ def _first(*choices: np.ndarray) -> np.ndarray:
 
 
 def _labelled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
-    """The device that each label names; a last one, without a number, for rows without a label, of code -1."""
+    """The device that each label names; a last one, without a number, for rows without a label, of
+    code -1.
+    """
     processors = {place.device for place in places if place.is_cpu and place.counts_agents}
     found = []
     for label in labels:
@@ -158,14 +181,22 @@ def _labelled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
         kind = (match[1] or "").upper() if match else ""
         number = int(match[2]) if match else ABSENT
         counts_agents = kind not in ("CPU", "GPU")
-        found.append((number, counts_agents, kind == "CPU" or (counts_agents and number in processors)))
+        found.append(
+            (number, counts_agents, kind == "CPU" or (counts_agents and number in processors))
+        )
     return np.array([*found, (ABSENT, False, False)], _DEVICE)
 
 
-def _assign_devices(slices: Records, texts: list[str], labelled: np.ndarray, drawn: np.ndarray) -> dict[str, Any]:
-    """Add the devices; `drawn` is the device of each row's track, which counts where no label names one."""
+def _assign_devices(
+    slices: Records, texts: list[str], labelled: np.ndarray, drawn: np.ndarray
+) -> dict[str, Any]:
+    """Add the devices; `drawn` is the device of each row's track, which counts where no label names
+    one.
+    """
     kind = slices["kind"]
-    agent, source, destination = (np.maximum(slices[key], -1) for key in ("agent", "source", "destination"))
+    agent, source, destination = (
+        np.maximum(slices[key], -1) for key in ("agent", "source", "destination")
+    )
     has_ends = (source >= 0) | (destination >= 0)
     slices["source_device"] = labelled["number"][source]
     slices["destination_device"] = labelled["number"][destination]
@@ -182,7 +213,11 @@ def _assign_devices(slices: Records, texts: list[str], labelled: np.ndarray, dra
     by_index = (number != ABSENT) & ~device["counts_agents"]
     if by_agent.any() and by_index.any():
         return {"device_numbering": "index"} | _joined(number, by_agent, by_index)
-    return {"device_numbering": "agent" if by_agent.any() else "index"} if (by_agent | by_index).any() else {}
+    return (
+        {"device_numbering": "agent" if by_agent.any() else "index"}
+        if (by_agent | by_index).any()
+        else {}
+    )
 
 
 def _joined(device: np.ndarray, by_agent: np.ndarray, by_index: np.ndarray) -> dict:

@@ -29,14 +29,14 @@ NO_VALUE = "of counters that are no number"
 class EventColumns:
     """Everything of one file that can become a row, in the order of the file.
 
-    starts, ends -- of every begin and instant; the end is ABSENT until one is found.
-    common       -- for each of them track, name and category.
-    annotated    -- column that annotations become -> row and value of those that have one.
-    spoilt       -- rows whose end has a clock that the file does not relate to its own.
-    strays       -- track, time and place among the rows of ends without a begin on their own sequence; an end
+    starts, ends -- of every begin and instant; the end is ABSENT until one is found. common
+    -- for each of them track, name and category. annotated    -- column that annotations become ->
+    row and value of those that have one. spoilt       -- rows whose end has a clock that the file
+    does not relate to its own. strays       -- track, time and place among the rows of ends without
+    a begin on their own sequence; an end
                     that came after row n has the place 2n + 1.
-    counters     -- time and track, and value, of every sample of a counter.
-    texts        -- what the codes of names, categories and labels stand for; `text` makes them readable.
+    counters     -- time and track, and value, of every sample of a counter. texts        -- what
+    the codes of names, categories and labels stand for; `text` makes them readable.
 
     Times are kept within the bounds beyond which they are damage, whatever the file says.
     """
@@ -56,7 +56,9 @@ class EventColumns:
         self.not_kept: Counter[str] = Counter()
 
     def add(self, packets: Iterable[Any], other: Callable[[Any], None]) -> None:
-        """Take in the events among packets; the others are given to `other`, which may give them to `add_other`."""
+        """Take in the events among packets; the others are given to `other`, which may give them to
+        `add_other`.
+        """
         sequences, tracks = self.sequences, self.tracks.codes
         for packet in packets:
             event = packet.track_event
@@ -85,7 +87,9 @@ class EventColumns:
                 self.not_kept["other track events"] += 1
 
     def add_other(self, payload: str | None, packet: Any) -> None:
-        """Take in a packet that holds no event; `payload` is the name of the field that it carries."""
+        """Take in a packet that holds no event; `payload` is the name of the field that it
+        carries.
+        """
         number = packet.trusted_packet_sequence_id
         sequence = self._started(packet, self.sequences.get(number))
         if payload == "clock_snapshot":
@@ -97,18 +101,25 @@ class EventColumns:
         elif sequence is None:
             self.dropped[NO_STATE] += payload == "track_descriptor"
         else:
-            # A clock that counts from packet to packet goes on with every packet that states a time.
+            # A clock that counts from packet to packet goes on with every packet that states a
+            # time.
             self._time(packet, sequence)
             if payload == "track_descriptor":
                 self.tracks.add(packet.track_descriptor)
 
     def _started(self, packet: Any, sequence: Sequence | None) -> Sequence | None:
-        """The packet's sequence in the state that the packet needs, None if that is not to be had."""
+        """The packet's sequence in the state that the packet needs, None if that is not to be
+        had.
+        """
         if sequence is None:
             number = packet.trusted_packet_sequence_id
             sequence = self.sequences[number] = Sequence(number)
         # Nearly all packets only need the state as it is.
-        if packet.sequence_flags != NEEDED or packet.previous_packet_dropped or not sequence.is_valid:
+        if (
+            packet.sequence_flags != NEEDED
+            or packet.previous_packet_dropped
+            or not sequence.is_valid
+        ):
             usable = sequence.start_packet(packet)
             if not usable:
                 return None
@@ -129,7 +140,9 @@ class EventColumns:
         return max(-LATEST_START_NS, min(time, LATEST_START_NS))
 
     def _end(self, track: int, time: int | None, sequence: Sequence) -> None:
-        """Close the latest slice that the sequence began on the track: an end before its begin is still its own."""
+        """Close the latest slice that the sequence began on the track: an end before its begin is
+        still its own.
+        """
         rows = sequence.open.get(track)
         row = rows.pop() if rows else None
         if row is None and time is not None:
@@ -156,12 +169,16 @@ class EventColumns:
             column = annotations.columns.get(annotation.name_iid or annotation.name)
             if column:
                 is_label = column in LABELS
-                value = self.texts[annotations.label(annotation)] if is_label else number_of(annotation)
+                value = (
+                    self.texts[annotations.label(annotation)] if is_label else number_of(annotation)
+                )
                 self.annotated[column].extend((row, value))
         return row
 
     def _category(self, event: Any, sequence: Sequence) -> str | bytes | None:
-        """The event's category, all their names joined by a comma if it has several; None if the file lacks one."""
+        """The event's category, all their names joined by a comma if it has several; None if the
+        file lacks one.
+        """
         numbers, texts = event.category_iids, event.categories
         if len(numbers) == 1 and not texts:
             return sequence.categories.get(numbers[0])

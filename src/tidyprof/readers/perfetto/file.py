@@ -12,11 +12,24 @@ import numpy as np
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.readers.perfetto.devices import STREAM_CATEGORY, has_category, is_launching, kinds_of, locate, tool_of
+from tidyprof.readers.perfetto.devices import (
+    STREAM_CATEGORY,
+    has_category,
+    is_launching,
+    kinds_of,
+    locate,
+    tool_of,
+)
 from tidyprof.readers.perfetto.events import NO_CLOCK, NO_NAME, NO_STATE, EventColumns
 from tidyprof.readers.perfetto.packets import PacketReader
 from tidyprof.readers.perfetto.sequences import text
-from tidyprof.readers.perfetto.slices import NO_BEGIN, OPEN_PER_TRACK, add_nesting, counter_table, slices_of
+from tidyprof.readers.perfetto.slices import (
+    NO_BEGIN,
+    OPEN_PER_TRACK,
+    add_nesting,
+    counter_table,
+    slices_of,
+)
 from tidyprof.readers.perfetto.tracks import CLOCK_NAMES, Place
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes
 from tidyprof.tables.damage import CAUSE, NEXT_STEP, cut_hip_overlaps, refuse_damage, without_damage
@@ -42,19 +55,21 @@ _TOTAL_LOSSES = {
 
 _FILL_POLICIES = {1: "ring_buffer", 2: "discard"}
 UNWIND_LIMIT, OWN_FRAMES = 64, 4
-"""Frames at which rocprof-sys stops following a call stack, and how many of them are its own at most."""
+"""Frames at which rocprof-sys stops following a call stack, and how many of them are its own at
+most.
+"""
 
 _MISSING_PART = {"ring_buffer": "its start is missing", "discard": "its end is missing"}
 _CLOCK_TOLERANCE_NS = 10**9
 
 _NO_GPU_EVENTS = {
     "rocprofv3": (
-        "the program launched nothing on a GPU, or kernels were not asked for (--kernel-trace or --runtime-trace; "
-        "--hip-trace alone records calls only)"
+        "the program launched nothing on a GPU, or kernels were not asked for (--kernel-trace or"
+        " --runtime-trace; --hip-trace alone records calls only)"
     ),
     "rocprof-sys": (
-        "the program launched nothing on a GPU, ROCPROFSYS_USE_ROCM is off or the tool was built without ROCm, or "
-        "ROCPROFSYS_ROCM_DOMAINS lacks kernel_dispatch"
+        "the program launched nothing on a GPU, ROCPROFSYS_USE_ROCM is off or the tool was built"
+        " without ROCm, or ROCPROFSYS_ROCM_DOMAINS lacks kernel_dispatch"
     ),
 }
 
@@ -64,8 +79,8 @@ LOST_PACKETS = "packets missing in a sequence"
 class FileFacts:
     """Collects what packets without events tell.
 
-    traces -- identifiers of the traces that the file holds; more than one where traces were concatenated.
-    losses -- what was lost -> how often, None if the file has no statistics.
+    traces -- identifiers of the traces that the file holds; more than one where traces were
+    concatenated. losses -- what was lost -> how often, None if the file has no statistics.
     """
 
     def __init__(self) -> None:
@@ -98,7 +113,9 @@ class FileFacts:
         entries: dict[str, Any] = {}
         if self.losses is not None or gaps:
             entries["data_loss"] = dict((self.losses or Counter()) + Counter({LOST_PACKETS: gaps}))
-        entries["clock"] = CLOCK_NAMES.get(collected.clocks.trace_clock, str(collected.clocks.trace_clock))
+        entries["clock"] = CLOCK_NAMES.get(
+            collected.clocks.trace_clock, str(collected.clocks.trace_clock)
+        )
         offsets = collected.clocks.realtime_offsets()
         if offsets:
             entries["realtime_offset_ns"] = offsets[0]
@@ -114,17 +131,21 @@ class FileFacts:
         found = []
         if losses:
             listed = ", ".join(f"{count} {what}" for what, count in losses.items())
-            missing = _MISSING_PART.get(self._facts.get("buffer_fill_policy", ""), "some of it is missing")
+            missing = _MISSING_PART.get(
+                self._facts.get("buffer_fill_policy", ""), "some of it is missing"
+            )
             found.append(
-                f"{name}: the recording lost data ({listed}): {missing}, so counts and sums are too small. Likely "
-                "cause: the trace buffer was too small. Record fewer steps or set a larger buffer (rocprofv3 "
-                "--perfetto-buffer-size, ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB)."
+                f"{name}: the recording lost data ({listed}): {missing}, so counts and sums are too"
+                " small. Likely cause: the trace buffer was too small. Record fewer steps or set a"
+                " larger buffer (rocprofv3 --perfetto-buffer-size,"
+                " ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB)."
             )
         offsets = collected.clocks.realtime_offsets()
         if offsets and max(offsets) - min(offsets) > _CLOCK_TOLERANCE_NS:
             found.append(
-                f"{name}: its parts disagree by {(max(offsets) - min(offsets)) / 1e9:.3g} s on the time of day: they "
-                "come from several machines, or a clock was set. Times of different processes may not be comparable."
+                f"{name}: its parts disagree by {(max(offsets) - min(offsets)) / 1e9:.3g} s on the"
+                " time of day: they come from several machines, or a clock was set. Times of"
+                " different processes may not be comparable."
             )
         return found
 
@@ -137,8 +158,9 @@ def cut_stacks_warning(name: str, tool: str, samples: np.ndarray) -> str | None:
     if tool != "rocprof-sys" or not UNWIND_LIMIT - OWN_FRAMES <= deepest <= UNWIND_LIMIT or cut < 2:
         return None
     return (
-        f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames, the most that any has, which is the "
-        f"tool's limit ({UNWIND_LIMIT} with its own): their outermost frames are missing."
+        f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames, the most that"
+        f" any has, which is the tool's limit ({UNWIND_LIMIT} with its own): their outermost frames"
+        " are missing."
     )
 
 
@@ -157,7 +179,9 @@ def _losses(stats: Any) -> Counter[str]:
 
 def _machine(info: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    system = " ".join(filter(None, map(text, (info.utsname.sysname, info.utsname.release, info.utsname.machine))))
+    system = " ".join(
+        filter(None, map(text, (info.utsname.sysname, info.utsname.release, info.utsname.machine)))
+    )
     if system:
         facts["system"] = system
     if info.num_cpus:
@@ -177,7 +201,8 @@ REPEATED_CALLS = "calls repeated on their stream's track"
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[int], Any]) -> Part:
-    """Read one trace; `advance` is told how many bytes of the file were consumed since its last call.
+    """Read one trace; `advance` is told how many bytes of the file were consumed since its last
+    call.
 
     Raises ProfileReadError where the file is no sound Perfetto trace.
     """
@@ -220,8 +245,14 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
         raise _nothing(path, losses)
     overlaps = cut_hip_overlaps(path, records, records["hip_stream"])
     doubts = [
-        None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path.name, entries["tool"]),
-        cut_stacks_warning(path.name, entries["tool"], records["sample"][records["sample"] != ABSENT]),
+        (
+            None
+            if ON_DEVICE[records["kind"]].any()
+            else missing_gpu_warning(path.name, entries["tool"])
+        ),
+        cut_stacks_warning(
+            path.name, entries["tool"], records["sample"][records["sample"] != ABSENT]
+        ),
     ]
     return Part(
         path,
@@ -234,10 +265,13 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
     )
 
 
-def _place(path: Path, slices: Records, places: Sequence[Place], collected: EventColumns) -> tuple[dict[str, Any], int]:
+def _place(
+    path: Path, slices: Records, places: Sequence[Place], collected: EventColumns
+) -> tuple[dict[str, Any], int]:
     """Complete the slices and leave out what is damaged or there twice.
 
-    Returns entries of `Profile.meta`, and the number of calls with the correlation id of another one.
+    Returns entries of `Profile.meta`, and the number of calls with the correlation id of another
+    one.
     """
     texts = [*map(text, collected.texts)]
     slices["kind"] = kinds_of(slices, texts)
@@ -255,16 +289,24 @@ def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
     """rocprof-sys draws calls on their thread, and again on their stream's track."""
     process, correlation = slices["process"], slices["correlation_id"]
     calls, _ = first_of_each(slices, correlation, is_launching(slices, texts), process)
-    on_stream = (slices["kind"] == KIND_CODE["runtime"]) & has_category(slices, texts, {STREAM_CATEGORY})
+    on_stream = (slices["kind"] == KIND_CODE["runtime"]) & has_category(
+        slices, texts, {STREAM_CATEGORY}
+    )
     repeated = rows_of(correlation, process, np.flatnonzero(on_stream), calls) >= 0
     slices.keep(~repeated)
     slices.not_kept += Counter({REPEATED_CALLS: int(repeated.sum())} if repeated.any() else {})
 
 
 def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> None:
-    """Too many events that packets without state, name, clock or value leave unusable, or that begin or end only."""
+    """Too many events that packets without state, name, clock or value leave unusable, or that
+    begin or end only.
+    """
     reasons = Counter({reason: n for reason, n in collected.dropped.items() if reason != NO_BEGIN})
-    cut_off = without_end + collected.dropped[NO_BEGIN] - OPEN_PER_TRACK * max(1, len(collected.tracks.codes))
+    cut_off = (
+        without_end
+        + collected.dropped[NO_BEGIN]
+        - OPEN_PER_TRACK * max(1, len(collected.tracks.codes))
+    )
     reasons += Counter({"cut off at the start or end": cut_off})
     lost_state = reasons[NO_STATE] + reasons[NO_NAME] > reasons.total() / 2
     total = len(collected.starts) + len(collected.counter_values)
@@ -273,9 +315,12 @@ def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> Non
         "events",
         reasons,
         total + collected.dropped.total(),
-        "the buffer was too small, so that the start of the recording was overwritten or packets were lost"
-        if lost_state
-        else CAUSE,
+        (
+            "the buffer was too small, so that the start of the recording was overwritten or"
+            " packets were lost"
+            if lost_state
+            else CAUSE
+        ),
         "record again with a larger buffer or fewer steps" if lost_state else NEXT_STEP,
     )
 
@@ -284,7 +329,8 @@ def _nothing(path: Path, losses: dict[str, int]) -> ProfileReadError:
     listed = ", ".join(f"{count} {what}" for what, count in losses.items())
     return ProfileReadError(
         path,
-        "a Perfetto trace without slices, counters and samples" + (f" that lost data ({listed})" if listed else ""),
+        "a Perfetto trace without slices, counters and samples"
+        + (f" that lost data ({listed})" if listed else ""),
         "nothing was recorded: the program ended too early, or no kind of event was asked for",
         "record again, with rocprofv3 --runtime-trace or with ROCPROFSYS_TRACE=true",
     )

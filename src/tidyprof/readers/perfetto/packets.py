@@ -37,7 +37,9 @@ class NoPacketError(ValueError):
 
 
 def whole_packets(data: bytes, most: int | None = None) -> int:
-    """Where the last packet that `data` holds to its end ends, at most `most` packets on; raises NoPacketError."""
+    """Where the last packet that `data` holds to its end ends, at most `most` packets on; raises
+    NoPacketError.
+    """
     start, count = 0, 0
     while start < len(data) and count != most:
         end = _end_of_packet(data, start)
@@ -48,12 +50,15 @@ def whole_packets(data: bytes, most: int | None = None) -> int:
 
 
 def _end_of_packet(data: bytes, start: int) -> int | None:
-    """Where the packet at `start` ends; None where `data` ends within the number that says its length."""
+    """Where the packet at `start` ends; None where `data` ends within the number that says its
+    length.
+    """
     if data[start] != _PACKET_TAG:
         raise NoPacketError(start)
     length = 0
     for place, byte in enumerate(data[start + 1 : start + 1 + _LONGEST_LENGTH]):
-        # Seven bits of the number a byte, the lowest first. The eighth bit says that another byte follows.
+        # Seven bits of the number a byte, the lowest first. The eighth bit says that another byte
+        # follows.
         length |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             if length > MAXIMUM_PACKET_BYTES:
@@ -70,7 +75,9 @@ def looks_like_trace(head: bytes) -> bool:
         packets = _parsed(head[: whole_packets(head, _EXAMINED_PACKETS)])
     except NoPacketError:
         return False
-    known = sum(bool(packet.WhichOneof("data") or packet.trusted_packet_sequence_id) for packet in packets)
+    known = sum(
+        bool(packet.WhichOneof("data") or packet.trusted_packet_sequence_id) for packet in packets
+    )
     return known > 0 and 2 * known >= len(packets)
 
 
@@ -114,7 +121,8 @@ class PacketReader:
         if rest:
             raise ProfileReadError(
                 self.path,
-                f"the file ends within a packet, {len(rest)} bytes after byte {self._offset} where it starts",
+                f"the file ends within a packet, {len(rest)} bytes after byte {self._offset} where"
+                " it starts",
                 *CUT_SHORT,
             )
 
@@ -132,7 +140,11 @@ class PacketReader:
                 self.path,
                 f"no packet of a Perfetto trace at byte {where} ({start!r})",
                 "the file was damaged after it was written" if where else _likely_tool(start),
-                "copy it again from the original" if where else "pass a .pftrace or .proto file of the profiler",
+                (
+                    "copy it again from the original"
+                    if where
+                    else "pass a .pftrace or .proto file of the profiler"
+                ),
             ) from None
 
     def _parsed(self, data: bytes) -> Sequence[Any]:

@@ -1,4 +1,6 @@
-"""Reader for Perfetto traces, as rocprofv3 (`--output-format pftrace`) and rocprof-sys write them."""
+"""Reader for Perfetto traces, as rocprofv3 (`--output-format pftrace`) and rocprof-sys write
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,34 +32,38 @@ def read_perfetto(
     progress: bool | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read a Perfetto trace: rocprofv3's .pftrace, rocprof-sys's perfetto-trace-*.proto, or any other.
+    """Read a Perfetto trace: rocprofv3's .pftrace, rocprof-sys's perfetto-trace-*.proto, or any
+    other.
 
-    path          -- a file, or a folder with one file per process (also in folders below it, such as rocprofv3 makes
+    path          -- a file, or a folder with one file per process (also in folders below it, such
+    as rocprofv3 makes
                      per host).
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
-    progress      -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
+    rank, origin, maximum_bytes -- as of `tidyprof.read`. progress      -- show a progress bar on
+    stderr; None: on a terminal, for files that take over two seconds.
 
-    `events` has a row for every slice and instant event, of which frames of call-stack samples are some. Times are ns
-    of the trace's own clock (meta `clock`; the time since boot in all known files), the one in which rocprofv3's other
-    files count. Of the columns of `tables.contract`, here
-      source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...), names joined by `,`
-      stream           the HIP stream where the file states one, else the queue
-      queue            number of the queue in the track's name, else in the arguments
-      device           counts as meta `device_numbering` says
-      grid             counts work-items; `[n]` where the file has only the product
-      source_device, destination_device, memory_device  agents
-      track            name of the track, for threads the thread's name
-      depth            of host events: how many events of its track enclose it; frames of samples count within their
+    `events` has a row for every slice and instant event, of which frames of call-stack samples are
+    some. Times are ns of the trace's own clock (meta `clock`; the time since boot in all known
+    files), the one in which rocprofv3's other files count. Of the columns of `tables.contract`,
+    here
+      source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...),
+      names joined by `,` stream           the HIP stream where the file states one, else the queue
+      queue            number of the queue in the track's name, else in the arguments device
+      counts as meta `device_numbering` says grid             counts work-items; `[n]` where the
+      file has only the product source_device, destination_device, memory_device  agents track
+      name of the track, for threads the thread's name depth            of host events: how many
+      events of its track enclose it; frames of samples count within their
                        sample, 0 being the outermost
       parent           of host events: the row label of the innermost event that encloses it
       sample           of frames: number of the sample, in order of time
     Device events have a process but no thread.
 
-    `meta` begins with `data_loss` (what was lost -> how often; absent where the file has no statistics) and has,
-    besides the common entries and where stated: `clock`, `realtime_offset_ns` (what to add for ns since 1970),
-    `commands` (process id -> command line), `traces` (identifiers; several where files were concatenated), `system`,
-    `cpus`, `perfetto_version`, `buffer_kilobytes`, `buffer_fill_policy`, `device_numbering` (`agent`: ROCm's agents,
-    CPUs included; `index`: GPUs), `agent_taken_as_device` (see docs), `packets`. Warnings begin with lost data.
+    `meta` begins with `data_loss` (what was lost -> how often; absent where the file has no
+    statistics) and has, besides the common entries and where stated: `clock`, `realtime_offset_ns`
+    (what to add for ns since 1970), `commands` (process id -> command line), `traces` (identifiers;
+    several where files were concatenated), `system`, `cpus`, `perfetto_version`,
+    `buffer_kilobytes`, `buffer_fill_policy`, `device_numbering` (`agent`: ROCm's agents, CPUs
+    included; `index`: GPUs), `agent_taken_as_device` (see docs), `packets`. Warnings begin with
+    lost data.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -78,7 +84,8 @@ def read_traces(
     progress: bool | None,
     maximum_bytes: int,
 ) -> list[Part]:
-    """What each of these traces in the folder `path` holds; raises ProfileReadError as `read_perfetto` does.
+    """What each of these traces in the folder `path` holds; raises ProfileReadError as
+    `read_perfetto` does.
 
     texts -- collects what the codes stand for, once `text` made it readable.
     """
@@ -96,7 +103,8 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             folder,
             "a folder without a Perfetto trace",
             "the profiler wrote another format, or to another folder",
-            "record with rocprofv3 --output-format pftrace or with ROCPROFSYS_TRACE=true, or check the path",
+            "record with rocprofv3 --output-format pftrace or with ROCPROFSYS_TRACE=true, or check"
+            " the path",
         )
     return files, others
 
@@ -106,7 +114,10 @@ def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
     spans = []
     for part in parts:
         of_rank = "" if part.rank is None else f" of rank {part.rank}"
-        spans += [(f"process {number}{of_rank}", *span, part.path) for number, span in process_spans(part).items()]
+        spans += [
+            (f"process {number}{of_rank}", *span, part.path)
+            for number, span in process_spans(part).items()
+        ]
     refuse_overlap(path, spans)
 
 
@@ -115,7 +126,10 @@ def process_spans(part: Part) -> dict[int, tuple[int, int]]:
     process, start = part.records.get("process"), part.records["start_ns"]
     end = start + part.records["duration_ns"]
     known = np.unique(process[process != ABSENT]).tolist()
-    return {number: (int(start[process == number].min()), int(end[process == number].max())) for number in known}
+    return {
+        number: (int(start[process == number].min()), int(end[process == number].max()))
+        for number in known
+    }
 
 
 def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:
@@ -124,7 +138,11 @@ def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:
     losses = [part.facts["data_loss"] for part in parts if "data_loss" in part.facts]
     if losses:
         facts["data_loss"] = dict(sum(map(Counter, losses), Counter()))
-    commands = {process: command for part in parts for process, command in part.facts.get("commands", {}).items()}
+    commands = {
+        process: command
+        for part in parts
+        for process, command in part.facts.get("commands", {}).items()
+    }
     if commands:
         facts["commands"] = commands
     return facts | {"packets": sum(part.facts["packets"] for part in parts)}

@@ -13,7 +13,9 @@ _FIRST_TAG = b"\n"
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a Perfetto trace; of a folder, whether it holds one."""
+    """Whether content that starts with `head` is a Perfetto trace; of a folder, whether it holds
+    one.
+    """
     return bool(trace_files(path)) if path.is_dir() else _is_trace(head)
 
 
@@ -23,12 +25,16 @@ def trace_files(folder: Path) -> list[Path]:
 
 
 def sorted_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Perfetto traces in a folder and two levels below, found by name and content, and other files of such names.
+    """Perfetto traces in a folder and two levels below, found by name and content, and other files
+    of such names.
 
-    An empty or unreadable file with such a name may be a rank's, and is among the traces. Hidden folders are left out.
+    An empty or unreadable file with such a name may be a rank's, and is among the traces. Hidden
+    folders are left out.
     """
     places = (f"{'[!.]*/' * depth}*" for depth in range(3))
-    named = sorted({file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)})
+    named = sorted(
+        {file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)}
+    )
     heads = {file: head_or_nothing(file, HEAD_BYTES) for file in named if file.is_file()}
     traces = [file for file, head in heads.items() if not head or _is_trace(head)]
     return traces, [file for file in heads if file not in traces]

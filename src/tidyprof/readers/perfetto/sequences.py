@@ -1,4 +1,6 @@
-"""What the packets of one Perfetto sequence share: texts and arguments by number, defaults, slices not yet ended."""
+"""What the packets of one Perfetto sequence share: texts and arguments by number, defaults, slices
+not yet ended.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,15 @@ _LABELS = {
     "block": "workgroup_size",
     "grid": "grid_size",
 }
-_COLUMNS = {name: column for column, names in (_NUMBERS | _LABELS).items() for name in names.split()}
+_COLUMNS = {
+    name: column for column, names in (_NUMBERS | _LABELS).items() for name in names.split()
+}
 """Name of an annotation in files of rocprofv3 and rocprof-sys -> column that it becomes."""
 
 LABELS = frozenset(_LABELS)
-"""Columns whose annotations are numbers in one tool and texts in another; they hold codes of texts."""
+"""Columns whose annotations are numbers in one tool and texts in another; they hold codes of
+texts.
+"""
 
 _WHOLE_NUMBERS = ("uint_value", "int_value", "pointer_value")
 _INT64 = range(-(2**63), 2**63)
@@ -62,14 +68,18 @@ class Annotations:
             self._texts[entry.iid] = text(entry.str)
 
     def label(self, annotation: Any) -> str:
-        """The value of an annotation that holds a text or a whole number, as text; nothing for others."""
+        """The value of an annotation that holds a text or a whole number, as text; nothing for
+        others.
+        """
         found = text(annotation.string_value) or self._texts.get(annotation.string_value_iid, "")
         number = ABSENT if found else number_of(annotation)
         return found if number == ABSENT else str(number)
 
 
 def number_of(annotation: Any) -> int:
-    """The value of an annotation that holds a whole number, ABSENT for others and for what needs more bits."""
+    """The value of an annotation that holds a whole number, ABSENT for others and for what needs
+    more bits.
+    """
     value = annotation.uint_value or annotation.int_value or annotation.pointer_value
     is_number = value in _INT64 and (value or annotation.WhichOneof("value") in _WHOLE_NUMBERS)
     return value if is_number else ABSENT
@@ -82,13 +92,13 @@ _CLEARED, NEEDED = 1, 2
 class Sequence:
     """The state of one sequence of packets.
 
-    number           -- trusted_packet_sequence_id.
-    is_valid         -- whether names by number can be relied on: not before the first packet that says
+    number           -- trusted_packet_sequence_id. is_valid         -- whether names by number can
+    be relied on: not before the first packet that says
                         so, nor after a gap.
-    names, categories-- number in the file -> text.
-    annotations      -- its abbreviations of annotations' names and texts.
-    default_track    -- track of events that name none; default_clock likewise, 0 where there is none.
-    open             -- track -> rows of slices that have begun and not ended, innermost last; -1 stands for one
+    names, categories-- number in the file -> text. annotations      -- its abbreviations of
+    annotations' names and texts. default_track    -- track of events that name none; default_clock
+    likewise, 0 where there is none. open             -- track -> rows of slices that have begun and
+    not ended, innermost last; -1 stands for one
                         that could not be used.
     gaps             -- how often packets of the sequence were lost.
     """

@@ -17,10 +17,11 @@ from tidyprof.tables.records import Records
 
 
 def add_nesting(slices: Records) -> None:
-    """Add depth, parent and sample; only events on the host lie within each other, frames of samples among themselves.
+    """Add depth, parent and sample; only events on the host lie within each other, frames of
+    samples among themselves.
 
-    The innermost earlier event that encloses an event as a whole is its parent. Of two events with the same times
-    the one that comes first encloses the other, if they last or are frames.
+    The innermost earlier event that encloses an event as a whole is its parent. Of two events with
+    the same times the one that comes first encloses the other, if they last or are frames.
     """
     host = np.flatnonzero(~ON_DEVICE[slices["kind"]])
     is_frame = slices["kind"][host] == KIND_CODE["sample"]
@@ -41,14 +42,20 @@ def add_nesting(slices: Records) -> None:
     slices["sample"][host[is_frame]] = in_time[number]
 
 
-def _parents(group: np.ndarray, start: np.ndarray, end: np.ndarray, is_frame: np.ndarray) -> np.ndarray:
-    """For each event, in order of group, start and falling end, the place of the one that encloses it, -1 for none."""
+def _parents(
+    group: np.ndarray, start: np.ndarray, end: np.ndarray, is_frame: np.ndarray
+) -> np.ndarray:
+    """For each event, in order of group, start and falling end, the place of the one that encloses
+    it, -1 for none.
+    """
     parent = np.arange(len(start)) - 1
     unsettled = np.arange(1, len(start))
     while len(unsettled):
         tried = parent[unsettled]
         is_around = end[tried] >= end[unsettled]
-        begins_before = (end[tried] > start[unsettled]) | (is_frame[unsettled] & (start[tried] == start[unsettled]))
+        begins_before = (end[tried] > start[unsettled]) | (
+            is_frame[unsettled] & (start[tried] == start[unsettled])
+        )
         is_other = group[tried] != group[unsettled]
         parent[unsettled[is_other]] = -1
         unsettled = unsettled[~is_other & ~(is_around & begins_before)]
@@ -73,20 +80,23 @@ def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 NO_BEGIN = "whose begin is missing"
 
 OPEN_PER_TRACK = 256
-"""Slices of one track that a recording can cut off at its start or end: about the depth of a call stack.
-More of them are damage."""
+"""Slices of one track that a recording can cut off at its start or end: about the depth of a call
+stack. More of them are damage.
+"""
 
 _SHAPE = re.compile(r"\(?([0-9]+(?:, ?[0-9]+)*)\)?")
 
 
 def slices_of(collected: EventColumns) -> Records:
-    """Everything that begins, as columns of `Records` that still lack the kind; one without an end ends at 0.
+    """Everything that begins, as columns of `Records` that still lack the kind; one without an end
+    ends at 0.
 
-    Beside columns of the event table there are lane (number of the track), spoilt (1 where the end is unusable),
-    kernel_id, and agent, source and destination (codes of labels).
-    Each sequence's ends close its own latest begin on the track, in the order of the file: AMD's profilers write begin
-    and end of a record one after the other, so that overlapping kernels stay apart, which they do not when ends close
-    the latest begin in order of time. Only what is left over is matched by time.
+    Beside columns of the event table there are lane (number of the track), spoilt (1 where the end
+    is unusable), kernel_id, and agent, source and destination (codes of labels). Each sequence's
+    ends close its own latest begin on the track, in the order of the file: AMD's profilers write
+    begin and end of a record one after the other, so that overlapping kernels stay apart, which
+    they do not when ends close the latest begin in order of time. Only what is left over is matched
+    by time.
     """
     start = np.frombuffer(collected.starts, np.int64)
     end = np.frombuffer(collected.ends, np.int64).copy()
@@ -112,7 +122,9 @@ def slices_of(collected: EventColumns) -> Records:
 
 
 def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
-    """`[256, 1, 1]` of rocprof-sys's `(256,1,1)`; `[256]` of the product, which is all that rocprofv3 writes."""
+    """`[256, 1, 1]` of rocprof-sys's `(256,1,1)`; `[256]` of the product, which is all that
+    rocprofv3 writes.
+    """
     known, codes = list(texts), {}
     for label in np.unique(labels[labels != ABSENT]).tolist():
         if found := _SHAPE.fullmatch(text(known[label])):
@@ -120,7 +132,9 @@ def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
     return np.maximum(mapped(labels, codes), NO_TEXT).astype(np.int32)
 
 
-def _match_strays(collected: EventColumns, lane: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
+def _match_strays(
+    collected: EventColumns, lane: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> None:
     """Fill in ends that another sequence than the begin's wrote; count those that are left."""
     strays = np.frombuffer(collected.strays, np.int64).reshape(-1, 3)
     if not len(strays):
@@ -148,8 +162,8 @@ CLOSING_ZEROS = "zeros that close counters"
 def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFrame:
     """Columns time_ns, process, device, name, value and unit, by track and time.
 
-    Values are in the unit itself: a counter in units of 1024 bytes is multiplied, an incremental one added up.
-    A counter has a device if its track's name says so, and not if that is a CPU.
+    Values are in the unit itself: a counter in units of 1024 bytes is multiplied, an incremental
+    one added up. A counter has a device if its track's name says so, and not if that is a CPU.
     """
     time, lane = np.frombuffer(collected.counters, np.int64).reshape(-1, 2).T
     value = np.frombuffer(collected.counter_values, np.float64).copy()
@@ -165,8 +179,13 @@ def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFr
         "name": pd.Categorical([place.name for place in places]),
         "unit": pd.Categorical([place.unit for place in places]),
     }
-    columns = {name: nullable(np.array(numbers, np.int64)[lane], "Int64") for name, numbers in of_track.items()}
-    columns |= {"time_ns": time, "value": value} | {name: texts[lane] for name, texts in stated.items()}
+    columns = {
+        name: nullable(np.array(numbers, np.int64)[lane], "Int64")
+        for name, numbers in of_track.items()
+    }
+    columns |= {"time_ns": time, "value": value} | {
+        name: texts[lane] for name, texts in stated.items()
+    }
     kept = np.isfinite(value)
     collected.dropped += Counter({NO_VALUE: int((~kept).sum())})
     closing = _closing_zeros(time, value, lane, places)
@@ -182,11 +201,16 @@ def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
         return np.cumsum(value) if track.is_incremental else value
 
 
-def _closing_zeros(time: np.ndarray, value: np.ndarray, lane: np.ndarray, places: Sequence[Place]) -> np.ndarray:
-    """Rows with which rocprof-sys ends its counters of the CPU and the process: no measurement, but all 0 at the
-    end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp). Only if all these counters end so.
+def _closing_zeros(
+    time: np.ndarray, value: np.ndarray, lane: np.ndarray, places: Sequence[Place]
+) -> np.ndarray:
+    """Rows with which rocprof-sys ends its counters of the CPU and the process: no measurement, but
+    all 0 at the end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp). Only if all these
+    counters end so.
     """
-    is_sampled = np.array([place.name.startswith("CPU ") and place.name.endswith("(S)") for place in places], bool)
+    is_sampled = np.array(
+        [place.name.startswith("CPU ") and place.name.endswith("(S)") for place in places], bool
+    )
     own = np.flatnonzero(is_sampled[lane]) if len(lane) else np.empty(0, np.int64)
     if not len(own):
         return own
@@ -194,5 +218,7 @@ def _closing_zeros(time: np.ndarray, value: np.ndarray, lane: np.ndarray, places
     last = own[np.append(lane[own][1:] != lane[own][:-1], True)]
     end = time[last].max()
     earlier = np.setdiff1d(own, last)
-    is_closing = (value[last] == 0).all() and (time[last] == end).all() and (time[earlier] < end).all()
+    is_closing = (
+        (value[last] == 0).all() and (time[last] == end).all() and (time[earlier] < end).all()
+    )
     return last if is_closing and len(earlier) else own[:0]

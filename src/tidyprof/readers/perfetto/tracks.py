@@ -1,4 +1,6 @@
-"""When and where: the clocks of a Perfetto trace, and its tracks, whose names tell whose events they hold."""
+"""When and where: the clocks of a Perfetto trace, and its tracks, whose names tell whose events
+they hold.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ CLOCK_NAMES = {
     5: "MONOTONIC_RAW",
     BOOTTIME: "BOOTTIME",
 }
-"""Clocks of Linux by their number in a trace (protos/perfetto/common/builtin_clock.proto of Perfetto)."""
+"""Clocks of Linux by their number in a trace (protos/perfetto/common/builtin_clock.proto of
+Perfetto).
+"""
 
 _SEQUENCE_CLOCKS = range(64, 128)
-"""Numbers of clocks that each sequence defines for itself (protos/perfetto/trace/clock_snapshot.proto)."""
+"""Numbers of clocks that each sequence defines for itself
+(protos/perfetto/trace/clock_snapshot.proto).
+"""
 
 Clock = int | tuple[int, int]
 """A clock's number; for one that a sequence defines, the sequence's number and the clock's."""
@@ -50,7 +56,8 @@ class SequenceClock:
 class Clocks:
     """The clock of a trace, and how others relate to it.
 
-    trace_clock -- number of the clock in which the trace counts, boot time unless it says otherwise.
+    trace_clock -- number of the clock in which the trace counts, boot time unless it says
+    otherwise.
     """
 
     def __init__(self) -> None:
@@ -77,7 +84,9 @@ class Clocks:
         self._ways.clear()
 
     def time(self, stated: int, clock: int, sequence: int) -> int | None:
-        """Time in ns on the trace's clock of what a packet states for a clock; None if nothing relates the two."""
+        """Time in ns on the trace's clock of what a packet states for a clock; None if nothing
+        relates the two.
+        """
         if clock == self.trace_clock:
             return stated
         if clock not in _SEQUENCE_CLOCKS:
@@ -86,7 +95,9 @@ class Clocks:
         return None if own is None else self._converted(own.time(stated), (sequence, clock))
 
     def _converted(self, time: int, clock: Clock) -> int | None:
-        """A time of another clock on the trace's clock, by the latest snapshot of both before it, else by the first."""
+        """A time of another clock on the trace's clock, by the latest snapshot of both before it,
+        else by the first.
+        """
         if clock not in self._ways:
             self._ways[clock] = [*starmap(self._times_of_both, pairwise(self._route(clock)))]
         for here, there in self._ways[clock]:
@@ -95,7 +106,9 @@ class Clocks:
         return time if self._ways[clock] else None
 
     def _route(self, clock: Clock) -> tuple[Clock, ...]:
-        """The clocks by way of which to convert, from this one to the trace's; empty if there is no way."""
+        """The clocks by way of which to convert, from this one to the trace's; empty if there is no
+        way.
+        """
         beside, reaching = (
             {other for snapshot in self._snapshots if end in snapshot for other in snapshot}
             for end in (clock, self.trace_clock)
@@ -110,7 +123,9 @@ class Clocks:
         return [here for here, _ in both], [there for _, there in both]
 
     def realtime_offsets(self) -> list[int]:
-        """What to add to the trace's times for ns since 1970, one number for each snapshot that tells it."""
+        """What to add to the trace's times for ns since 1970, one number for each snapshot that
+        tells it.
+        """
         clock = self.trace_clock
         return [s[REALTIME] - s[clock] for s in self._snapshots if REALTIME in s and clock in s]
 
@@ -137,8 +152,9 @@ _PLACES = tuple(
         r"HIP Activity Device (?P<index>[0-9]{1,10})(?:, Queue (?P<queue>[0-9]{1,10}))?",
     )
 )
-"""What AMD's profilers name their tracks. `agent` counts all agents of a node, CPUs too, unless its label is
-that of a kind of device (`GPU`); `index` counts GPUs."""
+"""What AMD's profilers name their tracks. `agent` counts all agents of a node, CPUs too, unless its
+label is that of a kind of device (`GPU`); `index` counts GPUs.
+"""
 
 _PROCESSOR = re.compile(r"\((CPU|GPU)\)$")
 _MAXIMUM_NUMBER = 2**31
@@ -149,8 +165,9 @@ _MAXIMUM_ANCESTORS = 64
 class Place:
     """Where a track's events belong; numbers are ABSENT where the file does not say.
 
-    device counts as `counts_agents` says: all agents of a node, CPUs too, or GPUs only. unit, multiplier and
-    is_incremental are of counters: each value is so many units, or that many more than the last one.
+    device counts as `counts_agents` says: all agents of a node, CPUs too, or GPUs only. unit,
+    multiplier and is_incremental are of counters: each value is so many units, or that many more
+    than the last one.
     """
 
     name: str
@@ -190,8 +207,13 @@ class Tracks:
 
     def commands(self) -> dict[int, str]:
         """Process id -> command line, or name where there is none."""
-        described = (track.process for track in self._descriptors.values() if track.HasField("process"))
-        found = {process.pid: " ".join(map(text, process.cmdline or [process.process_name])) for process in described}
+        described = (
+            track.process for track in self._descriptors.values() if track.HasField("process")
+        )
+        found = {
+            process.pid: " ".join(map(text, process.cmdline or [process.process_name]))
+            for process in described
+        }
         return {pid: command for pid, command in found.items() if command}
 
     def _place(self, uuid: int) -> Place:
@@ -212,7 +234,11 @@ class Tracks:
         name = name or text(own.process.process_name)
         counter = own.counter
         unit = text(counter.unit_name) or _UNITS.get(counter.unit)
-        described = {"unit": unit, "multiplier": counter.unit_multiplier or 1, "is_incremental": counter.is_incremental}
+        described = {
+            "unit": unit,
+            "multiplier": counter.unit_multiplier or 1,
+            "is_incremental": counter.is_incremental,
+        }
         return Place(name, process, **{"thread": thread, **described, **_named(name)})
 
 
@@ -221,12 +247,16 @@ def _named(name: str) -> dict[str, Any]:
     found = next(filter(None, (pattern.match(name) for pattern in _PLACES)), None)
     if not found:
         return {}
-    parts = {key: int(value) for key, value in found.groupdict().items() if value and key != "label"}
+    parts = {
+        key: int(value) for key, value in found.groupdict().items() if value and key != "label"
+    }
     if any(value >= _MAXIMUM_NUMBER for value in parts.values()):
         return {}
     processor = _PROCESSOR.search(name)
     label = (found.groupdict().get("label") or "").upper()
-    told: dict[str, Any] = {key: parts[key] for key in ("queue", "stream", "thread") if key in parts}
+    told: dict[str, Any] = {
+        key: parts[key] for key in ("queue", "stream", "thread") if key in parts
+    }
     if "agent" in parts or "index" in parts:
         told["is_cpu"] = label == "CPU" or bool(processor and processor[1] == "CPU")
         told["counts_agents"] = "agent" in parts and label not in ("CPU", "GPU")

@@ -1,4 +1,6 @@
-"""Rows of a rocpd database as events: dispatches, copies and allocations, calls, ranges and samples."""
+"""Rows of a rocpd database as events: dispatches, copies and allocations, calls, ranges and
+samples.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ import pandas as pd
 
 from tidyprof.io.sqlite import NAMELESS, quoted, text_codes
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables
-from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, first_equal, mapped, refined, shape_codes, taken
+from tidyprof.tables.codes import (
+    ABSENT,
+    KIND_CODE,
+    NO_TEXT,
+    Codes,
+    first_equal,
+    mapped,
+    refined,
+    shape_codes,
+    taken,
+)
 from tidyprof.tables.damage import durations, refuse_repeated, without_damage
 from tidyprof.tables.records import Records, no_records
 
@@ -28,8 +40,8 @@ _WORKGROUP = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
 class Events:
     """The table that all others refer to.
 
-    identifiers -- of each row; category -- code of its text, -1 for none.
-    correlation -- int64, the tool's own correlation id (`stack_id`): a call and what it launched have the same.
+    identifiers -- of each row; category -- code of its text, -1 for none. correlation -- int64, the
+    tool's own correlation id (`stack_id`): a call and what it launched have the same.
     """
 
     identifiers: np.ndarray
@@ -51,9 +63,23 @@ def read_events(tables: ProcessTables, texts: Codes) -> Events:
 
 
 def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Kernel dispatches: kind, name, start, end, device, stream, queue, shape and what the compiler allotted."""
-    columns = ("id", "tid", "agent_id", "kernel_id", "start", "end", "event_id", *_GRID, *_WORKGROUP)
-    found = tables.integers("kernel_dispatch", columns, ("dispatch_id", "queue_id", "stream_id", *_SIZES))
+    """Kernel dispatches: kind, name, start, end, device, stream, queue, shape and what the compiler
+    allotted.
+    """
+    columns = (
+        "id",
+        "tid",
+        "agent_id",
+        "kernel_id",
+        "start",
+        "end",
+        "event_id",
+        *_GRID,
+        *_WORKGROUP,
+    )
+    found = tables.integers(
+        "kernel_dispatch", columns, ("dispatch_id", "queue_id", "stream_id", *_SIZES)
+    )
     refuse_repeated(tables.database.path, "kernel dispatches", found["id"])
     category, correlation = events.of(found["event_id"])
     rows = Records(
@@ -79,7 +105,9 @@ def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts:
 
 
 def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Copies: kind, name, start, end, the GPU that is the target or else the source, bytes, stream and queue."""
+    """Copies: kind, name, start, end, the GPU that is the target or else the source, bytes, stream
+    and queue.
+    """
     columns = ("tid", "start", "end", "name_id", "size", "event_id")
     optional = ("dst_agent_id", "src_agent_id", "queue_id", "stream_id")
     found = tables.integers("memory_copy", columns, optional)
@@ -126,8 +154,12 @@ def read_calls(tables: ProcessTables, machine: Machine, events: Events, texts: C
     return rows
 
 
-def read_allocations(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Allocations and releases of GPU memory, named by what they do (`ALLOC`, `FREE`, ...), with their bytes."""
+def read_allocations(
+    tables: ProcessTables, machine: Machine, events: Events, texts: Codes
+) -> Records:
+    """Allocations and releases of GPU memory, named by what they do (`ALLOC`, `FREE`, ...), with
+    their bytes.
+    """
     table = "memory_allocate"
     if not tables.has(table, "type"):
         return no_records()
@@ -137,7 +169,9 @@ def read_allocations(tables: ProcessTables, machine: Machine, events: Events, te
     rows = Records(
         {
             "kind": np.full(len(category), KIND_CODE["runtime"], np.int8),
-            "name": np.array([texts[label] for label in labels], np.int32)[places] if labels else category,
+            "name": np.array([texts[label] for label in labels], np.int32)[places]
+            if labels
+            else category,
             "source_category": category,
             "correlation_id": correlation,
             "process": mapped(found["pid"], machine.processes),
@@ -152,9 +186,14 @@ def read_allocations(tables: ProcessTables, machine: Machine, events: Events, te
 
 
 def read_samples(
-    tables: ProcessTables, machine: Machine, events: Events, texts: Codes, counted_events: np.ndarray
+    tables: ProcessTables,
+    machine: Machine,
+    events: Events,
+    texts: Codes,
+    counted_events: np.ndarray,
 ) -> tuple[Records, np.ndarray]:
-    """Points in time on the host, named by their text or else their track; and event and time (ns) of all samples.
+    """Points in time on the host, named by their text or else their track; and event and time (ns)
+    of all samples.
 
     counted_events -- events that hold values of counters: they are no events of their own.
     """
@@ -192,7 +231,9 @@ def _kernel_names(tables: ProcessTables, kernel_ids: np.ndarray, texts: Codes) -
     """Codes of the names that the tool displays, or else of the mangled ones."""
     names = {
         number: display or mangled
-        for number, display, mangled in tables.rows("info_kernel_symbol", "id", "display_name", "kernel_name")
+        for number, display, mangled in tables.rows(
+            "info_kernel_symbol", "id", "display_name", "kernel_name"
+        )
         if isinstance(display or mangled, str)
     }
     places, unique = pd.factorize(kernel_ids)
@@ -247,7 +288,11 @@ def _categories(tables: ProcessTables) -> list[tuple[int, str]]:
     found = tables.database.rows(
         f"SELECT id, string FROM {string} WHERE id IN (SELECT DISTINCT category_id FROM {event})"
     )
-    return [(number, text) for number, text in found if isinstance(number, int) and isinstance(text, str)]
+    return [
+        (number, text)
+        for number, text in found
+        if isinstance(number, int) and isinstance(text, str)
+    ]
 
 
 def _message(data: Any) -> str | None:

@@ -1,4 +1,6 @@
-"""Reader for rocpd databases: the SQLite files (`*_results.db`) of rocprofv3 and rocprofiler-systems in ROCm 7."""
+"""Reader for rocpd databases: the SQLite files (`*_results.db`) of rocprofv3 and
+rocprofiler-systems in ROCm 7.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,26 @@ from tidyprof.readers.rocpd.events import (
 )
 from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables, process_suffixes, read_machine
-from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, first_equal, mapped, nullable, taken
+from tidyprof.tables.codes import (
+    ABSENT,
+    KIND_CODE,
+    ON_DEVICE,
+    Codes,
+    first_equal,
+    mapped,
+    nullable,
+    taken,
+)
 from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
 from tidyprof.tables.damage import cut_hip_overlaps
 from tidyprof.tables.launches import link
-from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import (
+    Part,
+    profile_of,
+    rank_in_name,
+    refuse_mixed_ranks,
+    selected_rank,
+)
 from tidyprof.tables.records import Records, joined
 
 
@@ -46,12 +63,16 @@ class RocpdProcess:
 
 
 def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
-    """Read every process in one file; raises ProfileReadError where it is no sound rocpd database."""
+    """Read every process in one file; raises ProfileReadError where it is no sound rocpd
+    database.
+    """
     with open_database(path, maximum_bytes) as database:
         suffixes = process_suffixes(database)
         found = [ProcessTables(database, suffix) for suffix in suffixes]
         versions = [tables.require() for tables in found]
-        processes = [_read(tables, version, texts) for tables, version in zip(found, versions, strict=True)]
+        processes = [
+            _read(tables, version, texts) for tables, version in zip(found, versions, strict=True)
+        ]
     if not any(process.part.records.total for process in processes):
         raise ProfileReadError(
             path,
@@ -70,7 +91,9 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
     copies = read_copies(tables, machine, events, texts)
     allocations = read_allocations(tables, machine, events, texts)
     values = _counter_values(tables)
-    samples, sample_times = read_samples(tables, machine, events, texts, values["event_id"].unique())
+    samples, sample_times = read_samples(
+        tables, machine, events, texts, values["event_id"].unique()
+    )
     path = tables.database.path
     stated = dict(tables.rows("metadata", "tag", "value"))
     facts = {"tool": "rocpd", "tool_version": f"schema version {version}"} | machine.facts
@@ -93,25 +116,37 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
         rank=machine.rank,
         processes=list(machine.processes.values()),
         shared_launches=launches.shared,
-        warnings=[*tables.warnings_of_losses(), *_warnings(path, kernels, copies), *overlaps, *doubts],
+        warnings=[
+            *tables.warnings_of_losses(),
+            *_warnings(path, kernels, copies),
+            *overlaps,
+            *doubts,
+        ],
     )
     return RocpdProcess(part, str(stated.get("guid", "")), len(kernels) + len(copies))
 
 
 def _note_launching_thread(records: Records) -> None:
-    """The thread that the file states of work on a device is the one that launched it, unless a call says more."""
+    """The thread that the file states of work on a device is the one that launched it, unless a
+    call says more.
+    """
     on_device = ON_DEVICE[records["kind"]]
     records["launch_thread"] = np.where(on_device, records["thread"], ABSENT)
     records["thread"] = np.where(on_device, ABSENT, records["thread"])
 
 
 def _counter_values(tables: ProcessTables) -> pd.DataFrame:
-    """Values of counters by event: added up over the instances of the hardware block, as rocpd's own view does."""
+    """Values of counters by event: added up over the instances of the hardware block, as rocpd's
+    own view does.
+    """
     if not tables.has("pmc_event", "event_id", "pmc_id", "value"):
         return pd.DataFrame({"event_id": [], "pmc_id": [], "value": []})
-    # Rows with a sample_id (schema 3.0.3) are periodic samples of the hardware, which that view leaves out, too.
+    # Rows with a sample_id (schema 3.0.3) are periodic samples of the hardware, which that view
+    # leaves out, too.
     found = tables.integers("pmc_event", ("event_id", "pmc_id"), ("sample_id",))
-    table = pd.DataFrame(found | {"value": tables.database.reals(tables.name("pmc_event"), "value")})
+    table = pd.DataFrame(
+        found | {"value": tables.database.reals(tables.name("pmc_event"), "value")}
+    )
     if "sample_id" in found:
         table = table[found["sample_id"] == ABSENT]
     table = table[np.isfinite(table["value"])]
@@ -127,22 +162,30 @@ def _counters(
     sample_times: np.ndarray,
     texts: Codes,
 ) -> pd.DataFrame:
-    """Samples of counters: of a dispatch at its start, of a call at its start, else at the time of the sample."""
+    """Samples of counters: of a dispatch at its start, of a call at its start, else at the time of
+    the sample.
+    """
     if not len(values):
         return pd.DataFrame()
-    described = {row[0]: row[1:] for row in tables.rows("info_pmc", "id", "name", "units", "agent_id")}
+    described = {
+        row[0]: row[1:] for row in tables.rows("info_pmc", "id", "name", "units", "agent_id")
+    }
     event = values["event_id"].to_numpy(np.int64)
     kernel, call = first_equal(kernels["event_id"], event), first_equal(calls["event_id"], event)
     time = taken(sample_times[1], first_equal(sample_times[0], event))
     time = np.where(call >= 0, taken(calls["start_ns"], call), time)
     time = np.where(kernel >= 0, taken(kernels["start_ns"], kernel), time)
     pmc = [described.get(number, (None, None, None)) for number in values["pmc_id"].tolist()]
-    agent = mapped(np.array([ABSENT if row[2] is None else row[2] for row in pmc], np.int64), machine.devices)
+    agent = mapped(
+        np.array([ABSENT if row[2] is None else row[2] for row in pmc], np.int64), machine.devices
+    )
     labels = [*texts, None]
     table = pd.DataFrame(
         {
             "time_ns": time,
-            "device": nullable(np.where(kernel >= 0, taken(kernels["device"], kernel), agent), "Int32"),
+            "device": nullable(
+                np.where(kernel >= 0, taken(kernels["device"], kernel), agent), "Int32"
+            ),
             "name": [row[0] for row in pmc],
             "value": values["value"],
             "unit": [row[1] or None for row in pmc],
@@ -160,8 +203,8 @@ def _warnings(path: Path, kernels: Records, copies: Records) -> list[str]:
         return []
     what = "copies but no kernel" if len(copies) else "no event on a GPU"
     return [
-        f"{path.name}: {what}. Likely cause: kernels were not asked for (--kernel-trace or --runtime-trace), the "
-        "program did not use a GPU, or another profiler got its records."
+        f"{path.name}: {what}. Likely cause: kernels were not asked for (--kernel-trace or"
+        " --runtime-trace), the program did not use a GPU, or another profiler got its records."
     ]
 
 
@@ -175,25 +218,25 @@ def read_rocpd(
 ) -> Profile:
     """Read a rocpd database, schema version 3, with or without its views.
 
-    path -- a .db file, or a folder with one file per process (also one level below, in a folder per host).
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a .db file, or a folder with one file per process (also one level below, in a folder per
+    host). rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
-    The rank is that of the process's environment in the database, or else of the name of the file or its folder.
-    `events` (times in ns of the node's monotonic clock) has the columns of `tables.contract`. Here
-      device           counts the GPUs of the node
-      source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
-      correlation_id   the tool's own (`stack_id`), unique within a process
-      grid             counts work-items
-      source_device, destination_device  of copies, <NA> for the host; `device` is the target or else the source
-      memory_device    of allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
-    Ranges of roctx are annotations named by their text. Calls that began and ended in the same nanosecond are samples,
-    for which the file keeps no name but that of their category.
+    The rank is that of the process's environment in the database, or else of the name of the file
+    or its folder. `events` (times in ns of the node's monotonic clock) has the columns of
+    `tables.contract`. Here
+      device           counts the GPUs of the node source_category  category in the file
+      (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...) correlation_id   the tool's own (`stack_id`),
+      unique within a process grid             counts work-items source_device, destination_device
+      of copies, <NA> for the host; `device` is the target or else the source memory_device    of
+      allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
+    Ranges of roctx are annotations named by their text. Calls that began and ended in the same
+    nanosecond are samples, for which the file keeps no name but that of their category.
 
     `counters` has hardware counters, added up over the instances of a block, and the samples that
     rocprofiler-systems takes.
 
-    `meta` has, besides the common entries and where stated: `agents` (the GPUs), `gpu_arch`, `clock`,
-    `device_numbering` (`index`).
+    `meta` has, besides the common entries and where stated: `agents` (the GPUs), `gpu_arch`,
+    `clock`, `device_numbering` (`index`).
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -207,10 +250,14 @@ def read_rocpd(
             process.part.rank = rank_in_name(process.part.path, path)
     on_gpu = [process for process in read if process.device_events]
     if len(read) > 1:
-        refuse_mixed_ranks(path, [(process.part.path.name, process.part.rank) for process in on_gpu])
+        refuse_mixed_ranks(
+            path, [(process.part.path.name, process.part.rank) for process in on_gpu]
+        )
         # Helper processes, such as those that load data, use no GPU.
         for process in read:
-            process.part.warnings = process.part.warnings if process.device_events or not on_gpu else []
+            process.part.warnings = (
+                process.part.warnings if process.device_events or not on_gpu else []
+            )
     parts = selected_rank(path, [process.part for process in read], rank)
     parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
     meta = {"clock": "monotonic clock of the node", "device_numbering": "index"}
@@ -220,7 +267,9 @@ def read_rocpd(
 def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
     for run, count in Counter(process.run for process in processes if process.run).items():
         if count > 1:
-            names = ", ".join(repr(process.part.path.name) for process in processes if process.run == run)
+            names = ", ".join(
+                repr(process.part.path.name) for process in processes if process.run == run
+            )
             raise ProfileReadError(
                 path,
                 f"the same recording {count} times ({names})",

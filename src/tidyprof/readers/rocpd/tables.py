@@ -34,20 +34,63 @@ REQUIRED_COLUMNS = {
 }
 """Tables (without prefix and suffix) and columns without which nothing can be read."""
 
-UNUSED = frozenset({
-    # The machine and its processes
-    "hash", "machine_id", "system_name", "release", "hardware_name", "domain_name", "nid", "ppid", "init", "fini",
-    "command", "uuid", "model_name", "vendor_name", "user_name",
-    # Counters and code objects
-    "target_arch", "event_code", "instance_id", "symbol", "description", "long_description", "component",
-    "value_type", "expression", "is_constant", "is_derived", "uri", "load_base", "load_size", "load_delta",
-    "storage_type", "code_object_id", "kernel_object", "kernarg_segment_size", "kernarg_segment_alignment",
-    # Events
-    "parent_stack_id", "call_stack", "line_info", "position", "region_name_id", "dst_address", "src_address",
-    "level", "address",
-    # Since ROCm 10.0: graphs, and counters that are sampled over time
-    "graph_exec_id", "graph_node_id", "xcc", "shader_engine", "instance",
-})  # fmt: skip
+UNUSED = frozenset(
+    {
+        # The machine and its processes
+        "hash",
+        "machine_id",
+        "system_name",
+        "release",
+        "hardware_name",
+        "domain_name",
+        "nid",
+        "ppid",
+        "init",
+        "fini",
+        "command",
+        "uuid",
+        "model_name",
+        "vendor_name",
+        "user_name",
+        # Counters and code objects
+        "target_arch",
+        "event_code",
+        "instance_id",
+        "symbol",
+        "description",
+        "long_description",
+        "component",
+        "value_type",
+        "expression",
+        "is_constant",
+        "is_derived",
+        "uri",
+        "load_base",
+        "load_size",
+        "load_delta",
+        "storage_type",
+        "code_object_id",
+        "kernel_object",
+        "kernarg_segment_size",
+        "kernarg_segment_alignment",
+        # Events
+        "parent_stack_id",
+        "call_stack",
+        "line_info",
+        "position",
+        "region_name_id",
+        "dst_address",
+        "src_address",
+        "level",
+        "address",
+        # Since ROCm 10.0: graphs, and counters that are sampled over time
+        "graph_exec_id",
+        "graph_node_id",
+        "xcc",
+        "shader_engine",
+        "instance",
+    }
+)
 """Columns that this reader knows, and takes nothing from."""
 
 OPTIONAL_COLUMNS = {
@@ -70,23 +113,42 @@ LINKS = (
     *(Link(table, "event_id", "event", "events", vital=True) for table in _RECORDS),
     *(Link(table, "pid", "info_process", "processes") for table in _RECORDS),
     *(Link(table, "tid", "info_thread", "threads") for table in _RECORDS),
-    *(Link(table, "agent_id", "info_agent", "agents") for table in ("kernel_dispatch", "memory_allocate")),
+    *(
+        Link(table, "agent_id", "info_agent", "agents")
+        for table in ("kernel_dispatch", "memory_allocate")
+    ),
     *(Link("memory_copy", f"{end}_agent_id", "info_agent", "agents") for end in ("src", "dst")),
     Link("pmc_event", "event_id", "event", "events"),
     Link("pmc_event", "pmc_id", "info_pmc", "counters"),
     Link("event", "category_id", "string", "texts", vital=True),
 )
-"""References of the schema, without those to names of records: those are left out and counted without a name."""
+"""References of the schema, without those to names of records: those are left out and counted
+without a name.
+"""
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-"""Environment variables that state a process's rank: of torchrun, Open MPI, PMIx, PMI and Slurm, in this order."""
+"""Environment variables that state a process's rank: of torchrun, Open MPI, PMIx, PMI and Slurm, in
+this order.
+"""
 
-_SUFFIX = re.compile(rf"{MARKING_TABLE}(|_[0-9a-fA-F]{{8}}(?:_[0-9a-fA-F]{{4}}){{3}}_[0-9a-fA-F]{{12}})")
-_AGENT_COLUMNS = ("id", "type", "absolute_index", "logical_index", "type_index", "name", "product_name")
+_SUFFIX = re.compile(
+    rf"{MARKING_TABLE}(|_[0-9a-fA-F]{{8}}(?:_[0-9a-fA-F]{{4}}){{3}}_[0-9a-fA-F]{{12}})"
+)
+_AGENT_COLUMNS = (
+    "id",
+    "type",
+    "absolute_index",
+    "logical_index",
+    "type_index",
+    "name",
+    "product_name",
+)
 
 
 def process_suffixes(database: Database) -> list[str]:
-    """The endings of the table names, one for each process in the file; raises ProfileReadError if there is none."""
+    """The endings of the table names, one for each process in the file; raises ProfileReadError if
+    there is none.
+    """
     found = [match[1] for name in database.tables if (match := _SUFFIX.fullmatch(name))]
     if found:
         return sorted(found)
@@ -117,21 +179,29 @@ class ProcessTables:
         present = self.database.tables.get(self.name(table))
         return present is not None and set(columns) <= set(present)
 
-    def integers(self, table: str, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    def integers(
+        self, table: str, columns: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> dict[str, np.ndarray]:
         """Columns as int64; of the optional ones those that the file has."""
         present = [column for column in optional if self.has(table, column)]
         return self.database.integers(self.name(table), (*columns, *present))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Columns of a small table, with None for those that the file lacks."""
-        chosen = ", ".join(quoted(column) if self.has(table, column) else "NULL" for column in columns)
+        chosen = ", ".join(
+            quoted(column) if self.has(table, column) else "NULL" for column in columns
+        )
         return self.database.rows(f"SELECT {chosen} FROM {quoted(self.name(table))}")
 
     def warnings_of_losses(self) -> list[str]:
-        """A warning where rows name others that are gone, or an event has no record. May raise ProfileReadError."""
+        """A warning where rows name others that are gone, or an event has no record. May raise
+        ProfileReadError.
+        """
         names = {table: self.name(table) for link in LINKS for table in (link.table, link.target)}
         losses = dangling(self.database, (link.in_file(names) for link in LINKS))
-        return losses_told(self.database, [*self._events_alone(), *losses], "rows were deleted, or never written")
+        return losses_told(
+            self.database, [*self._events_alone(), *losses], "rows were deleted, or never written"
+        )
 
     def _events_alone(self) -> list[Loss]:
         """Events without a dispatch, copy, call or other record of their own, in whatever table."""
@@ -151,10 +221,14 @@ class ProcessTables:
 
     def doubts(self) -> list[str]:
         """Warnings about what seems to be absent of OPTIONAL_COLUMNS."""
-        return self.database.doubts({self.name(table): columns for table, columns in OPTIONAL_COLUMNS.items()})
+        return self.database.doubts(
+            {self.name(table): columns for table, columns in OPTIONAL_COLUMNS.items()}
+        )
 
     def require(self) -> str:
-        """The stated schema version; raises ProfileReadError if tables or columns are missing or it is another one."""
+        """The stated schema version; raises ProfileReadError if tables or columns are missing or it
+        is another one.
+        """
         self.database.require(self.name("metadata"), ("tag", "value"))
         version = str(dict(self.rows("metadata", "tag", "value")).get("schema_version", ""))
         if version.partition(".")[0] != SCHEMA_MAJOR:
@@ -173,9 +247,9 @@ class ProcessTables:
 class Machine:
     """Who ran and where.
 
-    devices            -- identifier of an agent -> number of the GPU among the GPUs; CPUs are not in it.
-    processes, threads -- row identifier -> number that the operating system gave.
-    facts              -- entries of `Profile.meta`; rank -- the rank that the process's environment states.
+    devices            -- identifier of an agent -> number of the GPU among the GPUs; CPUs are not
+    in it. processes, threads -- row identifier -> number that the operating system gave. facts
+    -- entries of `Profile.meta`; rank -- the rank that the process's environment states.
     """
 
     devices: dict[int, int]
@@ -186,8 +260,13 @@ class Machine:
 
 
 def read_machine(tables: ProcessTables) -> Machine:
-    """Agents, processes, threads and nodes; of a process's environment nothing but its rank is looked at."""
-    agents = [dict(zip(_AGENT_COLUMNS, row, strict=True)) for row in tables.rows("info_agent", *_AGENT_COLUMNS)]
+    """Agents, processes, threads and nodes; of a process's environment nothing but its rank is
+    looked at.
+    """
+    agents = [
+        dict(zip(_AGENT_COLUMNS, row, strict=True))
+        for row in tables.rows("info_agent", *_AGENT_COLUMNS)
+    ]
     gpus = [agent for agent in agents if agent["type"] == "GPU"]
     facts: dict[str, Any] = {"agents": gpus} if gpus else {}
     hosts = tables.rows("info_node", "hostname") if tables.has("info_node") else []
@@ -203,16 +282,26 @@ def read_machine(tables: ProcessTables) -> Machine:
     processes = tables.rows("info_process", "id", "pid", "environment")
     ranks = {rank for *_, environment in processes if (rank := _rank(environment)) is not None}
     return Machine(
-        devices={agent["id"]: agent["type_index"] for agent in gpus if isinstance(agent["type_index"], int)},
+        devices={
+            agent["id"]: agent["type_index"]
+            for agent in gpus
+            if isinstance(agent["type_index"], int)
+        },
         processes={number: pid for number, pid, _ in processes if isinstance(pid, int)},
-        threads={number: tid for number, tid in tables.rows("info_thread", "id", "tid") if isinstance(tid, int)},
+        threads={
+            number: tid
+            for number, tid in tables.rows("info_thread", "id", "tid")
+            if isinstance(tid, int)
+        },
         facts=facts,
         rank=ranks.pop() if len(ranks) == 1 else None,
     )
 
 
 def _rank(environment: Any) -> int | None:
-    """The rank that a process's environment (JSON) states; Slurm's only if it started several processes."""
+    """The rank that a process's environment (JSON) states; Slurm's only if it started several
+    processes.
+    """
     try:
         variables = json.loads(environment)
     except (TypeError, ValueError, RecursionError):

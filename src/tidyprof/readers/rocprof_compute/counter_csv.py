@@ -1,4 +1,6 @@
-"""The counters of rocprof-compute: sound CSV, a column per counter (up to ROCm 7.2) or a row per counter."""
+"""The counters of rocprof-compute: sound CSV, a column per counter (up to ROCm 7.2) or a row per
+counter.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ _HEADER_BYTES = 2**20
 class CounterCsv:
     """A CSV file with a header whose rows all have its length.
 
-    names -- its columns; rounded -- whether the times that were read have fractions of a nanosecond.
-    Raises ProfileReadError if the file is none, or is not complete.
+    names -- its columns; rounded -- whether the times that were read have fractions of a
+    nanosecond. Raises ProfileReadError if the file is none, or is not complete.
     """
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
@@ -65,9 +67,11 @@ class CounterCsv:
         return self._file.warnings
 
     def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pa.Table:
-        """These columns as text and as float64, and all of WHOLE_COLUMNS as int64, with null for empty cells.
+        """These columns as text and as float64, and all of WHOLE_COLUMNS as int64, with null for
+        empty cells.
 
-        Raises ProfileReadError if a column that every dispatch needs is missing, and for cells that are no numbers.
+        Raises ProfileReadError if a column that every dispatch needs is missing, and for cells that
+        are no numbers.
         """
         self._require()
         wholes = [name for name in self.names if name in WHOLE_COLUMNS]
@@ -75,10 +79,13 @@ class CounterCsv:
         try:
             return self._file.frame(types | dict.fromkeys(wholes, pa.int64()), complete=True)
         except ProfileReadError:
-            # Something else may be wrong, or whole numbers are written with a fraction or as `NA`: look at each.
+            # Something else may be wrong, or whole numbers are written with a fraction or as `NA`:
+            # look at each.
             found = self._file.frame(types | dict.fromkeys(wholes, TEXT), complete=True)
         columns = {name: found[name] for name in found.column_names}
-        columns |= {name: mapped(found[name], partial(self._whole, name), pa.int64()) for name in wholes}
+        columns |= {
+            name: mapped(found[name], partial(self._whole, name), pa.int64()) for name in wholes
+        }
         return pa.table(columns)
 
     def _header(self, head: bytes) -> list[str]:
@@ -104,7 +111,9 @@ class CounterCsv:
     def _whole(self, column: str, text: str) -> int | None:
         number = whole_number(text)
         if number is None and text not in ABSENT_TEXTS:
-            raise self._refusal(f"{text[:40]!r} in the column {column!r}, which is for whole numbers")
+            raise self._refusal(
+                f"{text[:40]!r} in the column {column!r}, which is for whole numbers"
+            )
         self.rounded |= column in (START, END) and bool(text.partition(".")[2].strip("0 "))
         return number
 
@@ -113,18 +122,26 @@ class CounterCsv:
 
 
 def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
-    """An event for each of these rows of a file, not checked for damage; without times start and duration are ABSENT.
+    """An event for each of these rows of a file, not checked for damage; without times start and
+    duration are ABSENT.
 
-    Raises ProfileReadError for a row without a dispatch number or a kernel name, and for a file without a row.
+    Raises ProfileReadError for a row without a dispatch number or a kernel name, and for a file
+    without a row.
     """
     if not len(rows):
         raise no_dispatches(path)
-    columns = {own: whole_numbers(rows[name]) for name, own in WHOLE_COLUMNS.items() if name in rows.column_names}
+    columns = {
+        own: whole_numbers(rows[name])
+        for name, own in WHOLE_COLUMNS.items()
+        if name in rows.column_names
+    }
     name = text_codes(rows[NAME], texts)
     is_unnamed = np.array([*(text in ABSENT_TEXTS for text in texts), True])[name]
     lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
     if lost:
-        raise ProfileReadError(path, f"{lost} rows without a dispatch number or a kernel name", *DAMAGED)
+        raise ProfileReadError(
+            path, f"{lost} rows without a dispatch number or a kernel name", *DAMAGED
+        )
     nothing = np.full(len(rows), ABSENT, np.int64)
     start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
     kind = refined(np.full(len(rows), KIND_CODE["kernel"], np.int8), name, texts)
@@ -153,18 +170,38 @@ ACCUMULATED_LEVELS = (
     "SQ_INST_LEVEL_SMEM",
     "SQ_INST_LEVEL_VMEM",
 )
-"""Counters whose sum over cycles SQ_ACCUM_PREV_HIRES holds in the same run of the program. From rocprof-compute 3.2 on
-the sum has a name of its own, `<level>_ACCUM`, which is used for older files too."""
+"""Counters whose sum over cycles SQ_ACCUM_PREV_HIRES holds in the same run of the program. From
+rocprof-compute 3.2 on the sum has a name of its own, `<level>_ACCUM`, which is used for older files
+too.
+"""
 
 _COUNTER_NAME, _COUNTER_VALUE = "Counter_Name", "Counter_Value"
 _ACCUMULATED = "SQ_ACCUM_PREV_HIRES"
 _COUNTER = re.compile(r"[A-Z][A-Z0-9]{1,5}_\w+(\[\d+\])?", re.ASCII)
-_REPEATED = re.compile(r"(wave_size|obj|correlation_id|kernel_id|xcc_index)(?:_(\d{1,4}))?", re.IGNORECASE | re.ASCII)
-UNUSED = frozenset({
-    "queue-id", "queue-index", "queue_id", "pid", "tid", "sig", "dispatchns", "completens", "index", "node", "obj",
-    "correlation_id", "kernel_id", "xcc_index",
-})  # fmt: skip
-"""Columns, in small letters, that this reader knows, and takes nothing from; the last four stand in every run."""
+_REPEATED = re.compile(
+    r"(wave_size|obj|correlation_id|kernel_id|xcc_index)(?:_(\d{1,4}))?", re.IGNORECASE | re.ASCII
+)
+UNUSED = frozenset(
+    {
+        "queue-id",
+        "queue-index",
+        "queue_id",
+        "pid",
+        "tid",
+        "sig",
+        "dispatchns",
+        "completens",
+        "index",
+        "node",
+        "obj",
+        "correlation_id",
+        "kernel_id",
+        "xcc_index",
+    }
+)
+"""Columns, in small letters, that this reader knows, and takes nothing from; the last four stand in
+every run.
+"""
 
 _OTHER_COLUMNS = {*(name.lower() for name in (NAME, *WHOLE_COLUMNS)), *UNUSED}
 
@@ -173,8 +210,9 @@ _OTHER_COLUMNS = {*(name.lower() for name in (NAME, *WHOLE_COLUMNS)), *UNUSED}
 class Measured:
     """What a counter file holds, damage included.
 
-    dispatches -- a row per dispatch; in the long layout per dispatch and run of the program, which all have times.
-    values     -- a row per counter value: `row` (place in dispatches), `name` (code of a text, NO_TEXT without one),
+    dispatches -- a row per dispatch; in the long layout per dispatch and run of the program, which
+    all have times. values     -- a row per counter value: `row` (place in dispatches), `name` (code
+    of a text, NO_TEXT without one),
                   `value`, `replay_pass` (run of the program, from 0, where the file numbers them).
     """
 
@@ -191,7 +229,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class CounterColumn:
-    """A column of the file: the counter it holds and the run of the program (from 0) it was read in."""
+    """A column of the file: the counter it holds and the run of the program (from 0) it was read
+    in.
+    """
 
     column: str
     counter: str
@@ -199,7 +239,9 @@ class CounterColumn:
 
 
 def read_layout(text: CounterCsv, texts: Codes) -> Measured:
-    """Dispatches and counters of a file in either layout. Raises ProfileReadError if it is no sound one."""
+    """Dispatches and counters of a file in either layout. Raises ProfileReadError if it is no sound
+    one.
+    """
     is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
     return _read_long(text, texts) if is_long else _read_wide(text, texts)
 
@@ -209,9 +251,14 @@ def together(runs: Sequence[Measured]) -> Measured:
     if len(runs) == 1:
         return runs[0]
     begins = np.cumsum([0, *(len(run.dispatches) for run in runs)])
-    values = [run.values.assign(row=run.values["row"] + begin) for run, begin in zip(runs, begins, strict=False)]
+    values = [
+        run.values.assign(row=run.values["row"] + begin)
+        for run, begin in zip(runs, begins, strict=False)
+    ]
     rows = sum(run.rows for run in runs)
-    return Measured(joined([run.dispatches for run in runs]), pd.concat(values, ignore_index=True), "long", rows)
+    return Measured(
+        joined([run.dispatches for run in runs]), pd.concat(values, ignore_index=True), "long", rows
+    )
 
 
 def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
@@ -229,16 +276,21 @@ def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
     name = texts.of(column.counter for column in columns)
     replay = np.array([column.replay_pass for column in columns], np.int32)
     value = value[~np.isnan(value)]
-    values = pd.DataFrame({"row": row, "name": name[place], "value": value, "replay_pass": replay[place]}, copy=False)
+    values = pd.DataFrame(
+        {"row": row, "name": name[place], "value": value, "replay_pass": replay[place]}, copy=False
+    )
     return Measured(dispatches, values, "wide", len(frame))
 
 
 def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     frame = text.frame([NAME, _COUNTER_NAME], [_COUNTER_VALUE])
-    identity = [name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.column_names]
+    identity = [
+        name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.column_names
+    ]
     columns = [text_codes(frame[NAME], texts), *(whole_numbers(frame[name]) for name in identity)]
-    # The counters of a dispatch stand below each other: a stretch of rows with one identity, which may come again after
-    # others. Finding dispatches among the stretches is quicker than among all rows, since there are far fewer.
+    # The counters of a dispatch stand below each other: a stretch of rows with one identity, which
+    # may come again after others. Finding dispatches among the stretches is quicker than among all
+    # rows, since there are far fewer.
     begins = np.ones(len(frame), bool)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     stretches = pd.DataFrame({place: column[begins] for place, column in enumerate(columns)})
@@ -248,7 +300,8 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     dispatches = dispatch_records(text.path, frame.take(pa.array(first)), texts)
     name = text_codes(frame[_COUNTER_NAME], texts)
     is_name = np.array([*(text not in ABSENT_TEXTS for text in texts), False])[name]
-    # cumsum numbers the stretches from 1: the stretch of a row, and with it the dispatch of the row.
+    # cumsum numbers the stretches from 1: the stretch of a row, and with it the dispatch of the
+    # row.
     values = {"row": key[np.cumsum(begins) - 1], "name": np.where(is_name, name, np.int32(NO_TEXT))}
     values |= {"value": frame[_COUNTER_VALUE].to_numpy(), "replay_pass": np.int32(0)}
     return Measured(dispatches, pd.DataFrame(values, copy=False), "long", len(frame))
@@ -257,8 +310,12 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
 def refuse_repeated_counters(text: CounterCsv, measured: Measured, texts: Codes) -> None:
     """Raise ProfileReadError for two values of a counter in one dispatch of one run."""
     values = measured.values
-    places = (values["row"] * (values["replay_pass"].max() + 1) + values["replay_pass"]) * len(texts) + values["name"]
-    _refuse_repeated(text, int(places.duplicated().sum()), "counters of a dispatch twice in one run")
+    places = (values["row"] * (values["replay_pass"].max() + 1) + values["replay_pass"]) * len(
+        texts
+    ) + values["name"]
+    _refuse_repeated(
+        text, int(places.duplicated().sum()), "counters of a dispatch twice in one run"
+    )
 
 
 def _refuse_repeated(text: CounterCsv, repeated: int, what: str) -> None:
@@ -274,9 +331,9 @@ def _refuse_repeated(text: CounterCsv, repeated: int, what: str) -> None:
 def counter_columns(names: list[str]) -> list[CounterColumn]:
     """The columns that hold counters, in order.
 
-    The runs' columns stand one run after the other, each beginning with its wave size, kernel id or the like, which
-    carry the run's number from the second run on (`wave_size_1`). A counter that an earlier run has too carries it as
-    well (`GRBM_COUNT_10`), and is the same counter.
+    The runs' columns stand one run after the other, each beginning with its wave size, kernel id or
+    the like, which carry the run's number from the second run on (`wave_size_1`). A counter that an
+    earlier run has too carries it as well (`GRBM_COUNT_10`), and is the same counter.
     """
     columns: list[CounterColumn] = []
     seen: set[str] = set()
@@ -294,12 +351,18 @@ def counter_columns(names: list[str]) -> list[CounterColumn]:
 
 
 def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterColumn:
-    """The column with the sum over cycles named after the level that was summed, if that is clear."""
+    """The column with the sum over cycles named after the level that was summed, if that is
+    clear.
+    """
     if column.counter != _ACCUMULATED:
         return column
     levels = [other.counter for other in columns if other.replay_pass == column.replay_pass]
     levels = [level for level in levels if level in ACCUMULATED_LEVELS]
-    return CounterColumn(column.column, f"{levels[0]}_ACCUM", column.replay_pass) if len(levels) == 1 else column
+    return (
+        CounterColumn(column.column, f"{levels[0]}_ACCUM", column.replay_pass)
+        if len(levels) == 1
+        else column
+    )
 
 
 def ignored_columns(names: list[str]) -> list[str]:

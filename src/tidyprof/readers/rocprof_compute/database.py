@@ -1,4 +1,6 @@
-"""The SQLite file that `rocprof-compute analyze --output-format db` writes: metrics per kernel, no raw counters."""
+"""The SQLite file that `rocprof-compute analyze --output-format db` writes: metrics per kernel, no
+raw counters.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,43 @@ from tidyprof.tables.damage import durations, without_damage
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
 
-METRIC_COLUMNS = COUNTER_DTYPES | {"kernel": "category", "metric_id": "category", "statistic": "category"}
+METRIC_COLUMNS = COUNTER_DTYPES | {
+    "kernel": "category",
+    "metric_id": "category",
+    "statistic": "category",
+}
 """Columns of `counters` of an analysis database and their dtypes."""
 
 _LINES_CORRECTED_IN = (3, 7)
 _LONG_LINES = ("gfx942", "gfx950")
-"""Releases before took cache lines and requests of these GPUs as 64 B in rooflines; lines have 128 B."""
+"""Releases before took cache lines and requests of these GPUs as 64 B in rooflines; lines have 128
+B.
+"""
 
 _NEEDED = {
     MARKER_TABLE: ("workload_id", "name", "sys_info_extdata", "roofline_bench_extdata"),
     "compute_metadata": ("compute_version", "schema_version"),
     "compute_kernel": ("kernel_uuid", "kernel_name"),
-    "compute_dispatch": ("kernel_uuid", "dispatch_id", "gpu_id", "start_timestamp", "end_timestamp"),
+    "compute_dispatch": (
+        "kernel_uuid",
+        "dispatch_id",
+        "gpu_id",
+        "start_timestamp",
+        "end_timestamp",
+    ),
 }
-_DEFINITIONS = ("compute_metric_definition", ("metric_uuid", "metric_id", "name", "unit", "sub_table_name"))
-_KERNEL_VALUES = ("compute_kernel_metric_value", ("metric_uuid", "kernel_uuid", "value_name", "value"))
-_WORKLOAD_VALUES = ("compute_workload_metric_value", ("metric_uuid", "workload_id", "value_name", "value"))
+_DEFINITIONS = (
+    "compute_metric_definition",
+    ("metric_uuid", "metric_id", "name", "unit", "sub_table_name"),
+)
+_KERNEL_VALUES = (
+    "compute_kernel_metric_value",
+    ("metric_uuid", "kernel_uuid", "value_name", "value"),
+)
+_WORKLOAD_VALUES = (
+    "compute_workload_metric_value",
+    ("metric_uuid", "workload_id", "value_name", "value"),
+)
 _ROOFLINE = (
     "compute_kernel_roofline_data",
     ("kernel_uuid", "total_flops", "l1_cache_data", "l2_cache_data", "hbm_cache_data"),
@@ -45,7 +68,8 @@ _ROOFLINE = (
 
 
 def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, pd.DataFrame]:
-    """The dispatches in the analysis database at `path`, with all it states, and the tool's figures per kernel.
+    """The dispatches in the analysis database at `path`, with all it states, and the tool's figures
+    per kernel.
 
     Raises ProfileReadError if it is none, or damaged.
     """
@@ -60,31 +84,49 @@ def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, p
         facts["kernel_rates"] = _kernel_rates(database, kernels, facts)
         facts = {name: value for name, value in facts.items() if value}
         metrics = _metrics(_kernel_metrics(database, kernels), records, list(texts))
-        warnings += database.doubts(dict([_DEFINITIONS, _KERNEL_VALUES, _WORKLOAD_VALUES, _ROOFLINE]))
+        warnings += database.doubts(
+            dict([_DEFINITIONS, _KERNEL_VALUES, _WORKLOAD_VALUES, _ROOFLINE])
+        )
         return Part(path, records, facts={"layout": "database"} | facts, warnings=warnings), metrics
 
 
 def _metrics(metrics: pd.DataFrame, records: Records, texts: list[str]) -> pd.DataFrame:
     """The counter table: each figure at the start of the kernel's first dispatch."""
-    events = pd.DataFrame({name: records[name] for name in ("name", "start_ns", "device")}).sort_values("start_ns")
+    events = pd.DataFrame(
+        {name: records[name] for name in ("name", "start_ns", "device")}
+    ).sort_values("start_ns")
     first = events.drop_duplicates("name")
     first = first.assign(
-        name=[texts[code] for code in first["name"]], device=nullable(first["device"].to_numpy(copy=True), "Int32")
+        name=[texts[code] for code in first["name"]],
+        device=nullable(first["device"].to_numpy(copy=True), "Int32"),
     )
     first = first.rename(columns={"name": "kernel", "start_ns": "time_ns"})
     table = metrics.merge(first, on="kernel").astype({"unit": "object", "value": "float64"})
-    return table.sort_values("time_ns", kind="stable", ignore_index=True)[list(METRIC_COLUMNS)].astype(METRIC_COLUMNS)
+    return table.sort_values("time_ns", kind="stable", ignore_index=True)[
+        list(METRIC_COLUMNS)
+    ].astype(METRIC_COLUMNS)
 
 
 def _workload(database: Database) -> tuple[dict[str, Any], list[str]]:
-    rows = database.rows("SELECT name, sys_info_extdata, roofline_bench_extdata FROM compute_workload")
+    rows = database.rows(
+        "SELECT name, sys_info_extdata, roofline_bench_extdata FROM compute_workload"
+    )
     if len(rows) != 1:
         raise _refusal(database, f"{len(rows)} workloads instead of one")
     name, system, ceilings = rows[0]
-    sysinfo, warnings = system_facts(_document(database, system, "sys_info_extdata"), database.path.name)
+    sysinfo, warnings = system_facts(
+        _document(database, system, "sys_info_extdata"), database.path.name
+    )
     measured = _document(database, ceilings, "roofline_bench_extdata")
     measured = {key: value for key, value in measured.items() if _is_number(value) and value > 0}
-    return common_facts(sysinfo) | {"workload": str(name), "roofline": [measured] if measured else None}, warnings
+    return (
+        common_facts(sysinfo)
+        | {
+            "workload": str(name),
+            "roofline": [measured] if measured else None,
+        },
+        warnings,
+    )
 
 
 def _document(database: Database, text: Any, column: str) -> dict[str, Any]:
@@ -103,7 +145,11 @@ def _document(database: Database, text: Any, column: str) -> dict[str, Any]:
 def _versions(database: Database) -> dict[str, str | None]:
     rows = database.rows("SELECT compute_version, schema_version FROM compute_metadata LIMIT 1")
     names = ("tool_version", "schema_version")
-    return {name: None if text is None else str(text) for row in rows for name, text in zip(names, row, strict=True)}
+    return {
+        name: None if text is None else str(text)
+        for row in rows
+        for name, text in zip(names, row, strict=True)
+    }
 
 
 def _dispatches(database: Database, kernels: dict[Any, Any], texts: Codes) -> Records:
@@ -114,14 +160,19 @@ def _dispatches(database: Database, kernels: dict[Any, Any], texts: Codes) -> Re
     if not all(isinstance(name, str) for name in found):
         raise _refusal(database, "dispatches of kernels that it does not name")
     records = Records(
-        {name: columns[column] for name, column in (("dispatch_id", "dispatch_id"), ("device", "gpu_id"))}
+        {
+            name: columns[column]
+            for name, column in (("dispatch_id", "dispatch_id"), ("device", "gpu_id"))
+        }
     )
     if pd.DataFrame(records.columns).duplicated().any():
         raise _refusal(database, "dispatch numbers more than once")
     records["start_ns"] = columns["start_timestamp"]
     records["duration_ns"] = durations(columns["start_timestamp"], columns["end_timestamp"])
     records["name"] = texts.of(found)
-    records["kind"] = refined(np.full(len(found), KIND_CODE["kernel"], np.int8), records["name"], texts)
+    records["kind"] = refined(
+        np.full(len(found), KIND_CODE["kernel"], np.int8), records["name"], texts
+    )
     without_damage(database.path, records)
     return records
 
@@ -130,10 +181,14 @@ def _kernel_metrics(database: Database, kernels: dict[Any, Any]) -> pd.DataFrame
     rows: list[tuple[Any, ...]] = []
     if _has(database, _DEFINITIONS, _KERNEL_VALUES):
         rows = database.rows(
-            "SELECT kernel_uuid, metric_id, name, unit, value_name, value FROM compute_kernel_metric_value "
-            "JOIN compute_metric_definition USING (metric_uuid)"
+            "SELECT kernel_uuid, metric_id, name, unit, value_name, value FROM"
+            " compute_kernel_metric_value JOIN compute_metric_definition USING (metric_uuid)"
         )
-    kept = [(kernels[kernel], *rest) for kernel, *rest in rows if kernel in kernels and _is_number(rest[-1])]
+    kept = [
+        (kernels[kernel], *rest)
+        for kernel, *rest in rows
+        if kernel in kernels and _is_number(rest[-1])
+    ]
     return pd.DataFrame(kept, columns=["kernel", "metric_id", "name", "unit", "statistic", "value"])
 
 
@@ -141,8 +196,8 @@ def _workload_tables(database: Database) -> dict[str, list[dict[str, Any]]]:
     if not _has(database, _DEFINITIONS, _WORKLOAD_VALUES):
         return {}
     rows = database.rows(
-        "SELECT metric_id, sub_table_name, name, unit, value_name, value FROM compute_workload_metric_value "
-        "JOIN compute_metric_definition USING (metric_uuid)"
+        "SELECT metric_id, sub_table_name, name, unit, value_name, value FROM"
+        " compute_workload_metric_value JOIN compute_metric_definition USING (metric_uuid)"
     )
     tables: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for metric, table, name, unit, statistic, value in rows:
@@ -153,16 +208,24 @@ def _workload_tables(database: Database) -> dict[str, list[dict[str, Any]]]:
     return {table: list(metrics.values()) for table, metrics in tables.items()}
 
 
-def _kernel_rates(database: Database, kernels: dict[Any, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """An entry per kernel: `kernel`, `gflops_per_second`, `l1_intensity`, `l2_intensity`, `hbm_intensity` (FLOP/B)."""
+def _kernel_rates(
+    database: Database, kernels: dict[Any, Any], facts: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """An entry per kernel: `kernel`, `gflops_per_second`, `l1_intensity`, `l2_intensity`,
+    `hbm_intensity` (FLOP/B).
+    """
     if not _has(database, _ROOFLINE):
         return []
-    # The columns are called after totals but hold rates: total_flops equals the FLOP rate of table 4.1, and each of
-    # the others times its bandwidth of that table equals it too, so they are FLOP/B.
+    # The columns are called after totals but hold rates: total_flops equals the FLOP rate of table
+    # 4.1, and each of the others times its bandwidth of that table equals it too, so they are
+    # FLOP/B.
     table, columns = _ROOFLINE
     names = ("gflops_per_second", "l1_intensity", "l2_intensity", "hbm_intensity")
     rates = [
-        {"kernel": kernels[kernel], **{n: v for n, v in zip(names, values, strict=True) if _is_number(v)}}
+        {
+            "kernel": kernels[kernel],
+            **{n: v for n, v in zip(names, values, strict=True) if _is_number(v)},
+        }
         for kernel, *values in database.rows(f"SELECT {', '.join(columns)} FROM {table}")
         if isinstance(kernels.get(kernel), str)
     ]
@@ -183,7 +246,9 @@ def _has(database: Database, *tables: tuple[str, tuple[str, ...]]) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    )
 
 
 def _refusal(database: Database, found: str) -> ProfileReadError:

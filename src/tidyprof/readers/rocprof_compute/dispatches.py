@@ -36,16 +36,24 @@ def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
     """
     value, name = measured.values["value"].to_numpy(), measured.values["name"].to_numpy()
     finite = np.isfinite(value)
-    reasons = {"not finite": ~finite, "negative": finite & (value < 0), "without a counter's name": name == NO_TEXT}
+    reasons = {
+        "not finite": ~finite,
+        "negative": finite & (value < 0),
+        "without a counter's name": name == NO_TEXT,
+    }
     counts = Counter({reason: int(rows.sum()) for reason, rows in reasons.items() if rows.any()})
     if counts:
         refuse_damage(path, "counter values", counts, len(value))
-        measured.values = measured.values[~np.logical_or.reduce([*reasons.values()])].reset_index(drop=True)
+        measured.values = measured.values[~np.logical_or.reduce([*reasons.values()])].reset_index(
+            drop=True
+        )
     return {f"counter values {reason}": number for reason, number in counts.items()}
 
 
 def without_damaged_dispatches(path: Path, measured: Measured) -> None:
-    """Leave out dispatches with impossible times, and their counters. Raises ProfileReadError if they are too many."""
+    """Leave out dispatches with impossible times, and their counters. Raises ProfileReadError if
+    they are too many.
+    """
     records, values = measured.dispatches, measured.values
     before = len(records)
     records["row"] = np.arange(before)
@@ -58,11 +66,15 @@ def without_damaged_dispatches(path: Path, measured: Measured) -> None:
     del records.columns["row"]
 
 
-def counters_and_one_run(path: Path, measured: Measured, texts: Codes) -> tuple[pd.DataFrame, list[str]]:
-    """The counter table, in order of time, and warnings; leaves each dispatch once, with `replays` and extremes.
+def counters_and_one_run(
+    path: Path, measured: Measured, texts: Codes
+) -> tuple[pd.DataFrame, list[str]]:
+    """The counter table, in order of time, and warnings; leaves each dispatch once, with `replays`
+    and extremes.
 
-    Where the program was run once per group of counters, each run has its own times. The dispatches get the times of
-    the run with the median sum of durations, so that they form a timeline that took place.
+    Where the program was run once per group of counters, each run has its own times. The dispatches
+    get the times of the run with the median sum of durations, so that they form a timeline that
+    took place.
     """
     records = measured.dispatches
     runs = pd.DataFrame({name: records[name] for name in (*_IDENTITY, "start_ns", "duration_ns")})
@@ -73,16 +85,20 @@ def counters_and_one_run(path: Path, measured: Measured, texts: Codes) -> tuple[
         records[name] = by_key.transform(function).to_numpy(np.int64, copy=True)
     is_uneven = len(np.unique(records["replays"])) > 1
     totals = runs.groupby("replay_pass")["duration_ns"].sum().sort_values(kind="stable")
-    # Runs that differ cannot be told apart by counting, so each dispatch then shows its own first one.
+    # Runs that differ cannot be told apart by counting, so each dispatch then shows its own first
+    # one.
     chosen = 0 if is_uneven or not len(totals) else totals.index[(len(totals) - 1) // 2]
     is_shown = (runs["replay_pass"] == chosen).to_numpy()
     records.keep(is_shown)
-    warnings = [f"{path.name}: the runs of the program did not all launch the same kernels."] * is_uneven
+    warnings = [
+        f"{path.name}: the runs of the program did not all launch the same kernels."
+    ] * is_uneven
     shared = int(runs[is_shown].duplicated(["device", "dispatch_id"]).sum())
     if shared:
         warnings.append(
-            f"{path.name}: {shared} dispatch numbers stand for different kernels in different runs of the program. "
-            "Likely cause: its work varies between runs (autotuning, randomness). Their counters are incomplete."
+            f"{path.name}: {shared} dispatch numbers stand for different kernels in different runs"
+            " of the program. Likely cause: its work varies between runs (autotuning, randomness)."
+            " Their counters are incomplete."
         )
     return _counter_table(runs, measured.values, texts), warnings + _gaps(
         path, runs["key"], measured.values, len(texts)
@@ -115,15 +131,18 @@ def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[
     """Warnings where dispatches have no counters, or not all the same number."""
     if not len(values):
         return [
-            f"{path.name}: no counter values. Likely cause: only times were asked for, or the counters are unknown "
-            "to the profiler of this ROCm version (see log.txt)."
+            f"{path.name}: no counter values. Likely cause: only times were asked for, or the"
+            " counters are unknown to the profiler of this ROCm version (see log.txt)."
         ]
-    pairs = pd.unique(key.to_numpy(np.int64)[values["row"].to_numpy()] * texts + values["name"].to_numpy())
+    pairs = pd.unique(
+        key.to_numpy(np.int64)[values["row"].to_numpy()] * texts + values["name"].to_numpy()
+    )
     counters = np.bincount(pairs // texts, minlength=int(key.max()) + 1)
     present = counters[counters > 0]
     if counters.min() == counters.max():
         return []
     return [
-        f"{path.name}: dispatches have between {present.min()} and {present.max()} counters. Likely "
-        "cause: counters were rotated over launches (--iteration-multiplexing), or a run ended early."
+        f"{path.name}: dispatches have between {present.min()} and {present.max()} counters. Likely"
+        " cause: counters were rotated over launches (--iteration-multiplexing), or a run ended"
+        " early."
     ]

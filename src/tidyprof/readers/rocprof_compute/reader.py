@@ -1,4 +1,6 @@
-"""Reader for what rocprof-compute (formerly Omniperf) writes: workload folders and analysis databases."""
+"""Reader for what rocprof-compute (formerly Omniperf) writes: workload folders and analysis
+databases.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ from tidyprof.readers.rocprof_compute.dispatches import (
     without_damaged_dispatches,
     without_unusable_values,
 )
-from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, SEPARATE_RUNS, counter_files, workload_folders
+from tidyprof.readers.rocprof_compute.recognition import (
+    COUNTER_FILE,
+    SEPARATE_RUNS,
+    counter_files,
+    workload_folders,
+)
 from tidyprof.readers.rocprof_compute.workload import (
     DISPATCH_FILE,
     KERNEL_TOP_FILE,
@@ -54,33 +61,39 @@ _DRIVER_IDS_FROM = 256
 
 @guarded
 def read_rocprof_compute(
-    path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_HELD_BYTES
+    path: str | PathLike[str],
+    *,
+    origin: Origin | None = None,
+    maximum_bytes: int = MAXIMUM_HELD_BYTES,
 ) -> Profile:
-    """Read a workload folder of `rocprof-compute profile`, or a database of `rocprof-compute analyze`.
+    """Read a workload folder of `rocprof-compute profile`, or a database of `rocprof-compute
+    analyze`.
 
-    path -- the folder with pmc_perf.csv, or with the files of single runs that `profile` leaves from ROCm 7.13 on
-            (results_*.csv); one above it if there is only one; pmc_perf.csv itself (what lies beside it is read
-            too); or the .db file. CSV files may be compressed.
+    path -- the folder with pmc_perf.csv, or with the files of single runs that `profile` leaves
+    from ROCm 7.13 on
+            (results_*.csv); one above it if there is only one; pmc_perf.csv itself (what lies
+            beside it is read too); or the .db file. CSV files may be compressed.
     origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events` has one row per dispatch (times in ns of the machine's clock), none if the files have no times. Of the
-    columns of `tables.contract`, here
-      device           GPU_ID as the tool gives it: see `meta["device_numbering"]`
-      grid, block      work-items in all and in a workgroup, as text such as `[1024]`
-      replays, shortest_ns, longest_ns   in how many runs of the program the dispatch was timed, and the extremes
+    `events` has one row per dispatch (times in ns of the machine's clock), none if the files have
+    no times. Of the columns of `tables.contract`, here
+      device           GPU_ID as the tool gives it: see `meta["device_numbering"]` grid, block
+      work-items in all and in a workgroup, as text such as `[1024]` replays, shortest_ns,
+      longest_ns   in how many runs of the program the dispatch was timed, and the extremes
 
-    `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`, `kernel`, and
-    `replay_pass`, the run of the program (from 0) that counted it; `time_ns` is the dispatch's start, 0 in a file
-    without times. The program is run once per group of counters, so counters of different passes belong to different
-    launches. The sum of a level over cycles is called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`.
-    Of a database `counters` has the tool's evaluated figures instead: `kernel`, `metric_id`, `statistic` (Avg, Peak,
+    `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`,
+    `kernel`, and `replay_pass`, the run of the program (from 0) that counted it; `time_ns` is the
+    dispatch's start, 0 in a file without times. The program is run once per group of counters, so
+    counters of different passes belong to different launches. The sum of a level over cycles is
+    called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`. Of a database `counters`
+    has the tool's evaluated figures instead: `kernel`, `metric_id`, `statistic` (Avg, Peak,
     ...), with the start of the kernel's first dispatch for `time_ns`.
 
-    `meta` has, besides the common entries and where stated: `layout` (wide, long, database), `sysinfo` (typed; clocks
-    of 0 are absent), `roofline` (measured ceilings per device), `metric_tables` (name -> rows, of `analyze`),
-    `kernel_rates` (database: FLOP rate and intensities per kernel, without those that old releases get wrong),
-    `replay_passes` (runs of the program), `replays_read`, `rows`, `columns`, `counters_distinct`, `command`,
-    `workload`.
+    `meta` has, besides the common entries and where stated: `layout` (wide, long, database),
+    `sysinfo` (typed; clocks of 0 are absent), `roofline` (measured ceilings per device),
+    `metric_tables` (name -> rows, of `analyze`), `kernel_rates` (database: FLOP rate and
+    intensities per kernel, without those that old releases get wrong), `replay_passes` (runs of the
+    program), `replays_read`, `rows`, `columns`, `counters_distinct`, `command`, `workload`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -123,7 +136,8 @@ def _counter_files(path: Path) -> tuple[list[Path], bool]:
     if separate:
         raise ProfileReadError(
             path,
-            f"no {COUNTER_FILE}, but {len(separate)} files of single runs ({separate[0]!r} for one)",
+            f"no {COUNTER_FILE}, but {len(separate)} files of single runs ({separate[0]!r} for"
+            " one)",
             "from ROCm 7.13 on profile leaves it to analyze to join the runs of its CSV back end",
             "run once: rocprof-compute analyze -p with this folder",
         )
@@ -179,7 +193,8 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         text = CounterCsv(file)
         labels = list(texts)
         present = {labels[code] for code in measured.values["name"].unique()}
-        # Counters that stand in every run belong to the run in which the new ones were counted, so they come along.
+        # Counters that stand in every run belong to the run in which the new ones were counted, so
+        # they come along.
         if {column.counter for column in counter_columns(text.names)} <= present:
             continue
         more = read_layout(text, texts)
@@ -194,23 +209,34 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
 
 
 def _places(measured: Measured, other: Measured) -> np.ndarray | None:
-    """For each dispatch of `other` the row in `measured`, by number, device and kernel; None if one is unknown."""
+    """For each dispatch of `other` the row in `measured`, by number, device and kernel; None if one
+    is unknown.
+    """
     by = ["device", "dispatch_id", "name"]
-    known, wanted = (pd.DataFrame({name: of.dispatches[name] for name in by}) for of in (measured, other))
+    known, wanted = (
+        pd.DataFrame({name: of.dispatches[name] for name in by}) for of in (measured, other)
+    )
     merged = wanted.merge(known.assign(place=np.arange(len(known))), how="left", on=by)
     return None if merged["place"].isna().any() else merged["place"].to_numpy(np.int64)
 
 
 def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Take times from timestamps.csv if pmc_perf.csv has none; the numbers of dispatches may be shifted there."""
+    """Take times from timestamps.csv if pmc_perf.csv has none; the numbers of dispatches may be
+    shifted there.
+    """
     file = folder / TIMES_FILE
     if measured.has_times or not file.is_file():
         return
     timed = dispatch_records(file, CounterCsv(file).frame([NAME], []), texts)
     if not np.array_equal(timed["name"], measured.dispatches["name"]):
-        part.warnings.append(f"{file.name}: no times of the dispatches in {COUNTER_FILE}, left out.")
+        part.warnings.append(
+            f"{file.name}: no times of the dispatches in {COUNTER_FILE}, left out."
+        )
         return
-    measured.dispatches["start_ns"], measured.dispatches["duration_ns"] = timed["start_ns"], timed["duration_ns"]
+    measured.dispatches["start_ns"], measured.dispatches["duration_ns"] = (
+        timed["start_ns"],
+        timed["duration_ns"],
+    )
     part.files.append(file)
 
 
@@ -223,7 +249,9 @@ def _add_company(folder: Path, part: Part) -> None:
         part.warnings += warnings
         read.append(folder / SYSTEM_FILE)
     else:
-        part.warnings.append(f"no {SYSTEM_FILE} beside {COUNTER_FILE}: the GPU and its peaks are unknown.")
+        part.warnings.append(
+            f"no {SYSTEM_FILE} beside {COUNTER_FILE}: the GPU and its peaks are unknown."
+        )
     if (folder / ROOFLINE_FILE).is_file():
         facts["roofline"] = read_ceilings(folder / ROOFLINE_FILE)
         read.append(folder / ROOFLINE_FILE)
@@ -231,9 +259,15 @@ def _add_company(folder: Path, part: Part) -> None:
         listed = len(small_table(folder / DISPATCH_FILE))
         read.append(folder / DISPATCH_FILE)
         if listed != facts["rows"] and facts["layout"] == "wide":
-            part.warnings.append(f"{DISPATCH_FILE} lists {listed} dispatches, {COUNTER_FILE} {facts['rows']}.")
+            part.warnings.append(
+                f"{DISPATCH_FILE} lists {listed} dispatches, {COUNTER_FILE} {facts['rows']}."
+            )
     tables = read_metric_tables(folder)
     if (folder / KERNEL_TOP_FILE).is_file():
         tables[KERNEL_TOP_FILE.removesuffix(".csv")] = small_table(folder / KERNEL_TOP_FILE)
-    found = {"metric_tables": tables, "tool_version": tool_version(folder), "replay_passes": planned_runs(folder)}
+    found = {
+        "metric_tables": tables,
+        "tool_version": tool_version(folder),
+        "replay_passes": planned_runs(folder),
+    }
     facts |= {name: value for name, value in found.items() if value}

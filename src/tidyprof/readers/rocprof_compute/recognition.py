@@ -11,8 +11,9 @@ COUNTER_FILE = "pmc_perf.csv"
 """The counters of all runs of the program; from ROCm 10.2 on compressed, with the ending .gz."""
 
 RUN_FILES = ("results_*.csv", "results_*.csv.gz")
-"""The counters of one run each, a row for each counter: what `profile` leaves from ROCm 7.13 on, compressed since 10.1.
-`analyze` joins them."""
+"""The counters of one run each, a row for each counter: what `profile` leaves from ROCm 7.13 on,
+compressed since 10.1. `analyze` joins them.
+"""
 
 MARKER_TABLE = "compute_workload"
 """A table that only this kind of database has."""
@@ -36,14 +37,21 @@ def workload_folders(folder: Path) -> list[Path]:
         return [folder]
     names = (COUNTER_FILE, f"{COUNTER_FILE}.gz", *RUN_FILES)
     found = {
-        file.parent for place in ("[!.]*", "[!.]*/[!.]*") for name in names for file in folder.glob(f"{place}/{name}")
+        file.parent
+        for place in ("[!.]*", "[!.]*/[!.]*")
+        for name in names
+        for file in folder.glob(f"{place}/{name}")
     }
     return sorted(place for place in found if counter_files(place))
 
 
 def counter_files(folder: Path) -> list[Path]:
-    """The file with the counters of all runs of the program, else those of each run; nothing where there is none."""
-    joined = [file for file in (folder / COUNTER_FILE, folder / f"{COUNTER_FILE}.gz") if file.is_file()]
+    """The file with the counters of all runs of the program, else those of each run; nothing where
+    there is none.
+    """
+    joined = [
+        file for file in (folder / COUNTER_FILE, folder / f"{COUNTER_FILE}.gz") if file.is_file()
+    ]
     if joined:
         return joined[:1]
     runs = sorted(file for pattern in RUN_FILES for file in folder.glob(pattern) if file.is_file())

@@ -1,4 +1,6 @@
-"""The small files beside the counters in a rocprof-compute folder: machine, ceilings, analysis tables, runs."""
+"""The small files beside the counters in a rocprof-compute folder: machine, ceilings, analysis
+tables, runs.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,37 @@ ROOFLINE_FILE = "roofline.csv"
 TIMES_FILE = "timestamps.csv"
 DISPATCH_FILE = "pmc_dispatch_info.csv"
 KERNEL_TOP_FILE = "pmc_kernel_top.csv"
-PASS_FILES = ("SQ_IFETCH_LEVEL", "SQ_INST_LEVEL_LDS", "SQ_INST_LEVEL_SMEM", "SQ_INST_LEVEL_VMEM", "SQ_LEVEL_WAVES")
+PASS_FILES = (
+    "SQ_IFETCH_LEVEL",
+    "SQ_INST_LEVEL_LDS",
+    "SQ_INST_LEVEL_SMEM",
+    "SQ_INST_LEVEL_VMEM",
+    "SQ_LEVEL_WAVES",
+)
 """Single runs of the program that old versions did not join into pmc_perf.csv."""
 
 SMALL_FILE_BYTES = 2**26
 """Uncompressed bytes that one of these files may have."""
 
 POSITIVE_FACTS = (
-    *("max_sclk", "max_mclk", "cur_sclk", "cur_mclk", "hbm_bw", "num_hbm_channels", "num_memory_channels"),
-    *("cu_per_gpu", "num_xcd", "wave_size", "max_waves_per_cu", "lds_banks_per_cu", "total_l2_chan", "sqc_per_gpu"),
+    *(
+        "max_sclk",
+        "max_mclk",
+        "cur_sclk",
+        "cur_mclk",
+        "hbm_bw",
+        "num_hbm_channels",
+        "num_memory_channels",
+    ),
+    *(
+        "cu_per_gpu",
+        "num_xcd",
+        "wave_size",
+        "max_waves_per_cu",
+        "lds_banks_per_cu",
+        "total_l2_chan",
+        "sqc_per_gpu",
+    ),
 )
 """Entries of sysinfo.csv that are positive numbers: 0 or text means that the tool did not know."""
 
@@ -45,13 +69,20 @@ def small_table(path: Path) -> list[dict[str, Any]]:
     if not text.endswith("\n"):
         raise _damaged(path, "its last line has no end")
     try:
-        header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        header, *rows = [
+            row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row
+        ]
     except (csv.Error, ValueError) as error:
         raise _damaged(path, f"no sound CSV ({error})") from None
     wrong = next((number for number, row in enumerate(rows, 2) if len(row) != len(header)), None)
     if wrong is not None:
-        raise _damaged(path, f"{len(rows[wrong - 2])} cells in row {wrong} under a header of {len(header)}")
-    return [{name: typed(cell) for name, cell in zip(header, row, strict=True) if _is_stated(cell)} for row in rows]
+        raise _damaged(
+            path, f"{len(rows[wrong - 2])} cells in row {wrong} under a header of {len(header)}"
+        )
+    return [
+        {name: typed(cell) for name, cell in zip(header, row, strict=True) if _is_stated(cell)}
+        for row in rows
+    ]
 
 
 def _damaged(path: Path, found: str) -> ProfileReadError:
@@ -63,7 +94,9 @@ def _is_stated(cell: str) -> bool:
 
 
 def typed(cell: str) -> int | float | str:
-    """A cell as a whole number, a finite number, or text without the line breaks of rocprof-compute's own layout."""
+    """A cell as a whole number, a finite number, or text without the line breaks of
+    rocprof-compute's own layout.
+    """
     text = cell.strip()
     if _WHOLE.fullmatch(text):
         return int(text)
@@ -77,12 +110,15 @@ def typed(cell: str) -> int | float | str:
 def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any], list[str]]:
     """What sysinfo says, without clocks and counts of 0, and warnings about those."""
     unknown = [name for name in POSITIVE_FACTS if name in facts and not _is_positive(facts[name])]
-    kept = {name: value for name, value in facts.items() if name not in unknown and value is not None}
+    kept = {
+        name: value for name, value in facts.items() if name not in unknown and value is not None
+    }
     if not unknown:
         return kept, []
     return kept, [
-        f"{source}: {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} 0 or no number, so unknown; "
-        "peaks that depend on it cannot be computed. Likely cause: firmware or tool older than the GPU."
+        f"{source}: {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} 0 or no number, so"
+        " unknown; peaks that depend on it cannot be computed. Likely cause: firmware or tool"
+        " older than the GPU."
     ]
 
 
@@ -90,7 +126,9 @@ def common_facts(sysinfo: dict[str, Any]) -> dict[str, Any]:
     """Entries of `meta` from sysinfo, under the names that all readers use."""
     names = {"gpu": "gpu_model", "rocm": "rocm_version", "host": "hostname", "command": "command"}
     names["workload"] = "workload_name"
-    return {"sysinfo": sysinfo} | {name: str(sysinfo[key]) for name, key in names.items() if key in sysinfo}
+    return {"sysinfo": sysinfo} | {
+        name: str(sysinfo[key]) for name, key in names.items() if key in sysinfo
+    }
 
 
 def _is_positive(value: Any) -> bool:
@@ -106,23 +144,31 @@ def read_system_facts(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def read_ceilings(path: Path) -> list[dict[str, float]]:
-    """roofline.csv: what the benchmark reached, one entry per device, in GB/s and GFLOP/s (GOP/s for integers).
+    """roofline.csv: what the benchmark reached, one entry per device, in GB/s and GFLOP/s (GOP/s
+    for integers).
 
-    Entries of 0 were not measured and are left out. Raises ProfileReadError for negative or unreadable figures.
+    Entries of 0 were not measured and are left out. Raises ProfileReadError for negative or
+    unreadable figures.
     """
     devices = []
     for row in small_table(path):
-        wrong = next((name for name, value in row.items() if isinstance(value, str) or value < 0), None)
+        wrong = next(
+            (name for name, value in row.items() if isinstance(value, str) or value < 0), None
+        )
         if wrong is not None:
             raise _damaged(path, f"{str(row[wrong])[:30]!r} under {wrong[:30]!r}")
-        devices.append({name: value for name, value in row.items() if value > 0 or name == "device"})
+        devices.append(
+            {name: value for name, value in row.items() if value > 0 or name == "device"}
+        )
     if not devices:
         raise _damaged(path, "no row below the header")
     return devices
 
 
 def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The tables that `rocprof-compute analyze` wrote as CSV, by number and name: `2.1 Speed-of-Light` -> rows."""
+    """The tables that `rocprof-compute analyze` wrote as CSV, by number and name: `2.1
+    Speed-of-Light` -> rows.
+    """
     found = {}
     for place in (folder, folder / "analyze"):
         for file in sorted(place.glob("*.csv")) if place.is_dir() else ():
@@ -130,7 +176,11 @@ def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
             if match:
                 name = f"{match[1]} {(match[2] or '').replace('_', ' ')}".strip()
                 found[name] = small_table(file)
-    return dict(sorted(found.items(), key=lambda item: [int(part) for part in item[0].split()[0].split(".")]))
+    return dict(
+        sorted(
+            found.items(), key=lambda item: [int(part) for part in item[0].split()[0].split(".")]
+        )
+    )
 
 
 def tool_version(folder: Path) -> str | None:
@@ -144,7 +194,9 @@ def tool_version(folder: Path) -> str | None:
 
 
 def planned_runs(folder: Path) -> int | None:
-    """How often the program was to be run: one run for each `pmc:` line of the counter requests in perfmon/."""
+    """How often the program was to be run: one run for each `pmc:` line of the counter requests in
+    perfmon/.
+    """
     requests: Iterable[Path] = sorted((folder / "perfmon").glob("*.txt"))
     lines = sum(_request_lines(file) for file in requests)
     return lines or None

@@ -1,4 +1,6 @@
-"""Reader for the output of rocprof-sys (ROCm Systems Profiler) and of omnitrace, its predecessor."""
+"""Reader for the output of rocprof-sys (ROCm Systems Profiler) and of omnitrace, its
+predecessor.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ from tidyprof.readers.perfetto.reader import (
 )
 from tidyprof.readers.perfetto.recognition import trace_files
 from tidyprof.readers.perfetto.sequences import text
-from tidyprof.readers.rocprof_sys.recognition import TableFile, content_of, files_of_folder, runs_below, table_file
+from tidyprof.readers.rocprof_sys.recognition import (
+    TableFile,
+    content_of,
+    files_of_folder,
+    runs_below,
+    table_file,
+)
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
@@ -50,32 +58,35 @@ def read_rocprof_sys(
 ) -> Profile:
     """Read what rocprof-sys wrote: its Perfetto traces, and its profiles as tables.
 
-    path          -- an output folder (`rocprofsys-python3-output/2025-08-09_14.03`, or the folder above it if it
+    path          -- an output folder (`rocprofsys-python3-output/2025-08-09_14.03`, or the folder
+    above it if it
                      holds one run), or a single trace or table.
     rank          -- read only this rank; where nothing states one, the rank that the files have.
     origin        -- where the recording comes from; not stated if None.
     progress, maximum_bytes -- as in `read_perfetto`.
 
-    `events` and `counters` are those of `read_perfetto`, of all processes; without a trace they are empty. A file's
-    number is the process, and the rank if it is not the number of the process in the file, as in a job of MPI.
+    `events` and `counters` are those of `read_perfetto`, of all processes; without a trace they are
+    empty. A file's number is the process, and the rank if it is not the number of the process in
+    the file, as in a job of MPI.
 
-    `meta` has, besides the entries of `read_perfetto` and where stated: `tool_version`, `rocm`, `cpu`, `launched`
-    (day and time), `ignored_files` (tables with several numbers for one label, such as vectors of hardware counters),
-    `settings` (those that were set, by the name of their environment variable),
-    `table_descriptions` (in the tool's words) and `tables`: metric (`wall_clock`, `sampling_wall_clock`,
-    `sampling_percent`, `trip_count`, ...) -> DataFrame with one row per label and place in the call tree, in the
-    order of the file (what is called right below its caller), in these columns:
-      rank, process    Int32, Int64
-      thread           Int64, thread as the tool counts them from 0, not the system's number
-      label            function, region or kernel
-      depth            Int32, 0 outermost; always 0 in flat profiles and in `sampling_percent`
-      parent           Int64, row label of the caller
-      count            Int64, how often it was called, or for samples in how many frames it was
-      total_ns, min_ns, max_ns, self_ns   Int64; mean_ns, std_ns Float64: time. total_ns includes what is called;
+    `meta` has, besides the entries of `read_perfetto` and where stated: `tool_version`, `rocm`,
+    `cpu`, `launched` (day and time), `ignored_files` (tables with several numbers for one label,
+    such as vectors of hardware counters), `settings` (those that were set, by the name of their
+    environment variable), `table_descriptions` (in the tool's words) and `tables`: metric
+    (`wall_clock`, `sampling_wall_clock`, `sampling_percent`, `trip_count`, ...) -> DataFrame with
+    one row per label and place in the call tree, in the order of the file (what is called right
+    below its caller), in these columns:
+      rank, process    Int32, Int64 thread           Int64, thread as the tool counts them from 0,
+      not the system's number label            function, region or kernel depth            Int32, 0
+      outermost; always 0 in flat profiles and in `sampling_percent` parent           Int64, row
+      label of the caller count            Int64, how often it was called, or for samples in how
+      many frames it was total_ns, min_ns, max_ns, self_ns   Int64; mean_ns, std_ns Float64: time.
+      total_ns includes what is called;
                        self_ns does not include what was called on the same thread
       self_percent     Float64, self of total
-    and for metrics that are no time total, mean, min, max, std, self (Float64) and unit instead. Tables come from
-    JSON, or where it is missing from text, which has six decimals and cuts long labels short.
+    and for metrics that are no time total, mean, min, max, std, self (Float64) and unit instead.
+    Tables come from JSON, or where it is missing from text, which has six decimals and cuts long
+    labels short.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -85,7 +96,9 @@ def read_rocprof_sys(
     for trace in traces:
         trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)
-    tables = [_placed(table, traces) for file in run.tables for table in read_tables(file, maximum_bytes)]
+    tables = [
+        _placed(table, traces) for file in run.tables for table in read_tables(file, maximum_bytes)
+    ]
     read_files = {part.table.file for part in tables}
     facts = common_facts([_facts(file, maximum_bytes) for file in run.metadata])
     left_out = {file.path: SEVERAL_NUMBERS for file in run.tables if file not in read_files}
@@ -122,12 +135,14 @@ def _find(path: Path) -> _Run:
             path,
             "a folder without a trace or table of rocprof-sys",
             "the profiler wrote elsewhere, or the run ended before it wrote",
-            "pass the folder that rocprof-sys names when it ends (rocprofsys-<program>-output/<day and time>)",
+            "pass the folder that rocprof-sys names when it ends (rocprofsys-<program>-output/<day"
+            " and time>)",
         )
     if len(runs) > 1:
         raise ProfileReadError(
             path,
-            f"{len(runs)} runs ({', '.join(repr(run.name) for run in runs[:3])}{', ...' if len(runs) > 3 else ''})",
+            f"{len(runs)} runs"
+            f" ({', '.join(repr(run.name) for run in runs[:3])}{', ...' if len(runs) > 3 else ''})",
             "each run of rocprof-sys makes a folder of its own",
             f"pass one of them, the latest by name being {runs[-1].name!r}",
         )
@@ -157,7 +172,9 @@ def _run_in(folder: Path) -> _Run | None:
 
 
 def _rank_of_trace(trace: Part) -> int | None:
-    """The rank that the name states, or the number at its end if it is not that of a process in the file."""
+    """The rank that the name states, or the number at its end if it is not that of a process in the
+    file.
+    """
     suffix = _SUFFIX.search(trace.path.name)
     number = int(suffix[1]) if suffix else None
     processes = {*process_spans(trace), *trace.processes}
@@ -176,20 +193,22 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
     doubts = []
     if table.cut:
         doubts.append(
-            f"{path.name}: {table.cut} of {len(table.rows)} labels are cut short, as in all tables in text; the JSON "
-            "beside it would have them whole."
+            f"{path.name}: {table.cut} of {len(table.rows)} labels are cut short, as in all tables"
+            " in text; the JSON beside it would have them whole."
         )
     if table.rows and not any(row.total for row in table.rows):
         doubts.append(
-            f"{path.name}: {len(table.rows)} labels were counted, but all sums are zero: the metric was not measured "
-            "in this run."
+            f"{path.name}: {len(table.rows)} labels were counted, but all sums are zero: the metric"
+            " was not measured in this run."
         )
     processes = [] if process is None else [process]
     return _TablePart(path, rank=rank, processes=processes, warnings=doubts, table=table)
 
 
 def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
-    """One table per metric of all ranks and processes, the rows of one file after those of another."""
+    """One table per metric of all ranks and processes, the rows of one file after those of
+    another.
+    """
     found: dict[str, list[pd.DataFrame]] = {}
     for part in tables:
         rows = frame(part.table)
@@ -200,7 +219,9 @@ def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
         earlier.append(rows)
     return {
         "table_descriptions": {part.table.metric: part.table.description for part in tables},
-        "tables": {metric: pd.concat(parts, ignore_index=True) for metric, parts in sorted(found.items())},
+        "tables": {
+            metric: pd.concat(parts, ignore_index=True) for metric, parts in sorted(found.items())
+        },
     }
 
 
@@ -216,19 +237,27 @@ class _Tool(msgspec.Struct):
 def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
     """Entries of `Profile.meta` that a metadata file states."""
     try:
-        (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]).items()
+        (name, tool), *_ = msgspec.json.decode(
+            read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]
+        ).items()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(
-            path, f"no metadata of rocprof-sys in JSON ({' '.join(str(error).split())[:100]})", *CUT_SHORT
+            path,
+            f"no metadata of rocprof-sys in JSON ({' '.join(str(error).split())[:100]})",
+            *CUT_SHORT,
         ) from None
-    info = {key: value for key, value in tool.metadata.info.items() if isinstance(value, str) and value}
+    info = {
+        key: value for key, value in tool.metadata.info.items() if isinstance(value, str) and value
+    }
     facts: dict[str, Any] = {"tool": "omnitrace"} if name == "omnitrace" else {}
     for key, names in _FACTS.items():
         stated = next((info[name] for name in names if name in info), None)
         if stated:
             facts[key] = stated
     if "LAUNCH_DATE" in info:
-        facts["launched"] = " ".join(info[name] for name in ("LAUNCH_DATE", "LAUNCH_TIME") if name in info)
+        facts["launched"] = " ".join(
+            info[name] for name in ("LAUNCH_DATE", "LAUNCH_TIME") if name in info
+        )
     settings = {
         key: entry.get("value")
         for key, entry in tool.metadata.settings.items()

@@ -1,4 +1,6 @@
-"""What rocprof-sys writes beside its Perfetto trace: which file holds what, and what the names tell."""
+"""What rocprof-sys writes beside its Perfetto trace: which file holds what, and what the names
+tell.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,25 @@ from pathlib import Path
 from tidyprof.io.byte_stream import head_or_nothing
 
 _HEAD_BYTES = 2**16
-_NAME = re.compile(r"(?P<metric>.+?)(?:-(?P<suffix>[0-9]{1,9}))?\.(?P<format>json|txt)(?:\.gz|\.zst)?", re.IGNORECASE)
+_NAME = re.compile(
+    r"(?P<metric>.+?)(?:-(?P<suffix>[0-9]{1,9}))?\.(?P<format>json|txt)(?:\.gz|\.zst)?",
+    re.IGNORECASE,
+)
 _JSON_TABLE = re.compile(rb'\s*\{\s*"timemory"\s*:')
-_METADATA = re.compile(rb'\s*\{\s*"(?:rocprofiler-systems|omnitrace|rocprofsys)"\s*:\s*\{\s*"metadata"\s*:')
-_TEXT_TABLE = re.compile(rb"\|-+\|\r?\n(?:\|[^\n]*\n){1,8}?\|\s*LABEL\s*\|\s*COUNT\s*\|\s*DEPTH\s*\|")
+_METADATA = re.compile(
+    rb'\s*\{\s*"(?:rocprofiler-systems|omnitrace|rocprofsys)"\s*:\s*\{\s*"metadata"\s*:'
+)
+_TEXT_TABLE = re.compile(
+    rb"\|-+\|\r?\n(?:\|[^\n]*\n){1,8}?\|\s*LABEL\s*\|\s*COUNT\s*\|\s*DEPTH\s*\|"
+)
 
 
 @dataclass(frozen=True)
 class TableFile:
     """A file with a table.
 
-    metric -- what the table is about, by the name: `wall_clock`, `sampling_percent`, ...
-    suffix -- number at the end of the name: the process or, in a job of MPI, the rank; None without one.
+    metric -- what the table is about, by the name: `wall_clock`, `sampling_percent`, ... suffix --
+    number at the end of the name: the process or, in a job of MPI, the rank; None without one.
     format -- `json` or `text`.
     """
 
@@ -31,7 +40,9 @@ class TableFile:
 
 
 def content_of(head: bytes) -> str | None:
-    """What a file that starts with `head` holds: `json` or `text` for a table, `metadata`, None for neither."""
+    """What a file that starts with `head` holds: `json` or `text` for a table, `metadata`, None for
+    neither.
+    """
     if _JSON_TABLE.match(head):
         return "json"
     if _METADATA.match(head):
@@ -47,11 +58,14 @@ def table_file(path: Path, head: bytes) -> TableFile | None:
     found = _NAME.fullmatch(path.name)
     if not found:
         return TableFile(path, path.name.partition(".")[0], None, content)
-    return TableFile(path, found["metric"], int(found["suffix"]) if found["suffix"] else None, content)
+    return TableFile(
+        path, found["metric"], int(found["suffix"]) if found["suffix"] else None, content
+    )
 
 
 def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
-    """The tables in a folder, as text only those that are not there as JSON, and its metadata files.
+    """The tables in a folder, as text only those that are not there as JSON, and its metadata
+    files.
 
     A file that cannot be read is left to the one who reads it.
     """
@@ -65,7 +79,11 @@ def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
         elif found := table_file(path, head):
             tables.append(found)
     as_json = {(table.metric, table.suffix) for table in tables if table.format == "json"}
-    kept = [table for table in tables if table.format == "json" or (table.metric, table.suffix) not in as_json]
+    kept = [
+        table
+        for table in tables
+        if table.format == "json" or (table.metric, table.suffix) not in as_json
+    ]
     return kept, metadata
 
 
@@ -80,7 +98,9 @@ def runs_below(folder: Path) -> list[Path]:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a table of rocprof-sys; of a folder, whether it holds a run of it."""
+    """Whether content that starts with `head` is a table of rocprof-sys; of a folder, whether it
+    holds a run of it.
+    """
     if not path.is_dir():
         return table_file(path, head) is not None
     return holds_tables(path) or len(runs_below(path)) > 0

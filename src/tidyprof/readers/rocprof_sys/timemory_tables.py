@@ -17,7 +17,9 @@ from tidyprof.io.byte_stream import in_lines, in_texts, read_bytes
 from tidyprof.readers.rocprof_sys.recognition import TableFile
 
 NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}
-"""Units of time as timemory writes them (source/timemory/units.hpp of https://github.com/ROCm/timemory), in ns."""
+"""Units of time as timemory writes them (source/timemory/units.hpp of
+https://github.com/ROCm/timemory), in ns.
+"""
 
 _CUT = "..."
 _LATEST_NS = 2**62
@@ -64,7 +66,9 @@ class _Document(msgspec.Struct):
 
 
 class Row(NamedTuple):
-    """One line of a table. Numbers are in ns where it is about time, else in its unit; None where the file has none."""
+    """One line of a table. Numbers are in ns where it is about time, else in its unit; None where
+    the file has none.
+    """
 
     thread: int | None
     label: str
@@ -81,10 +85,10 @@ class Row(NamedTuple):
 class Table:
     """What one file holds.
 
-    rows    -- in the order of the file: every label right below the one that called it.
-    unit    -- unit of the numbers in the file, None where it has none.
-    process -- number of the process if the file states it; is_mpi -- whether it says that it is one rank of several.
-    cut     -- labels that the file has cut short.
+    rows    -- in the order of the file: every label right below the one that called it. unit    --
+    unit of the numbers in the file, None where it has none. process -- number of the process if the
+    file states it; is_mpi -- whether it says that it is one rank of several. cut     -- labels that
+    the file has cut short.
     """
 
     file: TableFile
@@ -103,7 +107,11 @@ def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
     Raises ProfileReadError where the file is damaged or its numbers make no sense.
     """
     data = read_bytes(file.path, maximum_bytes, in_lines if file.format == "text" else in_texts)
-    tables = _from_json(file, data) if file.format == "json" else [_from_text(file, data.decode("latin-1"))]
+    tables = (
+        _from_json(file, data)
+        if file.format == "json"
+        else [_from_text(file, data.decode("latin-1"))]
+    )
     for table in tables:
         _refuse_nonsense(table)
     return tables
@@ -136,7 +144,9 @@ def _from_json(file: TableFile, data: bytes) -> list[Table]:
 
 
 def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
-    """As timemory writes NaN and infinite numbers, which JSON does not have, and names as they are in the binary."""
+    """As timemory writes NaN and infinite numbers, which JSON does not have, and names as they are
+    in the binary.
+    """
     if b"NaN" in data or b"Inf" in data or isinstance(error, UnicodeDecodeError):
         try:
             return msgspec.convert(json.loads(data.decode("utf-8", "replace")), _Document)
@@ -149,7 +159,12 @@ def _row_of_node(node: _Node, unit: str | None) -> Row:
     entry = node.entry
     total = _number(entry.value if entry.repr_data is None else entry.repr_data, unit)
     # Clocks store whole nanoseconds; what is shown of them is rounded.
-    if unit in NANOSECONDS and isinstance(entry.value, int) and total is not None and abs(entry.value - total) < 1:
+    if (
+        unit in NANOSECONDS
+        and isinstance(entry.value, int)
+        and total is not None
+        and abs(entry.value - total) < 1
+    ):
         total = entry.value
     statistics = (_number(value, unit) for value in msgspec.structs.astuple(node.stats))
     return Row(*_taken_apart(node.prefix), node.depth, entry.laps, total, *statistics)
@@ -173,7 +188,10 @@ def _taken_apart(prefix: str) -> tuple[int | None, str]:
 
 def _from_text(file: TableFile, text: str) -> Table:
     lines = text.splitlines()
-    header = next((place for place, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line), None)
+    header = next(
+        (place for place, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line),
+        None,
+    )
     if header is None or header + 1 >= len(lines):
         raise _damaged(file, "no line with the names of the columns")
     # Labels may hold vertical bars: the rule below the names tells where columns end.
@@ -187,7 +205,10 @@ def _from_text(file: TableFile, text: str) -> Table:
     for number, line in enumerate(body, 1):
         if len(line) <= edges[-1] or line[edges[-1]] != "|":
             raise _damaged(file, f"line {header + 2 + number} is {len(line)} characters long")
-        cells = {name: line[start + 1 : end] for name, (start, end) in zip(names, pairwise(edges), strict=True)}
+        cells = {
+            name: line[start + 1 : end]
+            for name, (start, end) in zip(names, pairwise(edges), strict=True)
+        }
         label = cells["LABEL"][1:].rstrip().encode("latin-1").decode("utf-8", "replace")
         cut += label.endswith(_CUT)
         rows.append(_row_of_cells(file, cells, label))
@@ -203,7 +224,9 @@ def _row_of_cells(file: TableFile, cells: dict[str, str], label: str) -> Row:
     try:
         depth, count = int(cells["DEPTH"]), int(cells["COUNT"])
         numbers = {
-            name: _number(float(cells[column]), unit) for column, name in _TEXT_NUMBERS.items() if column in cells
+            name: _number(float(cells[column]), unit)
+            for column, name in _TEXT_NUMBERS.items()
+            if column in cells
         }
     except ValueError as error:
         raise _damaged(file, str(error)) from None
@@ -213,7 +236,8 @@ def _row_of_cells(file: TableFile, cells: dict[str, str], label: str) -> Row:
 def _damaged(file: TableFile, what: str) -> ProfileReadError:
     return ProfileReadError(
         file.path,
-        f"no table of timemory in {'JSON' if file.format == 'json' else 'text'} ({' '.join(what.split())[:100]})",
+        f"no table of timemory in {'JSON' if file.format == 'json' else 'text'}"
+        f" ({' '.join(what.split())[:100]})",
         *CUT_SHORT,
     )
 
@@ -222,10 +246,16 @@ def _refuse_nonsense(table: Table) -> None:
     """Every label needs a depth, a count and a sum that such a table can have."""
     for number, row in enumerate(table.rows, 1):
         total = row.total
-        if not 0 <= row.depth < 2**31 or not 0 <= row.count < 2**63 or total is None or abs(total) >= _LATEST_NS:
+        if (
+            not 0 <= row.depth < 2**31
+            or not 0 <= row.count < 2**63
+            or total is None
+            or abs(total) >= _LATEST_NS
+        ):
             raise ProfileReadError(
                 table.file.path,
-                f"entry {number} of {table.metric} has the count {row.count}, depth {row.depth} and sum {total}",
+                f"entry {number} of {table.metric} has the count {row.count}, depth {row.depth} and"
+                f" sum {total}",
                 *DAMAGED,
             )
 
@@ -246,11 +276,17 @@ def frame(table: Table) -> pd.DataFrame:
     }
     for name, values in numbers.items():
         if is_time and name not in ("mean", "std"):
-            whole = [None if value is None or abs(value) >= _LATEST_NS else round(value) for value in values]
+            whole = [
+                None if value is None or abs(value) >= _LATEST_NS else round(value)
+                for value in values
+            ]
             columns[f"{name}_ns"] = pd.array(whole, "Int64")
         else:
             columns[f"{name}_ns" if is_time else name] = pd.array(values, "Float64")
-    shares = [100 * own / total if total else 0.0 for own, total in zip(numbers["self"], numbers["total"], strict=True)]
+    shares = [
+        100 * own / total if total else 0.0
+        for own, total in zip(numbers["self"], numbers["total"], strict=True)
+    ]
     columns["self_percent"] = pd.array(shares, "Float64")
     if not is_time:
         columns["unit"] = pd.Categorical([table.unit] * len(parent))
@@ -269,8 +305,12 @@ def _parents(depths: list[int]) -> list[int | None]:
     return parents
 
 
-def _own(totals: list[float | None], parents: list[int | None], threads: list[int | None]) -> list[float]:
-    """What a row has without the rows that it encloses; another thread's work runs beside it, not within."""
+def _own(
+    totals: list[float | None], parents: list[int | None], threads: list[int | None]
+) -> list[float]:
+    """What a row has without the rows that it encloses; another thread's work runs beside it, not
+    within.
+    """
     own = [total or 0 for total in totals]
     for row, parent in enumerate(parents):
         if parent is not None and threads[row] == threads[parent]:

@@ -1,4 +1,5 @@
-"""Reader for tables of the first rocprof (`rocprof`, until ROCm 7): of kernels, their counters, and statistics.
+"""Reader for tables of the first rocprof (`rocprof`, until ROCm 7): of kernels, their counters, and
+statistics.
 
 Their columns are those of bin/tblextr.py in https://github.com/ROCm/rocprofiler.
 """
@@ -24,9 +25,12 @@ from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of
 
 _NO_KERNELS = (
-    "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended before its kernels ran."
+    "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended"
+    " before its kernels ran."
 )
-_ONLY_STATISTICS = "only statistics, no trace: totals are in meta['stats'], single events are not known."
+_ONLY_STATISTICS = (
+    "only statistics, no trace: totals are in meta['stats'], single events are not known."
+)
 
 _NAMES = {
     "BeginNs": "start",
@@ -56,17 +60,18 @@ _BARRIER = "<barrier packet>"
 def read_rocprof_v1(
     path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
 ) -> Profile:
-    """Read tables of rocprof, version 1: `results.csv` and `results.*stats.csv`. Its database and JSON are not read.
+    """Read tables of rocprof, version 1: `results.csv` and `results.*stats.csv`. Its database and
+    JSON are not read.
 
     path -- a file, the folder that rocprof wrote to, or folder and start of the file names.
     origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of `read_rocprofv3`. Here
-      source_category  OPS: kernels
-      device           the agent, which counts CPUs too: rocprof's label `GPU2` does not mean HIP's device 2
-      grid, block      the products of their three sizes: `[1024]` work-items
-      launch_ns        time of the dispatch
-      stats            has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers
+    `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of
+    `read_rocprofv3`. Here
+      source_category  OPS: kernels device           the agent, which counts CPUs too: rocprof's
+      label `GPU2` does not mean HIP's device 2 grid, block      the products of their three sizes:
+      `[1024]` work-items launch_ns        time of the dispatch stats            has no min_ns,
+      max_ns and std_ns, and mean_ns is cut to whole numbers
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -76,7 +81,9 @@ def read_rocprof_v1(
     found = [_read_run(files, texts, maximum_bytes) for files in runs]
     found[0].ignored |= others
     refuse_copies(path, found)
-    return profile_of([own.part(texts) for own in found], texts, common_meta(found) | {"tool": "rocprof"}, origin)
+    return profile_of(
+        [own.part(texts) for own in found], texts, common_meta(found) | {"tool": "rocprof"}, origin
+    )
 
 
 def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collected:
@@ -96,7 +103,9 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
 
 
 def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int) -> None:
-    """Take the kernels of a table, and their counters. Raises ProfileReadError if it has neither."""
+    """Take the kernels of a table, and their counters. Raises ProfileReadError if it has
+    neither.
+    """
     kernels, samples, cut, warnings = _kernel_records(file, maximum_bytes)
     own.warnings += warnings
     if {"start", "end"} <= set(kernels.column_names):
@@ -113,11 +122,18 @@ def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int
 
 def _counters_of_header(file: V1File) -> list[str]:
     """The columns of a results.csv that are counters."""
-    return [column for column in file.header if column and column not in _NAMES and column not in _NOT_COUNTERS]
+    return [
+        column
+        for column in file.header
+        if column and column not in _NAMES and column not in _NOT_COUNTERS
+    ]
 
 
-def _kernel_records(file: V1File, maximum_bytes: int) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
-    """Dispatches of a results.csv, their counters (a row per dispatch and counter), rows cut short, warnings.
+def _kernel_records(
+    file: V1File, maximum_bytes: int
+) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
+    """Dispatches of a results.csv, their counters (a row per dispatch and counter), rows cut short,
+    warnings.
 
     Raises ProfileReadError if it is damaged.
     """
@@ -133,15 +149,22 @@ def _kernel_records(file: V1File, maximum_bytes: int) -> tuple[pa.Table, pa.Tabl
     csv_file = CsvFile(file.path, list(file.header), maximum_bytes)
     rows, cut = csv_file.complete_rows(csv_file.frame(types), named[-1])
     columns = {_NAMES[column]: rows[column] for column in types if column in _NAMES}
-    columns["category"] = mapped(columns["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", TEXT)
+    columns["category"] = mapped(
+        columns["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", TEXT
+    )
     kernels = pa.table(columns)
-    values = {column: mapped(rows[column], partial(_value, file.path, column), pa.float64()) for column in counters}
+    values = {
+        column: mapped(rows[column], partial(_value, file.path, column), pa.float64())
+        for column in counters
+    }
     samples = _samples(kernels, values) if counters else None
     return kernels, samples, cut, csv_file.warnings + csv_file.open_end()
 
 
 def _value(path: Path, counter: str, text: str) -> float | None:
-    """The value of a counter, None where it has none. Raises ProfileReadError for what is no number."""
+    """The value of a counter, None where it has none. Raises ProfileReadError for what is no
+    number.
+    """
     try:
         return None if text == "None" else float(text)
     except ValueError:
@@ -152,7 +175,9 @@ def _value(path: Path, counter: str, text: str) -> float | None:
 def _samples(kernels: pa.Table, values: dict[str, pa.Array]) -> pa.Table:
     """A row per dispatch and counter."""
     sizes = {"grid_x": "work_items", "block_x": "workgroup_size"}
-    named = {sizes.get(name, name): kernels[name] for name in kernels.column_names if name != "launch"}
+    named = {
+        sizes.get(name, name): kernels[name] for name in kernels.column_names if name != "launch"
+    }
     return counters_long(pa.table(named | values), values)
 
 

@@ -49,7 +49,9 @@ class V1File:
 
 
 def v1_file(path: Path, head: bytes) -> V1File | None:
-    """What rocprof wrote into the file that starts with `head`, None if it is not one of its files."""
+    """What rocprof wrote into the file that starts with `head`, None if it is not one of its
+    files.
+    """
     stem = _NAME.sub("", path.name)
     header = header_of(head) or []
     names = {name.lower() for name in header}
@@ -58,41 +60,55 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
     if names == _STATISTICS:
         run, _, subject = stem.rpartition(".")
         return V1File(
-            path, "statistics", path.parent / (run if subject in STATISTICS_SUBJECTS else stem), tuple(header)
+            path,
+            "statistics",
+            path.parent / (run if subject in STATISTICS_SUBJECTS else stem),
+            tuple(header),
         )
     return None
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether a file that starts with `head` is rocprof's database or its JSON, whose times are named `BeginNs`."""
+    """Whether a file that starts with `head` is rocprof's database or its JSON, whose times are
+    named `BeginNs`.
+    """
     if head.startswith(SQLITE_MAGIC):
         return b'"BeginNs" INTEGER' in head
     return head.lstrip().startswith(b"{") and b'"traceEvents"' in head and b'"BeginNs"' in head
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether `path` is a file of rocprof that starts with `head`, read or not, or a folder that holds one."""
+    """Whether `path` is a file of rocprof that starts with `head`, read or not, or a folder that
+    holds one.
+    """
     if not path.is_dir():
         return v1_file(path, head) is not None or is_trace(head)
     return any(recognises(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
 def _candidates(folder: Path) -> list[Path]:
-    named = (file for file in sorted(folder.iterdir()) if _NAME.search(file.name) or _TRACE_NAME.search(file.name))
+    named = (
+        file
+        for file in sorted(folder.iterdir())
+        if _NAME.search(file.name) or _TRACE_NAME.search(file.name)
+    )
     return [file for file in named if file.is_file()]
 
 
 def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
     """The files at a path, run by run, and those beside them that are not read, with the reason.
 
-    path is a file, a folder, or folder and start of the file names. Raises ProfileReadError if there is none.
+    path is a file, a folder, or folder and start of the file names. Raises ProfileReadError if
+    there is none.
     """
     if path.is_dir():
         candidates = _candidates(path)
     elif path.exists() or not path.parent.is_dir():
         candidates = [path]
     else:
-        candidates = [file for file in _candidates(path.parent) if file.name.startswith(f"{path.name}.")] or [path]
+        candidates = [
+            file for file in _candidates(path.parent) if file.name.startswith(f"{path.name}.")
+        ] or [path]
     runs: dict[Path, list[V1File]] = {}
     others: dict[Path, str] = {}
     for file in candidates:
@@ -121,15 +137,27 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
 
 def _not_read(trace: Path) -> ProfileReadError:
     """The error about a trace that names the tables beside it, that of kernels first."""
-    tables = [file for file in _candidates(trace.parent) if v1_file(file, head_or_nothing(file, HEAD_BYTES))]
+    tables = [
+        file
+        for file in _candidates(trace.parent)
+        if v1_file(file, head_or_nothing(file, HEAD_BYTES))
+    ]
     start = _TRACE_NAME.sub("", trace.name)
     tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
     again = "record again with rocprofv3 --runtime-trace"
     return ProfileReadError(
         trace,
         NOT_READ,
-        "its tables lie beside it" if tables else "its tables were left behind, or --stats was not asked for",
-        f"pass {tables[0].name} beside it, or their folder; for single calls {again}" if tables else again,
+        (
+            "its tables lie beside it"
+            if tables
+            else "its tables were left behind, or --stats was not asked for"
+        ),
+        (
+            f"pass {tables[0].name} beside it, or their folder; for single calls {again}"
+            if tables
+            else again
+        ),
     )
 
 

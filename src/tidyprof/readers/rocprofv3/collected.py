@@ -56,17 +56,28 @@ class Collected:
         return any(wanted[records["kind"]].any() for records in self.events)
 
     def settle_process(self) -> None:
-        """Take the number of the process from its records. Raises ProfileReadError if they name several."""
+        """Take the number of the process from its records. Raises ProfileReadError if they name
+        several.
+        """
         tables = [records.columns for records in self.events] + self.counters
         named = [np.asarray(pd.unique(table["process"])) for table in tables if "process" in table]
-        found = sorted({int(number) for own in named for number in own if not pd.isna(number) and number != ABSENT})
+        found = sorted(
+            {
+                int(number)
+                for own in named
+                for number in own
+                if not pd.isna(number) and number != ABSENT
+            }
+        )
         if any({"guid", "process"} <= set(records.columns) for records in self.events):
             return
         if len(found) > 1:
             raise ProfileReadError(
                 self.name,
-                f"the files of one run name {len(found)} different processes, such as {found[0]} and {found[1]}",
-                "several processes or runs wrote to one --output-file name and overwrote each other",
+                f"the files of one run name {len(found)} different processes, such as {found[0]}"
+                f" and {found[1]}",
+                "several processes or runs wrote to one --output-file name and overwrote each"
+                " other",
                 "record with %pid% in the name, or read the files one by one",
             )
         self.process = found[0] if found else self.process
@@ -85,7 +96,9 @@ class Collected:
         group = _processes_of_guids(records) if "guid" in records else None
         records.columns.setdefault("correlation_id", np.full(len(records), ABSENT, np.int64))
         category = records.get("source_category")
-        of_library = by_code((text.upper().startswith(_LAUNCHING) for text in texts), category, False)
+        of_library = by_code(
+            (text.upper().startswith(_LAUNCHING) for text in texts), category, False
+        )
         is_call = of_library & (records["kind"] == KIND_CODE["runtime"])
         launches = link(records, is_call, group)
         warnings = [*self.warnings, *cut_hip_overlaps(self.name, records)]
@@ -104,9 +117,11 @@ class Collected:
 
 
 def _processes_of_guids(records: Records) -> np.ndarray:
-    """Give rows of merged files the process that other rows with their guid have; returns what tells them apart.
+    """Give rows of merged files the process that other rows with their guid have; returns what
+    tells them apart.
 
-    Files that rocpd merged say which process a row belongs to by its guid; kernels have no other mark of it.
+    Files that rocpd merged say which process a row belongs to by its guid; kernels have no other
+    mark of it.
     """
     guid, process = records["guid"], records.get("process")
     known = (guid != ABSENT) & (process != ABSENT)
@@ -130,7 +145,8 @@ def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
             if key in seen:
                 raise ProfileReadError(
                     path,
-                    f"the files of {str(seen[key])!r} and {str(process.name)!r} hold the same events",
+                    f"the files of {str(seen[key])!r} and {str(process.name)!r} hold the same"
+                    " events",
                     "a copy of a file in the same folder",
                     "remove the copy, or read one of them",
                 )
@@ -138,7 +154,9 @@ def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
 
 
 def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
-    """Entries of `Profile.meta` that processes state together: machine, recorded time, tables of statistics."""
+    """Entries of `Profile.meta` that processes state together: machine, recorded time, tables of
+    statistics.
+    """
     found: dict[str, Any] = {}
     agents = [agent for process in processes for agent in process.agents]
     distinct = [agent for place, agent in enumerate(agents) if agent not in agents[:place]]
@@ -150,19 +168,32 @@ def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
     numbering = {process.numbering for process in processes if process.numbering}
     if len(numbering) == 1:
         found["device_numbering"] = numbering.pop()
-    windows = [process.facts["record_window_ns"] for process in processes if "record_window_ns" in process.facts]
+    windows = [
+        process.facts["record_window_ns"]
+        for process in processes
+        if "record_window_ns" in process.facts
+    ]
     if windows:
-        found["record_window_ns"] = (min(start for start, _ in windows), max(end for _, end in windows))
+        found["record_window_ns"] = (
+            min(start for start, _ in windows),
+            max(end for _, end in windows),
+        )
     stats: dict[str, list[pd.DataFrame]] = {}
     for process in processes:
         for subject, tables in process.stats.items():
             stats.setdefault(subject, []).extend(tables)
     if stats:
-        found["stats"] = {subject: pd.concat(parts, ignore_index=True) for subject, parts in sorted(stats.items())}
+        found["stats"] = {
+            subject: pd.concat(parts, ignore_index=True) for subject, parts in sorted(stats.items())
+        }
     return found
 
 
 def gpu_names(agents: Sequence[dict[str, Any]]) -> list[str]:
     """Distinct names of the GPUs; the architecture (gfx942) where there is no product name."""
-    names = [agent.get("product_name") or agent.get("name") for agent in agents if agent.get("type") == "GPU"]
+    names = [
+        agent.get("product_name") or agent.get("name")
+        for agent in agents
+        if agent.get("type") == "GPU"
+    ]
     return list(dict.fromkeys(name for name in names if name))

@@ -1,4 +1,5 @@
-"""What rocprofv3 calls its columns and domains, from ROCm 6.2 to 7.x, and what a file with these columns holds.
+"""What rocprofv3 calls its columns and domains, from ROCm 6.2 to 7.x, and what a file with these
+columns holds.
 
 The names are those of source/lib/output/generateCSV.cpp of https://github.com/ROCm/rocprofiler-sdk
 and of rocpd's converter, which writes `Lds_Block_Size` and the like: letter case does not matter.
@@ -60,15 +61,29 @@ _READ = {
 }
 """Column, in small letters -> what it is called here."""
 
-UNUSED = frozenset({"address", "alloc_flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"})
-"""Columns that this reader knows, and takes nothing from: what they say is in others, or has no place in a Profile."""
+UNUSED = frozenset(
+    {"address", "alloc_flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"}
+)
+"""Columns that this reader knows, and takes nothing from: what they say is in others, or has no
+place in a Profile.
+"""
 
 _NAMES = frozenset(_READ.values())
 
-TEXTS = frozenset({
-    "name", "source_line", "category", "agent", "source_agent", "destination_agent", "counter", "instruction_type",
-    "stall_reason", "guid",
-})  # fmt: skip
+TEXTS = frozenset(
+    {
+        "name",
+        "source_line",
+        "category",
+        "agent",
+        "source_agent",
+        "destination_agent",
+        "counter",
+        "instruction_type",
+        "stall_reason",
+        "guid",
+    }
+)
 """Columns of text; all others are numbers."""
 
 SIZES = frozenset(
@@ -77,7 +92,16 @@ SIZES = frozenset(
 )
 """Columns of numbers that the hardware bounds to 32 bits."""
 
-_STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage", "minns", "maxns", "stddev"}
+_STATISTICS = {
+    "name",
+    "calls",
+    "totaldurationns",
+    "averagens",
+    "percentage",
+    "minns",
+    "maxns",
+    "stddev",
+}
 _KINDS = (
     (r"KERNEL_DISPATCH", "kernel"),
     (r"MEMORY_COPY", "copy"),
@@ -88,7 +112,9 @@ _KINDS = (
 
 
 def canonical(column: str) -> str:
-    """What a column is called here, whatever the release calls it; unknown ones in small letters."""
+    """What a column is called here, whatever the release calls it; unknown ones in small
+    letters.
+    """
     column = column.lower()
     return _READ.get(column, column)
 
@@ -112,8 +138,8 @@ def header_of(head: bytes) -> list[str] | None:
 def role_of(header: list[str]) -> str | None:
     """What a CSV file with this header holds, None if it is none of rocprofv3's.
 
-    `trace`, `samples` (of the program counter), `counters` (a row per dispatch and counter), `wide counters`
-    (a column per counter), `statistics` or `agents`.
+    `trace`, `samples` (of the program counter), `counters` (a row per dispatch and counter), `wide
+    counters` (a column per counter), `statistics` or `agents`.
     """
     names = {column.lower() for column in header}
     if names >= _STATISTICS:
@@ -128,7 +154,11 @@ def role_of(header: list[str]) -> str | None:
     if names >= {"start_timestamp", "end_timestamp"} and names & {"kind", "domain"}:
         return "trace"
     is_long = bool(names & {"counter_name", "counter_value"})
-    if {"Dispatch_Id", "Kernel_Name", "Agent_Id"} <= set(header) and not is_long and counter_columns(header):
+    if (
+        {"Dispatch_Id", "Kernel_Name", "Agent_Id"} <= set(header)
+        and not is_long
+        and counter_columns(header)
+    ):
         return "wide counters"
     return None
 
@@ -139,7 +169,9 @@ def counter_columns(header: list[str]) -> list[str]:
 
 
 def kind_of_domain(domain: str) -> str | None:
-    """Which kind of event (see `profile.KINDS`) the records of a domain are, None for those that are not kept."""
+    """Which kind of event (see `profile.KINDS`) the records of a domain are, None for those that
+    are not kept.
+    """
     for pattern, kind in _KINDS:
         if re.fullmatch(pattern, domain, re.IGNORECASE):
             return kind

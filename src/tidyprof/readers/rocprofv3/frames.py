@@ -12,8 +12,24 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidyprof.io.csv_files import TEXT, CsvFile, array_of, coded, mapped, same_text, text_codes, whole_numbers
-from tidyprof.readers.rocprofv3.columns import SIZES, TEXTS, UNUSED, canonical, counter_columns, is_known
+from tidyprof.io.csv_files import (
+    TEXT,
+    CsvFile,
+    array_of,
+    coded,
+    mapped,
+    same_text,
+    text_codes,
+    whole_numbers,
+)
+from tidyprof.readers.rocprofv3.columns import (
+    SIZES,
+    TEXTS,
+    UNUSED,
+    canonical,
+    counter_columns,
+    is_known,
+)
 from tidyprof.readers.rocprofv3.recognition import OutputFile
 from tidyprof.tables.codes import (
     ABSENT,
@@ -35,11 +51,13 @@ _AGENTS = ("agent", "source_agent", "destination_agent")
 _AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
 _DECIMALS = ("value",)
 _TIMES = ("start", "end")
-# rocprofv3 encloses texts in quotes and does not double those within (csv_encoder in source/lib/output/csv.hpp of
-# https://github.com/ROCm/rocprofiler-sdk).
+# rocprofv3 encloses texts in quotes and does not double those within (csv_encoder in
+# source/lib/output/csv.hpp of https://github.com/ROCm/rocprofiler-sdk).
 _QUOTED_MARKS = (
-    "a marker's text, or a range of --kernel-rename, has quotes in it, which rocprofv3 writes as they are; "
-    "or the file is damaged",
+    (
+        "a marker's text, or a range of --kernel-rename, has quotes in it, which rocprofv3 writes"
+        " as they are; or the file is damaged"
+    ),
     "record with --output-format json or rocpd, or without quotes in the marked texts",
 )
 
@@ -47,7 +65,8 @@ _QUOTED_MARKS = (
 class RowFrame:
     """The rows of one file.
 
-    rows     -- one column for each known one of the file: times and identifiers as int64 or null, texts as TEXT,
+    rows     -- one column for each known one of the file: times and identifiers as int64 or null,
+    texts as TEXT,
                 agents as int32.
     cut      -- rows that lack their last cells; they are not in `rows`.
     indexed  -- whether agents are numbered among the GPUs only (`GPU 0` instead of `Agent 4`).
@@ -62,7 +81,9 @@ class RowFrame:
 
 
 def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
-    """All rows of a file of traces, samples or counters. Raises ProfileReadError if it is damaged."""
+    """All rows of a file of traces, samples or counters. Raises ProfileReadError if it is
+    damaged.
+    """
     csv_file = CsvFile(file.path, file.header, maximum_bytes)
     rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
     warnings = csv_file.warnings + csv_file.open_end()
@@ -77,7 +98,9 @@ def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
 
 
 def _types(file: OutputFile) -> dict[str, pa.DataType]:
-    """Types of the columns that are read; the last one always is, since it tells whether a row is complete."""
+    """Types of the columns that are read; the last one always is, since it tells whether a row is
+    complete.
+    """
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     types: dict[str, pa.DataType] = {}
     for column in file.header:
@@ -100,7 +123,9 @@ def _types(file: OutputFile) -> dict[str, pa.DataType]:
 
 
 def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
-    """Columns under their names here; of columns that mean the same, the first. Identifiers become int64."""
+    """Columns under their names here; of columns that mean the same, the first. Identifiers become
+    int64.
+    """
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     chosen: dict[str, pa.Array] = {}
     for column in rows.column_names:
@@ -133,7 +158,9 @@ def counters_long(rows: pa.Table, counters: Iterable[str]) -> pa.Table:
     parts = []
     for name in counters:
         has_value = rows[name].is_valid()
-        part = others.filter(has_value).append_column("value", rows[name].filter(has_value).cast(pa.float64()))
+        part = others.filter(has_value).append_column(
+            "value", rows[name].filter(has_value).cast(pa.float64())
+        )
         parts.append(part.append_column("counter", same_text(name, len(part))))
     return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
@@ -146,11 +173,16 @@ CUT_SHORT = "cut short"
 
 
 def records_of(
-    frame: pa.Table, path: Path, kind_of_domain: Callable[[str], str | None], texts: Codes, cut: int = 0
+    frame: pa.Table,
+    path: Path,
+    kind_of_domain: Callable[[str], str | None],
+    texts: Codes,
+    cut: int = 0,
 ) -> Records:
     """The rows of a frame that become events; `cut` more of them ended early.
 
-    kind_of_domain -- which kind the records of a domain are, None for those that are no events. Records of copies
+    kind_of_domain -- which kind the records of a domain are, None for those that are no events.
+    Records of copies
                       that are called fills are `fill`.
     Raises ProfileReadError if too many cannot be used.
     """
@@ -161,15 +193,26 @@ def records_of(
     records = Records({"start_ns": start, "duration_ns": durations(start, end), "name": name})
     records["source_category"] = category
     records["kind"] = _kinds(category, name, kind_of_domain, texts)
-    # A range may be marked with an empty text; only an instruction that could not be decoded has none.
+    # A range may be marked with an empty text; only an instruction that could not be decoded has
+    # none.
     name[(name == NO_TEXT) & (records["kind"] != KIND_CODE["sample"])] = texts[""]
     for column in frame.column_names:
         own = _NAMES.get(column, column)
-        if column not in _TAKEN_APART and own not in records and not column.startswith(("grid_", "block_")):
+        if (
+            column not in _TAKEN_APART
+            and own not in records
+            and not column.startswith(("grid_", "block_"))
+        ):
             is_text = pa.types.is_dictionary(frame[column].type)
-            records[own] = text_codes(frame[column], texts) if is_text else whole_numbers(frame[column])
+            records[own] = (
+                text_codes(frame[column], texts) if is_text else whole_numbers(frame[column])
+            )
     for shape in ("grid", "block"):
-        sizes = [whole_numbers(frame[f"{shape}_{axis}"]) for axis in "xyz" if f"{shape}_{axis}" in frame.column_names]
+        sizes = [
+            whole_numbers(frame[f"{shape}_{axis}"])
+            for axis in "xyz"
+            if f"{shape}_{axis}" in frame.column_names
+        ]
         if sizes:
             records[shape] = shape_codes(sizes, texts)
     _add_places(records, frame, texts)
@@ -190,32 +233,43 @@ def _sound(records: Records, path: Path, cut: int, texts: Codes) -> Records:
 
 
 def _is_repeated(records: Records) -> np.ndarray:
-    """A process numbers its dispatches: another record with the same number is a copy, or of another process."""
+    """A process numbers its dispatches: another record with the same number is a copy, or of
+    another process.
+    """
     number = records["dispatch_id"]
     frame = pd.DataFrame({"number": number, "guid": records.get("guid")})
     return frame.duplicated().to_numpy() & (number != ABSENT)
 
 
 def _kinds(
-    category: np.ndarray, name: np.ndarray, kind_of_domain: Callable[[str], str | None], texts: Codes
+    category: np.ndarray,
+    name: np.ndarray,
+    kind_of_domain: Callable[[str], str | None],
+    texts: Codes,
 ) -> np.ndarray:
     """Places in KINDS, int8; _NO_KIND for what is no event."""
     of_category = [KIND_CODE.get(kind_of_domain(text) or "", _NO_KIND) for text in texts]
     kind = by_code(of_category, category, _NO_KIND, np.int8)
-    is_fill = by_code((bool(re.search("fill|memset", text, re.IGNORECASE)) for text in texts), name, False)
+    is_fill = by_code(
+        (bool(re.search("fill|memset", text, re.IGNORECASE)) for text in texts), name, False
+    )
     kind[(kind == KIND_CODE["copy"]) & is_fill] = KIND_CODE["fill"]
     return refined(kind, name, texts)
 
 
 def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
-    """Add what agents and thread say: the device that an event occupies, of a copy's source and target the GPU.
+    """Add what agents and thread say: the device that an event occupies, of a copy's source and
+    target the GPU.
 
-    Between two GPUs it is the target. Agents of host calls are those whose memory they are about. What runs on
-    a device has no thread: the tool states the one that launched it.
+    Between two GPUs it is the target. Agents of host calls are those whose memory they are about.
+    What runs on a device has no thread: the tool states the one that launched it.
     """
     on_device = ON_DEVICE[records["kind"]]
     if {"source_agent", "destination_agent"} <= set(frame.column_names):
-        source, target = whole_numbers(frame["source_agent"]), whole_numbers(frame["destination_agent"])
+        source, target = (
+            whole_numbers(frame["source_agent"]),
+            whole_numbers(frame["destination_agent"]),
+        )
         to_device = by_code(("TO_DEVICE" in text for text in texts), records["name"], False)
         to_host = by_code(("DEVICE_TO_HOST" in text for text in texts), records["name"], False)
         records["device"] = np.where(to_device, target, np.where(to_host, source, ABSENT))
@@ -235,29 +289,41 @@ def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
         records["guid"] = np.where(codes == NO_TEXT, ABSENT, codes)
 
 
-def counters_of(frame: pa.Table, path: Path, cut: int = 0) -> tuple[pd.DataFrame, Counter[str], list[str]]:
+def counters_of(
+    frame: pa.Table, path: Path, cut: int = 0
+) -> tuple[pd.DataFrame, Counter[str], list[str]]:
     """The rows of a frame with a value per dispatch and counter, in columns of COUNTER_COLUMNS.
 
-    Also reason -> values that were left out, and warnings. A value that is no number is damage, like an impossible
-    time. Raises ProfileReadError if too many are.
+    Also reason -> values that were left out, and warnings. A value that is no number is damage,
+    like an impossible time. Raises ProfileReadError if too many are.
     """
-    start, end = (whole_numbers(frame[name]) if name in frame.column_names else None for name in ("start", "end"))
+    start, end = (
+        whole_numbers(frame[name]) if name in frame.column_names else None
+        for name in ("start", "end")
+    )
     has_times = start is not None and end is not None
     count = len(frame)
     duration = durations(start, end) if has_times else np.zeros(count, np.int64)
-    # Counters of ROCm 6.2 have no times: the number of the dispatch, in whose order they are, stands for its start.
+    # Counters of ROCm 6.2 have no times: the number of the dispatch, in whose order they are,
+    # stands for its start.
     order = np.maximum(whole_numbers(frame["dispatch_id"]), 0) + 1
-    records = Records({"start_ns": order if start is None or end is None else start, "duration_ns": duration})
+    records = Records(
+        {"start_ns": order if start is None or end is None else start, "duration_ns": duration}
+    )
     records["kind"] = np.full(count, KIND_CODE["kernel"], np.int8)
     value = frame["value"].to_numpy()
     records.columns |= _told_apart(frame) | {"value": value.view(np.int64), "row": np.arange(count)}
     wrong = ~np.isfinite(value) | frame["counter"].is_null().to_numpy()
     refuse_damage(path, "rows", Counter({CUT_SHORT: cut}), count + cut)
-    without_damage(path, records, {"whose value is no number": wrong, "whose value is negative": value < 0})
+    without_damage(
+        path, records, {"whose value is no number": wrong, "whose value is negative": value < 0}
+    )
     records.dropped += Counter({CUT_SHORT: cut})
     frame = frame.take(pa.array(records["row"]))
     table = {
-        _COUNTER_NAMES.get(name, name): _counter_column(frame, name) for name in frame.column_names if name != "end"
+        _COUNTER_NAMES.get(name, name): _counter_column(frame, name)
+        for name in frame.column_names
+        if name != "end"
     }
     table["value"] = value[records["row"]]
     if end is not None:
@@ -265,14 +331,22 @@ def counters_of(frame: pa.Table, path: Path, cut: int = 0) -> tuple[pd.DataFrame
     warnings = []
     if start is None:
         table["time_ns"] = np.zeros(len(frame), np.int64)
-        warnings.append(f"{path.name}: no times, as in ROCm 6.2 and before, so time_ns is 0 in the counters.")
+        warnings.append(
+            f"{path.name}: no times, as in ROCm 6.2 and before, so time_ns is 0 in the counters."
+        )
     known = {name: values for name, values in table.items() if name in COUNTER_COLUMNS}
     return pd.DataFrame(known), records.dropped, warnings
 
 
 def _told_apart(frame: pa.Table) -> dict[str, np.ndarray]:
-    """What tells the counters of a dispatch from each other, and from those of others, as numbers."""
-    columns = {name: array_of(frame[name]) for name in frame.column_names if name not in ("start", "end", "value")}
+    """What tells the counters of a dispatch from each other, and from those of others, as
+    numbers.
+    """
+    columns = {
+        name: array_of(frame[name])
+        for name in frame.column_names
+        if name not in ("start", "end", "value")
+    }
     return {
         name: whole_numbers(values) if pa.types.is_integer(values.type) else coded(values)[0]
         for name, values in columns.items()

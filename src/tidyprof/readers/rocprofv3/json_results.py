@@ -19,8 +19,17 @@ from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import in_texts, read_bytes
 from tidyprof.tables.contract import stated_origin
 
-_MARKER_NAMES = ("roctxMark", "roctxRangePush", "roctxRangeStart", "roctxThreadRange", "roctxProcessRange")
-_SAMPLES = {"pc_sample_host_trap": "PC_SAMPLING_HOST_TRAP", "pc_sample_stochastic": "PC_SAMPLING_STOCHASTIC"}
+_MARKER_NAMES = (
+    "roctxMark",
+    "roctxRangePush",
+    "roctxRangeStart",
+    "roctxThreadRange",
+    "roctxProcessRange",
+)
+_SAMPLES = {
+    "pc_sample_host_trap": "PC_SAMPLING_HOST_TRAP",
+    "pc_sample_stochastic": "PC_SAMPLING_STOCHASTIC",
+}
 _AGENT_TYPES = {1: "CPU", 2: "GPU"}
 
 
@@ -189,7 +198,9 @@ class JsonResults:
 
 
 def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
-    """The processes of a results file. Raises ProfileReadError if it is damaged or contradicts itself."""
+    """The processes of a results file. Raises ProfileReadError if it is damaged or contradicts
+    itself.
+    """
     text = read_bytes(path, maximum_bytes, in_texts)
     try:
         results = msgspec.json.decode(text, type=_Results)
@@ -205,12 +216,17 @@ def _undecodable(path: Path, error: Exception) -> ProfileReadError:
     message = str(error) or type(error).__name__
     if "truncated" in message:
         return ProfileReadError(path, "the JSON text ends early", *CUT_SHORT)
-    return ProfileReadError(path, f"not the JSON that rocprofv3 writes ({' '.join(message.split())[:160]})", *DAMAGED)
+    return ProfileReadError(
+        path, f"not the JSON that rocprofv3 writes ({' '.join(message.split())[:160]})", *DAMAGED
+    )
 
 
 def _contradiction(path: Path, found: str) -> ProfileReadError:
     return ProfileReadError(
-        path, found, "another program changed the file, or its release is not known", "read the CSV output instead"
+        path,
+        found,
+        "another program changed the file, or its release is not known",
+        "read the CSV output instead",
     )
 
 
@@ -220,7 +236,9 @@ class _Reader:
     def __init__(self, path: Path, tool: _Tool) -> None:
         self._path = path
         self._tool = tool
-        self._agents = {agent.id.handle: _or(agent.logical_node_id, agent.node_id) for agent in tool.agents}
+        self._agents = {
+            agent.id.handle: _or(agent.logical_node_id, agent.node_id) for agent in tool.agents
+        }
         self._symbols = {symbol.kernel_id: symbol for symbol in tool.kernel_symbols}
         if len(self._symbols) < len(tool.kernel_symbols):
             raise _contradiction(path, "two kernel symbols with one kernel_id")
@@ -228,7 +246,9 @@ class _Reader:
 
     def results(self) -> JsonResults:
         tool, metadata = self._tool, self._tool.metadata
-        frames = [self._records(name, records) for name, records in tool.buffer_records.items() if records]
+        frames = [
+            self._records(name, records) for name, records in tool.buffer_records.items() if records
+        ]
         facts: dict[str, Any] = {}
         if metadata.node and metadata.node.hostname:
             facts["host"] = metadata.node.hostname
@@ -243,7 +263,9 @@ class _Reader:
 
     def _agent(self, agent: _Agent) -> dict[str, Any]:
         values = msgspec.structs.asdict(agent) | {"type": _AGENT_TYPES.get(agent.type)}
-        return {key: value for key, value in values.items() if key != "id" and value not in (None, "")}
+        return {
+            key: value for key, value in values.items() if key != "id" and value not in (None, "")
+        }
 
     def _records(self, name: str, records: list[_Record]) -> pa.Table:
         """One list of records as a table; `name` is the list's own."""
@@ -260,7 +282,9 @@ class _Reader:
             "stream": [_handle(record.stream_id) for record in records],
         }
         if any(record.dispatch_info for record in records):
-            columns |= self._dispatches([record.dispatch_info or _DispatchInfo() for record in records])
+            columns |= self._dispatches(
+                [record.dispatch_info or _DispatchInfo() for record in records]
+            )
         else:
             columns |= self._places(records)
         return _frame(columns)
@@ -271,7 +295,9 @@ class _Reader:
         kind, operation = _or(record.kind, -1), _or(record.operation, 0)
         operations = domains[kind].operations if 0 <= kind < len(domains) else []
         if not operations or not 0 <= operation < len(operations):
-            raise _contradiction(self._path, f"a record of kind {kind} and operation {operation}, which have no name")
+            raise _contradiction(
+                self._path, f"a record of kind {kind} and operation {operation}, which have no name"
+            )
         name = operations[operation]
         if name.startswith(_MARKER_NAMES):
             name = self._markers.get(_inner(record.correlation_id), name)
@@ -292,8 +318,12 @@ class _Reader:
             "sgprs": [symbol.sgpr_count for symbol in symbols],
         }
         for axis in "xyz":
-            columns[f"grid_{axis}"] = [getattr(dispatch.grid_size, axis, None) for dispatch in dispatches]
-            columns[f"block_{axis}"] = [getattr(dispatch.workgroup_size, axis, None) for dispatch in dispatches]
+            columns[f"grid_{axis}"] = [
+                getattr(dispatch.grid_size, axis, None) for dispatch in dispatches
+            ]
+            columns[f"block_{axis}"] = [
+                getattr(dispatch.workgroup_size, axis, None) for dispatch in dispatches
+            ]
         return columns
 
     def _symbol(self, dispatch: _DispatchInfo) -> _KernelSymbol:
@@ -301,7 +331,8 @@ class _Reader:
             return self._symbols[dispatch.kernel_id]
         except KeyError:
             raise _contradiction(
-                self._path, f"a dispatch of kernel_id {dispatch.kernel_id}, which no kernel symbol has"
+                self._path,
+                f"a dispatch of kernel_id {dispatch.kernel_id}, which no kernel symbol has",
             ) from None
 
     def _places(self, records: list[_Record]) -> dict[str, list[Any]]:
@@ -318,7 +349,9 @@ class _Reader:
         return columns
 
     def _device(self, agent: _Handle | None) -> int | None:
-        """Number of an agent as in the CSV files by default; None for what is no agent, as where memory is freed."""
+        """Number of an agent as in the CSV files by default; None for what is no agent, as where
+        memory is freed.
+        """
         return None if agent is None else self._agents.get(agent.handle)
 
     def _samples(self, category: str, records: list[_Record]) -> pa.Table:
@@ -328,8 +361,12 @@ class _Reader:
         return _frame(
             {
                 "category": [category] * len(samples),
-                "name": [_item(strings.pc_sample_instructions, record.inst_index) for record in records],
-                "source_line": [_item(strings.pc_sample_comments, record.inst_index) for record in records],
+                "name": [
+                    _item(strings.pc_sample_instructions, record.inst_index) for record in records
+                ],
+                "source_line": [
+                    _item(strings.pc_sample_comments, record.inst_index) for record in records
+                ],
                 "start": times,
                 "end": times,
                 "dispatch_id": [sample.dispatch_id for sample in samples],
@@ -339,7 +376,9 @@ class _Reader:
         )
 
     def _counters(self) -> pa.Table | None:
-        """One row per dispatch and counter; the values of its instances are added up, as in the CSV file."""
+        """One row per dispatch and counter; the values of its instances are added up, as in the CSV
+        file.
+        """
         names = {counter.id.handle: counter.name for counter in self._tool.counters}
         dispatches: list[_CounterRecord] = []
         sums: list[tuple[str, float]] = []
@@ -348,7 +387,9 @@ class _Reader:
             for value in record.records:
                 handle = value.counter_id.handle
                 if handle not in names:
-                    raise _contradiction(self._path, f"a value of counter {handle}, which has no name")
+                    raise _contradiction(
+                        self._path, f"a value of counter {handle}, which has no name"
+                    )
                 totals[names[handle]] = totals.get(names[handle], 0.0) + value.value
             dispatches += [record] * len(totals)
             sums += totals.items()

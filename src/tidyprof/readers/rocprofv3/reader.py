@@ -14,17 +14,28 @@ from tidyprof.io.csv_files import same_text
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.columns import counter_columns, kind_of_domain
-from tidyprof.readers.rocprofv3.frames import RowFrame, counters_long, counters_of, read_rows, records_of
+from tidyprof.readers.rocprofv3.frames import (
+    RowFrame,
+    counters_long,
+    counters_of,
+    read_rows,
+    records_of,
+)
 from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
-from tidyprof.readers.rocprofv3.recognition import OutputFile, ProcessFiles, find_processes, may_hold_kernels
+from tidyprof.readers.rocprofv3.recognition import (
+    OutputFile,
+    ProcessFiles,
+    find_processes,
+    may_hold_kernels,
+)
 from tidyprof.readers.rocprofv3.statistics import read_agents, read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of
 
 _NO_KERNELS = (
-    "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace, --hsa-trace, "
-    "--rccl-trace and --marker-trace do not include."
+    "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace,"
+    " --hsa-trace, --rccl-trace and --marker-trace do not include."
 )
 _ONLY_STATISTICS = (
     "only statistics, no trace: totals are in meta['stats'], single events are not known. "
@@ -33,7 +44,11 @@ _ONLY_STATISTICS = (
 
 
 def read_process(
-    process: ProcessFiles, rank: int | None, texts: Codes, maximum_bytes: int, others: Collection[Path] = ()
+    process: ProcessFiles,
+    rank: int | None,
+    texts: Codes,
+    maximum_bytes: int,
+    others: Collection[Path] = (),
 ) -> list[Collected]:
     """The process of these files; results in JSON can hold several.
 
@@ -41,28 +56,42 @@ def read_process(
     others -- files beside them that are not read.
     Raises ProfileReadError if a file is damaged.
     """
-    traces, counters = process.of_role("trace", "samples"), process.of_role("counters", "wide counters")
+    traces, counters = (
+        process.of_role("trace", "samples"),
+        process.of_role("counters", "wide counters"),
+    )
     rows = traces + counters
     results = process.of_role("json")
-    own = Collected(process.prefix, rank=process.rank if process.rank is not None else rank, process=process.process)
+    own = Collected(
+        process.prefix,
+        rank=process.rank if process.rank is not None else rank,
+        process=process.process,
+    )
     own.files = [file.path for file in process.files if not (results and file in rows)]
     own.ignored = {file.path: SAME for file in rows} if results else {}
     for file in process.of_role("agents"):
         own.agents += read_agents(file.path, maximum_bytes)
     for file in process.of_role("statistics"):
-        table, warnings = read_statistics(file.path, file.header, maximum_bytes, own.rank, own.process)
+        table, warnings = read_statistics(
+            file.path, file.header, maximum_bytes, own.rank, own.process
+        )
         own.warnings += warnings
         own.stats.setdefault(file.subject, []).append(table)
     found = [own]
     if results:
         for file in results:
-            found += [_of_results(file.path, result, own, texts) for result in read_results(file.path, maximum_bytes)]
+            found += [
+                _of_results(file.path, result, own, texts)
+                for result in read_results(file.path, maximum_bytes)
+            ]
     else:
         for file in traces:
             _add_trace(own, file, read_rows(file, maximum_bytes), texts)
         for file in counters:
             _add_counters(own, file, read_rows(file, maximum_bytes))
-    own.warnings += _suspicions(process, found, [file.name for file in others if may_hold_kernels(file)])
+    own.warnings += _suspicions(
+        process, found, [file.name for file in others if may_hold_kernels(file)]
+    )
     for one in found:
         one.settle_process()
     return found
@@ -99,7 +128,11 @@ def _take_counters(own: Collected, frame: pa.Table, path: Path, cut: int = 0) ->
 
 def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes) -> Collected:
     """A process of a JSON file; what its name says holds where the content is silent."""
-    own = Collected(files.name, rank=files.rank, process=files.process if result.process is None else result.process)
+    own = Collected(
+        files.name,
+        rank=files.rank,
+        process=files.process if result.process is None else result.process,
+    )
     own.agents, own.facts, own.numbering = result.agents, result.facts, "agent"
     own.events = [records_of(frame, path, kind_of_domain, texts) for frame in result.records]
     if result.counters is not None:
@@ -108,9 +141,15 @@ def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes)
 
 
 def _suspicions(process: ProcessFiles, found: list[Collected], lost: list[str]) -> list[str]:
-    """Likely reasons why kernels are missing; `lost` are names of files that should hold them and were not read."""
+    """Likely reasons why kernels are missing; `lost` are names of files that should hold them and
+    were not read.
+    """
     name = (process.files[0].path if len(process.files) == 1 else process.prefix).name
-    no_kernels = f"no kernel in it, and {lost[0]} was not read: it is damaged, or no file." if lost else _NO_KERNELS
+    no_kernels = (
+        f"no kernel in it, and {lost[0]} was not read: it is damaged, or no file."
+        if lost
+        else _NO_KERNELS
+    )
     if not any(len(records) for own in found for records in own.events):
         has_only_stats = bool(found[0].stats) and not any(own.counters for own in found)
         return [f"{name}: {_ONLY_STATISTICS}"] if has_only_stats else []
@@ -126,32 +165,36 @@ def read_rocprofv3(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read the CSV and JSON output of rocprofv3 (ROCm 6.2 to 7.x), also where rocpd converted a database to CSV.
+    """Read the CSV and JSON output of rocprofv3 (ROCm 6.2 to 7.x), also where rocpd converted a
+    database to CSV.
 
-    path -- a file, a folder (`--output-directory`), or folder and start of the names that belong to one process
-            (`out/908` for `out/908_kernel_trace.csv` and the others). In a folder every process is read, in folders
-            below it too. Where a process has JSON results, its CSV traces are ignored: they say the same.
+    path -- a file, a folder (`--output-directory`), or folder and start of the names that belong to
+    one process
+            (`out/908` for `out/908_kernel_trace.csv` and the others). In a folder every process is
+            read, in folders below it too. Where a process has JSON results, its CSV traces are
+            ignored: they say the same.
     only -- of the files in a folder these alone.
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` (times in ns since the node was started) has the columns of `tables.contract`. Here
       device           number in `Agent 4`, which counts CPUs too and is not HIP's device number
-      source_category  domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT, MARKER_CORE_API, ...
-      dispatch_id      of samples too
-      grid             counts work-items, not workgroups
-      bytes            of copies (JSON only) and of memory allocations
-      lds_bytes        of a workgroup; CSV rounds up to 512
-      source_device, destination_device  agents of a copy; `device` is the GPU of the two, between GPUs the destination
-      source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count  of program counter samples,
+      source_category  domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT,
+      MARKER_CORE_API, ... dispatch_id      of samples too grid             counts work-items, not
+      workgroups bytes            of copies (JSON only) and of memory allocations lds_bytes
+      of a workgroup; CSV rounds up to 512 source_device, destination_device  agents of a copy;
+      `device` is the GPU of the two, between GPUs the destination source_line, instruction_type,
+      stall_reason, exec_mask, wave_issued, wave_count  of program counter samples,
                        whose `name` is the instruction and duration 0
     Correlation ids are unique within a process. Kernels and copies have a process, but no thread.
 
-    `counters` has a row per dispatch and counter, at the start of the dispatch, which runs alone and is being measured.
-    Files of ROCm 6.2 state no times: time_ns is 0 and duration_ns <NA> then. The unit is not stated.
+    `counters` has a row per dispatch and counter, at the start of the dispatch, which runs alone
+    and is being measured. Files of ROCm 6.2 state no times: time_ns is 0 and duration_ns <NA> then.
+    The unit is not stated.
 
-    `meta` has, besides the common entries and where stated: `stats` (of `--stats`; subject such as `kernel`, `hip_api`
-    or `domain` -> table in the columns STATISTICS_COLUMNS), `agents` (a dict per CPU and GPU), `device_numbering`
-    (`agent`, or `index` with `--agent-index type-relative`), `command`, `record_window_ns`.
+    `meta` has, besides the common entries and where stated: `stats` (of `--stats`; subject such as
+    `kernel`, `hip_api` or `domain` -> table in the columns STATISTICS_COLUMNS), `agents` (a dict
+    per CPU and GPU), `device_numbering` (`agent`, or `index` with `--agent-index type-relative`),
+    `command`, `record_window_ns`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -171,11 +214,14 @@ def read_rocprofv3(
 
 
 def _refuse_nothing(path: Path, found: list[Collected], parts: list[Part]) -> None:
-    if not any(part.records.total or part.counters for part in parts) and not any(own.stats for own in found):
+    if not any(part.records.total or part.counters for part in parts) and not any(
+        own.stats for own in found
+    ):
         raise ProfileReadError(
             path,
             "no record of any kind",
-            "only the list of agents was written: the program used no GPU, or nothing was asked to be recorded",
+            "only the list of agents was written: the program used no GPU, or nothing was asked to"
+            " be recorded",
             "record with --kernel-trace, and check that the program runs on a GPU",
         )
 
@@ -189,9 +235,11 @@ def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> lis
         return [process for process in processes if process.rank == rank]
     raise ProfileReadError(
         path,
-        f"no rank {rank}, only {', '.join(map(str, known))}"
-        if known
-        else f"{len(processes)} processes whose names state no rank",
+        (
+            f"no rank {rank}, only {', '.join(map(str, known))}"
+            if known
+            else f"{len(processes)} processes whose names state no rank"
+        ),
         "a wrong rank was asked for, or %rank% was not in the name of the output file",
         "leave rank out to read them all",
     )

@@ -69,7 +69,9 @@ class ProcessFiles:
 
 
 def output_file(path: Path, head: bytes) -> OutputFile | None:
-    """What rocprofv3 wrote into the file that starts with `head`, None if it is not one of its files."""
+    """What rocprofv3 wrote into the file that starts with `head`, None if it is not one of its
+    files.
+    """
     name = _DATA_NAME.sub("", path.name)
     match = _OUTPUT_NAME.fullmatch(name)
     prefix = (match["prefix"] if match["subject"] else match["prefix_only"]) if match else name
@@ -83,7 +85,9 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder or start of names that has one."""
+    """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder or start of names
+    that has one.
+    """
     if not path.exists():
         return any(_recognised(file) is not None for file in _with_prefix(path))
     if not path.is_dir():
@@ -98,11 +102,15 @@ def _recognised(path: Path) -> OutputFile | None:
     return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
 
-def find_processes(path: Path, only: Collection[Path] = ()) -> tuple[list[ProcessFiles], dict[Path, str]]:
-    """The files at a path, by process, and those beside them that are not rocprofv3's or no files, and why.
+def find_processes(
+    path: Path, only: Collection[Path] = ()
+) -> tuple[list[ProcessFiles], dict[Path, str]]:
+    """The files at a path, by process, and those beside them that are not rocprofv3's or no files,
+    and why.
 
-    path is a file, a folder, or folder and start of the file names (`out/908` for out/908_kernel_trace.csv).
-    only -- of a folder's files these alone; all if there are none. Raises ProfileReadError if there is none.
+    path is a file, a folder, or folder and start of the file names (`out/908` for
+    out/908_kernel_trace.csv). only -- of a folder's files these alone; all if there are none.
+    Raises ProfileReadError if there is none.
     """
     if path.is_dir():
         candidates, root = [file for file in _candidates(path) if not only or file in only], path
@@ -130,11 +138,15 @@ def find_processes(path: Path, only: Collection[Path] = ()) -> tuple[list[Proces
 def may_hold_kernels(path: Path) -> bool:
     """Whether a file has the name that rocprofv3 gives to a trace of kernels, or to all in one."""
     match = _OUTPUT_NAME.fullmatch(_DATA_NAME.sub("", path.name))
-    return match is not None and (match["subject"] == "kernel" or _DATA_NAME.sub("", path.name).endswith("results"))
+    return match is not None and (
+        match["subject"] == "kernel" or _DATA_NAME.sub("", path.name).endswith("results")
+    )
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
-    """CSV and JSON files in a folder and a few levels below, in order; no links, no hidden folders."""
+    """CSV and JSON files in a folder and a few levels below, in order; no links, no hidden
+    folders.
+    """
     for place, folders, names in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
         folders[:] = sorted(name for name in folders if name[0] != ".") if depth < DEEPEST else []
@@ -144,11 +156,15 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def _with_prefix(prefix: Path) -> list[Path]:
-    """Files whose name starts with the prefix; if there are any of exactly this process, only they."""
+    """Files whose name starts with the prefix; if there are any of exactly this process, only
+    they.
+    """
     folder = prefix.parent
     if not prefix.name or not folder.is_dir():
         raise ProfileReadError(prefix, *MISSING)
-    files = [file for file in sorted(folder.glob("*")) if file.is_file() and _DATA_NAME.search(file.name)]
+    files = [
+        file for file in sorted(folder.glob("*")) if file.is_file() and _DATA_NAME.search(file.name)
+    ]
     files = [file for file in files if file.name.startswith(prefix.name)]
     own = []
     for file in files:
@@ -170,13 +186,17 @@ def _by_process(files: list[OutputFile], root: Path) -> list[ProcessFiles]:
     for file in files:
         groups.setdefault(file.prefix, []).append(file)
     return [
-        ProcessFiles(prefix, tuple(members), _stated(_RANK, prefix, root), _stated_process(prefix, root))
+        ProcessFiles(
+            prefix, tuple(members), _stated(_RANK, prefix, root), _stated_process(prefix, root)
+        )
         for prefix, members in sorted(groups.items())
     ]
 
 
 def _stated_process(prefix: Path, root: Path) -> int | None:
-    """By default a prefix is just the number of the process; as the name of a folder, a number can be anything."""
+    """By default a prefix is just the number of the process; as the name of a folder, a number can
+    be anything.
+    """
     if _NUMBER_ALONE.fullmatch(prefix.name) and not prefix.is_dir():
         return int(prefix.name)
     return _stated(_PROCESS, prefix, root)
@@ -184,7 +204,10 @@ def _stated_process(prefix: Path, root: Path) -> int | None:
 
 def _stated(pattern: re.Pattern[str], prefix: Path, root: Path) -> int | None:
     """A number in the prefix or else in the nearest folder's name up to that of the root."""
-    for name in (prefix.name, *(folder.name for folder in prefix.parents if folder.is_relative_to(root))):
+    for name in (
+        prefix.name,
+        *(folder.name for folder in prefix.parents if folder.is_relative_to(root)),
+    ):
         match = pattern.search(name)
         if match:
             return int(match[1])
@@ -195,7 +218,11 @@ def _foreign(path: Path, head: bytes) -> ProfileReadError:
     if not head.strip():
         return ProfileReadError(path, *EMPTY)
     header = header_of(head)
-    found = f"a CSV file with the columns {', '.join(header)[:80]!r}" if header and len(header) > 1 else None
+    found = (
+        f"a CSV file with the columns {', '.join(header)[:80]!r}"
+        if header and len(header) > 1
+        else None
+    )
     return ProfileReadError(
         path,
         f"no output of rocprofv3 ({found or f'starts with {head[:24]!r}'})",
@@ -206,12 +233,16 @@ def _foreign(path: Path, head: bytes) -> ProfileReadError:
 
 def _nothing(path: Path, candidates: list[Path]) -> ProfileReadError:
     if candidates:
-        found = f"{len(candidates)} CSV or JSON files, none of them written by rocprofv3 ({candidates[0].name!r} first)"
+        found = (
+            f"{len(candidates)} CSV or JSON files, none of them written by rocprofv3"
+            f" ({candidates[0].name!r} first)"
+        )
     else:
         found = "no CSV or JSON file"
     return ProfileReadError(
         path,
         found,
-        "ROCm 7 writes a database by default (*_results.db), or the run ended before rocprofv3 wrote",
+        "ROCm 7 writes a database by default (*_results.db), or the run ended before rocprofv3"
+        " wrote",
         "record with --output-format csv, or read the database",
     )

@@ -15,12 +15,20 @@ from tidyprof.errors import DAMAGED, NO_ROWS, ProfileReadError
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.csv_files import CsvFile
 
-_NUMBERS = ("node_id", "logical_node_id", "cu_count", "num_xcc", "lds_size_in_kb", "max_engine_clk_fcompute")
+_NUMBERS = (
+    "node_id",
+    "logical_node_id",
+    "cu_count",
+    "num_xcc",
+    "lds_size_in_kb",
+    "max_engine_clk_fcompute",
+)
 _TEXTS = ("name", "product_name", "model_name")
 
 
 def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
-    """The rows of an agent_info.csv: `type` (CPU or GPU), `logical_node_id` (as in `Agent 4`), names and sizes.
+    """The rows of an agent_info.csv: `type` (CPU or GPU), `logical_node_id` (as in `Agent 4`),
+    names and sizes.
 
     Raises ProfileReadError for rows that are no agents.
     """
@@ -35,7 +43,8 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
     except (csv.Error, KeyError, ValueError) as error:
         raise ProfileReadError(
             path,
-            f"a row {len(agents) + 1} that describes no CPU or GPU ({' '.join(str(error).split())[:80]})",
+            f"a row {len(agents) + 1} that describes no CPU or GPU"
+            f" ({' '.join(str(error).split())[:80]})",
             *DAMAGED,
         ) from None
     return agents
@@ -53,7 +62,8 @@ STATISTICS_COLUMNS = {
     "std_ns": "Float64",
     "percent": "float64",
 }
-"""Columns of a table in `meta["stats"]`; percent (0-100) is of the table that the tool wrote, std_ns of the sample.
+"""Columns of a table in `meta["stats"]`; percent (0-100) is of the table that the tool wrote,
+std_ns of the sample.
 
 rocprof 1 does not write min_ns, max_ns and std_ns.
 """
@@ -75,9 +85,14 @@ _ROUNDING_NS = 1.0
 
 
 def read_statistics(
-    path: Path, header: list[str], maximum_bytes: int, rank: int | None = None, process: int | None = None
+    path: Path,
+    header: list[str],
+    maximum_bytes: int,
+    rank: int | None = None,
+    process: int | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of a `*_stats.csv` file in the columns STATISTICS_COLUMNS, in the file's order; and warnings.
+    """The rows of a `*_stats.csv` file in the columns STATISTICS_COLUMNS, in the file's order; and
+    warnings.
 
     Raises ProfileReadError for cells of a wrong type and for figures that contradict each other.
     """
@@ -85,7 +100,9 @@ def read_statistics(
     for column in header:
         name = _NAMES.get(column.lower())
         if name:
-            types[column] = pa.int64() if name in _WHOLE else pa.float64() if name in _DECIMAL else pa.string()
+            types[column] = (
+                pa.int64() if name in _WHOLE else pa.float64() if name in _DECIMAL else pa.string()
+            )
     csv_file = CsvFile(path, header, maximum_bytes)
     rows = csv_file.frame(types)
     columns: dict[str, Any] = {_NAMES[column.lower()]: rows[column].to_pylist() for column in types}
@@ -93,12 +110,18 @@ def read_statistics(
         raise ProfileReadError(path, *NO_ROWS)
     columns["percent"] = [_decimal(text) for text in columns["percent"]]
     _refuse_contradictions(path, columns, csv_file.short)
-    table = pd.DataFrame(columns).assign(rank=rank, process=process).reindex(columns=list(STATISTICS_COLUMNS))
+    table = (
+        pd.DataFrame(columns)
+        .assign(rank=rank, process=process)
+        .reindex(columns=list(STATISTICS_COLUMNS))
+    )
     return table.astype(STATISTICS_COLUMNS), csv_file.warnings + csv_file.open_end()
 
 
 def _decimal(text: str | None) -> float:
-    """A number of the column `percent`; NaN for `-nan`, which the tool writes where nothing took any time."""
+    """A number of the column `percent`; NaN for `-nan`, which the tool writes where nothing took
+    any time.
+    """
     try:
         return float(text or "nan")
     except ValueError:
@@ -110,8 +133,12 @@ def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int
 
     short -- rows that lack cells, and are not among the columns.
     """
-    figures = {name: np.array(cells, np.float64) for name, cells in columns.items() if name != "name"}
-    calls, total, mean, percent = (figures[name] for name in ("calls", "total_ns", "mean_ns", "percent"))
+    figures = {
+        name: np.array(cells, np.float64) for name, cells in columns.items() if name != "name"
+    }
+    calls, total, mean, percent = (
+        figures[name] for name in ("calls", "total_ns", "mean_ns", "percent")
+    )
     # What is missing is NaN, of which no comparison is true.
     with np.errstate(invalid="ignore", divide="ignore"):
         right = (calls >= 1) & (total >= 0) & np.isfinite(mean)
@@ -124,5 +151,8 @@ def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int
     wrong = np.flatnonzero(~right)
     if len(wrong) or short:
         first = f" ({str(columns['name'][wrong[0]])[:40]!r} first)" if len(wrong) else ""
-        found = f"{len(wrong) + short} of {len(right) + short} rows with missing or contradictory figures{first}"
+        found = (
+            f"{len(wrong) + short} of {len(right) + short} rows with missing or contradictory"
+            f" figures{first}"
+        )
         raise ProfileReadError(path, found, *DAMAGED)

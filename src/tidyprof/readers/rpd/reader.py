@@ -30,11 +30,26 @@ from tidyprof.readers.rpd.tables import (
     warnings_about,
     warnings_of_losses,
 )
-from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, nullable, refined, shape_codes, taken
+from tidyprof.tables.codes import (
+    ABSENT,
+    KIND_CODE,
+    Codes,
+    first_equal,
+    nullable,
+    refined,
+    shape_codes,
+    taken,
+)
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import LATEST_START_NS, REPEATED, cut_hip_overlaps
 from tidyprof.tables.launches import innermost
-from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import (
+    Part,
+    profile_of,
+    rank_in_name,
+    refuse_mixed_ranks,
+    selected_rank,
+)
 from tidyprof.tables.records import Records, joined
 
 _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
@@ -43,8 +58,8 @@ _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
 def link_operations(database: Database, operations: Records, calls: Records, texts: Codes) -> int:
     """Add to operations what their launch states, to calls the operator around them.
 
-    Follows rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi; names kernels that have no name of their own.
-    Returns the number of calls that launched several operations, as hipGraphLaunch does.
+    Follows rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi; names kernels that have no name of
+    their own. Returns the number of calls that launched several operations, as hipGraphLaunch does.
     """
     call_id = _launching_calls(database, operations, calls)
     call = first_equal(calls["correlation_id"], call_id)
@@ -73,14 +88,17 @@ def link_operations(database: Database, operations: Records, calls: Records, tex
 
 
 def _launching_calls(database: Database, operations: Records, calls: Records) -> np.ndarray:
-    """For each operation the identifier of the call that launched it, ABSENT where the file links none.
+    """For each operation the identifier of the call that launched it, ABSENT where the file links
+    none.
 
     Of several calls it is the first, of these the longest, as in `tables.launches`.
     """
     links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
     if len(np.unique(links["op_id"])) < len(links["op_id"]):
         call = first_equal(calls["correlation_id"], links["api_id"])
-        start, duration = (taken(calls[name], call, LATEST_START_NS) for name in ("start_ns", "duration_ns"))
+        start, duration = (
+            taken(calls[name], call, LATEST_START_NS) for name in ("start_ns", "duration_ns")
+        )
         order = np.lexsort((-duration, start, links["op_id"]))
         links = {name: values[order] for name, values in links.items()}
     return taken(links["api_id"], first_equal(links["op_id"], operations["id"]))
@@ -89,7 +107,8 @@ def _launching_calls(database: Database, operations: Records, calls: Records) ->
 def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:
     """Which of the chosen operations are the only one among them that their call launched.
 
-    The file keeps one row per call, so it does not say which of several operations that row describes.
+    The file keeps one row per call, so it does not say which of several operations that row
+    describes.
     """
     linked = chosen & (call >= 0)
     return linked & (np.bincount(call[linked], minlength=calls)[call] == 1) if calls else linked
@@ -107,7 +126,9 @@ def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.n
     return sizes
 
 
-def _read_kernels(database: Database, calls: Records, stream: np.ndarray, texts: Codes) -> dict[str, np.ndarray]:
+def _read_kernels(
+    database: Database, calls: Records, stream: np.ndarray, texts: Codes
+) -> dict[str, np.ndarray]:
     """Codes of `grid`, `block` and kernel `name` of each launching call. Notes the streams."""
     shapes = {column: np.full(len(calls), -1, np.int32) for column in ("grid", "block", "name")}
     if "rocpd_kernelapi" in database.tables:
@@ -138,14 +159,18 @@ def _address(text: str) -> int:
 
 
 def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) -> None:
-    """Kernels whose only name is their type get the one that their launch states, if it states one."""
+    """Kernels whose only name is their type get the one that their launch states, if it states
+    one.
+    """
     nameless = (operations["name"] == operations["source_category"]) & (launched_name >= 0)
     if nameless.any():
         operations["name"][nameless] = launched_name[nameless]
         operations["kind"] = refined(operations["kind"], operations["name"], texts)
 
 
-def _read_graph_streams(database: Database, calls: Records, stream: np.ndarray, texts: Codes) -> None:
+def _read_graph_streams(
+    database: Database, calls: Records, stream: np.ndarray, texts: Codes
+) -> None:
     """Launches of HIP graphs state their stream in the text of their arguments only."""
     names = [code for text, code in texts.items() if text.endswith("GraphLaunch")]
     rows = np.flatnonzero(np.isin(calls["name"], names))
@@ -154,9 +179,13 @@ def _read_graph_streams(database: Database, calls: Records, stream: np.ndarray, 
     arguments = database.integers("rocpd_api", ("id", "args_id"))
     ids = taken(arguments["args_id"], first_equal(arguments["id"], calls["correlation_id"][rows]))
     places, unique = pd.factorize(ids)
-    found = database.texts("rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string", unique)
+    found = database.texts(
+        "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string", unique
+    )
     stated = [_STREAM_ARGUMENT.search(found.get(number, "")) for number in unique.tolist()]
-    stream[rows] = np.array([_address(match[1]) if match else ABSENT for match in stated], np.int64)[places]
+    stream[rows] = np.array(
+        [_address(match[1]) if match else ABSENT for match in stated], np.int64
+    )[places]
 
 
 def _operators_of_calls(calls: Records) -> np.ndarray:
@@ -177,11 +206,14 @@ def _operators_of_calls(calls: Records) -> np.ndarray:
 
 _SDK_COPY_TYPE = "MEMORY_COPY_"
 _MONITOR_UNITS = {"sclk": "MHz"}
-"""Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have none."""
+"""Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have
+none.
+"""
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
-    """Read one file, and count the calls that launched several operations; `texts` collects the names.
+    """Read one file, and count the calls that launched several operations; `texts` collects the
+    names.
 
     Raises ProfileReadError where it is no sound rpd file.
     """
@@ -203,21 +235,26 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
     return Part(path, records, [monitors, values], facts, warnings=warnings), shared
 
 
-def _forget_false_devices(path: Path, operations: Records, texts: Codes, warnings: list[str]) -> None:
-    """Copies that rocprofiler-sdk recorded all say GPU 0, whichever it was (rpd_tracer/RocprofDataSource.cpp)."""
+def _forget_false_devices(
+    path: Path, operations: Records, texts: Codes, warnings: list[str]
+) -> None:
+    """Copies that rocprofiler-sdk recorded all say GPU 0, whichever it was
+    (rpd_tracer/RocprofDataSource.cpp).
+    """
     types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
     copies = np.isin(operations["source_category"], types)
     others = operations["device"][~copies]
     if copies.any() and (others != 0).any():
         operations["device"][copies] = ABSENT
         warnings.append(
-            f"{path.name}: the file does not say on which GPU its {int(copies.sum())} copies ran (the tracer "
-            "writes 0 for all); they have no device."
+            f"{path.name}: the file does not say on which GPU its {int(copies.sum())} copies ran"
+            " (the tracer writes 0 for all); they have no device."
         )
 
 
 def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
-    """Samples of the monitors: the value that held from `start` to `end`; `device` is numbered as rocm-smi does.
+    """Samples of the monitors: the value that held from `start` to `end`; `device` is numbered as
+    rocm-smi does.
 
     And how many samples were unusable.
     """
@@ -246,7 +283,9 @@ def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
 
 def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
     """Whether a row of rocpd_monitor has whole numbers for device and times, and a finite value."""
-    if not all(isinstance(number, int) for number in (device, start, end)) or not isinstance(name, str):
+    if not all(isinstance(number, int) for number in (device, start, end)) or not isinstance(
+        name, str
+    ):
         return False
     try:
         return 0 < start <= end < LATEST_START_NS and math.isfinite(float(value))
@@ -254,8 +293,12 @@ def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool
         return False
 
 
-def _hardware_counters(database: Database, operations: Records, texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
-    """Values of hardware counters (schema 3), each for one kernel; and how many were there twice."""
+def _hardware_counters(
+    database: Database, operations: Records, texts: Codes
+) -> tuple[pd.DataFrame, Counter[str]]:
+    """Values of hardware counters (schema 3), each for one kernel; and how many were there
+    twice.
+    """
     if "rocpd_counter" not in database.tables:
         return pd.DataFrame(), Counter()
     found = database.integers("rocpd_counter", ("op_id", "name_id"))
@@ -289,28 +332,31 @@ def read_rpd(
 ) -> Profile:
     """Read a file of rocmProfileData, schema version 2 or 3.
 
-    path -- a .rpd file, or a folder with one file per rank, with `rank0`, `rank1`, ... in its name or its folder's.
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a .rpd file, or a folder with one file per rank, with `rank0`, `rank1`, ... in its name
+    or its folder's. rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` (times in ns of the node's monotonic clock) has the columns of `tables.contract`. Here
-      source_category  operation type (`KernelExecution`, `CopyHostToDevice`, ...); of host calls the domain,
+      source_category  operation type (`KernelExecution`, `CopyHostToDevice`, ...); of host calls
+      the domain,
                        which schema 2 does not have
-      operator         known if the program ran in torch.autograd.profiler.emit_nvtx()
-      bytes            <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4 GiB
-      grid             what the launching call got: workgroups for hipLaunchKernel, work-items for
+      operator         known if the program ran in torch.autograd.profiler.emit_nvtx() bytes
+      <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4 GiB grid
+      what the launching call got: workgroups for hipLaunchKernel, work-items for
                        hipExtModuleLaunchKernel and with rocprofiler-sdk
-      correlation_id   identifier of the call, also for what it launched; several operations of one call
+      correlation_id   identifier of the call, also for what it launched; several operations of one
+      call
                        (hipGraphLaunch) share it, and have no grid, block or bytes
       stream           HIP's pointer to the stream, 0 for the default one
-    Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations, named by their text.
-    Events on a device have no thread; their process is that of the call.
+    Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations,
+    named by their text. Events on a device have no thread; their process is that of the call.
 
-    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` as rocm-smi counts) and in schema 3 hardware
-    counters.
+    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` as rocm-smi counts) and in
+    schema 3 hardware counters.
 
-    `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `clock`, `device_numbering`
-    (`index`; files of before June 2024 number ROCm's agents, and say so nowhere), `node_stride` (in schema 3 the
-    device is node * node_stride + GPU), `calls_with_several_operations`.
+    `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `clock`,
+    `device_numbering` (`index`; files of before June 2024 number ROCm's agents, and say so
+    nowhere), `node_stride` (in schema 3 the device is node * node_stride + GPU),
+    `calls_with_several_operations`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """

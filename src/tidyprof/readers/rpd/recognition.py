@@ -6,13 +6,21 @@ from pathlib import Path
 
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
 
-PATTERNS = tuple(f"{folder}*.rpd{compression}" for folder in ("", "*rank*/") for compression in ("", ".gz", ".zst"))
+PATTERNS = tuple(
+    f"{folder}*.rpd{compression}"
+    for folder in ("", "*rank*/")
+    for compression in ("", ".gz", ".zst")
+)
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether a file that starts with `head` (unpacked) is an rpd file; of a folder, whether it holds one."""
+    """Whether a file that starts with `head` (unpacked) is an rpd file; of a folder, whether it
+    holds one.
+    """
     if path.is_dir():
-        return any(is_rpd(file) for pattern in PATTERNS for file in path.glob(pattern) if file.is_file())
+        return any(
+            is_rpd(file) for pattern in PATTERNS for file in path.glob(pattern) if file.is_file()
+        )
     return holds_table(head, "rocpd_api_ops")
 
 

@@ -1,6 +1,7 @@
 """The tables of an rpd file as columns: what ran on the GPUs, and what was called on the host.
 
-Schema: rocpd_python/rocpd/schema_data/tableSchema.cmd of https://github.com/ROCm/rocmProfileData, versions 2 and 3.
+Schema: rocpd_python/rocpd/schema_data/tableSchema.cmd of https://github.com/ROCm/rocmProfileData,
+versions 2 and 3.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ LINKS = (
     Link("ext_autogradapi", "api_ptr_id", "rocpd_api", _CALLS),
     Link("rocpd_counter", "op_id", "rocpd_op", _OPERATIONS),
 )
-"""The tracer writes an operation and its link at once (OpTable::writeRows of rpd_tracer), so neither is there alone."""
+"""The tracer writes an operation and its link at once (OpTable::writeRows of rpd_tracer), so
+neither is there alone.
+"""
 
 _ACTIVE_LOCK = "resourceLock::"
 
 
 def read_facts(database: Database) -> dict[str, Any]:
-    """Entries of `Profile.meta` from rocpd_metadata; raises ProfileReadError if the schema is not rpd's."""
+    """Entries of `Profile.meta` from rocpd_metadata; raises ProfileReadError if the schema is not
+    rpd's.
+    """
     tables = database.tables
     if any(name.startswith("rocpd_kernel_dispatch") for name in tables):
         raise ProfileReadError(
@@ -93,7 +98,8 @@ def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
         raise ProfileReadError(
             path,
             "no GPU operation and no host call in it",
-            "recording was never switched on (loadTracer.sh sets RPDT_AUTOSTART=0), or the program ended at once",
+            "recording was never switched on (loadTracer.sh sets RPDT_AUTOSTART=0), or the program"
+            " ended at once",
             "record with runTracer.sh, or call rpdTracerControl().start()",
         )
 
@@ -101,19 +107,27 @@ def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
 def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
     """What the device numbers count, where that is certain.
 
-    rpd counts GPUs from 0 since June 2024 (commit 194259a of rocmProfileData); before, it wrote ROCm's agents, of which
-    number 0 is a CPU. The columns of the view `top` are younger than that (f90a3a6), and so is the domain of calls
-    (a8b269d). A file without them may be of either time; its schema version does not tell.
+    rpd counts GPUs from 0 since June 2024 (commit 194259a of rocmProfileData); before, it wrote
+    ROCm's agents, of which number 0 is a CPU. The columns of the view `top` are younger than that
+    (f90a3a6), and so is the domain of calls (a8b269d). A file without them may be of either time;
+    its schema version does not tell.
     """
     known = device[device >= 0]
     view = database.rows("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'top'")
-    is_newer = "domain_id" in database.tables["rocpd_api"] or any("TotalDuration_us" in str(sql) for (sql,) in view)
+    is_newer = "domain_id" in database.tables["rocpd_api"] or any(
+        "TotalDuration_us" in str(sql) for (sql,) in view
+    )
     return {"device_numbering": "index"} if len(known) and (is_newer or (known == 0).any()) else {}
 
 
 def warnings_of_losses(database: Database) -> list[str]:
-    """A warning where rows name others that are gone; raises ProfileReadError where nearly all operations are."""
-    cause = "rows were deleted (rpd_trim leaves some that name calls and operations outside of its range)"
+    """A warning where rows name others that are gone; raises ProfileReadError where nearly all
+    operations are.
+    """
+    cause = (
+        "rows were deleted (rpd_trim leaves some that name calls and operations outside of its"
+        " range)"
+    )
     return losses_told(database, dangling(database, LINKS), cause)
 
 
@@ -122,27 +136,32 @@ def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> li
     found = []
     if not len(operations):
         found.append(
-            f"{path.name}: no operation on a GPU. Likely cause: the program did not use one, or another "
-            "profiler (torch.profiler, rocprofv3) ran at the same time and got the GPU's records."
+            f"{path.name}: no operation on a GPU. Likely cause: the program did not use one, or"
+            " another profiler (torch.profiler, rocprofv3) ran at the same time and got the GPU's"
+            " records."
         )
     elif not np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"])).any():
         found.append(
-            f"{path.name}: copies but no kernel. Likely cause: recording stopped before the first kernel ended, "
-            "or the file was cut with rpd_trim."
+            f"{path.name}: copies but no kernel. Likely cause: recording stopped before the first"
+            " kernel ended, or the file was cut with rpd_trim."
         )
     if facts.pop("unfinished"):
         found.append(
-            f"{path.name}: the tracer was not shut down properly, so the last records may be missing. "
-            "Likely cause: the program was killed, or still runs."
+            f"{path.name}: the tracer was not shut down properly, so the last records may be"
+            " missing. Likely cause: the program was killed, or still runs."
         )
     return found
 
 
 MARKER = "UserMarker"
-"""Name of the calls that stand for ranges which a program marked itself; their text is in the arguments."""
+"""Name of the calls that stand for ranges which a program marked itself; their text is in the
+arguments.
+"""
 
 KERNEL_TYPES = ("KernelExecution", "Task")
-"""Operation types of kernels. Kernels that run in a HIP graph are of type `Task`, roctracer's name for them."""
+"""Operation types of kernels. Kernels that run in a HIP graph are of type `Task`, roctracer's name
+for them.
+"""
 
 NOT_KEPT = -1
 """Kind of operations that are no work of the device, such as barriers."""
@@ -158,12 +177,36 @@ LARGE_TABLES = {
 }
 """Tables with a row for each call or operation -> columns that are read."""
 
-UNUSED = frozenset({
-    "vgpr", "sgpr", "fbar", "op_ptr_id", "signalCount", "aquireFence", "releaseFence", "from_op_id", "to_op_id",
-    "sequenceId", "completionSignal", "groupSegmentSize", "privateSegmentSize", "kernelArgAddress", "codeObject_id",
-    "width", "height", "dst", "src", "dstDevice", "srcDevice", "sync", "pinned", "deviceType", "category_id",
-    "depth",
-})  # fmt: skip
+UNUSED = frozenset(
+    {
+        "vgpr",
+        "sgpr",
+        "fbar",
+        "op_ptr_id",
+        "signalCount",
+        "aquireFence",
+        "releaseFence",
+        "from_op_id",
+        "to_op_id",
+        "sequenceId",
+        "completionSignal",
+        "groupSegmentSize",
+        "privateSegmentSize",
+        "kernelArgAddress",
+        "codeObject_id",
+        "width",
+        "height",
+        "dst",
+        "src",
+        "dstDevice",
+        "srcDevice",
+        "sync",
+        "pinned",
+        "deviceType",
+        "category_id",
+        "depth",
+    }
+)
 """Columns that this reader knows, and takes nothing from."""
 
 OPTIONAL_TABLES = {
@@ -215,14 +258,17 @@ def read_operations(database: Database, texts: Codes) -> Records:
 
 
 def read_calls(database: Database, texts: Codes) -> Records:
-    """Calls and ranges on the host in columns of the event table; in schema 3 with a category (domain).
+    """Calls and ranges on the host in columns of the event table; in schema 3 with a category
+    (domain).
 
     The correlation id is the row's identifier.
     """
     found = database.integers("rocpd_api", LARGE_TABLES["rocpd_api"])
     name = text_codes(database, found["apiName_id"], texts)
     # Names that are not in the file, code -1, read the last place.
-    kind_of_text = np.array([*(_call_kind(text) for text in texts), KIND_CODE["annotation"]], np.int8)
+    kind_of_text = np.array(
+        [*(_call_kind(text) for text in texts), KIND_CODE["annotation"]], np.int8
+    )
     records = Records(
         {
             "correlation_id": found["id"],
@@ -235,7 +281,9 @@ def read_calls(database: Database, texts: Codes) -> Records:
         }
     )
     if "domain_id" in database.tables["rocpd_api"]:
-        domain = text_codes(database, database.integers("rocpd_api", ("domain_id",))["domain_id"], texts)
+        domain = text_codes(
+            database, database.integers("rocpd_api", ("domain_id",))["domain_id"], texts
+        )
         records["source_category"] = np.where(domain == texts[""], NO_TEXT, domain).astype(np.int32)
     refuse_repeated(database.path, "host calls", found["id"])
     _name_markers(database, records, texts, np.unique(found["apiName_id"][name == texts[MARKER]]))
@@ -245,7 +293,9 @@ def read_calls(database: Database, texts: Codes) -> Records:
 
 
 def _operation_kinds(category: np.ndarray, name: np.ndarray, texts: Codes) -> np.ndarray:
-    """Kinds of operations, int8: from the type, and for an unknown type `kernel` if it has a name of its own."""
+    """Kinds of operations, int8: from the type, and for an unknown type `kernel` if it has a name
+    of its own.
+    """
     of_type = np.array([*(_operation_kind(text) for text in texts), NOT_KEPT], np.int8)
     kind = of_type[category]
     kind[(kind == NOT_KEPT) & (name != category)] = KIND_CODE["kernel"]
@@ -261,19 +311,25 @@ def _operation_kind(category: str) -> int:
 
 
 def _call_kind(name: str) -> int:
-    """Runtime calls and the tracer's own overhead are `runtime`, everything else are ranges that someone marked."""
+    """Runtime calls and the tracer's own overhead are `runtime`, everything else are ranges that
+    someone marked.
+    """
     is_call = _RUNTIME_CALL.match(name) or _TRACER_CALL.fullmatch(name)
     return KIND_CODE["runtime" if is_call else "annotation"]
 
 
 def _name_markers(database: Database, records: Records, texts: Codes, name_ids: np.ndarray) -> None:
-    """Give markers their text as name; those that PyTorch's emit_nvtx writes for operators become operators."""
+    """Give markers their text as name; those that PyTorch's emit_nvtx writes for operators become
+    operators.
+    """
     if not len(name_ids):
         return
     condition = f'"apiName_id" IN ({", ".join(map(str, name_ids.tolist()))})'
     markers = database.integers("rocpd_api", ("id", "args_id"), where=condition)
     places, unique = pd.factorize(markers["args_id"])
-    found = database.texts("rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string", unique)
+    found = database.texts(
+        "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string", unique
+    )
     names = np.full(len(unique), texts[MARKER], np.int32)
     kinds = np.full(len(unique), KIND_CODE["annotation"], np.int8)
     for place, number in enumerate(unique.tolist()):
@@ -289,7 +345,9 @@ def _name_markers(database: Database, records: Records, texts: Codes, name_ids: 
 
 
 def _add_operators(database: Database, records: Records, texts: Codes) -> None:
-    """Take over the operators that `rocpd.autograd` found among the markers and put into a table of its own."""
+    """Take over the operators that `rocpd.autograd` found among the markers and put into a table of
+    its own.
+    """
     if "ext_autogradapi" not in database.tables:
         return
     found = database.integers("ext_autogradapi", ("api_ptr_id", "autogradName_id"))

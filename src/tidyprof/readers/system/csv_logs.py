@@ -26,7 +26,17 @@ from tidyprof.readers.system.names import (
 )
 from tidyprof.readers.system.readings import Readings, TextColumn, Times, cell_value, device_number
 
-_TIME = ("timestamp", "time", "time_ns", "epoch", "datetime", "date", "timestamp_ns", "timestamp_ms", "time_s")
+_TIME = (
+    "timestamp",
+    "time",
+    "time_ns",
+    "epoch",
+    "datetime",
+    "date",
+    "timestamp_ns",
+    "timestamp_ms",
+    "time_s",
+)
 _DEVICE = ("gpu", "device", "card", "gpu_id", "gpu_index")
 _PARTITION = ("xcp", "partition")
 _HOST = ("host", "hostname", "node", "instance")
@@ -35,7 +45,9 @@ _OMNISTAT_LEVELS = ("metric", "instance", "card")
 
 
 def csv_header(text: bytes) -> list[str] | None:
-    """The columns of a monitor's CSV among the first lines of text, None if no line is a header of one."""
+    """The columns of a monitor's CSV among the first lines of text, None if no line is a header of
+    one.
+    """
     for line in text[:4096].splitlines()[:6]:
         names = _cells(line.decode("utf-8", "replace"))
         if is_header(names):
@@ -46,13 +58,17 @@ def csv_header(text: bytes) -> list[str] | None:
 def is_header(names: Sequence[str]) -> bool:
     """Whether these columns are those of a system monitor."""
     lower = [name.strip().lower() for name in names]
-    if lower[:1] == ["metric"] and any(name.startswith(("rocm_", "omnistat_", "amdsmi_")) for name in lower):
+    if lower[:1] == ["metric"] and any(
+        name.startswith(("rocm_", "omnistat_", "amdsmi_")) for name in lower
+    ):
         return True
     places = {*_TIME, *_DEVICE}
     if not lower or lower[0] not in places:
         return False
     values = [name for name in names if name.strip().lower() not in {*places, *_PARTITION, *_HOST}]
-    return any((found := meaning(name)) is not None and found.known for name in values) or bool(host_memory(values))
+    return any((found := meaning(name)) is not None and found.known for name in values) or bool(
+        host_memory(values)
+    )
 
 
 def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
@@ -88,26 +104,34 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
     lines = decoded.split("\n")
     if lines[-1].strip():
         # A sampler that is killed leaves a line without an end: its last number may be cut short.
-        readings.warnings.append(f"{readings.path.name}: the last line was not finished and is left out.")
+        readings.warnings.append(
+            f"{readings.path.name}: the last line was not finished and is left out."
+        )
         readings.facts["unfinished_lines"] = 1
     lines = [line for line in lines[:-1] if line.strip()]
     if not lines:
         raise ProfileReadError(
-            readings.path, "not one complete line", "the tool was stopped before its first sample", "record again"
+            readings.path,
+            "not one complete line",
+            "the tool was stopped before its first sample",
+            "record again",
         )
     return lines
 
 
 def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str, TextColumn]:
-    """Columns of the rows below a header: what watch mode repeats is left out, missing last cells are empty.
+    """Columns of the rows below a header: what watch mode repeats is left out, missing last cells
+    are empty.
 
-    Some loggers never write the last cells: a row is cut short if fewer than one in _RARE end where it does. It is left
-    out and counted, and so is what is no row at all. Raises ProfileReadError for a column twice, and for a row with
-    more cells than the header, empty ones excepted.
+    Some loggers never write the last cells: a row is cut short if fewer than one in _RARE end where
+    it does. It is left out and counted, and so is what is no row at all. Raises ProfileReadError
+    for a column twice, and for a row with more cells than the header, empty ones excepted.
     """
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
-        raise _two_logs(readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
+        raise _two_logs(
+            readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times"
+        )
     width, rows = len(header), []
     lengths: Counter[int] = Counter()
     for number, line in enumerate(lines, 2):
@@ -124,7 +148,11 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
             cells = ['"' + cell.replace('"', '""') + '"' for cell in cells]
         rows.append((length, ",".join(cells[:width]) + "," * (width - len(cells))))
     usual = max(lengths, key=lambda length: (lengths[length], length), default=0)
-    rare = {length for length, count in lengths.items() if 0 < length < usual and _RARE * count < len(rows)}
+    rare = {
+        length
+        for length, count in lengths.items()
+        if 0 < length < usual and _RARE * count < len(rows)
+    }
     sound = [row for length, row in rows if length not in {_UNREADABLE, *rare}]
     if lost := len(rows) - len(sound):
         readings.dropped["of rows that are cut short or not separated by commas"] += lost
@@ -134,14 +162,19 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
 
 
 def _coded_cells(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    """For every row the place of its cell in a list of texts, and that list; empty cells are the text at its end."""
+    """For every row the place of its cell in a list of texts, and that list; empty cells are the
+    text at its end.
+    """
     codes, texts = coded(column)
     return np.where(codes < 0, np.int32(len(texts)), codes), [*texts, ""]
 
 
 def _two_logs(path: Path, found: str) -> ProfileReadError:
     return ProfileReadError(
-        path, found, "two programs wrote into one file, or the columns changed within it", "keep one log per file"
+        path,
+        found,
+        "two programs wrote into one file, or the columns changed within it",
+        "keep one log per file",
     )
 
 
@@ -152,12 +185,16 @@ def _place(columns: Mapping[str, str], wanted: Sequence[str]) -> str | None:
 def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzinfo | None) -> None:
     """One column per quantity, as amd-smi and rocm-smi print and most scripts write."""
     lower = {name.strip().lower(): name for name in texts}
-    time, device, part, host = (_place(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST))
+    time, device, part, host = (
+        _place(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST)
+    )
     values = [name for name in texts if name not in (time, device, part, host)]
     empty = _empty_rows(texts, values)
     readings.rows, readings.empty_rows = len(empty), int(empty.sum())
     kept = np.flatnonzero(~empty)
-    times = _times(readings, texts[time] if time else None, kept, zone, already_ns=str(time).endswith("_ns"))
+    times = _times(
+        readings, texts[time] if time else None, kept, zone, already_ns=str(time).endswith("_ns")
+    )
     devices = _numbers(readings, texts[device] if device else None, kept, "device")
     partitions = _numbers(readings, texts[part], kept, "partition") if part else None
     hosts = texts[host].texts()[kept].tolist() if host else None
@@ -165,7 +202,10 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
     known = meanings(values) | of_host
     columns = {name: _column(readings, known[name], name, texts[name], kept) for name in values}
     found = {name: column for name, column in columns.items() if column is not None}
-    found = {name: (busy_or_counter(name, *column), column[1]) for name, column in _sized(readings, found).items()}
+    found = {
+        name: (busy_or_counter(name, *column), column[1])
+        for name, column in _sized(readings, found).items()
+    }
     for what, numbers in _each_once(readings, found).values():
         readings.add(what, numbers, times, devices, partitions, hosts)
     if not time:
@@ -175,24 +215,30 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
 def _each_once(
     readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
 ) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """Of several columns with numbers of one quantity the first has it; the others keep their own names."""
+    """Of several columns with numbers of one quantity the first has it; the others keep their own
+    names.
+    """
     first: dict[str, str] = {}
     for name, (what, numbers) in columns.items():
         if not np.isfinite(numbers).any() or first.setdefault(what.name, name) == name:
             continue
         readings.warnings.append(
-            f"{readings.path.name}: {first[what.name]} and {name} would both be {what.name}; {name} keeps its name."
+            f"{readings.path.name}: {first[what.name]} and {name} would both be {what.name}; {name}"
+            " keeps its name."
         )
         columns = columns | {name: (own_name(name, what.unit), numbers)}
     unclear = [name for name, (what, _) in columns.items() if what.name == "mem"]
     readings.warnings += [
-        f"{readings.path.name}: what {name} means is not stated; it keeps its name." for name in unclear
+        f"{readings.path.name}: what {name} means is not stated; it keeps its name."
+        for name in unclear
     ]
     return columns
 
 
 def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.ndarray:
-    """Rows without any value: some loggers write one per sample for a line that they could not parse."""
+    """Rows without any value: some loggers write one per sample for a line that they could not
+    parse.
+    """
     empty = np.ones(len(next(iter(texts.values()))), bool)
     for name in values:
         column = texts[name]
@@ -202,14 +248,20 @@ def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.nd
 
 
 def _times(
-    readings: Readings, column: TextColumn | None, kept: np.ndarray, zone: tzinfo | None, already_ns: bool
+    readings: Readings,
+    column: TextColumn | None,
+    kept: np.ndarray,
+    zone: tzinfo | None,
+    already_ns: bool,
 ) -> np.ndarray:
     if column is None:
         readings.facts["times"] = "absent"
         return np.zeros(len(kept), np.int64)
     codes = column.codes[kept]
     used = sorted(np.unique(codes).tolist(), key=column.values.__getitem__)
-    found = Times([column.values[code] for code in used], readings.path, zone, already_ns=already_ns)
+    found = Times(
+        [column.values[code] for code in used], readings.path, zone, already_ns=already_ns
+    )
     nanoseconds = np.zeros(len(column.values) + 1, np.int64)
     nanoseconds[used] = [found[column.values[code]] for code in used]
     readings.facts["time_unit"] = found.unit
@@ -217,12 +269,15 @@ def _times(
         readings.facts["time_zone"] = found.zone
         if zone is None:
             readings.warnings.append(
-                f"{readings.path.name}: its times state no zone and were read as UTC; pass time_zone if they are local."
+                f"{readings.path.name}: its times state no zone and were read as UTC; pass"
+                " time_zone if they are local."
             )
     return nanoseconds[codes]
 
 
-def _numbers(readings: Readings, column: TextColumn | None, kept: np.ndarray, what: str) -> pd.array:
+def _numbers(
+    readings: Readings, column: TextColumn | None, kept: np.ndarray, what: str
+) -> pd.array:
     """Numbers of devices or partitions, <NA> where the cell is empty."""
     if column is None:
         return pd.array([pd.NA] * len(kept), "Int32")
@@ -243,7 +298,9 @@ def _numbers(readings: Readings, column: TextColumn | None, kept: np.ndarray, wh
 def _column(
     readings: Readings, what: Meaning | None, header: str, column: TextColumn, kept: np.ndarray
 ) -> tuple[Meaning, np.ndarray] | None:
-    """Meaning (with the unit that its cells state) and numbers of a column, None if it holds no numbers."""
+    """Meaning (with the unit that its cells state) and numbers of a column, None if it holds no
+    numbers.
+    """
     codes = column.codes[kept]
     used = np.unique(codes).tolist()
     cells = {code: cell_value(column.values[code]) for code in used}
@@ -266,17 +323,28 @@ def _column(
     return what, numbers[codes]
 
 
-def _sized(readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """Amounts of memory in bytes where the header states no unit: the total tells GB, MB and bytes apart."""
+def _sized(
+    readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
+) -> dict[str, tuple[Meaning, np.ndarray]]:
+    """Amounts of memory in bytes where the header states no unit: the total tells GB, MB and bytes
+    apart.
+    """
     unsized = [name for name, (what, _) in columns.items() if is_memory(what) and not what.stated]
     if not unsized:
         return columns
     totals = [
-        numbers for what, numbers in columns.values() if what.name == "memory_total" and np.isfinite(numbers).any()
+        numbers
+        for what, numbers in columns.values()
+        if what.name == "memory_total" and np.isfinite(numbers).any()
     ]
     if not totals:
-        readings.warnings.append(f"{readings.path.name}: the unit of {', '.join(unsized)} is not stated.")
-        return columns | {name: (Meaning(columns[name][0].name, None, 1.0, True), columns[name][1]) for name in unsized}
+        readings.warnings.append(
+            f"{readings.path.name}: the unit of {', '.join(unsized)} is not stated."
+        )
+        return columns | {
+            name: (Meaning(columns[name][0].name, None, 1.0, True), columns[name][1])
+            for name in unsized
+        }
     # The smallest Instinct has 16 GB, the largest less than 2000.
     largest = max(float(np.nanmax(numbers)) for numbers in totals)
     factor = 2.0**30 if largest < 2000 else 2.0**20 if largest < 2e6 else 1.0
@@ -284,7 +352,9 @@ def _sized(readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]) -
 
 
 def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:
-    """`omnistat-query --export`: header rows of labels, then one row per time and one column per series."""
+    """`omnistat-query --export`: header rows of labels, then one row per time and one column per
+    series.
+    """
     rows = [_cells(line) for line in lines]
     width = len(rows[0])
     end = next((i for i, row in enumerate(rows) if row and row[0].strip().lower() in _TIME), None)
@@ -303,13 +373,21 @@ def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) ->
     # omnistat makes dates of Unix times without a zone (omnistat/query.py), so they are UTC.
     times = _times(readings, texts["c0"], kept, zone or UTC, already_ns=False)
     for place, metric in enumerate(levels["metric"], 1):
-        labels = {name: values[place - 1].strip() for name, values in levels.items() if name != "metric"}
+        labels = {
+            name: values[place - 1].strip() for name, values in levels.items() if name != "metric"
+        }
         found = _column(readings, meaning(metric), metric, texts[f"c{place}"], kept)
         if found is None:
             continue
         what, numbers = found
         more = [value for name, value in labels.items() if name not in _OMNISTAT_LEVELS and value]
-        what = Meaning("[".join([what.name, *more]) + "]" * len(more), what.unit, what.factor, True) if more else what
+        what = (
+            Meaning("[".join([what.name, *more]) + "]" * len(more), what.unit, what.factor, True)
+            if more
+            else what
+        )
         card = device_number(labels.get("card", ""))
         device = pd.array([pd.NA if card is None else card] * len(kept), "Int32")
-        readings.add(what, numbers, times, device, None, [labels.get("instance") or None] * len(kept))
+        readings.add(
+            what, numbers, times, device, None, [labels.get("instance") or None] * len(kept)
+        )

@@ -14,7 +14,14 @@ import pandas as pd
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import Meaning, busy_or_counter, meaning
-from tidyprof.readers.system.readings import LARGEST, Readings, Times, available, cell_value, device_number
+from tidyprof.readers.system.readings import (
+    LARGEST,
+    Readings,
+    Times,
+    available,
+    cell_value,
+    device_number,
+)
 
 _DEPTH = 8
 _NO_DEVICE = "of a GPU or partition that has no number"
@@ -27,21 +34,29 @@ Reading = tuple[str | None, int | None, int | None, str, float | None, str]
 def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
     """The readings in JSON of an SMI tool. Raises ProfileReadError if it is none, or damaged."""
     readings = Readings(path)
-    found = [reading for document in _documents(path, text) for reading in _entries(readings, document)]
+    found = [
+        reading for document in _documents(path, text) for reading in _entries(readings, document)
+    ]
     if not found and not readings.dropped:
         raise ProfileReadError(
             path,
             "JSON without readings of a GPU",
-            "another tool wrote it, or the command was one that reports no sensors (list, static, process)",
+            "another tool wrote it, or the command was one that reports no sensors (list, static,"
+            " process)",
             "pass the output of amd-smi monitor --json, amd-smi metric --json or rocm-smi --json",
         )
     timed = {reading[0] for reading in found}
     if None in timed and len(timed) > 1:
         raise ProfileReadError(
-            path, "samples with and without a time", "logs of several commands in one file", "keep one log per file"
+            path,
+            "samples with and without a time",
+            "logs of several commands in one file",
+            "keep one log per file",
         )
     times = None if None in timed else Times(sorted(timed), path, zone)
-    readings.facts["times" if times is None else "time_unit"] = "absent" if times is None else times.unit
+    readings.facts["times" if times is None else "time_unit"] = (
+        "absent" if times is None else times.unit
+    )
     _collect(readings, found, times)
     if times is None:
         readings.refuse_several_snapshots()
@@ -49,7 +64,9 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
 
 
 def _documents(path: Path, text: bytes) -> Iterator[Any]:
-    """The JSON documents in the text: watch mode prints one per sample, and a line for people before the first."""
+    """The JSON documents in the text: watch mode prints one per sample, and a line for people
+    before the first.
+    """
     decoded = text.decode("utf-8", "replace").removeprefix("\ufeff")
     starts = [place for place in (decoded.find("["), decoded.find("{")) if place >= 0]
     place = min(starts, default=len(decoded))
@@ -70,7 +87,9 @@ def _documents(path: Path, text: bytes) -> Iterator[Any]:
 
 
 def _whole_characters(node: Any) -> Any:
-    """The document with half characters replaced: JSON can spell them (\\ud800), but no table can hold them."""
+    """The document with half characters replaced: JSON can spell them (\\ud800), but no table can
+    hold them.
+    """
     if isinstance(node, dict):
         return {_whole_characters(key): _whole_characters(value) for key, value in node.items()}
     if isinstance(node, list):
@@ -98,7 +117,14 @@ def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
                 if value is not None and number is None:
                     readings.dropped[_NO_DEVICE] += 1
                 elif value is not None:
-                    yield None, number, None, key, None if np.isnan(value[0]) else value[0], value[1]
+                    yield (
+                        None,
+                        number,
+                        None,
+                        key,
+                        None if np.isnan(value[0]) else value[0],
+                        value[1],
+                    )
 
 
 def _small(entry: dict[str, Any]) -> dict[str, Any]:
@@ -111,16 +137,21 @@ def _amd_smi(readings: Readings, entry: dict[str, Any]) -> Iterator[Reading]:
     is_whole = str(partition) in ABSENT_TEXTS
     partition = None if is_whole else _place(partition)
     time = str(time) if isinstance(time, int | float | str) and not isinstance(time, bool) else None
-    for key, value, unit in _leaves({k: v for k, v in entry.items() if k not in _ENTRY_KEYS}, "", _DEPTH):
+    for key, value, unit in _leaves(
+        {k: v for k, v in entry.items() if k not in _ENTRY_KEYS}, "", _DEPTH
+    ):
         if device is None or (partition is None and not is_whole):
-            # The reading is of some GPU: without its number it would pass for the machine's, or for another GPU's.
+            # The reading is of some GPU: without its number it would pass for the machine's, or for
+            # another GPU's.
             readings.dropped[_NO_DEVICE] += value is not None
         else:
             yield time, device, partition, key, value, unit
 
 
 def _place(stated: Any) -> int | None:
-    """The number of a GPU or partition, None for what is none: a fraction, a truth value, an address."""
+    """The number of a GPU or partition, None for what is none: a fraction, a truth value, an
+    address.
+    """
     is_number = isinstance(stated, int | str) and not isinstance(stated, bool)
     return device_number(str(stated)) if is_number else None
 
@@ -151,7 +182,9 @@ def _leaf(value: Any, key: str, unit: str) -> Iterator[tuple[str, float | None, 
 
 
 def _meaning_of(key: str) -> Meaning | None:
-    """The meaning of a path: as a whole, or of its last part if that alone is known (`mem_usage used_vram`)."""
+    """The meaning of a path: as a whole, or of its last part if that alone is known (`mem_usage
+    used_vram`).
+    """
     whole = meaning(key)
     if whole is None or whole.known or key.count(" ") != 1:
         return whole

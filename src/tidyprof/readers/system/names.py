@@ -1,4 +1,6 @@
-"""What the columns and keys of system monitors mean: one name and one unit per quantity, whatever the tool calls it."""
+"""What the columns and keys of system monitors mean: one name and one unit per quantity, whatever
+the tool calls it.
+"""
 
 from __future__ import annotations
 
@@ -37,48 +39,75 @@ QUANTITIES: Mapping[str, tuple[str, float, float]] = {
     "cpu_system": _PERCENT,
     "cpu_idle": _PERCENT,
 }
-"""Names of quantities, each with its unit and what its values can be at all; others keep the tool's name."""
+"""Names of quantities, each with its unit and what its values can be at all; others keep the tool's
+name.
+"""
 
 _ALIASES: Mapping[str, str] = {
     alias: name
     for name, aliases in {
-        "power": "power_usage socket_power average_socket_power current_socket_power power_socket_power "
-        "power_average_socket_power current_socket_graphics_package_power average_graphics_package_power "
-        "rocm_average_socket_power",
+        "power": (
+            "power_usage socket_power average_socket_power current_socket_power power_socket_power"
+            " power_average_socket_power current_socket_graphics_package_power"
+            " average_graphics_package_power rocm_average_socket_power"
+        ),
         "power_cap": "max_power max_graphics_package_power rocm_power_cap",
         "temperature": "rocm_temperature",
         "temperature_edge": "temp_edge edge edge_temperature temperature_sensor_edge",
-        "temperature_junction": "temp_junction junction hotspot hotspot_temperature "
-        "temperature_hotspot temperature_sensor_junction",
-        "temperature_memory": "temp_memory memory_temperature temperature_mem "
-        "temperature_sensor_memory rocm_temperature_memory",
-        "gpu_busy": "gpu_use gpu_utilization gfx gfx_util gfx_activity usage_gfx_activity rocm_utilization",
-        "memory_busy": "mem mem_util umc_activity usage_umc_activity memory_activity "
-        "gpu_memory_read_write_activity rocm_vram_busy",
+        "temperature_junction": (
+            "temp_junction junction hotspot hotspot_temperature "
+            "temperature_hotspot temperature_sensor_junction"
+        ),
+        "temperature_memory": (
+            "temp_memory memory_temperature temperature_mem "
+            "temperature_sensor_memory rocm_temperature_memory"
+        ),
+        "gpu_busy": (
+            "gpu_use gpu_utilization gfx gfx_util gfx_activity usage_gfx_activity rocm_utilization"
+        ),
+        "memory_busy": (
+            "mem mem_util umc_activity usage_umc_activity memory_activity "
+            "gpu_memory_read_write_activity rocm_vram_busy"
+        ),
         "encoder_busy": "encoder enc_util",
         "decoder_busy": "decoder dec_util",
-        "clock_graphics": "gfx_clk gfx_clock gfx_0_clk clock_gfx_0_clk sclk sclk_clock_speed rocm_sclk_clock",
-        "clock_memory": "mem_clk mem_clock mem_0_clk clock_mem_0_clk mclk mclk_clock_speed rocm_mclk_clock",
+        "clock_graphics": (
+            "gfx_clk gfx_clock gfx_0_clk clock_gfx_0_clk sclk sclk_clock_speed rocm_sclk_clock"
+        ),
+        "clock_memory": (
+            "mem_clk mem_clock mem_0_clk clock_mem_0_clk mclk mclk_clock_speed rocm_mclk_clock"
+        ),
         "memory_used": "vram_used used_vram mem_usage_used_vram vram_total_used_memory",
         "memory_free": "vram_free free_vram mem_usage_free_vram",
-        "memory_total": "vram_total total_vram mem_usage_total_vram vram_total_memory rocm_vram_total",
-        "memory_used_percent": "vram vram_percent gpu_memory_allocated gpu_memory_allocated_vram "
-        "gpu_memory_use rocm_vram_used",
+        "memory_total": (
+            "vram_total total_vram mem_usage_total_vram vram_total_memory rocm_vram_total"
+        ),
+        "memory_used_percent": (
+            "vram vram_percent gpu_memory_allocated gpu_memory_allocated_vram "
+            "gpu_memory_use rocm_vram_used"
+        ),
     }.items()
     for alias in (name, *aliases.split())
 } | {name: name for name in ("cpu_user", "cpu_system", "cpu_idle")}
 
 _MEM = "mem"
 _LAYOUTS = {
-    "memory_busy": "power_usage max_power hotspot_temperature memory_temperature gfx gfx_clk gfx_clock mem_clk "
-    "mem_clock encoder decoder vram_percent",
-    "temperature_memory": "gfx_activity umc_activity mm_activity socket_power gfx_0_clk mem_0_clk edge hotspot",
+    "memory_busy": (
+        "power_usage max_power hotspot_temperature memory_temperature gfx gfx_clk gfx_clock mem_clk"
+        " mem_clock encoder decoder vram_percent"
+    ),
+    "temperature_memory": (
+        "gfx_activity umc_activity mm_activity socket_power gfx_0_clk mem_0_clk edge hotspot"
+    ),
 }
-"""What `mem` means -> columns of the layout in which it does: those of `amd-smi monitor`, and of `amd-smi metric`
-(amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi)."""
+"""What `mem` means -> columns of the layout in which it does: those of `amd-smi monitor`, and of
+`amd-smi metric` (amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi).
+"""
 
 _COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
-"""Busy shares whose column some tools fill with a running counter instead; its values exceed 100."""
+"""Busy shares whose column some tools fill with a running counter instead; its values exceed
+100.
+"""
 
 _COUNTER_ALIASES = frozenset({"gfx_activity", "memory_activity", "umc_activity"})
 
@@ -89,12 +118,14 @@ _UNITS: Mapping[str, tuple[str, float]] = {
         "°C": dict.fromkeys(("c", "°c", "celsius"), 1.0),
         "%": dict.fromkeys(("%", "percent", "percentage", "pct"), 1.0),
         "MHz": {"mhz": 1.0, "ghz": 1e3},
-        "bytes": {"b": 1.0, "bytes": 1.0}
-        | {
-            name: 2.0**power
-            for power, names in ((10, "kb kib"), (20, "mb mib"), (30, "gb gib"))
-            for name in names.split()
-        },
+        "bytes": (
+            {"b": 1.0, "bytes": 1.0}
+            | {
+                name: 2.0**power
+                for power, names in ((10, "kb kib"), (20, "mb mib"), (30, "gb gib"))
+                for name in names.split()
+            }
+        ),
         "mV": {"mv": 1.0, "v": 1e3},
         "rpm": {"rpm": 1.0},
         "Mb/s": {"mb/s": 1.0},
@@ -104,8 +135,9 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     }.items()
     for written, factor in spellings.items()
 }
-"""Unit as tools write it, in lower case -> unit used here, and the factor to it. AMD's tools divide by 2^20 and call
-it MB (amdsmi_cli, `vram_used // (1024 * 1024)`)."""
+"""Unit as tools write it, in lower case -> unit used here, and the factor to it. AMD's tools divide
+by 2^20 and call it MB (amdsmi_cli, `vram_used // (1024 * 1024)`).
+"""
 
 _SHORT_SUFFIXES = ("w", "c", "b", "v", "mv", "mw", "uw")
 _LONG_SUFFIXES = (
@@ -121,8 +153,9 @@ _IDENTIFIER = re.compile(r"(^|_)(id|guid|uuid|bdf|serial_number|xcp|pid|rev|mode
 class Meaning:
     """What a column holds.
 
-    name   -- one of QUANTITIES, or the tool's own in lower case; unit -- None if not stated; factor -- from the
-    file's unit to this one; stated -- whether the file states the unit, so that it need not be found from values.
+    name   -- one of QUANTITIES, or the tool's own in lower case; unit -- None if not stated; factor
+    -- from the file's unit to this one; stated -- whether the file states the unit, so that it need
+    not be found from values.
     """
 
     name: str
@@ -136,7 +169,9 @@ class Meaning:
         return self.name in QUANTITIES
 
     def in_unit(self, unit: str | None) -> Meaning | None:
-        """The same quantity where a value itself states a unit; None if it cannot have that unit."""
+        """The same quantity where a value itself states a unit; None if it cannot have that
+        unit.
+        """
         if not unit:
             return self
         found = _UNITS.get(unit.lower())
@@ -148,7 +183,8 @@ class Meaning:
 
 
 def meaning(header: str) -> Meaning | None:
-    """The meaning of a column's header or of a key (`Temperature (Sensor edge) (C)`, `vram_used_bytes`).
+    """The meaning of a column's header or of a key (`Temperature (Sensor edge) (C)`,
+    `vram_used_bytes`).
 
     None for an identifier of a device, and where the stated unit cannot be the quantity's.
     """
@@ -160,16 +196,21 @@ def meaning(header: str) -> Meaning | None:
         stem, unit = _unit_in_suffix(stem)
     name = _ALIASES.get(stem, stem)
     plain = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
-    # Counters have names of their own: see busy_or_counter. Bytes of unknown size are left to the values.
+    # Counters have names of their own: see busy_or_counter. Bytes of unknown size are left to the
+    # values.
     return plain if unit is None else plain.in_unit(unit)
 
 
 def meanings(headers: Sequence[str]) -> dict[str, Meaning | None]:
-    """The meaning of each column of a CSV file; one that two layouts name alike is told by the columns beside it.
+    """The meaning of each column of a CSV file; one that two layouts name alike is told by the
+    columns beside it.
 
     Where they leave it open it keeps the tool's own name, without a unit.
     """
-    found, stems = {header: meaning(header) for header in headers}, {_stem(header) for header in headers}
+    found, stems = (
+        {header: meaning(header) for header in headers},
+        {_stem(header) for header in headers},
+    )
     names = [name for name, columns in _LAYOUTS.items() if stems & set(columns.split())]
     name = names[0] if len(names) == 1 else _MEM
     what = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
@@ -182,7 +223,9 @@ def own_name(header: str, unit: str | None) -> Meaning:
 
 
 def busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> Meaning:
-    """What a column holds that is called activity: a share in some tools, a running counter in others."""
+    """What a column holds that is called activity: a share in some tools, a running counter in
+    others.
+    """
     is_activity = _stem(header) in _COUNTER_ALIASES and what.name in _COUNTER_OF
     is_counter = is_activity and np.nanmax(numbers, initial=0) > 100
     return Meaning(_COUNTER_OF[what.name], "count", 1.0, True) if is_counter else what
@@ -198,16 +241,23 @@ def is_memory(found: Meaning) -> bool:
 
 
 def host_memory(names: Sequence[str]) -> dict[str, Meaning]:
-    """Meanings of the columns of `free` (total, used, available, ...) in a file about the host, empty if it has none.
+    """Meanings of the columns of `free` (total, used, available, ...) in a file about the host,
+    empty if it has none.
 
-    `free` prints powers of 2 or of 10, depending on its options, so amounts keep the unit that the file states.
+    `free` prints powers of 2 or of 10, depending on its options, so amounts keep the unit that the
+    file states.
     """
     split = {name: _unit_in_suffix(_stem(name)) for name in names}
     if not {stem for stem, _ in split.values()} >= _HOST_MEMORY:
         return {}
     columns = {*_HOST_MEMORY, "free", "cached", "buffers", "shared", "usage", "buff_cache"}
     return {
-        name: Meaning(f"host_memory_{stem}", "%" if unit in ("percent", "pct") else unit and unit.upper(), 1.0, True)
+        name: Meaning(
+            f"host_memory_{stem}",
+            "%" if unit in ("percent", "pct") else unit and unit.upper(),
+            1.0,
+            True,
+        )
         for name, (stem, unit) in split.items()
         if stem in columns
     }

@@ -1,4 +1,6 @@
-"""Reader for logs of system monitors: power, temperature, use, clocks and memory of GPUs over time."""
+"""Reader for logs of system monitors: power, temperature, use, clocks and memory of GPUs over
+time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import FOREIGN, ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, in_lines, in_texts, read_bytes
+from tidyprof.io.byte_stream import (
+    HEAD_BYTES,
+    MAXIMUM_HELD_BYTES,
+    head_or_nothing,
+    in_lines,
+    in_texts,
+    read_bytes,
+)
 from tidyprof.io.guard import guarded
 from tidyprof.readers.system.csv_logs import csv_header, read_system_csv
 from tidyprof.readers.system.json_logs import read_system_json
@@ -36,23 +45,25 @@ def read_system(
 ) -> Profile:
     """Read the log of a system monitor, or a folder with logs of one run.
 
-    path          -- CSV or JSON of `amd-smi monitor` or `amd-smi metric` (one sample or watch mode), of `rocm-smi`,
-                     CSV of `omnistat-query --export`, or CSV of a script with a time, a device and one column per
-                     quantity.
+    path          -- CSV or JSON of `amd-smi monitor` or `amd-smi metric` (one sample or watch
+    mode), of `rocm-smi`,
+                     CSV of `omnistat-query --export`, or CSV of a script with a time, a device and
+                     one column per quantity.
     origin        -- where the recording comes from; not stated if None.
     time_zone     -- of dates that state none, e.g. `Europe/Berlin`; they are UTC if None.
     maximum_bytes -- refuse files that unpack to more than this.
 
-    `counters` has one row per value: `time_ns` since 1970, `device` as the tool numbers it (SMI's numbers need not be
-    HIP's), `name` and `unit` as in QUANTITIES whatever the tool calls them (amounts of GPU memory in bytes; other
-    quantities keep the tool's name), and
-      partition  Int32, the compute partition (XCP) where the tool has one
-      host       the machine, where the file states it; <NA> device with a host or without is the machine itself
+    `counters` has one row per value: `time_ns` since 1970, `device` as the tool numbers it (SMI's
+    numbers need not be HIP's), `name` and `unit` as in QUANTITIES whatever the tool calls them
+    (amounts of GPU memory in bytes; other quantities keep the tool's name), and
+      partition  Int32, the compute partition (XCP) where the tool has one host       the machine,
+      where the file states it; <NA> device with a host or without is the machine itself
     `events` is empty. Cells such as N/A, and 65535 (how the driver says so), give no row.
 
-    `meta` has, besides the common entries: `rows`, `empty_rows` (without any value), `missing` (quantity -> cells
-    without a value), `samples` (distinct times), `interval_s` (median), `devices`, `quantities`, `time_unit`,
-    `time_zone` where assumed, `times` (`absent` for a snapshot: time_ns is then 0), `text_columns`, `warnings`.
+    `meta` has, besides the common entries: `rows`, `empty_rows` (without any value), `missing`
+    (quantity -> cells without a value), `samples` (distinct times), `interval_s` (median),
+    `devices`, `quantities`, `time_unit`, `time_zone` where assumed, `times` (`absent` for a
+    snapshot: time_ns is then 0), `text_columns`, `warnings`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -106,7 +117,10 @@ def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
     times = np.unique(counters["time_ns"].to_numpy())
-    meta: dict[str, Any] = {"tool": "system monitor", "files": [str(readings.path) for readings in read]}
+    meta: dict[str, Any] = {
+        "tool": "system monitor",
+        "files": [str(readings.path) for readings in read],
+    }
     for readings in read:
         meta |= readings.facts
     meta |= {
@@ -119,7 +133,11 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
         "repairs": dict(sum((readings.dropped for readings in read), Counter())),
         "warnings": [warning for readings in read for warning in readings.warnings],
     }
-    between = counters.groupby(["device", "host", "name"], dropna=False, observed=True)["time_ns"].diff().dropna()
+    between = (
+        counters.groupby(["device", "host", "name"], dropna=False, observed=True)["time_ns"]
+        .diff()
+        .dropna()
+    )
     if len(between):
         meta["interval_s"] = float(between.median()) / 1e9
     texts = sorted(set().union(*(readings.text_columns for readings in read)))
@@ -132,7 +150,9 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
 def _suspicions(counters: pd.DataFrame) -> list[str]:
     """Sentences on readings that are possible but not credible."""
     pair = counters[counters["name"].isin(["temperature_edge", "temperature_junction"])]
-    wide = pair.pivot_table(index=["time_ns", "device"], columns="name", values="value", observed=True)
+    wide = pair.pivot_table(
+        index=["time_ns", "device"], columns="name", values="value", observed=True
+    )
     if {"temperature_edge", "temperature_junction"} - set(wide.columns):
         return []
     both = wide.dropna()
@@ -140,6 +160,6 @@ def _suspicions(counters: pd.DataFrame) -> list[str]:
     if not len(both) or higher <= len(both) / 2:
         return []
     return [
-        f"The edge is warmer than the junction in {higher} of {len(both)} samples, which cannot be: the two labels are "
-        "doubtful. Likely cause: the logger took the columns in another order."
+        f"The edge is warmer than the junction in {higher} of {len(both)} samples, which cannot be:"
+        " the two labels are doubtful. Likely cause: the logger took the columns in another order."
     ]

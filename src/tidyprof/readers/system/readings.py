@@ -1,4 +1,6 @@
-"""Readings of a system monitor, collected from any of its formats, checked, and made a counter table."""
+"""Readings of a system monitor, collected from any of its formats, checked, and made a counter
+table.
+"""
 
 from __future__ import annotations
 
@@ -29,25 +31,32 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str | None, path: Path) -> tzinfo | None:
-    """The zone of this name (`UTC`, `Europe/Berlin`). Raises ProfileReadError if there is none of it."""
+    """The zone of this name (`UTC`, `Europe/Berlin`). Raises ProfileReadError if there is none of
+    it.
+    """
     if name is None:
         return None
     try:
         return UTC if name.upper() in ("UTC", "Z") else ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise ProfileReadError(
-            path, f"the time zone {name[:40]!r} is not known", "a typing error", "pass a name such as 'Europe/Berlin'"
+            path,
+            f"the time zone {name[:40]!r} is not known",
+            "a typing error",
+            "pass a name such as 'Europe/Berlin'",
         ) from None
 
 
 class Times:
     """Texts of times as nanoseconds since 1970, all of one file in one unit.
 
-    unit -- what the numbers count (`seconds`, ..., or `dates`); zone -- how dates without a zone were read,
-    None if there were none.
+    unit -- what the numbers count (`seconds`, ..., or `dates`); zone -- how dates without a zone
+    were read, None if there were none.
     """
 
-    def __init__(self, texts: Sequence[str], path: Path, zone: tzinfo | None, *, already_ns: bool = False) -> None:
+    def __init__(
+        self, texts: Sequence[str], path: Path, zone: tzinfo | None, *, already_ns: bool = False
+    ) -> None:
         self.unit = "nanoseconds" if already_ns else ""
         self.zone: str | None = None
         self._path = path
@@ -105,8 +114,12 @@ class Times:
         return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
     def _refuse_ambiguous(self, text: str, date: datetime, zone: tzinfo) -> None:
-        """A clock time that the change between summer and winter time has twice, or not at all, is no time."""
-        offsets = {date.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1)}
+        """A clock time that the change between summer and winter time has twice, or not at all, is
+        no time.
+        """
+        offsets = {
+            date.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1)
+        }
         if len(offsets) > 1:
             raise ProfileReadError(
                 self._path,
@@ -122,14 +135,19 @@ COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
 LARGEST = 1e300
 """Numbers from here on are damage."""
 
-_CELL = re.compile(r"\(?\s*([+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z%°/]{0,8})\s*\)?", re.ASCII)
+_CELL = re.compile(
+    r"\(?\s*([+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z%°/]{0,8})\s*\)?",
+    re.ASCII,
+)
 _DEVICE = re.compile(r"(?:(?:card|gpu|device)[\s_\-\[:]*)?(\d{1,9})\]?", re.IGNORECASE | re.ASCII)
 _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of text: for each row the place (int32) of its text in `values`, which are distinct."""
+    """A column of text: for each row the place (int32) of its text in `values`, which are
+    distinct.
+    """
 
     codes: np.ndarray
     values: list[str]
@@ -146,9 +164,9 @@ class TextColumn:
 class Readings:
     """Blocks of readings of one file, and what was left out.
 
-    blocks  -- tables with the columns COLUMNS. rows -- rows or samples of the file; empty_rows -- those without any
-    value. missing -- quantity -> cells that say "not available"; text_columns -- columns without any number;
-    dropped -- reason -> values left out.
+    blocks  -- tables with the columns COLUMNS. rows -- rows or samples of the file; empty_rows --
+    those without any value. missing -- quantity -> cells that say "not available"; text_columns --
+    columns without any number; dropped -- reason -> values left out.
     """
 
     path: Path
@@ -170,7 +188,9 @@ class Readings:
         partition: pd.array | None = None,
         host: Sequence[str | None] | None = None,
     ) -> None:
-        """Values of one quantity in its unit; NaN is not available, impossible ones are dropped and counted."""
+        """Values of one quantity in its unit; NaN is not available, impossible ones are dropped and
+        counted.
+        """
         present = ~np.isnan(value)
         self.missing[found.name] += int((~present).sum())
         possible = present & self._possible(found, value, present)
@@ -192,7 +212,9 @@ class Readings:
         return good
 
     def refuse_several_snapshots(self) -> None:
-        """Without times only one sample can be told from the next. Raises ProfileReadError if there are more."""
+        """Without times only one sample can be told from the next. Raises ProfileReadError if there
+        are more.
+        """
         if not self.blocks:
             return
         if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
@@ -205,7 +227,9 @@ class Readings:
         self.warnings.append(f"{self.path.name}: one snapshot without a time; time_ns is 0.")
 
     def finished(self) -> pd.DataFrame:
-        """All readings in order of time. Raises ProfileReadError if there are none, or too many are unusable."""
+        """All readings in order of time. Raises ProfileReadError if there are none, or too many are
+        unusable.
+        """
         kept = sum(len(block) for block in self.blocks)
         refuse_damage(
             self.path,
@@ -226,19 +250,28 @@ class Readings:
         if (again := int(table.duplicated().sum())) == 0:
             return table
         self.dropped[f"readings {REPEATED}"] = again
-        self.warnings.append(f"{self.path.name}: {again} readings are there twice; one of each was kept.")
+        self.warnings.append(
+            f"{self.path.name}: {again} readings are there twice; one of each was kept."
+        )
         return table.drop_duplicates(ignore_index=True)
 
 
 def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Blocks of readings as one table in the columns COLUMNS, in order of time."""
-    parts = [block.astype({"partition": "Int32", "device": "Int32", "host": "object"}) for block in blocks]
-    table = pd.concat(parts, ignore_index=True).sort_values("time_ns", kind="stable", ignore_index=True)
+    parts = [
+        block.astype({"partition": "Int32", "device": "Int32", "host": "object"})
+        for block in blocks
+    ]
+    table = pd.concat(parts, ignore_index=True).sort_values(
+        "time_ns", kind="stable", ignore_index=True
+    )
     return table[list(COLUMNS)].astype(COLUMNS)
 
 
 def cell_value(text: str) -> tuple[float, str] | None:
-    """Number and unit of a cell such as `171 W` or `(800Mhz)`: NaN where nothing is stated, None for other text."""
+    """Number and unit of a cell such as `171 W` or `(800Mhz)`: NaN where nothing is stated, None
+    for other text.
+    """
     text = text.strip()
     if text in ABSENT_TEXTS:
         return float("nan"), ""
@@ -249,7 +282,9 @@ def cell_value(text: str) -> tuple[float, str] | None:
 
 
 def available(number: float) -> float:
-    """The number, NaN if it is one with which the driver says that it does not know (all bits set)."""
+    """The number, NaN if it is one with which the driver says that it does not know (all bits
+    set).
+    """
     return float("nan") if number in _UNAVAILABLE else number
 
 

@@ -16,7 +16,9 @@ _ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether text that starts with `head` is a log of a system monitor; of a folder, whether it holds one."""
+    """Whether text that starts with `head` is a log of a system monitor; of a folder, whether it
+    holds one.
+    """
     if path.is_dir():
         return any(is_log(head_or_nothing(file, HEAD_BYTES)) for file in candidates(path))
     return is_log(head)
@@ -26,7 +28,9 @@ def is_log(head: bytes) -> bool:
     """Whether text that starts with `head` is a log of a monitor."""
     if is_json(head):
         start = head[:65_536]
-        return bool((_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head))
+        return bool(
+            (_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head)
+        )
     # Imported here since all other files are recognised without an engine for CSV.
     from tidyprof.readers.system.csv_logs import csv_header
 
@@ -37,9 +41,13 @@ def is_json(text: bytes) -> bool:
     """Whether the text is JSON, perhaps after lines for people that watch mode prints."""
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     lines = [line.strip() for line in start.splitlines()[:6]]
-    return start.startswith((b"[", b"{")) or any(line in (b"[", b"{") or line.startswith(b"[{") for line in lines)
+    return start.startswith((b"[", b"{")) or any(
+        line in (b"[", b"{") or line.startswith(b"[{") for line in lines
+    )
 
 
 def candidates(folder: Path) -> list[Path]:
     """Files in a folder that are named as logs are."""
-    return sorted(file for file in folder.iterdir() if file.is_file() and _LOG_NAME.search(file.name))
+    return sorted(
+        file for file in folder.iterdir() if file.is_file() and _LOG_NAME.search(file.name)
+    )

@@ -1,10 +1,10 @@
 """Cuts the JSON of a Chrome trace into batches of events while it is still arriving.
 
 The format is an object with the member `traceEvents`, a list of events, and other members before
-and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
-The list is cut where one event ends and the next begins. Such places are guessed from the text and
-proven by decoding: a text that starts at an event is a complete list of events when brackets are put
-around it exactly if it was cut between two events, for a cut within an event or a string leaves
+and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). The
+list is cut where one event ends and the next begins. Such places are guessed from the text and
+proven by decoding: a text that starts at an event is a complete list of events when brackets are
+put around it exactly if it was cut between two events, for a cut within an event or a string leaves
 a bracket or a quotation mark open.
 """
 
@@ -45,8 +45,9 @@ _UNESCAPED = re.compile(
     r"|(?P<backslash>\\)",
     re.DOTALL,
 )
-"""Names between the members that Kineto and torch's own exporter write around them; and of backslashes elsewhere those
-that begin an escape, and those that begin none."""
+"""Names between the members that Kineto and torch's own exporter write around them; and of
+backslashes elsewhere those that begin an escape, and those that begin none.
+"""
 
 _MEMBER = re.compile(r'"(ph|pid)"\s*:')
 _WITHIN_NAME = re.compile(r'"name"\s*:\s*"[^"]*"\s*$')
@@ -58,22 +59,24 @@ _DECODER = json.JSONDecoder(strict=False)
 class ChromeTrace(Generic[Event]):
     """One pass over a Chrome trace.
 
-    path     -- named in errors.
-    chunks   -- the file's uncompressed bytes, piece by piece.
-    decode   -- makes a list of events of the bytes of a JSON list; raises msgspec.DecodeError.
-    metadata -- the members beside the event list; complete after `batches` is exhausted.
-    tolerated -- batches that are no strict JSON (NaN, control characters, broken UTF-8) but were understood.
-    mended    -- batches with quotation marks or backslashes that were not escaped, read as themselves.
+    path     -- named in errors. chunks   -- the file's uncompressed bytes, piece by piece. decode
+    -- makes a list of events of the bytes of a JSON list; raises msgspec.DecodeError. metadata --
+    the members beside the event list; complete after `batches` is exhausted. tolerated -- batches
+    that are no strict JSON (NaN, control characters, broken UTF-8) but were understood. mended
+    -- batches with quotation marks or backslashes that were not escaped, read as themselves.
     """
 
-    def __init__(self, path: Path, chunks: Iterator[bytes], decode: Callable[[bytes], list[Event]]) -> None:
+    def __init__(
+        self, path: Path, chunks: Iterator[bytes], decode: Callable[[bytes], list[Event]]
+    ) -> None:
         self.path = path
         self.metadata: dict[str, Any] = {}
         self.tolerated = 0
         self.mended = 0
         self._chunks = chunks
         self._decode = decode
-        self._text = b""  # read and not used yet; within the event list with an opening bracket before it
+        # Read and not used yet; within the event list with an opening bracket before it.
+        self._text = b""
         self._complete = False
         self._list_ended = False
         self._decoded = 0
@@ -81,11 +84,17 @@ class ChromeTrace(Generic[Event]):
     def batches(self) -> Iterator[tuple[list[Event], bytes]]:
         """Successive events and the JSON list that they were decoded from.
 
-        Raises ProfileReadError where the text is no Chrome trace, ends too early or has a wrong type.
+        Raises ProfileReadError where the text is no Chrome trace, ends too early or has a wrong
+        type.
         """
         self._read_members_before()
         while not self._list_ended:
-            batch = self._cut(self._strict) or self._last() or self._cut(self._tolerant) or self._last_mended()
+            batch = (
+                self._cut(self._strict)
+                or self._last()
+                or self._cut(self._tolerant)
+                or self._last_mended()
+            )
             if batch:
                 self._decoded += len(batch[0])
                 yield batch
@@ -109,7 +118,9 @@ class ChromeTrace(Generic[Event]):
                 raise self._malformed(f"{size} bytes without a place to divide them")
         self._text = b"".join(collected)
 
-    def _cut(self, decode: Callable[[bytes], tuple[list[Event], bytes] | None]) -> tuple[list[Event], bytes] | None:
+    def _cut(
+        self, decode: Callable[[bytes], tuple[list[Event], bytes] | None]
+    ) -> tuple[list[Event], bytes] | None:
         for end, following in islice(_boundaries(self._text), _CUTS_TRIED):
             batch = decode(b"".join((memoryview(self._text)[:end], b"]")))
             if batch is not None:
@@ -118,7 +129,9 @@ class ChromeTrace(Generic[Event]):
         return None
 
     def _last(self) -> tuple[list[Event], bytes] | None:
-        """The events up to the end of the list, or None where the list goes on behind the text at hand."""
+        """The events up to the end of the list, or None where the list goes on behind the text at
+        hand.
+        """
         text = self._text.decode("utf-8", "surrogateescape")
         try:
             _, end = _DECODER.raw_decode(text)
@@ -132,7 +145,9 @@ class ChromeTrace(Generic[Event]):
         return batch
 
     def _last_mended(self) -> tuple[list[Event], bytes] | None:
-        """The events up to what looks like the end of the list, where they are no JSON as they are."""
+        """The events up to what looks like the end of the list, where they are no JSON as they
+        are.
+        """
         ends = (match.end() for match in _LIST_END.finditer(self._text)) if self._complete else ()
         for end in islice(ends, _CUTS_TRIED):
             batch = self._tolerant(self._text[:end])
@@ -153,8 +168,9 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _tolerant(self, piece: bytes) -> tuple[list[Event], bytes] | None:
-        """Decode what the standard library understands, or would if names were escaped; numbers that are none become
-        null."""
+        """Decode what the standard library understands, or would if names were escaped; numbers
+        that are none become null.
+        """
         text = piece.decode("utf-8", "replace")
         found = None if self.mended else self._lenient(text)
         self.tolerated += found is not None
@@ -211,7 +227,11 @@ class ChromeTrace(Generic[Event]):
             raise self._malformed("more text follows where the trace should end")
 
     def _no_object(self, text: str) -> ProfileReadError:
-        what = "a bare list of events" if text.startswith("[") else f"text that starts with {text[:20]!r}"
+        what = (
+            "a bare list of events"
+            if text.startswith("[")
+            else f"text that starts with {text[:20]!r}"
+        )
         return ProfileReadError(
             self.path,
             f"{what} instead of a JSON object",
@@ -270,7 +290,11 @@ class ChromeTrace(Generic[Event]):
 
     def _wrong_type(self, error: msgspec.ValidationError) -> ProfileReadError:
         place = re.search(r"\$\[(\d+)\]\.?([\w.]*)", str(error))
-        where = f" in event {self._decoded + int(place[1])}, member {place[2] or 'itself'!r}" if place else ""
+        where = (
+            f" in event {self._decoded + int(place[1])}, member {place[2] or 'itself'!r}"
+            if place
+            else ""
+        )
         return ProfileReadError(
             self.path,
             f"{str(error).partition(' - at')[0]}{where}",
@@ -280,11 +304,17 @@ class ChromeTrace(Generic[Event]):
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """What `_UNESCAPED` found as JSON wants it. Where a name seems to hold a member, the text is not only unescaped."""
+    """What `_UNESCAPED` found as JSON wants it. Where a name seems to hold a member, the text is
+    not only unescaped.
+    """
     for before, name, after in (("before", "name", "after"), ("begin", "first", "end")):
         if match[name] is not None:
             plain = _MEMBER.search(match[name]) or not re.search(r'["\\]', match[name])
-            return match[0] if plain else f"{match[before]}{json.dumps(match[name])[1:-1]}{match[after]}"
+            return (
+                match[0]
+                if plain
+                else f"{match[before]}{json.dumps(match[name])[1:-1]}{match[after]}"
+            )
     return match[0] if match["escape"] else r"\\"
 
 
@@ -308,7 +338,8 @@ def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[in
     """Read `"key": value` pairs of an object from `position` into `members`.
 
     Returns the place behind the opening bracket of the event list and True, or the place behind the
-    object's closing brace and False. Raises ValueError or IndexError where the text is incomplete or wrong.
+    object's closing brace and False. Raises ValueError or IndexError where the text is incomplete
+    or wrong.
     """
     while True:
         position = _skip_space(text, position)

@@ -30,7 +30,8 @@ KIND_OF_CATEGORY = {
     "python_function": "annotation",
     "overhead": "runtime",
 }
-"""Kinds of the categories of Kineto (libkineto/src/ActivityType.cpp of https://github.com/pytorch/kineto).
+"""Kinds of the categories of Kineto (libkineto/src/ActivityType.cpp of
+https://github.com/pytorch/kineto).
 
 Categories that end in _runtime, _driver or _sync are `runtime`; others are counted but not kept.
 """
@@ -45,8 +46,10 @@ _TODAY = {
     "python": "python_function",
     "memory": "cpu_instant_event",
 }
-"""Categories of Kineto in 2021, in small letters -> today's (tb_plugin/torch_tb_profiler/profiler/trace.py of
-https://github.com/pytorch/kineto, which does not look at capitals either)."""
+"""Categories of Kineto in 2021, in small letters -> today's
+(tb_plugin/torch_tb_profiler/profiler/trace.py of https://github.com/pytorch/kineto, which does not
+look at capitals either).
+"""
 
 _OLD_OPERATOR = "operator"
 _OLD_RANGE = re.compile(r"(ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad))#")
@@ -64,7 +67,9 @@ def todays_category(category: str | None) -> str | None:
 
 
 def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
-    """Give events today's categories; whether one had another. counts -- how many there are of each."""
+    """Give events today's categories; whether one had another. counts -- how many there are of
+    each.
+    """
     old = {category: todays_category(category) for category in counts}
     old = {category: today for category, today in old.items() if category != today}
     for event in events if old else ():
@@ -95,13 +100,17 @@ def is_waiting(category: str | None) -> bool:
 
 
 EXACT_FLOAT_US = 2.0**43
-"""Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has its own."""
+"""Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has its
+own.
+"""
 
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
 
 _LASTING = ("X", "B", "E", "")
-"""Phases of events that take time, and no phase: these have a category. Names of processes (M), marks (i) have none."""
+"""Phases of events that take time, and no phase: these have a category. Names of processes (M),
+marks (i) have none.
+"""
 
 _Integer = int | str | None
 _Number = int | float | str | None
@@ -127,7 +136,9 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("Int", "UInt32", "Float", "ComplexHalf"), 4),
     **dict.fromkeys(("Long", "UInt64", "Double", "ComplexFloat"), 8),
     "ComplexDouble": 16,
-    **dict.fromkeys(("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1),
+    **dict.fromkeys(
+        ("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1
+    ),
 }
 """Bytes of an element by torch's name of its type, as in `dtype` of a collective.
 
@@ -209,7 +220,9 @@ def _list(text: bytes) -> str:
 
 
 def integers(values: list[Any]) -> np.ndarray:
-    """int64 of integers and decimal strings; everything else, and what needs more bits, is ABSENT."""
+    """int64 of integers and decimal strings; everything else, and what needs more bits, is
+    ABSENT.
+    """
     try:
         return np.array(values, np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -225,13 +238,16 @@ def _integer(value: Any) -> int:
 
 
 def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
-    """Whole nanoseconds, int64, of float64 microseconds; exact below EXACT_FLOAT_US, ABSENT for what is no number.
+    """Whole nanoseconds, int64, of float64 microseconds; exact below EXACT_FLOAT_US, ABSENT for
+    what is no number.
 
-    What is too large for a time stays so. The fraction is scaled on its own: scaling the whole number would round a
-    second time.
+    What is too large for a time stays so. The fraction is scaled on its own: scaling the whole
+    number would round a second time.
     """
     unknown = np.isnan(microseconds)
-    microseconds = np.clip(np.where(unknown, 0, microseconds), -LATEST_START_NS / 1000, LATEST_START_NS / 1000)
+    microseconds = np.clip(
+        np.where(unknown, 0, microseconds), -LATEST_START_NS / 1000, LATEST_START_NS / 1000
+    )
     whole = np.floor(microseconds)
     exact = whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
     return np.where(unknown, ABSENT, exact)
@@ -240,7 +256,8 @@ def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
 class EventColumns:
     """Collects the events of one file that become rows, as columns of `Records`.
 
-    Beside columns of the event table there is `unfinished`, int8. Starts count from the file's base time.
+    Beside columns of the event table there is `unfinished`, int8. Starts count from the file's base
+    time.
 
     by_category -- events of every category, kept or not.
     parts_only  -- events of which only the begin or the end is there.
@@ -279,10 +296,14 @@ class EventColumns:
             self.unsorted += sum(event.cat is None and event.ph in _LASTING for event in events)
         strange = {category for category in counts if category and not is_known(category)}
         if strange:
-            self.unknown += Counter(event.cat for event in events if event.cat in strange and event.ph == "X")
+            self.unknown += Counter(
+                event.cat for event in events if event.cat in strange and event.ph == "X"
+            )
         self.parts_only += sum(counts[category] for category in self._kinds) - len(kept)
         if counts[WINDOW_CATEGORY]:
-            self.windows += [(e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur]
+            self.windows += [
+                (e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur
+            ]
         if counts[MEMORY_CATEGORY]:
             self.memory += [event for event in events if event.cat == MEMORY_CATEGORY and event.ts]
         self._records.append(_records(kept, text, self.texts, self._kinds))
@@ -305,7 +326,9 @@ class EventColumns:
                 self._kinds[category] = KIND_CODE[kind]
 
 
-def _complete(events: list[Any], categories: list[str | None], wanted: dict[str | None, int]) -> list[Any]:
+def _complete(
+    events: list[Any], categories: list[str | None], wanted: dict[str | None, int]
+) -> list[Any]:
     """The complete events of the wanted ones among their categories."""
     kept = compress(events, map(wanted.__contains__, categories))
     return [event for event in kept if event.ph == "X"]
@@ -325,11 +348,15 @@ def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
     events = _decode_exact_events(text)
     _rename(events, Counter(event.cat for event in events))
     times = [event.ts or 0 for event in _complete(events, [event.cat for event in events], wanted)]
-    return np.array([min(int((Decimal(time) * 1000).to_integral_value()), limit) for time in times], np.int64)
+    return np.array(
+        [min(int((Decimal(time) * 1000).to_integral_value()), limit) for time in times], np.int64
+    )
 
 
 def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | None, int]) -> Records:
-    """Complete events as columns, see EventColumns; `text` is the JSON list that they were decoded from."""
+    """Complete events as columns, see EventColumns; `text` is the JSON list that they were decoded
+    from.
+    """
     start_us = np.array([event.ts for event in kept], np.float64)
     arguments = [event.args or _NO_ARGUMENTS for event in kept]
     is_large = np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US
@@ -371,7 +398,9 @@ def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Cod
         "device": integers([one.device for one in chosen]),
         "stream": integers([one.stream for one in chosen]),
         "correlation_id": integers([one.correlation for one in chosen]),
-        "bytes": integers([argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]),
+        "bytes": integers(
+            [argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]
+        ),
         "collective": texts.of([one.collective for one in chosen]),
         "grid": texts.of([bytes(one.grid) for one in chosen]),
         "block": texts.of([bytes(one.block) for one in chosen]),
@@ -386,7 +415,9 @@ def _add_messages(records: Records, arguments: list[Arguments]) -> None:
     chosen = [arguments[row] for row in rows.tolist()]
     sent = integers([one.sent_elements for one in chosen])
     received = integers([one.received_elements for one in chosen])
-    size = np.array([ELEMENT_BYTES.get(str(argument.element_type), 0) for argument in chosen], np.int64)
+    size = np.array(
+        [ELEMENT_BYTES.get(str(argument.element_type), 0) for argument in chosen], np.int64
+    )
     elements = np.maximum(sent, received)
     # A file that counts more than 64 bits hold counts nothing.
     known = (size > 0) & (np.minimum(sent, received) >= 0) & (elements < 2**58)
@@ -410,7 +441,9 @@ def _add(records: Records, rows: np.ndarray, values: dict[str, np.ndarray]) -> N
 
 
 def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
-    """Restore process and correlation ids that TraceLens's TraceFuse shifted to keep ranks apart."""
+    """Restore process and correlation ids that TraceLens's TraceFuse shifted to keep ranks
+    apart.
+    """
     if (records["rank"] == ABSENT).all():
         return
     for column, member in (("process", "pid_raw"), ("correlation_id", "correlation_raw")):
@@ -435,7 +468,9 @@ _CPU = 0
 
 
 def memory_tables(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
-    """Allocated and reserved memory in bytes (`profile_memory=True`); `device` is <NA> for the host's memory."""
+    """Allocated and reserved memory in bytes (`profile_memory=True`); `device` is <NA> for the
+    host's memory.
+    """
     samples = [sample for sample in samples if sample.args]
     if not samples:
         return

@@ -43,7 +43,8 @@ _SHOWN = 3
 
 
 def link_trace(records: Records, texts: list[str]) -> Launches:
-    """Add launches and `operator` to the events of one file; complete `bytes`, `grid`, `block` from the launch.
+    """Add launches and `operator` to the events of one file; complete `bytes`, `grid`, `block` from
+    the launch.
 
     operator -- of device and runtime rows.
     """
@@ -65,12 +66,13 @@ def link_trace(records: Records, texts: list[str]) -> Launches:
 
 
 def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Code of the name of the operator that owns the External id of a device or runtime row, else NO_TEXT.
+    """Code of the name of the operator that owns the External id of a device or runtime row, else
+    NO_TEXT.
 
-    Older profilers wrote the correlation id as External id where there was no operator, which then names
-    an unrelated one. So the operator must enclose the launch on its thread; where the launch is
-    not in the file, the two identifiers must differ.
-    group -- number of what External ids are unique within.
+    Older profilers wrote the correlation id as External id where there was no operator, which then
+    names an unrelated one. So the operator must enclose the launch on its thread; where the launch
+    is not in the file, the two identifiers must differ. group -- number of what External ids are
+    unique within.
     """
     external, start = records["external_id"], records["start_ns"]
     operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], group)
@@ -93,10 +95,9 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
 class TraceFile:
     """What one file holds.
 
-    part    -- its events, with absolute starts, links and ranks; codes are of bytes and texts, see `events.readable`.
-    base_ns -- what its times count from.
-    window  -- start and end of the profiler's span in ns since 1970, None if not stated.
-    untraced -- see `meta.untraced`.
+    part    -- its events, with absolute starts, links and ranks; codes are of bytes and texts, see
+    `events.readable`. base_ns -- what its times count from. window  -- start and end of the
+    profiler's span in ns since 1970, None if not stated. untraced -- see `meta.untraced`.
     """
 
     part: Part
@@ -106,9 +107,14 @@ class TraceFile:
 
 
 def read_file(
-    path: Path, texts: Codes, python_functions: bool, maximum_bytes: int, advance: Callable[[int], Any]
+    path: Path,
+    texts: Codes,
+    python_functions: bool,
+    maximum_bytes: int,
+    advance: Callable[[int], Any],
 ) -> TraceFile:
-    """Read one trace; `advance` is told how many bytes of the file were consumed since its last call.
+    """Read one trace; `advance` is told how many bytes of the file were consumed since its last
+    call.
 
     Raises ProfileReadError where the file is no sound trace of torch.profiler.
     """
@@ -125,13 +131,14 @@ def read_file(
     file = _assembled(path, trace.metadata, collected)
     if trace.tolerated:
         file.part.warnings.append(
-            f"{path.name}: parts of the file are no strict JSON (NaN, control characters or broken UTF-8); "
-            "numbers that are none were dropped, unreadable characters replaced."
+            f"{path.name}: parts of the file are no strict JSON (NaN, control characters or broken"
+            " UTF-8); numbers that are none were dropped, unreadable characters replaced."
         )
     if trace.mended:
         file.part.warnings.append(
-            f"{path.name}: quotation marks or backslashes in names are not escaped, as JSON wants them (an older torch "
-            "wrote them so, pytorch/pytorch#98432); they were read as themselves."
+            f"{path.name}: quotation marks or backslashes in names are not escaped, as JSON wants"
+            " them (an older torch wrote them so, pytorch/pytorch#98432); they were read as"
+            " themselves."
         )
     return file
 
@@ -141,10 +148,14 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     # Names and categories are texts as they are; lists are of no interest yet.
     texts = [text if isinstance(text, str) else "" for text in collected.texts]
     base = base_time(metadata, path)
-    lost = +Counter({"begun or ended only": collected.parts_only, "without a category": collected.unsorted})
+    lost = +Counter(
+        {"begun or ended only": collected.parts_only, "without a category": collected.unsorted}
+    )
     refuse_damage(path, "events", lost, len(records) + lost.total())
     records.dropped += lost
-    records["kind"] = refined(records["kind"], records["name"], texts, records["collective"] != NO_TEXT)
+    records["kind"] = refined(
+        records["kind"], records["name"], texts, records["collective"] != NO_TEXT
+    )
     without_damage(path, records, {UNFINISHED: records["unfinished"] == 1})
     records["start_ns"] = records["start_ns"] + base
     rank = stated_rank(metadata)
@@ -155,7 +166,12 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     launches = link_trace(records, texts)
     gpu_missing = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
     repeated = _repeated_ids(path, launches.repeated)
-    warnings = [_unknown_categories(path, collected.unknown), gpu_missing, repeated, cut_overlaps(path, records)]
+    warnings = [
+        _unknown_categories(path, collected.unknown),
+        gpu_missing,
+        repeated,
+        cut_overlaps(path, records),
+    ]
     part = Part(
         path,
         records,
@@ -163,7 +179,9 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         facts(metadata, dialect),
         rank=None if len(records) else rank,
         total=collected.total,
-        by_category=Counter({category: n for category, n in collected.by_category.items() if category}),
+        by_category=Counter(
+            {category: n for category, n in collected.by_category.items() if category}
+        ),
         shared_launches=launches.shared,
         warnings=[warning for warning in warnings if warning],
     )
@@ -192,9 +210,14 @@ def _unknown_categories(path: Path, unknown: Counter[str]) -> str | None:
     """A warning of events that are left out since nobody knows their category."""
     if not unknown:
         return None
-    named = ", ".join(f"{category!r} {count:,} times" for category, count in unknown.most_common(_SHOWN))
+    named = ", ".join(
+        f"{category!r} {count:,} times" for category, count in unknown.most_common(_SHOWN)
+    )
     more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
-    return f"{path.name}: {unknown.total():,} events are left out, since their category is not known: {named}{more}."
+    return (
+        f"{path.name}: {unknown.total():,} events are left out, since their category is not known:"
+        f" {named}{more}."
+    )
 
 
 def _repeated_ids(path: Path, repeated: int) -> str | None:
@@ -202,9 +225,10 @@ def _repeated_ids(path: Path, repeated: int) -> str | None:
     if not repeated:
         return None
     return (
-        f"{path.name}: {repeated:,} calls have the correlation id of another one, so that the nearest one before an "
-        "event on a device counts as its launch, which may be wrong. Likely cause: traces of several processes in one "
-        "file. Next step: read the trace of each process."
+        f"{path.name}: {repeated:,} calls have the correlation id of another one, so that the"
+        " nearest one before an event on a device counts as its launch, which may be wrong. Likely"
+        " cause: traces of several processes in one file. Next step: read the trace of each"
+        " process."
     )
 
 
@@ -224,7 +248,9 @@ def _window(windows: list[tuple[float, float]], base: int) -> tuple[int, int] | 
 
 
 def _not_kept(collected: EventColumns) -> Counter[str]:
-    """Events by category that have no row of their own, instant and metadata events without category excepted."""
+    """Events by category that have no row of their own, instant and metadata events without
+    category excepted.
+    """
     return Counter(
         {
             category: count

@@ -24,13 +24,16 @@ _NUMBERING = {"rocm-roctracer": "agent", "rocm-sdk": "index", "cuda": "index", "
 _OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 _COPIED = {"trace_id": str, "host_name": str, "deviceProperties": list, "distributedInfo": dict}
 _NO_GPU_EVENTS = {
-    "rocm-roctracer": "ROCTracer of ROCm 7.2.1, or its copy in a wheel of torch, can lose all kernel records",
+    "rocm-roctracer": (
+        "ROCTracer of ROCm 7.2.1, or its copy in a wheel of torch, can lose all kernel records"
+    ),
     "rocm-sdk": "HIP was in use before the profiler registered (Kineto of before April 2026)",
 }
 
 
 def base_time(metadata: dict[str, Any], path: Path) -> int:
-    """Nanoseconds since 1970 from which the file's times count; 0 in older files, whose times count from 1970.
+    """Nanoseconds since 1970 from which the file's times count; 0 in older files, whose times count
+    from 1970.
 
     Raises ProfileReadError if the file states something that is no such time.
     """
@@ -45,31 +48,42 @@ def base_time(metadata: dict[str, Any], path: Path) -> int:
     return stated
 
 
-def back_end(metadata: dict[str, Any], categories: Iterable[str | None], calls: Iterable[str]) -> str | None:
+def back_end(
+    metadata: dict[str, Any], categories: Iterable[str | None], calls: Iterable[str]
+) -> str | None:
     """Which profiling library recorded the device, None where the file leaves that open.
 
-    One of `rocm-roctracer`, `rocm-sdk`, `rocm` (either), `cuda`, `xpu`, `cpu` (nothing of a device).
-    categories, calls -- categories of all events, names of all runtime calls.
+    One of `rocm-roctracer`, `rocm-sdk`, `rocm` (either), `cuda`, `xpu`, `cpu` (nothing of a
+    device). categories, calls -- categories of all events, names of all runtime calls.
     """
     for key, (dialect, _) in _VERSION_KEYS.items():
         if key in metadata:
             return dialect
     calls = tuple(calls)
     if any(call.startswith("hip") for call in calls):
-        # rocprofiler-sdk always states its version, early roctracer back ends did not; a fused file lost the key.
+        # rocprofiler-sdk always states its version, early roctracer back ends did not; a fused file
+        # lost the key.
         return "rocm-roctracer" if "deviceProperties" in metadata else "rocm"
     if any(re.match(r"cu(da)?[A-Z]", call) for call in calls):
         return "cuda"
     present = [category for category in categories if category]
     if any(category.startswith("xpu_") for category in present):
         return "xpu"
-    return None if any(re.match(r"gpu_|kernel$|collective_comm$", category) for category in present) else "cpu"
+    return (
+        None
+        if any(re.match(r"gpu_|kernel$|collective_comm$", category) for category in present)
+        else "cpu"
+    )
 
 
 def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
-    """Entries of `Profile.meta` that one file states about tool and machine; what it does not state is absent."""
+    """Entries of `Profile.meta` that one file states about tool and machine; what it does not state
+    is absent.
+    """
     found: dict[str, Any] = {"tool": "torch.profiler"}
-    if origin := stated_origin(metadata.get(MARK)) or _origin_before_conversion(metadata.get("converted_from")):
+    if origin := stated_origin(metadata.get(MARK)) or _origin_before_conversion(
+        metadata.get("converted_from")
+    ):
         found["origin"] = origin
     if dialect:
         found["backend"] = dialect
@@ -96,7 +110,9 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
 
 
 def _origin_before_conversion(source: Any) -> Origin | None:
-    """The origin that `write_chrome_trace` wrote into `converted_from`; None where there is none or it says nothing."""
+    """The origin that `write_chrome_trace` wrote into `converted_from`; None where there is none or
+    it says nothing.
+    """
     text = source.get("origin") if isinstance(source, dict) else None
     if not isinstance(text, str) or text == str(NOT_STATED):
         return None
@@ -105,9 +121,11 @@ def _origin_before_conversion(source: Any) -> Origin | None:
 
 
 def _renamed(key: str) -> str:
-    return {"deviceProperties": "device_properties", "distributedInfo": "distributed", "host_name": "host"}.get(
-        key, key
-    )
+    return {
+        "deviceProperties": "device_properties",
+        "distributedInfo": "distributed",
+        "host_name": "host",
+    }.get(key, key)
 
 
 def _gpu_names(properties: Any) -> list[str]:
@@ -119,7 +137,8 @@ def _gpu_names(properties: Any) -> list[str]:
 
 
 def hip_version(number: Any) -> str | None:
-    """`6.4.43483` of 60443483: major * 10^7 + minor * 10^5 + patch (HIP_VERSION in hip/hip_version.h).
+    """`6.4.43483` of 60443483: major * 10^7 + minor * 10^5 + patch (HIP_VERSION in
+    hip/hip_version.h).
 
     Major and minor are those of the ROCm release that the HIP runtime belongs to.
     """
@@ -138,22 +157,28 @@ def stated_rank(metadata: dict[str, Any]) -> int | None:
 
 
 def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
-    """A warning for a file without any event on a device, although its profiler could record one."""
+    """A warning for a file without any event on a device, although its profiler could record
+    one.
+    """
     if dialect in (None, "cpu"):
         return None
     cause = _NO_GPU_EVENTS.get(dialect, "the device's activity was not recorded")
     return (
-        f"{path.name}: no event on a GPU, although the profiler had a back end for one ({dialect}). "
-        f"Likely cause: {cause}, or the profiler was asked for CPU activity only."
+        f"{path.name}: no event on a GPU, although the profiler had a back end for one ({dialect})."
+        f" Likely cause: {cause}, or the profiler was asked for CPU activity only."
     )
 
 
 KEY = "watch_parts"
-"""Under it the block of snippets/14_instrument_me.py keeps a list for each part of a step: name, begin (ns since 1970),
-length, time on a processor and, if the system told, time in line for one, in ns."""
+"""Under it the block of snippets/14_instrument_me.py keeps a list for each part of a step: name,
+begin (ns since 1970), length, time on a processor and, if the system told, time in line for one, in
+ns.
+"""
 
 UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
-"""Under these it keeps what `untraced` returns, and what it ran on: host, gpu, torch, rocm, as texts."""
+"""Under these it keeps what `untraced` returns, and what it ran on: host, gpu, torch, rocm, as
+texts.
+"""
 
 LONGEST_NS = 10**15
 """No step takes eleven days."""
@@ -163,18 +188,25 @@ ROUNDED = 1.05
 
 
 def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
-    """What the script timed without a profiler right before it recorded; None where the file states nothing sound.
+    """What the script timed without a profiler right before it recorded; None where the file states
+    nothing sound.
 
-    steps -- how many; step_ns -- of one, the device waited for at both ends of all; parts_ns -- the host's time in each
-    part of one by the part's name. Means, in ns. long_share -- share from 0 to 1 of the time of all steps that single
-    long ones took, which are left out of these means; 0 where the file states none.
+    steps -- how many; step_ns -- of one, the device waited for at both ends of all; parts_ns -- the
+    host's time in each part of one by the part's name. Means, in ns. long_share -- share from 0 to
+    1 of the time of all steps that single long ones took, which are left out of these means; 0
+    where the file states none.
     """
     stated = metadata.get(UNTRACED_KEY)
     if not isinstance(stated, dict) or not isinstance(stated.get("parts_ns"), dict):
         return None
-    parts, numbers = stated["parts_ns"], [stated.get("steps"), stated.get("step_ns"), *stated["parts_ns"].values()]
+    parts, numbers = (
+        stated["parts_ns"],
+        [stated.get("steps"), stated.get("step_ns"), *stated["parts_ns"].values()],
+    )
     sound = all(
-        isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < LONGEST_NS
+        isinstance(number, int | float)
+        and not isinstance(number, bool)
+        and 0 <= number < LONGEST_NS
         for number in numbers
     )
     if not sound or stated["steps"] < 1 or stated["step_ns"] < 1:
@@ -186,9 +218,13 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _long_share(stated: Any) -> float:
-    """The share of LONG steps, of what the hooks of `tidyprof run` state (running/inside/recorder.py)."""
+    """The share of LONG steps, of what the hooks of `tidyprof run` state
+    (running/inside/recorder.py).
+    """
     numbers = [stated.get(key) for key in ("ns", "of_ns")] if isinstance(stated, dict) else []
-    if not numbers or not all(type(number) in (int, float) and 0 <= number < LONGEST_NS for number in numbers):
+    if not numbers or not all(
+        type(number) in (int, float) and 0 <= number < LONGEST_NS for number in numbers
+    ):
         return 0.0
     return min(1.0, numbers[0] / numbers[1]) if numbers[1] else 0.0
 
@@ -197,26 +233,38 @@ def _machine(metadata: dict[str, Any]) -> dict[str, str]:
     """What the script says of the machine, by the names of `Profile.meta`."""
     stated = metadata.get(MACHINE_KEY)
     names = ("host", "gpu", "torch") if isinstance(stated, dict) else ()
-    found = {name: stated[name] for name in names if isinstance(stated.get(name), str) and stated[name]}
+    found = {
+        name: stated[name] for name in names if isinstance(stated.get(name), str) and stated[name]
+    }
     if names and (version := re.match(r"\d+\.\d+", str(stated.get("rocm") or ""))):
         found["rocm"] = version[0]
     return found
 
 
 NAMES = ("processor_time", "processor_queue")
-"""Counters of `Profile.counters`: of the time from time_ns on, duration_ns long, what the thread spent so."""
+"""Counters of `Profile.counters`: of the time from time_ns on, duration_ns long, what the thread
+spent so.
+"""
 
 
 def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFrame]:
-    """The samples of a trace of this rank, a table for each of NAMES; none where the file states no sound ones."""
+    """The samples of a trace of this rank, a table for each of NAMES; none where the file states no
+    sound ones.
+    """
     stated = metadata.get(KEY)
     parts = [part for part in stated if _is_sound(part)] if isinstance(stated, list) else []
     tables = []
     for place, name in enumerate(NAMES):
-        rows = [(begin, length, times[place]) for _, begin, length, *times in parts if len(times) > place]
+        rows = [
+            (begin, length, times[place])
+            for _, begin, length, *times in parts
+            if len(times) > place
+        ]
         if rows:
             table = pd.DataFrame(rows, columns=["time_ns", "duration_ns", "value"], dtype="int64")
-            tables.append(table.assign(name=name, unit="ns", **({} if rank is None else {"rank": rank})))
+            tables.append(
+                table.assign(name=name, unit="ns", **({} if rank is None else {"rank": rank}))
+            )
     return tables
 
 
@@ -224,4 +272,7 @@ def _is_sound(part: Any) -> bool:
     """Whether this is a list as KEY explains."""
     if not isinstance(part, list) or not 4 <= len(part) <= 5 or not isinstance(part[0], str):
         return False
-    return all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**62 for number in part[1:])
+    return all(
+        isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**62
+        for number in part[1:]
+    )

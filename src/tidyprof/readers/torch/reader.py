@@ -1,32 +1,38 @@
 """Reader for the Chrome traces that torch.profiler writes.
 
-`events` has, after the columns of every Profile (times in ns since 1970, `device` as the file numbers it):
+`events` has, after the columns of every Profile (times in ns since 1970, `device` as the file
+numbers it):
   source_category  category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
-  external_id      Int64, `External id`: the operator that asked for the event
-  operator         name of that operator, for device and runtime events; it must enclose the launch
-  collective       name of the collective operation, where the file attached one
-  group_size       Int32, ranks that take part in that operation, likewise
-  bytes            Int64, of copies and fills; taken from the launch if the copy has none. Of collectives, where the
-                   file attached counts of elements and their type: the larger count (all of the buffer of an
-                   all-reduce, the gathered side of an all-gather, the scattered one of a reduce-scatter)
-  grid, block      of kernels, as text as in the file (or in the launch). Their meaning varies: `grid` counts
-                   workgroups or work-items, and rocprofiler-sdk traces of 2025 have the two exchanged
-  input_shapes, input_types  of operators, with `record_shapes=True`: `[[64, 3], []]` (empty for what is no tensor)
+  external_id      Int64, `External id`: the operator that asked for the event operator         name
+  of that operator, for device and runtime events; it must enclose the launch collective       name
+  of the collective operation, where the file attached one group_size       Int32, ranks that take
+  part in that operation, likewise bytes            Int64, of copies and fills; taken from the
+  launch if the copy has none. Of collectives, where the
+                   file attached counts of elements and their type: the larger count (all of the
+                   buffer of an all-reduce, the gathered side of an all-gather, the scattered one of
+                   a reduce-scatter)
+  grid, block      of kernels, as text as in the file (or in the launch). Their meaning varies:
+  `grid` counts
+                   workgroups or work-items, and rocprofiler-sdk traces of 2025 have the two
+                   exchanged
+  input_shapes, input_types  of operators, with `record_shapes=True`: `[[64, 3], []]` (empty for
+  what is no tensor)
                    and `["float", "Scalar"]`, as text as in the file
   launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
   launch_thread    Int64, thread of that call
-Correlation ids are unique within a rank only. Events on a device have no thread; their process is that of the call.
-Annotations with a device (`gpu_user_annotation`) are the profiler's projection of host ranges on kernels.
+Correlation ids are unique within a rank only. Events on a device have no thread; their process is
+that of the call. Annotations with a device (`gpu_user_annotation`) are the profiler's projection of
+host ranges on kernels.
 
 `counters` has the allocator's memory, if `profile_memory=True` was recorded.
 
-`meta` has, besides the common entries and where stated: `backend` (rocm-roctracer, rocm-sdk, rocm, cuda, xpu,
-cpu), `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`), `device_properties`,
-`distributed`, `world_size`, `rank` or `ranks`, `hip_runtime_version`, `options`, `base_time_ns`,
-`record_window_ns`, `untraced` (rank, or None -> what the script timed before it recorded, see
-`meta.untraced`), `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
-`shared_launch_records` (calls with the correlation id of an enclosing one, which counts as the launch),
-`warnings` (a list of sentences).
+`meta` has, besides the common entries and where stated: `backend` (rocm-roctracer, rocm-sdk, rocm,
+cuda, xpu, cpu), `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`),
+`device_properties`, `distributed`, `world_size`, `rank` or `ranks`, `hip_runtime_version`,
+`options`, `base_time_ns`, `record_window_ns`, `untraced` (rank, or None -> what the script timed
+before it recorded, see `meta.untraced`), `events_total`, `events_by_category`, `not_kept`,
+`device_events_without_launch`, `shared_launch_records` (calls with the correlation id of an
+enclosing one, which counts as the launch), `warnings` (a list of sentences).
 """
 
 from __future__ import annotations
@@ -58,7 +64,9 @@ from tidyprof.tables.profiles import (
 
 @dataclass(frozen=True)
 class Member:
-    """What one trace of a folder adds to what is asked of all. warnings -- those of the file itself."""
+    """What one trace of a folder adds to what is asked of all. warnings -- those of the file
+    itself.
+    """
 
     path: Path
     extent: Extent
@@ -86,11 +94,17 @@ def warnings_of(members: Sequence[Member]) -> list[str]:
 def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list[str]:
     """A warning where several ranks are here, but not all."""
     here = len(set(ranks) - {None})
-    return [f"only {here} of {world_size} ranks are here."] if world_size and 1 < here < world_size else []
+    return (
+        [f"only {here} of {world_size} ranks are here."]
+        if world_size and 1 < here < world_size
+        else []
+    )
 
 
 def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Traces in a folder, and its other JSON files. An empty or damaged file may be a rank's trace: an error."""
+    """Traces in a folder, and its other JSON files. An empty or damaged file may be a rank's trace:
+    an error.
+    """
     named = candidates(folder)
     heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
     for file, head in heads.items():
@@ -113,7 +127,9 @@ def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
 
 
 def traces_of_ranks(folder: Path) -> list[Path]:
-    """The traces of a folder that has several; one that is empty at its start, too, if its name has a rank."""
+    """The traces of a folder that has several; one that is empty at its start, too, if its name has
+    a rank.
+    """
     if not folder.is_dir():
         return []
     heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(folder)}
@@ -140,11 +156,14 @@ def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
     if unknown:
         raise ProfileReadError(
             folder,
-            f"{len(members)} traces, of which {len(unknown)} do not state their rank ({unknown[0]!r} for one)",
+            f"{len(members)} traces, of which {len(unknown)} do not state their rank"
+            f" ({unknown[0]!r} for one)",
             "they are separate runs, or the job had no process group when it was recorded",
             "read them one by one, or put rank0, rank1, ... into their names",
         )
-    spans = [(f"rank {rank}", *one.extent.span, one.path) for one in members for rank in one.extent.ranks]
+    spans = [
+        (f"rank {rank}", *one.extent.span, one.path) for one in members for rank in one.extent.ranks
+    ]
     refuse_overlap(folder, spans)
 
 
@@ -161,15 +180,18 @@ def read_torch_trace(
 ) -> Profile:
     """Read a trace of torch.profiler, from ROCm, CUDA, XPU or a CPU.
 
-    path             -- a .json file as it is or compressed with gzip or zstd (found by content), a folder with one
-                        file or folder per rank, or a file of several ranks merged by TraceLens's TraceFuse.
+    path             -- a .json file as it is or compressed with gzip or zstd (found by content), a
+    folder with one
+                        file or folder per rank, or a file of several ranks merged by TraceLens's
+                        TraceFuse.
     rank             -- read only this rank; for a file that states no rank, the rank that it has.
-    origin           -- where the recording comes from; not stated if None.
-    progress         -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
-    python_functions -- keep the Python call stack (`with_stack=True`) as annotations too. It is most of such
+    origin           -- where the recording comes from; not stated if None. progress         -- show
+    a progress bar on stderr; None: on a terminal, for files that take over two seconds.
+    python_functions -- keep the Python call stack (`with_stack=True`) as annotations too. It is
+    most of such
                         a file, so by default it is only counted.
-    root             -- folder that a file belongs to: the names of those in between may state its rank, too.
-    maximum_bytes    -- refuse files that unpack to more than this.
+    root             -- folder that a file belongs to: the names of those in between may state its
+    rank, too. maximum_bytes    -- refuse files that unpack to more than this.
 
     The module's text describes the tables and `meta`.
     Raises ProfileReadError, whose one line says what was found and what to do.
@@ -188,8 +210,12 @@ def read_torch_trace(
         refuse_mixed_ranks(path, [Member(part.path, part.extent()) for part in parts])
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
-    profile = profile_of(parts, readable(texts), _meta([file for file in read if file.part in parts]), origin)
-    profile.meta["warnings"] += missing_ranks(profile.meta.get("ranks", ()), profile.meta.get("world_size"))
+    profile = profile_of(
+        parts, readable(texts), _meta([file for file in read if file.part in parts]), origin
+    )
+    profile.meta["warnings"] += missing_ranks(
+        profile.meta.get("ranks", ()), profile.meta.get("world_size")
+    )
     return profile
 
 
@@ -199,8 +225,13 @@ def _meta(files: list[TraceFile]) -> dict[str, Any]:
         meta["base_time_ns"] = files[0].base_ns
     windows = [file.window for file in files if file.window]
     if windows:
-        meta["record_window_ns"] = (min(start for start, _ in windows), max(end for _, end in windows))
-    untraced = {rank: file.untraced for file in files if file.untraced for rank in file.part.ranks()}
+        meta["record_window_ns"] = (
+            min(start for start, _ in windows),
+            max(end for _, end in windows),
+        )
+    untraced = {
+        rank: file.untraced for file in files if file.untraced for rank in file.part.ranks()
+    }
     if untraced:
         meta["untraced"] = untraced
     return meta

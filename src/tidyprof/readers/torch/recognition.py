@@ -16,7 +16,9 @@ _MARKS = re.compile(
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it holds one."""
+    """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it
+    holds one.
+    """
     if path.is_dir():
         return any(is_trace(head_or_nothing(file, HEAD_BYTES)) for file in candidates(path))
     return is_trace(head)

@@ -1,7 +1,9 @@
-"""What Python imports by itself when a watched program starts: it waits for torch, and does not import it.
+"""What Python imports by itself when a watched program starts: it waits for torch, and does not
+import it.
 
-A sitecustomize of the machine, which this one hides, runs as well. The hooks lie in the folder beside this one, and are
-loaded by their place: tidyprof need not be installed for the Python that runs the program.
+A sitecustomize of the machine, which this one hides, runs as well. The hooks lie in the folder
+beside this one, and are loaded by their place: tidyprof need not be installed for the Python that
+runs the program.
 """
 
 import importlib.abc

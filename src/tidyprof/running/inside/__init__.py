@@ -1,8 +1,8 @@
-"""What `tidyprof run` puts into a program that imports torch. It runs in that program's Python, from 3.10 on, and knows
-nothing of the rest of tidyprof.
+"""What `tidyprof run` puts into a program that imports torch. It runs in that program's Python,
+from 3.10 on, and knows nothing of the rest of tidyprof.
 
-`steps` finds out what a step of the program is, `parts` keeps the time of its parts, `recorder` times and traces some
-steps, `files` writes what they found, and `hooks` ties all of it to torch.
+`steps` finds out what a step of the program is, `parts` keeps the time of its parts, `recorder`
+times and traces some steps, `files` writes what they found, and `hooks` ties all of it to torch.
 """
 
 from __future__ import annotations

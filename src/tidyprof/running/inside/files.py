@@ -1,4 +1,6 @@
-"""What a watched process writes: run_rankN.json, times_rankN.jsonl and trace_rankN.json.gz in one folder."""
+"""What a watched process writes: run_rankN.json, times_rankN.jsonl and trace_rankN.json.gz in one
+folder.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from typing import Any
 
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
 WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-"""Where a launcher says which of its processes this is, and of how many; Slurm last, as it may have started one for
-each node.
+"""Where a launcher says which of its processes this is, and of how many; Slurm last, as it may have
+started one for each node.
 """
 
 
@@ -30,7 +32,9 @@ def launched(names: Iterable[str]) -> int | None:
 
 
 def rank_of(torch: ModuleType) -> tuple[int, int]:
-    """Rank and number of ranks: torch.distributed's where it runs, else what the launcher says, else 0 of 1."""
+    """Rank and number of ranks: torch.distributed's where it runs, else what the launcher says,
+    else 0 of 1.
+    """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -46,7 +50,9 @@ def machine(torch: ModuleType) -> dict[str, Any]:
 
 
 class Files:
-    """The files of one process. The first process of a rank writes into the folder, others into folders inside it."""
+    """The files of one process. The first process of a rank writes into the folder, others into
+    folders inside it.
+    """
 
     def __init__(self, folder: str, rank: int) -> None:
         """Raises OSError where the folder can't be written."""
@@ -65,7 +71,9 @@ class Files:
         self.trace = os.path.join(self.folder, f"trace_rank{rank}.json.gz")
 
     def tell(self, about: dict[str, Any]) -> None:
-        """Replace what is known of this rank, so that a reader finds the old or the new text and no half."""
+        """Replace what is known of this rank, so that a reader finds the old or the new text and no
+        half.
+        """
         written = {"command": sys.argv, "pid": os.getpid(), **about}
         with open(self.about + ".new", "w") as file:
             json.dump(written, file, indent=1, default=str)

@@ -1,6 +1,7 @@
 """Where torch is hooked into: what of it is replaced, and put back.
 
-Every hook passes on what it gets and returns. An error in one is told in a line, and ends all of them.
+Every hook passes on what it gets and returns. An error in one is told in a line, and ends all of
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
 """What can make steps: where a later one of these shows, the earlier one was none."""
 
 REPLAYS_ALONE = 8
-"""Replays of CUDA or HIP graphs with nothing else between them from which they are the steps: a graph holds these."""
+"""Replays of CUDA or HIP graphs with nothing else between them from which they are the steps: a
+graph holds these.
+"""
 
 
 class Calls(threading.local):
@@ -44,8 +47,14 @@ class Hooks:
         self.calls = Calls()
         self.optimizer_hooks: list[Any] = []
         # Made once, since they are called in each step.
-        self.tell_backward, self.tell_call = self.guarded(self.after_backward), self.guarded(self.before_call)
-        self.tell_replay, self.tell_mark = self.guarded(self.after_replay), self.guarded(self.marked)
+        self.tell_backward, self.tell_call = (
+            self.guarded(self.after_backward),
+            self.guarded(self.before_call),
+        )
+        self.tell_replay, self.tell_mark = (
+            self.guarded(self.after_replay),
+            self.guarded(self.marked),
+        )
         self.renew()
 
     def renew(self) -> None:
@@ -92,7 +101,9 @@ class Hooks:
         self.undo.append(self.unhook_optimizers)
 
     def unhook_optimizers(self) -> None:
-        """Be called no more; but a compiled step would be compiled anew where its hooks go, and so keeps them."""
+        """Be called no more; but a compiled step would be compiled anew where its hooks go, and so
+        keeps them.
+        """
         compiler = sys.modules.get("torch._dynamo.utils")
         if compiler is not None and compiler.counters["frames"]:
             return
@@ -101,7 +112,9 @@ class Hooks:
         self.optimizer_hooks = []
 
     def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """The hook of an optimizer's step; where torch.compile makes code of that step, it is not there."""
+        """The hook of an optimizer's step; where torch.compile makes code of that step, it is not
+        there.
+        """
         is_compiling, safely = self.torch.compiler.is_dynamo_compiling, self.guarded(hook)
 
         def call(*args: Any) -> None:
@@ -113,10 +126,15 @@ class Hooks:
     def wrap_calls(self) -> None:
         """Replace the call of a module. Most calls are within others and must cost next to nothing.
 
-        torch's profiler takes the variable `self` out of this function's frame where it records call stacks.
+        torch's profiler takes the variable `self` out of this function's frame where it records
+        call stacks.
         """
         original = self.torch.nn.Module.__call__
-        is_compiling, calls, around = self.torch.compiler.is_dynamo_compiling, self.calls, self.around_module
+        is_compiling, calls, around = (
+            self.torch.compiler.is_dynamo_compiling,
+            self.calls,
+            self.around_module,
+        )
 
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -158,7 +176,9 @@ class Hooks:
             one()
 
     def done(self) -> None:
-        """All is recorded. What was no training may have been a first validation, and the training still comes."""
+        """All is recorded. What was no training may have been a first validation, and the training
+        still comes.
+        """
         self.remove()
         if self.recorder.source == MODULE:
             register = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook
@@ -184,7 +204,9 @@ class Hooks:
         return safely
 
     def give_up(self, error: Exception) -> None:
-        """Tell of an error of these hooks, which are gone from now on, and the profiler with them."""
+        """Tell of an error of these hooks, which are gone from now on, and the profiler with
+        them.
+        """
         self.remove()
         self.recorder.stage = DONE
         with contextlib.suppress(Exception):  # it may be what failed
@@ -287,7 +309,9 @@ class Hooks:
         if self.replays >= REPLAYS_ALONE and self.is_source(REPLAY):
             self.recorder.event(id(graph), "a graph")
 
-    def around_module(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+    def around_module(
+        self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         """A call that is within no other one."""
         self.calls.is_inside = True
         before = self.part_of_call(module, args, kwargs)
@@ -297,7 +321,9 @@ class Hooks:
             self.calls.is_inside = False
             self.leave(before)
 
-    def part_of_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    def part_of_call(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> str | None:
         """The part to go back to after the call; None where the host stays in its forward pass."""
         if self.parts.thread not in (None, threading.get_ident()):
             return None
@@ -315,7 +341,9 @@ class Hooks:
         if self.is_source(MODULE):
             self.recorder.event(id(module), type(module).__name__)
 
-    def around_profiler(self, original: Callable[..., Any], profiler: Any, *args: Any, **kwargs: Any) -> Any:
+    def around_profiler(
+        self, original: Callable[..., Any], profiler: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         """A profiler begins: that of these hooks, or one of the program."""
         if profiler is not self.recorder.profiler:
             self.guarded(self.recorder.leave_alone)()
@@ -323,7 +351,9 @@ class Hooks:
 
     # What --mark names
 
-    def around_range(self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any) -> Any:
+    def around_range(
+        self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         """A range begins."""
         if range_.name == self.asked["mark"]:
             self.tell_mark()
@@ -350,7 +380,9 @@ class Hooks:
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
-    """Where a function lies: `train_step`, `Trainer.train_step` of the script itself, or `package.module.function`."""
+    """Where a function lies: `train_step`, `Trainer.train_step` of the script itself, or
+    `package.module.function`.
+    """
     *path, last = name.split(".")
     modules = [".".join(path[:length]) for length in range(len(path), 0, -1)]
     place = next((module for module in modules if module in sys.modules), "__main__")
@@ -361,7 +393,9 @@ def function_named(name: str) -> tuple[Any, str] | None:
 
 
 def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a model is called with one token of each sequence, as a language model is that goes on with its text."""
+    """Whether a model is called with one token of each sequence, as a language model is that goes
+    on with its text.
+    """
     given = kwargs.get("input_ids", args[0] if args else None)
     if not isinstance(given, torch.Tensor) or given.dim() != 2 or given.is_floating_point():
         return False

@@ -14,7 +14,9 @@ DECODE = "decode"
 """The call of a language model with one token of each text."""
 
 BETWEEN = "between steps"
-"""From the optimizer's step to the first call of a module: a loop without a DataLoader makes its batch there."""
+"""From the optimizer's step to the first call of a module: a loop without a DataLoader makes its
+batch there.
+"""
 
 REST = "other"
 """Where the host is when it is in no part that is known."""
@@ -38,9 +40,11 @@ class Parts:
         self._began, self._clocks = 0, [0]
 
     def enter(self, part: str) -> str | None:
-        """The host is in this part now. Returns the one before, for `leave`; None on a thread that makes no steps.
+        """The host is in this part now. Returns the one before, for `leave`; None on a thread that
+        makes no steps.
 
-        The first thread that does more than to fetch data makes the steps: others may fetch ahead for it.
+        The first thread that does more than to fetch data makes the steps: others may fetch ahead
+        for it.
         """
         if self.thread is None and part != "data":
             self.thread = threading.get_ident()
@@ -73,7 +77,9 @@ class Parts:
         return sums
 
     def trace(self, on: bool) -> None:
-        """Begin or end to keep each piece of a part for itself, with a range in the trace and the thread's clocks."""
+        """Begin or end to keep each piece of a part for itself, with a range in the trace and the
+        thread's clocks.
+        """
         if on:
             self._begin_piece(self.part)
         elif self.in_trace:
@@ -94,7 +100,9 @@ class Parts:
             self._range = None
 
     def _read_clocks(self) -> list[int]:
-        """The time, how long this thread had a processor, and how long it stood in line for one where that is told."""
+        """The time, how long this thread had a processor, and how long it stood in line for one
+        where that is told.
+        """
         clocks = [time.perf_counter_ns(), time.thread_time_ns()]
         if self.has_scheduler:
             with open(SCHEDULER) as file:

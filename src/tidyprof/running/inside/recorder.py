@@ -7,7 +7,8 @@
     after            steps that are timed, once more
     done             nothing any more
 
-In `before` and `after` nobody waits for a GPU but at both ends, so that a host that runs ahead goes on doing so.
+In `before` and `after` nobody waits for a GPU but at both ends, so that a host that runs ahead goes
+on doing so.
 """
 
 from __future__ import annotations
@@ -26,15 +27,26 @@ from tidyprof_inside.files import Files, machine, rank_of
 from tidyprof_inside.parts import DECODE, REST, Parts
 from tidyprof_inside.steps import Marker
 
-WARM_UP, BEFORE, TRACE, SETTLING, AFTER, DONE = "warm-up", "before", "trace", "settling", "after", "done"
+WARM_UP, BEFORE, TRACE, SETTLING, AFTER, DONE = (
+    "warm-up",
+    "before",
+    "trace",
+    "settling",
+    "after",
+    "done",
+)
 TIMED = 20
 """Steps of BEFORE and of AFTER, at most."""
 
 LONGEST_S, FEWEST = 30.0, 3
-"""Steps that take long: WARM_UP, BEFORE and AFTER end after so many seconds, where they have so many steps."""
+"""Steps that take long: WARM_UP, BEFORE and AFTER end after so many seconds, where they have so
+many steps.
+"""
 
 LONG = 3.0
-"""Steps of so many medians hold what most steps don't, such as a checkpoint: they are counted by themselves."""
+"""Steps of so many medians hold what most steps don't, such as a checkpoint: they are counted by
+themselves.
+"""
 
 STACKS_GB = 4.0
 """Memory that call stacks may take before the trace ends."""
@@ -43,8 +55,12 @@ STACKS_GB = 4.0
 class Recorder:
     """Gets told of every step of one process."""
 
-    def __init__(self, torch: ModuleType, asked: dict[str, Any], parts: Parts, on_done: Callable[[], None]) -> None:
-        """asked -- out, after, steps, stacks, shapes, of the command; on_done -- called once nothing is left to do."""
+    def __init__(
+        self, torch: ModuleType, asked: dict[str, Any], parts: Parts, on_done: Callable[[], None]
+    ) -> None:
+        """asked -- out, after, steps, stacks, shapes, of the command; on_done -- called once
+        nothing is left to do.
+        """
         self.torch, self.asked, self.parts, self.on_done = torch, asked, parts, on_done
         self.files: Files | None = None
         self.told: list[str] = []
@@ -52,7 +68,9 @@ class Recorder:
         self.reset("", last=True)
 
     def reset(self, source: str, last: bool) -> None:
-        """Begin anew, with steps from this source: mark, optimizer, backward or module; `last` as in Marker."""
+        """Begin anew, with steps from this source: mark, optimizer, backward or module; `last` as
+        in Marker.
+        """
         self.drop_trace()
         self.source, self.marker = source, Marker(last)
         self.names: dict[Hashable, str] = {}
@@ -78,7 +96,8 @@ class Recorder:
             return
         if self.parts.thread is None:
             self.parts.thread = threading.get_ident()
-        # torch's profiler begins and ends on one thread, and optimizers may step on one of autograd's.
+        # torch's profiler begins and ends on one thread, and optimizers may step on one of
+        # autograd's.
         self.late = self.parts.thread != threading.get_ident()
         if not self.late:
             self._step()
@@ -107,7 +126,9 @@ class Recorder:
             self._begin_timing(AFTER)
 
     def _is_warm(self) -> bool:
-        """Whether the steps are what they will be; compilation may last a few more, but not for ever."""
+        """Whether the steps are what they will be; compilation may last a few more, but not for
+        ever.
+        """
         compiled = sys.modules.get("torch._dynamo.utils")
         self.graphs.append(compiled.counters["stats"]["unique_graphs"] if compiled else 0)
         skip = max(1, self.asked["after"] // 3)
@@ -135,7 +156,11 @@ class Recorder:
     def _time(self, sums: dict[str, int]) -> None:
         self._note_moment()
         self.rows.append(sums)
-        wanted = TIMED if self.stage == AFTER else max(1, min(TIMED, self.asked["after"] - self.asked["after"] // 3))
+        wanted = (
+            TIMED
+            if self.stage == AFTER
+            else max(1, min(TIMED, self.asked["after"] - self.asked["after"] // 3))
+        )
         long = len(self.rows) >= FEWEST and time.perf_counter() - self.begun > LONGEST_S
         if len(self.rows) < wanted and not long:
             return
@@ -153,32 +178,54 @@ class Recorder:
             return
         self._wait_for_gpu()
         whole = (time.perf_counter() - self.begun) * 1e9
-        # With a GPU the host's parts are not where the time goes; then a line has the step alone, as the GPU saw it.
-        on_gpu = [first.elapsed_time(then) * 1e6 for first, then in zip(self.moments, self.moments[1:], strict=False)]
+        # With a GPU the host's parts are not where the time goes; then a line has the step alone,
+        # as the GPU saw it.
+        on_gpu = [
+            first.elapsed_time(then) * 1e6
+            for first, then in zip(self.moments, self.moments[1:], strict=False)
+        ]
         lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
         alike = alike_of([DECODE in row for row in self.rows])
         longest = LONG * statistics.median(lengths[place] for place in alike)
         usual = [place for place in alike if lengths[place] <= longest]
         long = [lengths[place] for place in alike if lengths[place] > longest]
         others = [length for place, length in enumerate(lengths) if place not in alike]
-        step_ns = whole / len(lengths) if len(usual) == len(lengths) else mean([lengths[place] for place in usual])
+        step_ns = (
+            whole / len(lengths)
+            if len(usual) == len(lengths)
+            else mean([lengths[place] for place in usual])
+        )
         names = sorted({part for place in usual for part in self.rows[place]})
         self.about[self.stage] = {
             "steps": len(usual),
             "step_ns": step_ns,
-            "parts_ns": {part: mean([self.rows[place].get(part, 0) for place in usual]) for part in names},
-            "long": {"steps": len(long), "ns": sum(long), "of_steps": len(lengths), "of_ns": sum(lengths)},
+            "parts_ns": {
+                part: mean([self.rows[place].get(part, 0) for place in usual]) for part in names
+            },
+            "long": {
+                "steps": len(long),
+                "ns": sum(long),
+                "of_steps": len(lengths),
+                "of_ns": sum(lengths),
+            },
             "prefill": {"steps": len(others), "ns": sum(others)},
             "switches": self.parts.switches / len(lengths),
         }
-        first, lines = self.all_steps - len(lengths), [{"step_on_gpu": length / 1e9} for length in on_gpu]
+        first, lines = (
+            self.all_steps - len(lengths),
+            [{"step_on_gpu": length / 1e9} for length in on_gpu],
+        )
         lines = lines or [{part: length / 1e9 for part, length in row.items()} for row in self.rows]
-        self.files.add_times({"rank": self.rank, "step": first + place, **line} for place, line in enumerate(lines))
+        self.files.add_times(
+            {"rank": self.rank, "step": first + place, **line} for place, line in enumerate(lines)
+        )
         self.rows, self.moments = [], []
         self._save()
 
     def _note_moment(self) -> None:
-        """Leave a mark in the GPU's queue, which costs the host microseconds and makes nobody wait."""
+        """Leave a mark in the GPU's queue, which costs the host microseconds and makes nobody
+        wait.
+        """
         if self._has_gpu():
             moment = self.torch.cuda.Event(enable_timing=True)
             moment.record()
@@ -218,7 +265,9 @@ class Recorder:
         self.traced += 1
         is_last = self.traced > self.asked["steps"]
         if self.asked["stacks"] and not is_last and self.traced > 1 and memory_gb() > self.most_gb:
-            self.told.append(f"{STACKS_GB:g} GB of call stacks are full, so the trace has fewer steps")
+            self.told.append(
+                f"{STACKS_GB:g} GB of call stacks are full, so the trace has fewer steps"
+            )
             is_last = True
         if is_last:
             self.end_trace()
@@ -239,7 +288,10 @@ class Recorder:
         if self.traced > 1:
             self._wait_for_gpu()
             recorded = self.traced - 1
-            self.about["trace"] = {"steps": recorded, "step_ns": (time.perf_counter() - self.begun) * 1e9 / recorded}
+            self.about["trace"] = {
+                "steps": recorded,
+                "step_ns": (time.perf_counter() - self.begun) * 1e9 / recorded,
+            }
             found = {
                 "watch_parts": self.parts.pieces,
                 "watch_untraced": self.about.get(BEFORE),
@@ -269,7 +321,9 @@ class Recorder:
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
-        self.told.append("the program runs a profiler of its own, which was left alone: no trace, only times")
+        self.told.append(
+            "the program runs a profiler of its own, which was left alone: no trace, only times"
+        )
         if self.profiler is not None:
             self.drop_trace()
             self.stage = SETTLING
@@ -342,7 +396,9 @@ class Recorder:
 
 
 def alike_of(decodes: Sequence[bool]) -> list[int]:
-    """Which steps are of one sort: where most are calls of a language model with single tokens these, else all."""
+    """Which steps are of one sort: where most are calls of a language model with single tokens
+    these, else all.
+    """
     is_writing = sum(decodes) > len(decodes) / 2
     return [place for place, decode in enumerate(decodes) if decode or not is_writing]
 

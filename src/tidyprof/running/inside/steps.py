@@ -1,4 +1,6 @@
-"""What a step of a program is, by the order in which its optimizers step, or its modules are called."""
+"""What a step of a program is, by the order in which its optimizers step, or its modules are
+called.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ MOST = 64
 def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
     """Which of these events, in their order, mark the steps; each occurrence of one is a step.
 
-    With one kind of event that one. Where kinds take turns, and one of them never comes twice in a row, a round is a
-    step: the rarest such kind marks it, of several the one that a round ends with (`last`) or begins with. Elsewhere
-    each event is a step by itself, as with clients that train one after the other.
+    With one kind of event that one. Where kinds take turns, and one of them never comes twice in a
+    row, a round is a step: the rarest such kind marks it, of several the one that a round ends with
+    (`last`) or begins with. Elsewhere each event is a step by itself, as with clients that train
+    one after the other.
     """
     kinds = list(dict.fromkeys(events))
     runs = [(kind, len(list(run))) for kind, run in groupby(events)]
@@ -39,7 +42,9 @@ class Marker:
         self.marks: set[Hashable] = set()
 
     def is_step(self, kind: Hashable) -> bool:
-        """Whether this event marks a step; what is believed of the first ones may change with the later ones."""
+        """Whether this event marks a step; what is believed of the first ones may change with the
+        later ones.
+        """
         if len(self.events) < MOST:
             self.events.append(kind)
             self.marks = marks_of(self.events, self.last)

@@ -6,8 +6,12 @@ from torch import nn
 torch.manual_seed(0)
 x = torch.linspace(-3, 3, 4000).unsqueeze(1)
 y = torch.sin(2 * x) + 0.1 * torch.randn(x.shape)
-model = nn.Sequential(nn.Linear(1, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 1))
-optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=5, tolerance_grad=0.0, tolerance_change=0.0)
+model = nn.Sequential(
+    nn.Linear(1, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 1)
+)
+optimizer = torch.optim.LBFGS(
+    model.parameters(), lr=0.5, max_iter=5, tolerance_grad=0.0, tolerance_change=0.0
+)
 calls = 0
 
 

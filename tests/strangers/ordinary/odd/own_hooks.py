@@ -1,4 +1,6 @@
-"""Has hooks of its own: before and after each step of its optimizer, of every optimizer, and on a module."""
+"""Has hooks of its own: before and after each step of its optimizer, of every optimizer, and on a
+module.
+"""
 
 from collections import Counter
 

@@ -20,4 +20,6 @@ with profile(
         loss.backward()
         optimizer.step()
         own.step()
-print(f"{len(tables)} table, linear {max(row.count for row in tables[0] if row.key == 'aten::linear')} times")
+print(
+    f"{len(tables)} table, linear {max(row.count for row in tables[0] if row.key == 'aten::linear')} times"
+)

@@ -1,4 +1,6 @@
-"""Puts a function of its own in the place of optimizer.step, to count and to skip what is not finite."""
+"""Puts a function of its own in the place of optimizer.step, to count and to skip what is not
+finite.
+"""
 
 import torch
 from torch import nn

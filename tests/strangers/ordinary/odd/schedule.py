@@ -5,7 +5,9 @@ import warnings
 import torch
 from torch import nn
 
-warnings.simplefilter("error")  # a scheduler warns where it thinks that optimizer.step was not called
+warnings.simplefilter(
+    "error"
+)  # a scheduler warns where it thinks that optimizer.step was not called
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
