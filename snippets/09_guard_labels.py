@@ -2,12 +2,13 @@
 
 In a training script (this file beside it as guard_labels.py):
 
-    from guard_labels import guarded, guard_embeddings for images, labels in guarded(loader,
-    classes=100): ...      # cheap: labels are still on the processor guard_embeddings(model)
-    # for the hunt only: a GPU is waited for each time
+    from guard_labels import guarded, guard_embeddings
+    for images, labels in guarded(loader, classes=100): ...  # cheap: labels are not on the GPU yet
+    guard_embeddings(model)     # for the hunt only: a GPU is waited for each time
 
-On labels or token numbers that were saved with torch.save:    python 09_guard_labels.py labels.pt
-100
+On labels or token numbers that were saved with torch.save:
+
+    python 09_guard_labels.py labels.pt 100
 """
 
 import sys

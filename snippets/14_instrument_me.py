@@ -3,27 +3,30 @@ WATCH it costs nothing.
 
     watch = Watch()             # right above the loop
     for batch in loader:
-        watch("forward")        # one line where a part of the step begins; the one before ends
-        there
-        ... watch("backward") watch.step()            # last line of the loop; what follows, up to
-        the next part, is called "data"
+        watch("forward")        # one line where a part of the step begins and the one before ends
+        ...
+        watch("backward")
+        watch.step()            # last line of the loop; what follows, up to a part, is "data"
     watch.close()               # below the loop
 
 Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for
-data. WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step;
-to compare and to prove.
-                                With watch.step(samples=len(batch)) it says how much a step did, too
-WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the
-parts as ranges. A
-                                trace explains, but a profiler makes what the host does up to twice
-                                as long. So the ten steps before it are timed without one, and the
-                                trace holds their times, too
-WATCH_SKIP=8                    record after so many steps (else 20), where the program makes few
-WATCH_SHAPES=1                  the operators' shapes, too WATCH_STACK=1                   Python
-functions, too: longer steps yet, and gigabytes, so it ends when those are full Files go to the
-folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves the times so
-far. The trace also says how long each part had a processor, and stood in line for one behind other
-programs (watch_parts).
+data.
+
+WATCH=times python train.py  times_rank0.jsonl: seconds of each part, a line for each step; to
+                             compare and to prove. With watch.step(samples=len(batch)) it says how
+                             much a step did, too
+WATCH=trace python train.py  trace_rank0.json.gz: torch.profiler's trace of a few steps with the
+                             parts as ranges. A trace explains, but a profiler makes what the host
+                             does up to twice as long. So the ten steps before it are timed without
+                             one, and the trace holds their times, too
+WATCH_SKIP=8                 record after so many steps (else 20), where the program makes few
+WATCH_SHAPES=1               the operators' shapes, too
+WATCH_STACK=1                Python functions, too: longer steps yet, and gigabytes, so it ends when
+                             those are full
+
+Files go to the folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves
+the times so far. The trace also says how long each part had a processor, and stood in line for one
+behind other programs (watch_parts).
 """
 
 import json

@@ -3,8 +3,10 @@ called last.
 
 In a training script (this file beside it as who_is_missing.py):
 
-    from who_is_missing import watch          # before init_process_group: it sets the size of the
-    recorder's buffer dist.init_process_group(...) stop = watch("dumps", dist.get_rank()) try:
+    from who_is_missing import watch          # before init_process_group: it sizes the buffer
+    dist.init_process_group(...)
+    stop = watch("dumps", dist.get_rank())
+    try:
         train()
     finally:
         stop()

@@ -1,14 +1,15 @@
 """What did the compiler make of your Triton kernels? Registers, spills, LDS and waves on an AMD
 GPU; none is needed.
 
-    python 16_compiler.py ~/.triton/cache     # what was compiled here; torch.compile has a folder
-    `triton` in its cache python 16_compiler.py                     # an example, compiled for an
-    MI300X; needs triton (tried: 3.6, 3.7, 3.9)
+    python 16_compiler.py ~/.triton/cache     # what was compiled here, or torch.compile's `triton`
+    python 16_compiler.py                     # an example; needs triton (tried: 3.6, 3.7, 3.9)
 
 For a kernel of your own (this file beside it as compiler.py):
 
-    from compiler import compile_for, facts_of file = compile_for("gfx942", kernel, {"x": "*bf16",
-    "n": "i32"}, {"block": 1024}, "compiled", num_warps=4) print(facts_of(file))
+    from compiler import compile_for, facts_of
+    types, constants = {"x": "*bf16", "n": "i32"}, {"block": 1024}
+    file = compile_for("gfx942", kernel, types, constants, "compiled", num_warps=4)
+    print(facts_of(file))
 
 "*bf16" is a pointer. All that is no constant counts as divisible by 16, as where Triton sees sizes
 and addresses that are; name what is not in `odd`. gfx90a is an MI200, gfx942 an MI300, gfx950 an

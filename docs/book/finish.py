@@ -91,7 +91,7 @@ def finished(page: str, images: Path, up: str) -> str:
     """A page as it is handed on.
 
     images -- the folder for pictures that stand within the page; `up` leads from the page to the
-    folder above it.
+              folder above it.
     """
     for old, new in _REPLACED.items():
         page = page.replace(old, new)

@@ -28,8 +28,10 @@ def lesson_page(
     """The page of one lesson.
 
     combined -- the combined notebook with its outputs: each cell as it is shipped and, where that
-    differs, as solved. learner  -- the learner's notebook, made from the same source. Raises
-    ValueError if its cells are not in `combined`. note     -- a line below the title.
+                differs, as solved.
+    learner  -- the learner's notebook, made from the same source. Raises ValueError if its cells
+                are not in `combined`.
+    note     -- a line below the title.
     """
     from nbformat import v4
 

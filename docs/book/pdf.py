@@ -114,7 +114,7 @@ def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> 
     """All pages as one that lies beside the folder `site`, after a cover and the contents.
 
     numbers -- anchor of a page, as `anchor` names it -> the sheet on which it begins; empty while
-    nobody knows.
+               nobody knows.
     """
     page = Pages(site, {"index.html", *(address(name) for part in parts for name in part.pages)})
     first = page.read("index.html")

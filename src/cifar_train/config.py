@@ -75,11 +75,12 @@ class Pathology:
     """A known fault: all that anybody needs to know about it, but the code that changes a model or
     a trainer.
 
-    settings  -- what it changes in the configuration model     -- name of the function in
-    `cifar_train.pathologies` that changes the model trainer   -- name of the function there that
-    changes the finished trainer operators -- whether its step has other operators than a healthy
-    one with its settings recording -- how scripts/dev/make_recordings.py plays it (model, ranks);
-    None where no recording is shipped
+    settings  -- what it changes in the configuration
+    model     -- name of the function in `cifar_train.pathologies` that changes the model
+    trainer   -- name of the function there that changes the finished trainer
+    operators -- whether its step has other operators than a healthy one with its settings
+    recording -- how scripts/dev/make_recordings.py plays it (model, ranks); None where no recording
+                 is shipped
     """
 
     name: str

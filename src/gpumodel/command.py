@@ -80,10 +80,12 @@ _SAME_LAUNCHER = {"mpiexec": "mpirun"}
 class Command:
     """What a command line asks for.
 
-    workload -- what is to be played, over all ranks. rank     -- the rank that this process has
-    under a launcher, None where it starts all of them itself. launcher -- torchrun, mpirun or srun
-    where the command names one, else None. program  -- the workload's own command line, without the
-    launcher's. nodes    -- how many nodes the launcher spreads the ranks over; the model has one.
+    workload -- what is to be played, over all ranks.
+    rank     -- the rank that this process has under a launcher, None where it starts all of them
+                itself.
+    launcher -- torchrun, mpirun or srun where the command names one, else None.
+    program  -- the workload's own command line, without the launcher's.
+    nodes    -- how many nodes the launcher spreads the ranks over; the model has one.
     """
 
     workload: Workload

@@ -19,15 +19,18 @@ from cifar_train.errors import UserError
 class Device:
     """What one process sees of a GPU (of an MI250X: one of its two dies).
 
-    name                 -- short name, e.g. "MI300X"; marketing_name -- as the tools print it. gfx
-    -- architecture, e.g. "gfx942"; "" for other vendors. compute_units, simds_per_compute_unit,
-    wavefront_size, shader_engines, chiplets -- counts. clock_mhz, memory_clock_mhz -- peaks;
-    clock_share -- share of its peak at which the device runs, see `at_clock`. memory_bytes,
-    memory_bandwidth -- bytes, bytes per second. l1_bytes, l2_bytes_per_chiplet, lds_bytes -- bytes;
-    l2_channels -- count over the device. peak_flops           -- FLOP/s by "vector float32",
-    "matrix float16", ... power_watt           -- board limit; idle_watt. source               --
-    where the figures come from. sysinfo              -- fields of rocprof-compute's sysinfo.csv
-    that do not follow from the others.
+    name                 -- short name, e.g. "MI300X"; marketing_name -- as the tools print it.
+    gfx                  -- architecture, e.g. "gfx942"; "" for other vendors.
+    compute_units, simds_per_compute_unit, wavefront_size, shader_engines, chiplets -- counts.
+    clock_mhz, memory_clock_mhz -- peaks; clock_share -- share of its peak at which the device runs,
+        see `at_clock`.
+    memory_bytes, memory_bandwidth -- bytes, bytes per second.
+    l1_bytes, l2_bytes_per_chiplet, lds_bytes -- bytes; l2_channels -- count over the device.
+    peak_flops           -- FLOP/s by "vector float32", "matrix float16", ...
+    power_watt           -- board limit; idle_watt.
+    source               -- where the figures come from.
+    sysinfo              -- fields of rocprof-compute's sysinfo.csv that do not follow from the
+        others.
 
     A device without `gfx` has peaks to compare with; its kernels are not modelled.
     """

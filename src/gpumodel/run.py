@@ -53,20 +53,21 @@ DEVICE_WORK: dict[str, str] = {
 """One row per kernel, copy, fill or collective, sorted by start_ns.
 
 dispatch_id      -- 1, 2, ... in the order of launch, over all kinds; unique in a rank.
-correlation_id   -- of the runtime call that launched it; unique in a rank. kind             --
-kernel, copy, fill or collective (a collective is an RCCL kernel). name             -- as the
-library writes it, demangled, in full. stream           -- HIP stream: 0 for compute, others for
-RCCL; queue -- HSA queue number from 1. step             -- training step, <NA> outside of steps.
-phase -- data, forward, loss, backward, optimizer or "". operator_id      -- row of OPERATORS that
-launched it, <NA> if none. grid_*           -- in work-items (not in workgroups); 0 for copies and
-fills without a kernel. flops            -- floating-point operations; bytes_* -- traffic to memory
-(HBM), in bytes. data_type        -- float16, bfloat16, float32, int64, ...; of the arithmetic.
+correlation_id   -- of the runtime call that launched it; unique in a rank.
+kind             -- kernel, copy, fill or collective (a collective is an RCCL kernel).
+name             -- as the library writes it, demangled, in full.
+stream           -- HIP stream: 0 for compute, others for RCCL; queue -- HSA queue number from 1.
+step             -- training step, <NA> outside of steps. phase -- data, forward, loss, backward,
+                    optimizer or "".
+operator_id      -- row of OPERATORS that launched it, <NA> if none.
+grid_*           -- in work-items (not in workgroups); 0 for copies and fills without a kernel.
+flops            -- floating-point operations; bytes_* -- traffic to memory (HBM), in bytes.
+data_type        -- float16, bfloat16, float32, int64, ...; of the arithmetic.
 copy_bytes       -- bytes of a copy or fill, else <NA>; copy_direction -- HostToDevice,
-DeviceToHost,
-                    DeviceToDevice, or "" for anything but a copy.
-collective       -- allreduce, broadcast, ... or "". bound_by         -- what its time comes from:
-compute, memory, floor (too small for either) or waiting
-                    (a collective that waits for other ranks).
+                    DeviceToHost, DeviceToDevice, or "" for anything but a copy.
+collective       -- allreduce, broadcast, ... or "".
+bound_by         -- what its time comes from: compute, memory, floor (too small for either) or
+                    waiting (a collective that waits for other ranks).
 """
 
 CALLS: dict[str, str] = {
@@ -103,8 +104,8 @@ Optimizer.step#Adam.step), sorted by start_ns, parents before children. Children
 parent on the same thread.
 
 input_shapes    -- tuple of tuples of int; input_types -- tuple of str as Kineto writes them
-("c10::Half"). sequence_number -- links a forward operator with its backward one; <NA> where
-autograd has none.
+                   ("c10::Half").
+sequence_number -- links a forward operator with its backward one; <NA> where autograd has none.
 """
 
 ANNOTATIONS: dict[str, str] = {
@@ -157,8 +158,10 @@ class RankRun:
     """One process and its device: the tables of TABLES, each with exactly these columns and types.
 
     process_id  -- made up, unique on the node. main_thread_id equals it; autograd_thread_id is
-    another. device      -- index of the device on the node; agent -- ROCm's agent number (the CPUs
-    come first). images_per_second -- what the trainer prints, one number a step, or empty.
+                   another.
+    device      -- index of the device on the node; agent -- ROCm's agent number (the CPUs come
+                   first).
+    images_per_second -- what the trainer prints, one number a step, or empty.
     """
 
     rank: int

@@ -38,12 +38,14 @@ class Training:
     """A run of the trainer.
 
     config    -- the trainer's own configuration: model, batch per rank, precision, steps,
-    pathology, ... ranks     -- processes, one device each, all on one node of up to 8 devices.
-    device    -- name of a file in gpumodel/data/devices, e.g. "MI300X". solutions -- one of
-    SOLUTIONS; matters for convolutions in float16 and bfloat16. longer    -- (part of a name,
-    factor) pairs: what if these kernels, or transfers, took that many times as long? clock     --
-    share of the device's peak clock, as heat or a power limit leaves it: arithmetic and chains of
-                 steps take longer by its inverse, memory as long as before.
+                 pathology, ...
+    ranks     -- processes, one device each, all on one node of up to 8 devices.
+    device    -- name of a file in gpumodel/data/devices, e.g. "MI300X".
+    solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
+    longer    -- (part of a name, factor) pairs: what if these kernels, or transfers, took that many
+                 times as long?
+    clock     -- share of the device's peak clock, as heat or a power limit leaves it: arithmetic
+                 and chains of steps take longer by its inverse, memory as long as before.
     profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
                  overhead per host call is added to the host's timeline.
     stacks    -- how host call stacks are sampled; False for not at all.
@@ -93,11 +95,14 @@ class ShardedStep:
     that AMD published (data/published.toml).
 
     layers, width, hidden, key_value, vocabulary -- of the model; key_value is the columns of keys,
-    or of values. tokens, sequence -- of one rank's batch, and of one text in it. heads -- of the
-    attention. recompute -- whether the backward pass computes each layer's forward pass again, but
-    for its last product. reshard   -- whether a layer gives its parameters back after its forward
-    pass; the last one never does. prefetch  -- whether the backward pass asks for the next layer's
-    parameters before it computes a layer.
+    or of values.
+    tokens, sequence -- of one rank's batch, and of one text in it. heads -- of the attention.
+    recompute -- whether the backward pass computes each layer's forward pass again, but for its
+                 last product.
+    reshard   -- whether a layer gives its parameters back after its forward pass; the last one
+                 never does.
+    prefetch  -- whether the backward pass asks for the next layer's parameters before it computes a
+                 layer.
     """
 
     layers: int = 80

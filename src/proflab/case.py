@@ -137,8 +137,9 @@ def conclude(
     """Add a lesson's line to the case sheet, and show the sheet up to it.
 
     evidence -- a sentence with its numbers; origin -- where these come from: a text, an Origin, or
-    what has one. because  -- why the lesson `next` is needed ("" closes the case). changes -- what
-    was tried, from the ledger.
+                what has one.
+    because  -- why the lesson `next` is needed ("" closes the case). changes -- what was tried,
+                from the ledger.
 
     Raises CourseError for a line without evidence or origin, and for a lesson that is not in the
     course.
@@ -215,8 +216,9 @@ def measured() -> pd.DataFrame:
     `attrs`.
 
     run, options -- which one: the trainer's options; traced -- whether torch.profiler recorded some
-    of its steps, and profiled -- this one; step, part (`warmup`, `steady`), images; duration_ns --
-    by events of the GPU.
+                    of its steps, and
+    profiled -- this one; step, part (`warmup`, `steady`), images; duration_ns -- by events of the
+                GPU.
     """
     import pandas as pd
 

@@ -76,7 +76,8 @@ class Table:
     numbers.
 
     widths  -- for sentences: the share of each column in percent; in a terminal each row is a
-    paragraph. earlier -- so many of the first rows are folded away in a notebook.
+               paragraph.
+    earlier -- so many of the first rows are folded away in a notebook.
     """
 
     caption: str

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 class Lesson:
     """One lesson, from its lesson.toml.
 
-    words   -- tools and topics as people search for them, for README's table minutes -- the time in
-    a room, by the rule of tools.notebooks.minutes; waiting -- the part spent on commands tools   --
-    commands that it would use on a GPU node view, blind -- of a lesson of the core: what it looks
-    with, and what that can't tell; "" of an elective
+    words   -- tools and topics as people search for them, for README's table
+    minutes -- the time in a room, by the rule of tools.notebooks.minutes; waiting -- the part spent
+               on commands
+    tools   -- commands that it would use on a GPU node
+    view, blind -- of a lesson of the core: what it looks with, and what that can't tell; "" of an
+                   elective
     """
 
     folder: Path

@@ -136,10 +136,13 @@ def perfetto(
 
     trace_or_profile -- anything that `tidyprof.read` reads, or what it returned. Chrome traces and
     Perfetto's own files are handed over as they are, the rest as a Chrome trace written by
-    tidyprof. version          -- a key of VERSIONS, or the full name of a version such as
-    v46.0-35b3d9845; None: the newest. title            -- what Perfetto shows for the trace.
+    tidyprof.
+    version          -- a key of VERSIONS, or the full name of a version such as v46.0-35b3d9845;
+                        None: the newest.
+    title            -- what Perfetto shows for the trace.
     keep_api_open    -- let Perfetto accept another trace later; a second press then uses the same
-    tab. step             -- only this step, from the beginning to the end of the host's range.
+                        tab.
+    step             -- only this step, from the beginning to the end of the host's range.
 
     A trace above LIMIT_BYTES is not put into the notebook; the ways around are shown instead.
     Raises CourseError for an unknown version or step, and for what can't be read or has nothing to

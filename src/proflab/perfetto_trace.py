@@ -29,10 +29,11 @@ _CHROME_EVENT = re.compile(rb'"ph"\s*:\s*"')
 class Trace:
     """What Perfetto is to open.
 
-    name     -- file name, for titles and for saving. content  -- the file, compressed with gzip
-    (which Perfetto unpacks), or None if it exceeds LIMIT_BYTES. protobuf -- whether it is in
-    Perfetto's own format; else it is a Chrome trace. made_by  -- "" for a file as it was found,
-    else how it was made from another format.
+    name     -- file name, for titles and for saving.
+    content  -- the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds
+                LIMIT_BYTES.
+    protobuf -- whether it is in Perfetto's own format; else it is a Chrome trace.
+    made_by  -- "" for a file as it was found, else how it was made from another format.
     """
 
     name: str

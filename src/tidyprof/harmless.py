@@ -21,7 +21,7 @@ def printable(text: str, longest: int | None = None) -> str:
     files may be full.
 
     longest -- characters that it may have (None: any number); an ellipsis stands in the middle for
-    what is left out.
+               what is left out.
     """
     if longest is not None and len(text) > longest:
         text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"

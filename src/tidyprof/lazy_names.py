@@ -17,8 +17,9 @@ def names_of_stub(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package, from the imports in its `__init__.pyi`.
 
-    package -- its `__name__`; file -- its `__file__`, beside which the stub lies. So the names that
-    editors and type checkers know are those that there are (SPEC 1 of Scientific Python).
+    package -- its `__name__`; file -- its `__file__`, beside which the stub lies.
+    So the names that editors and type checkers know are those that there are (SPEC 1 of Scientific
+    Python).
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     modules = _modules(stub)

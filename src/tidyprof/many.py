@@ -73,16 +73,14 @@ def read_many(
     """Read each file with `tidyprof.read`, reduce it at once, and put the tables below each other.
 
     reduce   -- takes a Profile and returns a table, e.g. `tidyprof.kernels` or `tidyprof.overlap`;
-    for arguments
-                use functools.partial. It must be a function of a module, not of a notebook and no
-                lambda, unless the executor's workers are threads.
+                for arguments use functools.partial. It must be a function of a module, not of a
+                notebook and no lambda, unless the executor's workers are threads.
     executor -- any executor of concurrent.futures, e.g. mpi4py's MPIPoolExecutor; it stays open.
-    None: up to
-                MOST_PROCESSES fresh processes. A script that uses
-                these must guard its start with `if __name__ == "__main__":`.
-    jobs     -- how many processes, instead; 1: none but this one. on_error -- `stop` raises the
-    first error; `continue` goes on with the other files and lists the errors in
-                attrs["errors"], as pairs of file and message.
+                None: up to MOST_PROCESSES fresh processes. A script that uses these must guard its
+                start with `if __name__ == "__main__":`.
+    jobs     -- how many processes, instead; 1: none but this one.
+    on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the
+                errors in attrs["errors"], as pairs of file and message.
     options  -- of `tidyprof.read`.
 
     The result has, in the order of paths, the columns `file` (as given) and `rank` (<NA> where the

@@ -50,9 +50,9 @@ class Site:
     """A web server on 127.0.0.1.
 
     pages    -- path -> (headers, HTML) that it serves; every other path gets the receiver, a fake
-    of Perfetto's page. received -- what the receiver was sent: one dictionary per trace, its bytes
-    under `content`. noticed  -- number of messages of any kind that reached a receiver of this
-    site.
+                of Perfetto's page.
+    received -- what the receiver was sent: one dictionary per trace, its bytes under `content`.
+    noticed  -- number of messages of any kind that reached a receiver of this site.
     """
 
     address: str = ""

@@ -120,8 +120,9 @@ def text_mutations(
     """Changes of one place in a text of about this many bytes: flipped, cut, repeated, inserted,
     renumbered.
 
-    inserts    -- what may be put somewhere. favourites -- bytes that a flipped one becomes more
-    often than by chance: those with a meaning in the format.
+    inserts    -- what may be put somewhere.
+    favourites -- bytes that a flipped one becomes more often than by chance: those with a meaning
+                  in the format.
     """
     place = st.integers(0, size)
     value = st.one_of(st.integers(0, 255), st.sampled_from(list(favourites)))

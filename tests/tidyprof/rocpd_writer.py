@@ -83,8 +83,9 @@ class RocpdWriter:
     """A database under construction, of one process; `close` finishes it.
 
     views  -- also create the views that the tool creates: one without suffix per table, and
-    `kernels`. guid   -- identifier of the recording; the suffix of the tables is made from it.
-    Empty for tables without one.
+              `kernels`.
+    guid   -- identifier of the recording; the suffix of the tables is made from it. Empty for
+              tables without one.
     """
 
     def __init__(

@@ -37,7 +37,8 @@ class Reading:
     """What a command was understood as: its tools from the outside in, and what is wrong with it.
 
     whole  -- required options and programs have to be there; strict -- and a tool's own rules for
-    options together. course -- the course's folder, in which its scripts have to exist.
+              options together.
+    course -- the course's folder, in which its scripts have to exist.
     """
 
     whole: bool = True

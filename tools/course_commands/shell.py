@@ -38,7 +38,7 @@ class Command:
     line shows.
 
     whole -- False for one that prose shortens: what it needs may be missing. variable -- where the
-    words were stored.
+             words were stored.
     """
 
     words: tuple[str, ...]

@@ -18,8 +18,9 @@ from tools.cuts.rpd_database import database
 class Recipe:
     """How a recording is cut.
 
-    keeps -- for people: what is left of it. files -- path below the recording's folder -> what
-    makes the cut's file of the unpacked one. Others are left out.
+    keeps -- for people: what is left of it.
+    files -- path below the recording's folder -> what makes the cut's file of the unpacked one.
+             Others are left out.
     """
 
     keeps: str

@@ -61,9 +61,11 @@ class DiffersError(Exception):
 class Part:
     """One part of the check.
 
-    what     -- one line for the report minutes  -- longest time for one of its commands commands --
-    what to run, told the GPUs and the part's folder; raises NotHereError check    -- told the same,
-    after all commands ended with 0: one line on what came out; raises DiffersError
+    what     -- one line for the report
+    minutes  -- longest time for one of its commands
+    commands -- what to run, told the GPUs and the part's folder; raises NotHereError
+    check    -- told the same, after all commands ended with 0: one line on what came out; raises
+                DiffersError
     """
 
     name: str

@@ -68,10 +68,12 @@ def scale_batch(images: torch.Tensor) -> torch.Tensor:
 class BatchParameters:
     """What happens to each of N images. All tensors lie on the images' device.
 
-    flip    -- bool [N], mirrored before the crop corner  -- float32 [N, 2], whole numbers: left
-    column and top row of the crop in the mirrored image size    -- float32 [N, 2], whole numbers:
-    width and height of the crop factors -- float32 [N, 3]: brightness, contrast, saturation order
-    -- int64 [N, 3]: columns of `factors` in the order in which they are applied
+    flip    -- bool [N], mirrored before the crop
+    corner  -- float32 [N, 2], whole numbers: left column and top row of the crop in the mirrored
+               image
+    size    -- float32 [N, 2], whole numbers: width and height of the crop
+    factors -- float32 [N, 3]: brightness, contrast, saturation
+    order   -- int64 [N, 3]: columns of `factors` in the order in which they are applied
     """
 
     flip: torch.Tensor

@@ -28,10 +28,11 @@ class CostClass:
     """Coefficients of one class of kernels.
 
     floor_ns           -- time of the smallest launch. step_ns -- time of one dependent step, 0 if
-    it has none. compute_efficiency -- share of the peak FLOP/s, memory_efficiency -- share of the
-    peak bandwidth; 0: not a limit. measured           -- how many measured mean durations the fit
-    used; error -- median of |modelled/measured - 1|
-                          over them; source -- where they come from.
+        it has none.
+    compute_efficiency -- share of the peak FLOP/s, memory_efficiency -- share of the peak
+        bandwidth; 0: not a limit.
+    measured           -- how many measured mean durations the fit used; error -- median of
+        |modelled/measured - 1| over them; source -- where they come from.
     """
 
     floor_ns: float

@@ -62,8 +62,9 @@ class PlayedStep:
     """Times of one step in ns, all ranks: marks [ranks, marks], start and duration [ranks,
     launches].
 
-    waited     -- [ranks, launches] how long a collective waited for other ranks. loader_ns  --
-    [ranks] waiting for the batch. synchronised -- begin and end [ranks] of a wait before the step.
+    waited     -- [ranks, launches] how long a collective waited for other ranks.
+    loader_ns  -- [ranks] waiting for the batch. synchronised -- begin and end [ranks] of a wait
+                  before the step.
     """
 
     number: int
@@ -92,8 +93,10 @@ class Conditions:
     """What acts on the host of each rank.
 
     watching -- step -> what the tool does in it. loader_ns -- rank, images, now -> waiting for a
-    batch. late_ns  -- step -> [ranks] sleep before the forward pass. synchronise_before -- steps
-    that begin with a synchronisation. setup -- whether the first step loads libraries.
+                batch.
+    late_ns  -- step -> [ranks] sleep before the forward pass. synchronise_before -- steps that
+                begin with a
+    synchronisation. setup -- whether the first step loads libraries.
     """
 
     watching: Callable[[int], Watching]

@@ -40,9 +40,8 @@ class Stop:
     with this index.
 
     kind  -- loader (wait for a batch), late (a pathology sleeps), read (wait for the copy
-    `launch`), collective
-             (`launch` meets the other ranks), join (the compute stream waits for collective
-             `launch`).
+             `launch`), collective (`launch` meets the other ranks), join (the compute stream waits
+             for collective `launch`).
     """
 
     mark: int
@@ -55,15 +54,16 @@ class StepPlan:
     """A step that is played again and again.
 
     cost_ns          -- [marks] measured host time before each mark (see costs); call_of_mark --
-    whether the mark
-                        ends a runtime call; autograd_mark -- whether it is passed by autograd's
-                        thread.
+                        whether the mark ends a runtime call; autograd_mark -- whether it is passed
+                        by autograd's thread.
     begin, end       -- [operators] marks; call_begin, call_end -- [calls] marks; call_names,
-    call_operator -- [calls]. launch_call, launch_operator -- [launches] the call and the operator
-    of each. mean_ns, bound_by, delay_ns  -- [launches] mean duration, what bounds it, call's end to
-    start. on_autograd      -- [operators] whether it runs in autograd's thread. phases           --
-    name of a phase -> mark at which it begins; the step ends with the last mark. images
-    -- in the batch.
+                        call_operator -- [calls].
+    launch_call, launch_operator -- [launches] the call and the operator of each.
+    mean_ns, bound_by, delay_ns  -- [launches] mean duration, what bounds it, call's end to start.
+    on_autograd      -- [operators] whether it runs in autograd's thread.
+    phases           -- name of a phase -> mark at which it begins; the step ends with the last
+                        mark.
+    images           -- in the batch.
     """
 
     operators: tuple[Operator, ...]
@@ -122,7 +122,7 @@ def build(
     """The plan of a step of these operators.
 
     workers -- of the loader; None leaves out all that a trainer adds: the loader and the marks of
-    its step clock.
+               its step clock.
     """
     return _Builder(device, solutions, ranks).build(
         _with_loader(operators, workers), images, workers is not None

@@ -40,9 +40,8 @@ class GradientExchange:
     """Adds DistributedDataParallel's operators to a recording.
 
     order  -- parameters in the order in which their gradients become ready (what DDP settles on
-    after its
-              first step), or in reverse order of definition where unused parameters are searched
-              for.
+              after its first step), or in reverse order of definition where unused parameters are
+              searched for.
     unused -- parameters that get no gradient at all.
     """
 

@@ -2,21 +2,21 @@
 
 Conventions beyond aten's own schemas:
   aten::copy_                inputs are (destination, source); scalars["direction"] is HostToDevice,
-  DeviceToHost
-                             or DeviceToDevice where it is a plain memory copy (equal type and
-                             order), and absent where a kernel converts or reorders;
+                             DeviceToHost or DeviceToDevice where it is a plain memory copy (equal
+                             type and order), and absent where a kernel converts or reorders;
                              scalars["non_blocking"] where the host goes on.
   aten::_local_scalar_dense  reads one number back: the host waits for the device, then 4 bytes
   DeviceToHost. nccl:all_reduce, nccl:broadcast, nccl:_all_gather_base, nccl:_reduce_scatter_base
                              scalars["collective"] is torch's name for it; nothing runs with one
                              rank.
   scalars["joins"]           before the operator the compute stream waits for the step's collective
-  of that number. aten::_foreach_*, aten::_amp_foreach_*, aten::cat   lists are unrolled;
-  scalars["lists"] gives their lengths. triton_poi_..., triton_red_...   several operators that a
-  compiler fused into one kernel; inputs are read once
-                             and outputs written once.
+      of that number.
+  aten::_foreach_*, aten::_amp_foreach_*, aten::cat   lists are unrolled; scalars["lists"] gives
+      their lengths.
+  triton_poi_..., triton_red_...   several operators that a compiler fused into one kernel; inputs
+                             are read once and outputs written once.
   scalars["host_only"]       views, allocations and arithmetic on the host: never a kernel
-  (`Operator.on_device`).
+      (`Operator.on_device`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,18 @@ class TensorInfo:
 class Operator:
     """One call of an operator, parents before children, in the order of calls.
 
-    index, parent   -- place in the step, and that of the operator that called it. name
-    -- as Kineto writes it: aten::addmm, autograd::engine::evaluate_function: ... inputs          --
-    tensors in the order of the arguments, lists of tensors unrolled; None where one is absent.
-    outputs         -- tensors that came back. scalars         -- other arguments by name: stride,
-    padding, groups, transposed, output_mask, ... phase           -- data, forward, loss, backward
-    or optimizer. module          -- path of the layer, "" outside of the model. sequence_number --
-    links a forward operator with its backward one. flops           -- of matrix products and
-    convolutions; a multiplication and an addition are two.
+    index, parent   -- place in the step, and that of the operator that called it.
+    name            -- as Kineto writes it: aten::addmm, autograd::engine::evaluate_function: ...
+    inputs          -- tensors in the order of the arguments, lists of tensors unrolled; None where
+                       one is absent.
+    outputs         -- tensors that came back.
+    scalars         -- other arguments by name: stride, padding, groups, transposed, output_mask,
+                       ...
+    phase           -- data, forward, loss, backward or optimizer.
+    module          -- path of the layer, "" outside of the model.
+    sequence_number -- links a forward operator with its backward one.
+    flops           -- of matrix products and convolutions; a multiplication and an addition are
+                       two.
     """
 
     index: int

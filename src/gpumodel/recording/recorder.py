@@ -69,9 +69,8 @@ class OperatorRecorder(TorchDispatchMode):
 
     modules            -- stack of the paths of the layers that run at the moment.
     keep_channels_last -- whether convolutions work in NHWC order on what they get so, as MIOpen
-    does in a PyTorch that
-                          suggests it (PYTORCH_MIOPEN_SUGGEST_NHWC); else they put it into NCHW
-                          order first.
+        does in a PyTorch that suggests it (PYTORCH_MIOPEN_SUGGEST_NHWC); else they put it into NCHW
+        order first.
     """
 
     def __init__(self, keep_channels_last: bool = False) -> None:

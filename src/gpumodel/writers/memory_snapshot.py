@@ -37,7 +37,7 @@ def write(run: Run, folder: Path, *, rank: int | None = None) -> list[Path]:
     the last step; and the marker. What is allocated when is told by `TensorLifetimes`.
 
     rank -- write only this rank. Raises UserError for a rank that there is not, and for a run that
-    is no training.
+            is no training.
     """
     if config_of(run) is None:
         raise UserError("a memory snapshot is modelled for training runs only")

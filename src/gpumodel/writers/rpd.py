@@ -45,9 +45,11 @@ def write(
     """One file with all ranks, as `runTracer.sh -o NAME srun ...` gives, or with one: `srun ...
     runTracer.sh`.
 
-    rank   -- write only this rank. name   -- of the file, which is replaced, as by the tool. schema
-    -- 2 (files of before June 2024, with the view ktop) or 3 (2026; other names in the view top, no
-    ktop). tracer -- what the tool is built on, one of TRACERS.
+    rank   -- write only this rank.
+    name   -- of the file, which is replaced, as by the tool.
+    schema -- 2 (files of before June 2024, with the view ktop) or 3 (2026; other names in the view
+              top, no ktop).
+    tracer -- what the tool is built on, one of TRACERS.
 
     As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx)
     are calls named UserMarker. In schema 2 devices are agent numbers, in schema 3 they count from

@@ -59,14 +59,13 @@ def add(
     """Compare before and after, show what came out, and add it to runs/ledger.jsonl.
 
     before, after -- functions that run once and return seconds per step or image, called in turn
-    `repeats` times each;
-                     or lists of at least five such times.
+                     `repeats` times each; or lists of at least five such times.
     gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, or
-    `slower`. change -- a short name of what was changed, for charts; the hypothesis if not given.
-    per -- `step`, or `image`
-              where the steps differ in size. origin -- of lists: its text, an Origin, or what has
-              one. Where it is modelled the verdict says so, and the speed-up has two digits and no
-              interval.
+              `slower`.
+    change -- a short name of what was changed, for charts; the hypothesis if not given. per --
+              `step`, or `image` where the steps differ in size. origin -- of lists: its text, an
+              Origin, or what has one. Where it is modelled the verdict says so, and the speed-up
+              has two digits and no interval.
 
     Raises CourseError for too few repeats, and for what is no time.
     """

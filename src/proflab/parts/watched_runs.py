@@ -56,9 +56,11 @@ class WatchedRun:
     """A run and its log.
 
     profile -- all samples; batch_size -- images per rank and step; images_per_second -- of one
-    rank's steady steps; flops_per_image -- of forward and backward pass; peak_flops -- dense peak
-    of its GPU in FLOP/s for its precision; limit_watt -- the GPU's power limit by the course's
-    table, for a log without one, None for a GPU not in it.
+               rank's steady steps;
+    flops_per_image -- of forward and backward pass; peak_flops -- dense peak of its GPU in FLOP/s
+                       for its precision;
+    limit_watt -- the GPU's power limit by the course's table, for a log without one, None for a GPU
+                  not in it.
     """
 
     name: str

@@ -100,7 +100,7 @@ class Process:
     """What the placeholders of one process stand for.
 
     command     -- the program's words; environment -- its variables; launch_time -- seconds since
-    1970.
+                   1970.
     """
 
     hostname: str

@@ -146,17 +146,18 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
 
     With device events, the parts are what the device did during the step:
       compute_ns                 a kernel or fill ran (definitions: device_time.DeviceTime)
-      exposed_communication_ns   a collective ran and no computation beside it exposed_copy_ns
-      a copy ran and neither of these blocked_host_ns            idle with nothing queued, while the
-      host waited inside a call that allocates, frees,
-                                 copies or synchronises; `blocked_calls` names the calls
+      exposed_communication_ns   a collective ran and no computation beside it
+      exposed_copy_ns            a copy ran and neither of these
+      blocked_host_ns            idle with nothing queued, while the host waited inside a call that
+                                 allocates, frees, copies or synchronises; `blocked_calls` names the
+                                 calls
       data_wait_ns               else idle while the host was in the phase `data`
-      (steps.PHASE_PATTERNS) launch_bound_ns            else idle because nothing was queued: the
-      host launched the next work
-                                 only after the device had run dry
+          (steps.PHASE_PATTERNS)
+      launch_bound_ns            else idle because nothing was queued: the host launched the next
+                                 work only after the device had run dry
       other_ns                   idle although the next work was queued, its launch was not
-      recorded, or the device did
-                                 something that is not in the file (idleness.Idleness.earlier)
+                                 recorded, or the device did something that is not in the file
+                                 (idleness.Idleness.earlier)
 
     timeline="host" takes the host's step ranges, with whatever the device did in that time. The
     host may run ahead: launched_earlier_percent is the share of the busy time with work that was
@@ -233,7 +234,7 @@ def _device_columns(
     """The parts, in ns, and the shares of one device in the steps `own`, a value for each step.
 
     host -- the host's steps; blocked -- when it was in a call that waits; data -- when it was in
-    that phase.
+            that phase.
     """
     begin, finish = start_and_end(own)
     idle = idle_around(events, begin, finish)

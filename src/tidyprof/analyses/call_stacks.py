@@ -59,13 +59,12 @@ def call_stacks(
     longest first.
 
     source  -- `samples`: call-stack samples, as rocprof-sys and Perfetto's profilers take them;
-    `calls`: what was
-               recorded from start to end (operators, ranges, runtime calls; Python functions of a
-               torch trace that was recorded with_stack=True and read with python_functions=True).
-               None: samples where there are any.
+               `calls`: what was recorded from start to end (operators, ranges, runtime calls;
+               Python functions of a torch trace that was recorded with_stack=True and read with
+               python_functions=True). None: samples where there are any.
     root    -- begin each stack at its outermost function with this text in the name, and leave out
-    stacks without one.
-               It puts stacks on one footing that the profiler has cut at their outer end.
+               stacks without one. It puts stacks on one footing that the profiler has cut at their
+               outer end.
     without -- names of functions to leave out; their time then belongs to their callers.
 
     short_name is the name without C++ parameters and template arguments, and with the last of its

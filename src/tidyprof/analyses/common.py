@@ -43,7 +43,7 @@ def result(
     """A table with exactly these columns and dtypes, and the profile's origin in `attrs`.
 
     rows -- a table, mappings of which each is a row, or one mapping of columns: int64 with ABSENT,
-    or lists.
+            or lists.
     """
     # Column by column: to make a table of records, or to change types in a table, pandas takes ten
     # times as long.

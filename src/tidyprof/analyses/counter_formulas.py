@@ -154,10 +154,9 @@ MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
 class Metric:
     """A ratio of weighted sums of counters.
 
-    numerator   -- counter -> weight; denominator -- the same; DURATION gives 10^9 per second. peak
-    -- None if there is none; needs -- what sysinfo lacks for it; run_of -- take counters that
-    several
-                   runs counted from the run that counted this one.
+    numerator   -- counter -> weight; denominator -- the same; DURATION gives 10^9 per second.
+    peak        -- None if there is none; needs -- what sysinfo lacks for it; run_of -- take
+                   counters that several runs counted from the run that counted this one.
     """
 
     name: str

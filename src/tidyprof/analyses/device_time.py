@@ -38,10 +38,10 @@ LATEST = np.iinfo(np.int64).max
 class Idleness:
     """The time in which nothing of the file ran on a device, in three.
 
-    dry     -- nothing was launched, or nothing follows. queued  -- the next work had been launched,
-    or its launch is not recorded. earlier -- the first work of a stream had been launched
-    WAITING_NS before and did not start: the device did
-               something that is not in the file, such as the batch before.
+    dry     -- nothing was launched, or nothing follows.
+    queued  -- the next work had been launched, or its launch is not recorded.
+    earlier -- the first work of a stream had been launched WAITING_NS before and did not start: the
+               device did something that is not in the file, such as the batch before.
     """
 
     dry: Intervals

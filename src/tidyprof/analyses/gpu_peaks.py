@@ -48,12 +48,14 @@ class Architecture:
     """One generation of compute unit.
 
     matrix            -- data type -> FLOP (for int8: operations) per CU and clock of the matrix
-    cores, dense. vector_fp32       -- FLOP per CU and clock of the vector units with packed FP32
-    instructions. l1_line_bytes     -- cache line of the vector L1, also what it can hand out per CU
-    and clock. l2_read_bytes     -- bytes of a read request from L1 to L2 (writes and atomics: 64).
-    l2_channel_bytes  -- bytes per L2 channel and clock. fabric            -- prefix of the counters
-    between L2 and memory. reads_by_size     -- whether reads of 128 B have a counter of their own
-    there (and TCC_BUBBLE stays 0).
+        cores, dense.
+    vector_fp32       -- FLOP per CU and clock of the vector units with packed FP32 instructions.
+    l1_line_bytes     -- cache line of the vector L1, also what it can hand out per CU and clock.
+    l2_read_bytes     -- bytes of a read request from L1 to L2 (writes and atomics: 64).
+    l2_channel_bytes  -- bytes per L2 channel and clock.
+    fabric            -- prefix of the counters between L2 and memory.
+    reads_by_size     -- whether reads of 128 B have a counter of their own there (and TCC_BUBBLE
+        stays 0).
     """
 
     matrix: Mapping[str, int]

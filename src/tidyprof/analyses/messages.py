@@ -21,8 +21,9 @@ their group.
 class Message:
     """One end of a message that is pending.
 
-    peer -- rank of the other end; None where the dump does not name it. answer -- whether the other
-    end made its call: True, False, or None where the buffers no longer tell.
+    peer -- rank of the other end; None where the dump does not name it.
+    answer -- whether the other end made its call: True, False, or None where the buffers no longer
+              tell.
     """
 
     rank: int

@@ -49,7 +49,7 @@ class _Tool:
     """What one tool recorded.
 
     totals -- index short name; calls, total_ns, kind, launch_ns (time of the calls that launched
-    it; NA if unknown).
+              it; NA if unknown).
     """
 
     label: str
@@ -73,16 +73,14 @@ def reconcile(profiles: Mapping[str, Profile] | Sequence[Profile]) -> pd.DataFra
     reason is `agree` (all within AGREEMENT) or what likely explains the difference from the first
     tool that has the name. It is found by rules, in this order:
       same calls           same time, but a kernel for one tool and a copy for the other; or one
-      tool's time equals
-                           that of the launch calls on the host: it added up those; else two
-                           separate runs, different clocks, or the overhead of a tool
+                           tool's time equals that of the launch calls on the host: it added up
+                           those; else two separate runs, different clocks, or the overhead of a
+                           tool
       more or fewer calls  the ratio is that of most other kernels: another window of the run, or
-      number of ranks;
-                           else lost events, or a filter
+                           number of ranks; else lost events, or a filter
       missing name         the tool lists copies or fills under other names, as kernels or not at
-      all; or has a
-                           kernel with as many calls and similar time under another name; or does
-                           not have it
+                           all; or has a kernel with as many calls and similar time under another
+                           name; or does not have it
     A reason is a lead to follow and no proof. Raises ValueError for fewer than two profiles.
     """
     tools = [_Tool(label, _totals(profile)) for label, profile in _labelled(profiles)]

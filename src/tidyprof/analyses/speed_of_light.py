@@ -38,12 +38,11 @@ def speed_of_light(
     """The Speed-of-Light table: each metric with its value, its peak and their ratio in percent.
 
     profile -- from `read_rocprof_compute`. Of an analysis database, whose counters are evaluated
-    already, the tool's
-               own values are returned, with peaks computed here.
-    kernel  -- only dispatches of kernels with this text in their name. average -- `dispatches`: the
-    mean over dispatches, in which a kernel of 3 us counts as much as one of 3 ms, as
-               rocprof-compute prints up to release 3.6; `totals`: sum over sum, as it does from
-               3.7.0 on.
+               already, the tool's own values are returned, with peaks computed here.
+    kernel  -- only dispatches of kernels with this text in their name.
+    average -- `dispatches`: the mean over dispatches, in which a kernel of 3 us counts as much as
+               one of 3 ms, as rocprof-compute prints up to release 3.6; `totals`: sum over sum, as
+               it does from 3.7.0 on.
 
     Rates are in 10^9 per second, peaks of rates are those of the clock and the number of compute
     units in sysinfo. `dispatches` says how many entered the value. What cannot be computed has no

@@ -70,7 +70,8 @@ class Recording:
     """What is kept of a file or folder that was read.
 
     error  -- why it cannot be judged, "" if it can. member -- what it adds to its folder, None for
-    a format without ranks of its own. files, warnings -- entries of `Profile.meta`.
+              a format without
+    ranks of its own. files, warnings -- entries of `Profile.meta`.
     """
 
     signs: RecordingSigns

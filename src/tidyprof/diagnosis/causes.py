@@ -111,10 +111,11 @@ def part_words(part: str) -> str:
 class Cause:
     """One cause. part -- the part of the time that it lengthens: causes of one part are rivals.
 
-    share   -- what it takes of the time (0 to 1); 0 where its rule is not met. where   -- the runs
-    that can have it: with a device, on a host alone, or both. finding -- the numbers that speak for
-    it, or against it, with the analysis that they are from. advice  -- what to do or to record
-    next. is_rest -- whether it says what a device does that computes.
+    share   -- what it takes of the time (0 to 1); 0 where its rule is not met.
+    where   -- the runs that can have it: with a device, on a host alone, or both.
+    finding -- the numbers that speak for it, or against it, with the analysis that they are from.
+    advice  -- what to do or to record next. is_rest -- whether it says what a device does that
+               computes.
     """
 
     name: str

@@ -47,8 +47,9 @@ def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.
     """A table with rank, process, device, step and duration_ns, with two more columns.
 
     apart  -- the range that makes a step longer and that most other steps lack, in words; "" where
-    there is none. steady -- whether the row counts: not one that is apart, and not the first of
-    each device if two others remain.
+              there is none.
+    steady -- whether the row counts: not one that is apart, and not the first of each device if two
+              others remain.
     """
     reasons = dict(_explained(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
@@ -137,16 +138,15 @@ class HostFacts:
     """What one recording says of its host.
 
     calls, operators -- how many are in it. loader -- who loads, and by which operators, in words
-    ("" if not known). loading    -- share of the phase `data` inside the loader; None without that
-    phase. compiling_ns, compiled, trains -- time in ranges of the compiler; whether kernels or
-    ranges are compiled ones;
-                  whether there is a backward pass or an optimizer.
+                        ("" if not known).
+    loading    -- share of the phase `data` inside the loader; None without that phase.
+    compiling_ns, compiled, trains -- time in ranges of the compiler; whether kernels or ranges are
+        compiled ones; whether there is a backward pass or an optimizer.
     silent_in  -- the Python function in which most of the silence lies, where stacks were recorded.
-    silent_part -- the
-                  script's own range in which most of it lies. workers -- whether processes load the
-                  data.
+                  silent_part -- the script's own range in which most of it lies. workers -- whether
+                  processes load the data.
     loading_in -- the function in which most of the wait for data lies, of this process: "" where
-    others load them.
+                  others load them.
     """
 
     calls: int

@@ -105,9 +105,9 @@ class Cost:
     operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add;
     None where it isn't known, which is_open unless a model made the recording: that is taken as it
     is. data_cost_ns -- of it what lies in the phase `data`; data_ns -- the host's time in that
-    phase, but for loaders in other parts that the script timed; None where most are there. untraced
-    -- what the script timed before, see readers.torch.meta.untraced; times_ns -- a step by a file
-    of times.
+    phase, but for loaders in other parts that the script timed;
+    None where most are there. untraced -- what the script timed before, see
+    readers.torch.meta.untraced; times_ns -- a step by a file of times.
     """
 
     operators: float
@@ -126,15 +126,17 @@ class Observer:
     """The step with and without the profiler, in ns; means over ranks.
 
     traced_ns    -- the judged step of the recording. events -- operators, calls and functions in
-    it. untraced_ns  -- without the profiler, None where unknown; source -- who says so.
+                    it.
+    untraced_ns  -- without the profiler, None where unknown; source -- who says so.
     estimated_ns -- the range that it should lie in by the number of events, and the middle of it;
-    None for a tool whose
-                    cost is not known.
+                    None for a tool whose cost is not known.
     cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer than in the recorded
     steps the host was in its phase `data` before; None if unknown. at_most -- whether untraced_ns
-    was measured with waits for the device. is_traced_one -- whether the length that the user gave
-    is that of the recorded steps: it counts for nothing. long_share -- share of the time, from 0 to
-    1, of single long steps among those that the script timed.
+    was measured with waits for the device.
+    is_traced_one -- whether the length that the user gave is that of the recorded steps: it counts
+                     for nothing.
+    long_share -- share of the time, from 0 to 1, of single long steps among those that the script
+                  timed.
     """
 
     traced_ns: float = 0.0

@@ -98,13 +98,16 @@ PARTS = (
 """Parts of a step on a device, which add up to it; those of `step_budget`, and of its copies and
 idleness apart:
 
-fetching   -- exposed copies to the host; exposed_copy -- all others. allocation -- idle in calls
-that allocate or free; blocked_host -- in others that wait. start_up   -- idle in slow first
-launches, and while a library tries out kernels. silent     -- idle while the host made no call for
-SILENT_NS; within a collective of gloo or MPI that is communication. other      -- idle although
-work was queued; and without calls and operators of the host all idleness but for loading. stalled
--- idle between the end of a waiting call and the next work, and between copies to the host. taken
--- see `processor.TAKEN`.
+fetching   -- exposed copies to the host; exposed_copy -- all others.
+allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
+start_up   -- idle in slow first launches, and while a library tries out kernels.
+silent     -- idle while the host made no call for SILENT_NS; within a collective of gloo or MPI
+              that is communication.
+other      -- idle although work was queued; and without calls and operators of the host all
+              idleness but for loading.
+stalled    -- idle between the end of a waiting call and the next work, and between copies to the
+              host.
+taken      -- see `processor.TAKEN`.
 """
 
 AT_WORK = PARTS[:4]
@@ -168,23 +171,24 @@ class Timeline:
     """What the events of one rank add to the signs of its run; small, however long the recording.
 
     budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS
-    with `_ns`,
-              `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record),
-              `waited_ns` (see processor_time). Time in which the device did what the file lacks is
-              no part of it: earlier_ns.
-    mark     -- with what steps begin, see `steps`; "" where nothing marks them. overlaps, entries,
-    kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`. host   -- see
-    HostFacts. counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls,
-    allocations. gap    -- the longest idle interval outside of data, None without any. slow   --
-    see SlowLaunches. search -- the operator that tried out a library's kernels for longest, see
-    SEARCH_NS, and how long; ("", 0) if none. under, module -- the operator, and the class of
-    modules in a trace with stacks, under which most launch-bound time
-                lies, and their shares of it; "" where none does.
+              with `_ns`, `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch
+              record), `waited_ns` (see processor_time). Time in which the device did what the file
+              lacks is no part of it: earlier_ns.
+    mark     -- with what steps begin, see `steps`; "" where nothing marks them.
+    overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
+    host   -- see HostFacts.
+    counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
+    gap    -- the longest idle interval outside of data, None without any.
+    slow   -- see SlowLaunches.
+    search -- the operator that tried out a library's kernels for longest, see SEARCH_NS, and how
+              long; ("", 0) if none.
+    under, module -- the operator, and the class of modules in a trace with stacks, under which most
+                launch-bound time lies, and their shares of it; "" where none does.
     alike -- of the kernels that have the name of a communication that is not known the largest, and
-    the share of all
-                kernel time (0 to 1) that they have together; ("", 0) if none.
+                the share of all kernel time (0 to 1) that they have together; ("", 0) if none.
     replays -- see Replays. captured -- share of launches that were recorded into a graph and not
-    run. again -- see `recomputed`. cost -- what recording it cost.
+               run.
+    again -- see `recomputed`. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame

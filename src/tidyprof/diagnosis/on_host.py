@@ -46,9 +46,11 @@ PARTS = (*SETS, TAKEN)
 """Parts of a step, which add up to it.
 
 data_wait -- in the phase `data`, operators of the loader included; where a loader's range is in it,
-from there on. compute   -- else in an operator that is neither communication nor compiled.
-exposed_communication -- else in a collective of gloo or MPI. between, silent -- no operator at all,
-for less than SILENT_NS and for longer. taken     -- see `processor.TAKEN`.
+             from there on.
+compute -- else in an operator that is neither communication nor compiled. exposed_communication --
+else in a collective of gloo or MPI. between, silent -- no operator at all, for less than SILENT_NS
+and for longer.
+taken     -- see `processor.TAKEN`.
 """
 
 HANDING_OVER = r"c10d::.*|record_param_comms"
@@ -68,14 +70,14 @@ class HostTimeline:
     """What one rank of a run without a GPU adds to the signs.
 
     budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns,
-    duration_ns, PARTS with
-                `_ns`, `small_ns` (in and behind the small operators of loops in Python, see
-                `in_loops`; not while loading), `steady` and `apart` (step_choice), `lost_ns` and
-                `waited_ns` (see processor_time).
-    mark     -- with what steps begin, see `steps`; "" where nothing marks them. overlaps, entries
-    -- tables like those of `overlap` and `collective_entries`, of the host's time. small    -- of
-    these operators the most frequent one, and how often it comes in a step. again    -- see
-    `recomputed`. cost -- what recording it cost.
+                duration_ns, PARTS with `_ns`, `small_ns` (in and behind the small operators of
+                loops in Python, see `in_loops`; not while loading), `steady` and `apart`
+                (step_choice), `lost_ns` and `waited_ns` (see processor_time).
+    mark     -- with what steps begin, see `steps`; "" where nothing marks them.
+    overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's
+        time.
+    small    -- of these operators the most frequent one, and how often it comes in a step.
+    again    -- see `recomputed`. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame

@@ -69,8 +69,10 @@ class RecordingSigns:
 
     timelines -- one for each rank; on_host -- those of a run without a GPU, in their place. samples
     -- see `power_samples`; counted -- whether a hardware counter is in it; roof_share -- see Signs;
-    kernels -- of a profile that is not judged. foreign -- see `unknown_runtime`; offered -- see
-    `marks_to_try`; ignored -- `ignored_lines`; vendor -- `vendor_of`; files -- `files_of_ranks`.
+    kernels -- of a profile
+    that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`; ignored --
+        `ignored_lines`;
+    vendor -- `vendor_of`; files -- `files_of_ranks`.
     """
 
     kind: Kind

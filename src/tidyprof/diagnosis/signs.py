@@ -48,50 +48,48 @@ class Signs:
     """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps,
     ranks and devices.
 
-    tool, release -- what recorded it, and the ROCm that the file states ("" if none). vendor
-    -- whose GPU it is: AMD, NVIDIA or another. mark          -- with what steps begin ("" where
-    nothing marks them). steps, marked -- judged time: how many steps of each device, and whether
-    they are marked steps or all of the
-                     recording between its first and last event on a device. steady -- how many of
-                     them count for shares and step_ns, their mean; shortest_ns, longest_ns -- of
-                     these. apart -- steps that are longer because of a range that the others lack,
-                     in words (step_choice).
-    shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU. unlinked      --
-    share of the device's work whose launch is not recorded. earlier_ns    -- time in which devices
-    did what the file lacks (idleness.Idleness.earlier); it is not judged. first_step    -- first
-    marked step over the median of the others; None if not known. start_up      -- share of all
-    steps in slow first launches; slow, search -- these, see Timeline. gap           -- the longest
-    idle interval, see Timeline.gap. per_step      -- Timeline.counts. call -- the call in which the
-    host waited longest while devices had nothing to
-                     do; under, module -- see Timeline.
+    tool, release -- what recorded it, and the ROCm that the file states ("" if none).
+    vendor        -- whose GPU it is: AMD, NVIDIA or another.
+    mark          -- with what steps begin ("" where nothing marks them).
+    steps, marked -- judged time: how many steps of each device, and whether they are marked steps
+                     or all of the recording between its first and last event on a device. steady --
+                     how many of them count for shares and step_ns, their mean; shortest_ns,
+                     longest_ns -- of these. apart -- steps that are longer because of a range that
+                     the others lack, in words (step_choice).
+    shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU.
+    unlinked      -- share of the device's work whose launch is not recorded.
+    earlier_ns    -- time in which devices did what the file lacks (idleness.Idleness.earlier); it
+                     is not judged.
+    first_step    -- first marked step over the median of the others; None if not known.
+    start_up      -- share of all steps in slow first launches; slow, search -- these, see Timeline.
+    gap           -- the longest idle interval, see Timeline.gap.
+    per_step      -- Timeline.counts. call -- the call in which the host waited longest while
+                     devices had nothing to do; under, module -- see Timeline.
     host          -- HostFacts of the rank with the most silence. calls, operators -- of all
-    recordings. compiling     -- share of the time in ranges of torch's compiler. small         --
-    on_host: share of the time in loops over small operators, see HostTimeline.budget;
-                     small_operator -- HostTimeline.small.
+                     recordings.
+    compiling     -- share of the time in ranges of torch's compiler.
+    small         -- on_host: share of the time in loops over small operators, see
+                     HostTimeline.budget; small_operator -- HostTimeline.small.
     stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had
-    none; None where
-                     that was not recorded.
+                     none; None where that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that
-    graphs launched;
-                     replays -- of the rank that lacks most; captured, alike -- as Timeline's; again
-                     -- the largest of `recomputed`.
+                     graphs launched; replays -- of the rank that lacks most; captured, alike -- as
+                     Timeline's; again -- the largest of `recomputed`.
     rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that
-    devices wait in
-                     collectives for the last rank, 0 where that can't be told; world_size -- ranks
-                     of the job, None if unknown.
-    broken        -- ranks whose files can't be read, in words; set by `without_ranks`. rank_files
-    -- rank -> its file, where each has one of its own. excess        -- how much more of its time
-    than the others (median) the straggler spends on OWN_PARTS, and on
-                     which of them most. pace -- launch_bound of the rank that waits least and so
-                     sets the pace, None with one rank: devices of the others wait where they would
-                     be idle.
-    on_host       -- whether the run had no GPU. foreign, offered -- see RecordingSigns. observer
-    -- the step with and without the profiler. untypical -- whether the recorded steps lack what
-    others
-                     have; set by `without_profiler`.
+                     devices wait in collectives for the last rank, 0 where that can't be told;
+                     world_size -- ranks of the job, None if unknown.
+    broken        -- ranks whose files can't be read, in words; set by `without_ranks`.
+    rank_files    -- rank -> its file, where each has one of its own.
+    excess        -- how much more of its time than the others (median) the straggler spends on
+                     OWN_PARTS, and on which of them most. pace -- launch_bound of the rank that
+                     waits least and so sets the pace, None with one rank: devices of the others
+                     wait where they would be idle.
+    on_host       -- whether the run had no GPU. foreign, offered -- see RecordingSigns.
+    observer      -- the step with and without the profiler. untypical -- whether the recorded steps
+                     lack what others have; set by `without_profiler`.
     capped_share  -- of busy samples at the power cap; has_power, counted -- whether a log of power
-    and whether hardware
-                     counters are there; roof_share -- what the top kernel reaches of its roof.
+                     and whether hardware counters are there; roof_share -- what the top kernel
+                     reaches of its roof.
     """
 
     tool: str
@@ -158,8 +156,9 @@ def signs_of(
     """The signs of one run, of the traced steps. Raises ValueError as `compare_ranks` does.
 
     judged -- its recordings with timelines, or those of a run without a GPU; several have a rank
-    each. others -- system logs, counters. step_ns -- the step without a profiler, where the user
-    knows it.
+              each.
+    others -- system logs, counters. step_ns -- the step without a profiler, where the user knows
+              it.
     """
     everything = [*judged, *others]
     found = Signs(

@@ -211,10 +211,12 @@ class Diagnosis:
     """What limits a run.
 
     cause    -- a name of causes.CAUSES, `healthy` or `can't tell`; title says it in words, share of
-    the time (0 to 1). sure     -- whether nothing else comes near it. evidence -- sentences with
-    numbers, each with its analysis. rivals   -- other causes, with what rules them out. unknown --
-    what the files can't tell. next_step -- what to do or to record next. origins -- where the
-    numbers come from. signs -- all the numbers.
+                the time (0 to 1).
+    sure     -- whether nothing else comes near it. evidence -- sentences with numbers, each with
+                its analysis.
+    rivals   -- other causes, with what rules them out. unknown -- what the files can't tell.
+    next_step -- what to do or to record next. origins -- where the numbers come from. signs -- all
+                 the numbers.
     """
 
     cause: str

@@ -25,9 +25,10 @@ class Tracks:
     TraceFuse does (`pid_raw`).
 
     places      -- one row per process or device: rank, on_device, number (of the process or
-    device), pid (JSON). place       -- for each event its row in `places`. thread      -- for each
-    event its thread or stream, Int64. states_rank -- whether each event must say which rank it
-    belongs to.
+                   device), pid (JSON).
+    place       -- for each event its row in `places`.
+    thread      -- for each event its thread or stream, Int64.
+    states_rank -- whether each event must say which rank it belongs to.
     """
 
     places: pd.DataFrame

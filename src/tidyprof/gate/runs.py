@@ -111,18 +111,18 @@ class RunTimes:
     `step_ns` is that of its requests.
 
     parts    -- mean ns of each part of a typical step (`tidyprof.step_budget`, or the loop's own),
-    by its name: of the
-                middle half of each rank's steady steps by length, so that they add up to about
-                step_ns.
+                by its name: of the middle half of each rank's steady steps by length, so that they
+                add up to about step_ns.
     kernels  -- by short name the columns calls and total_ns, both for one step of one device, and
-    full_name, by which
-                its developers know it.
-    profiled -- whether a profiler ran, so that steps are longer than otherwise. ignored  -- what of
-    the run's folder was not read, see `ignored_lines`. work     -- what the whole run did: its
-    steps or requests of all ranks, and samples where its files state them. mean_ns  -- mean of the
-    steady steps, None for a measure that is no median. lanes    -- a digest of all steps of each
-    rank and device: that of two runs is the same only if one is a copy. measure  -- one of
-    MEASURES.
+                full_name, by which its developers know it.
+    profiled -- whether a profiler ran, so that steps are longer than otherwise.
+    ignored  -- what of the run's folder was not read, see `ignored_lines`.
+    work     -- what the whole run did: its steps or requests of all ranks, and samples where its
+                files state them.
+    mean_ns  -- mean of the steady steps, None for a measure that is no median.
+    lanes    -- a digest of all steps of each rank and device: that of two runs is the same only if
+                one is a copy.
+    measure  -- one of MEASURES.
     """
 
     path: str
@@ -166,8 +166,9 @@ def run_times(
     beside them, else that.
 
     mark    -- the range or operator with which each step of a recording begins, see
-    `tidyprof.steps`. measure -- one of MEASURES; all but `step` need times files. Raises
-    ProfileReadError where it can't be read, has no steps or requests, or has a rank twice.
+               `tidyprof.steps`.
+    measure -- one of MEASURES; all but `step` need times files.
+    Raises ProfileReadError where it can't be read, has no steps or requests, or has a rank twice.
     """
     if files := times_files(path):
         return _own_times(path, files, measure)

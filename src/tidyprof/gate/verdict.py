@@ -158,10 +158,9 @@ def parts_to_blame(
     difference_ns is the median of the turns' differences.
 
     sure -- the interval of the difference leaves 0 out, at a level so high that of all parts which
-    take time one is
-            sure by chance in at most 5 % of cases (Bonferroni: the 5 % are shared among them); and
-            the difference is large enough to matter, see `_least_difference`. Always False with
-            fewer than LEAST_REPEATS runs on a side.
+            take time one is sure by chance in at most 5 % of cases (Bonferroni: the 5 % are shared
+            among them); and the difference is large enough to matter, see `_least_difference`.
+            Always False with fewer than LEAST_REPEATS runs on a side.
     """
     sides = [pd.concat([run.parts for run in side], axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
@@ -207,9 +206,9 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
     """The kernels in KERNEL_COLUMNS: calls and ns of one step, medians over the repeats.
 
     more_calls_ns -- how much of the difference comes from more (or fewer) calls at the old
-    duration. blame         -- new, gone, more calls, fewer calls, longer or shorter. kernel is a
-    short name, full_name the
-                     tool's, from the new side if it is there.
+                     duration.
+    blame         -- new, gone, more calls, fewer calls, longer or shorter. kernel is a short name,
+                     full_name the tool's, from the new side if it is there.
     """
     sides = [
         _typical(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
@@ -268,12 +267,14 @@ class Verdict:
     """`word` is slower, faster, no difference or can't tell; `fails` says whether the gate closes,
     `reason` why.
 
-    measure         -- what was judged, one of `tidyprof.gate.runs.MEASURES`. times_ns        -- a
-    step's time in each run of base and of new. ratio -- new by base, None without enough repeats;
-                       in_turns: of the runs of the same name, else of the medians.
-    ignored         -- files of the runs that were not read, each with its run and why. same_names
-    -- both sides have several runs, of the same names. parts, kernels  -- whom to blame, the
-    largest difference first: tables of `parts_to_blame` and `kernels_to_blame`.
+    measure         -- what was judged, one of `tidyprof.gate.runs.MEASURES`.
+    times_ns        -- a step's time in each run of base and of new. ratio -- new by base, None
+                       without enough repeats; in_turns: of the runs of the same name, else of the
+                       medians.
+    ignored         -- files of the runs that were not read, each with its run and why.
+    same_names      -- both sides have several runs, of the same names.
+    parts, kernels  -- whom to blame, the largest difference first: tables of `parts_to_blame` and
+                       `kernels_to_blame`.
     """
 
     word: str

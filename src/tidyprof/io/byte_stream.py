@@ -188,9 +188,9 @@ def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[
     Some kilobytes can unpack to one line of gigabytes, of which programs that read CSV make several
     times as much, and to as many empty lines, which cost as much as if all their cells were there.
 
-    columns -- cells of a line; its shortest is that many bytes long: commas and its end. Raises
-    ProfileReadError at LONGEST_LINE_BYTES or more without the end of a line, and at MANY_CELLS or
-    more of lines that are on average too short.
+    columns -- cells of a line; its shortest is that many bytes long: commas and its end.
+    Raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of a line, and at
+    MANY_CELLS or more of lines that are on average too short.
     """
     without_end = lines = size = 0
     for piece in pieces:

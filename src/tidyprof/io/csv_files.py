@@ -95,9 +95,10 @@ class CsvFile:
         """These columns of the file, with null for empty cells. Unreadable characters are replaced,
         with a warning.
 
-        complete -- refuse rows with too few cells; otherwise they are counted as `short`. quotes
-        -- likely cause and next step where quotes are not as in CSV. Raises ProfileReadError for
-        cells of another type, rows with too many cells, and quotes that nobody closes.
+        complete -- refuse rows with too few cells; otherwise they are counted as `short`.
+        quotes   -- likely cause and next step where quotes are not as in CSV.
+        Raises ProfileReadError for cells of another type, rows with too many cells, and quotes that
+        nobody closes.
         """
         is_regular, is_utf8 = self._looked_through()
         if not is_utf8:
@@ -273,8 +274,9 @@ def rows_of(
 ) -> pa.Table:
     """Columns of a CSV file or text whose first row is a header, with null for empty cells.
 
-    names       -- of all columns. block_bytes -- parsed at once; no row may have more. odd
-    -- is told the rows that have another number of cells, and says that they be skipped. Raises
+    names       -- of all columns.
+    block_bytes -- parsed at once; no row may have more.
+    odd -- is told the rows that have another number of cells, and says that they be skipped. Raises
     ArrowInvalid for longer rows, for cells of another type, and without `odd` for such rows.
     """
     found = arrow_csv.read_csv(

@@ -508,7 +508,7 @@ class Link:
     """A column of a table whose numbers name rows of another table, by their `id`.
 
     what  -- what it names, in the plural. vital -- whether a file without nearly all of these is
-    refused.
+             refused.
     """
 
     table: str

@@ -43,8 +43,9 @@ def stack(
     """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen.
 
     parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to
-    right. labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit. room
-    -- length of the axis over that of the longest bar, for the texts at the ends.
+             right.
+    labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit.
+    room -- length of the axis over that of the longest bar, for the texts at the ends.
     """
     longest = parts.sum(axis=1).max() / size
     axes.set_xlim(0, room * longest)

@@ -77,12 +77,11 @@ def call_stacks(
     it.
 
     table            -- from `analyses.call_stacks`. Siblings stand in the order of their time, not
-    in the order in
-                        which they ran. Samples without durations are counted instead.
+                        in the order in which they ran. Samples without durations are counted
+                        instead.
     levels           -- rows that are drawn. A function that does nothing but call one other (99 %
-    of its time)
-                        shares a row with it: the row has the name of the last one, after an
-                        ellipsis.
+                        of its time) shares a row with it: the row has the name of the last one,
+                        after an ellipsis.
     smallest_percent -- functions with a smaller share of the whole are left out.
 
     A function is marked (colour and hatch) if over half of its time is spent in itself. Raises

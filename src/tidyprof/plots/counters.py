@@ -58,8 +58,9 @@ def counters(
     """One panel for each quantity over time, one line for each device.
 
     names   -- quantities of `profile.counters`, in the order of the panels; those of NAMES that
-    there are, if None. devices -- numbers of GPUs, all if None. What was sampled of the machine
-    itself has no number and is always drawn.
+               there are, if None.
+    devices -- numbers of GPUs, all if None. What was sampled of the machine itself has no number
+               and is always drawn.
 
     Raises ValueError for a log without GPU samples if no names are given, and for a quantity or
     device not in it.

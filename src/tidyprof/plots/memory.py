@@ -42,8 +42,8 @@ def memory(
     hide all others.
 
     names -- of `profile.counters`, of those in LOOKS; all that there are, if None. device -- number
-    of the GPU. phases -- what to shade, one after the other: a row each, with name, start_ns and
-    duration_ns.
+             of the GPU.
+    phases -- what to shade, one after the other: a row each, with name, start_ns and duration_ns.
 
     Raises ValueError where there is none of them, and where several ranks or devices are in the
     file and none is named.

@@ -244,8 +244,9 @@ def refined(
 ) -> np.ndarray:
     """Kinds (places in KINDS) after a look at the names of kernels.
 
-    name           -- codes of the names, whose texts are `texts`; NO_TEXT is none. has_collective
-    -- mask of the events to which the file attached a collective operation: these are `collective`.
+    name           -- codes of the names, whose texts are `texts`; NO_TEXT is none.
+    has_collective -- mask of the events to which the file attached a collective operation: these
+                      are `collective`.
     """
     texts, is_kernel = list(texts), kind == KIND_CODE["kernel"]
     # Code -1 reads the last place.

@@ -163,10 +163,10 @@ EVENT_COLUMNS: dict[str, str] = {
 }
 """Columns that the events of every reader have, in order.
 
-source_category -- what the file calls this sort of event. operator        -- name of the operator
-around a launch, for device and runtime events. bytes           -- of copies, fills and allocations,
-and of a collective's message: the larger of what a rank gives
-                   to it and gets from it.
+source_category -- what the file calls this sort of event.
+operator        -- name of the operator around a launch, for device and runtime events.
+bytes           -- of copies, fills and allocations, and of a collective's message: the larger of
+                   what a rank gives to it and gets from it.
 grid, block     -- of kernels, as `[x, y, z]`, or `[n]` where the file has only the product.
 launch_ns, launch_thread -- start and thread of the call that launched an event.
 queue, dispatch_id       -- hardware queue, and number of a kernel in its process.
@@ -245,8 +245,8 @@ class Profile:
     events   -- one row per interval, columns `EVENT_DTYPES`, sorted by start_ns;
                 a reader may append further columns, which its docstring lists.
     counters -- one row per sample, columns `COUNTER_DTYPES`.
-    meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`,
-                `files`, `ignored_files` (path -> why), `origin` (an `Origin`), `rank` or `ranks`,
+    meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`, `files`,
+                `ignored_files` (path -> why), `origin` (an `Origin`), `rank` or `ranks`,
                 `processes`, `events_total`, `events_by_category`, `not_kept`,
                 `device_events_without_launch`, `shared_launch_records`, `repairs` (what was dropped
                 or mended and how often), `warnings` (sentences) and what else the format states. A

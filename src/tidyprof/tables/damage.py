@@ -267,9 +267,10 @@ def cut_overlaps(
     warning if any did.
 
     A stream runs one kernel at a time; but those of one launch, a graph's, may run beside each
-    other. streams -- columns that say on which stream an event ran, `stream` ABSENT where that is
-    not known. Raises ProfileReadError where most of a stream's kernels do so, and add up to
-    OTHER_UNIT times its span.
+    other.
+    streams -- columns that say on which stream an event ran, `stream` ABSENT where that is not
+    known. Raises ProfileReadError where most of a stream's kernels do so, and add up to OTHER_UNIT
+    times its span.
     """
     streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])

@@ -68,10 +68,11 @@ def _rows_of_threads(threads: _Threads) -> dict[tuple[int, int], np.ndarray]:
 
 @dataclass(frozen=True)
 class Launches:
-    """call   -- for each event the row of the call that launched it, -1 for host events and where
-    there is none. shared   -- calls with the correlation id of an enclosing one, which counts as
-    the launch. repeated -- calls with the id of another one that had ended or is of another
-    process: ids that came twice.
+    """call -- for each event the row of the call that launched it, -1 for host events and where
+    there is none.
+    shared   -- calls with the correlation id of an enclosing one, which counts as the launch.
+    repeated -- calls with the id of another one that had ended or is of another process: ids that
+                came twice.
     """
 
     call: np.ndarray
@@ -83,8 +84,9 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     """Add `launch_ns`, `launch_thread` and `process` to the events on a device of one file or
     process.
 
-    is_call -- mask of the calls that can launch. group   -- number of what correlation ids are
-    unique within, such as a rank; one for all if None.
+    is_call -- mask of the calls that can launch.
+    group   -- number of what correlation ids are unique within, such as a rank; one for all if
+               None.
 
     The launch is the call with the same correlation id, of several the outermost: the HIP runtime
     calls itself, and hipMemsetAsync and a call within it can share a start and an id. Where an id

@@ -399,9 +399,10 @@ class Extent:
     """What one file or process adds to what is asked of all of them; times in ns, from the first
     start to the last end.
 
-    ranks   -- of its events; None stands for one that is not known. span    -- of all its events,
-    (0, 0) without any; device -- of those on a device, None without any. kernels -- how many it
-    has; instant -- those without a duration.
+    ranks   -- of its events; None stands for one that is not known.
+    span    -- of all its events, (0, 0) without any; device -- of those on a device, None without
+               any.
+    kernels -- how many it has; instant -- those without a duration.
     """
 
     ranks: frozenset[int | None]

@@ -26,10 +26,9 @@ class Records:
     """Events as columns of equal length.
 
     columns  -- name in the event table -> int64, ABSENT where the file is silent; for texts int32
-    codes, NO_TEXT
-                where there is none; `kind` int8, place in KINDS. start_ns, duration_ns, kind, name
-                are always there. A reader may keep columns of its own beside them; they do not get
-                into the table.
+                codes, NO_TEXT where there is none; `kind` int8, place in KINDS. start_ns,
+                duration_ns, kind, name are always there. A reader may keep columns of its own
+                beside them; they do not get into the table.
     dropped  -- reason -> events that cannot be right and were left out.
     not_kept -- category -> events that were left out since they are no work, such as barriers.
     """
@@ -142,7 +141,8 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
     """Columns of a table of events or of steps, each made when it is first asked for.
 
     Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories
-    plain strings. table -- the table, or arrays of such numbers.
+    plain strings.
+    table -- the table, or arrays of such numbers.
     """
 
     def __init__(self, table: pd.DataFrame | Mapping[str, np.ndarray]) -> None:

@@ -44,7 +44,8 @@ def write(
     marker.
 
     rank   -- only this rank. prefix -- start of the files' names, with placeholders; see
-    `output_path`. calls  -- whether HIP calls are in it (`--hip-trace`).
+              `output_path`.
+    calls  -- whether HIP calls are in it (`--hip-trace`).
 
     Raises UserError for a rank that there is not.
     """
@@ -117,7 +118,7 @@ class Work(NamedTuple):
 
     thread_id -- that launched it; thread_index -- counted from 0, the main thread being 0.
     kernel_id -- number of the kernel from 1; 0 for a copy by a copy engine, whose name is its
-    direction.
+                 direction.
     """
 
     name: str

@@ -79,7 +79,7 @@ def counters_of(work: pd.DataFrame, device: Device) -> pd.DataFrame:
     """One row per kernel of `work`, one column of whole numbers per counter.
 
     work -- rows of `gpumodel.run.DEVICE_WORK` that run on the compute units. device -- with an
-    architecture of AMD.
+            architecture of AMD.
     """
     cycles = np.maximum(
         1, np.rint(work["duration_ns"].to_numpy(float) * device.clock_mhz / 1000)

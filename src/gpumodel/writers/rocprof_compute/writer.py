@@ -62,14 +62,17 @@ has.
 class Options:
     """What `rocprof-compute profile` is told.
 
-    name       -- of the workload. layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter)
-    or `wide` (csv, a column per counter). kernels    -- only kernels in whose name one of these
-    regular expressions is found (-k). dispatches -- only these launches of each kernel, the first
-    one is 1 (-d). blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which
-    counters. roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but
-    sysinfo.csv (--roof-only). joined     -- all runs of the program in pmc_perf.csv, else a file
-    results_<run>.csv for each (only layout `long`),
-                  as from ROCm 7.13 on; compressed -- these with gzip, as from 10.1 on.
+    name       -- of the workload.
+    layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter) or `wide` (csv, a column per
+                  counter).
+    kernels    -- only kernels in whose name one of these regular expressions is found (-k).
+    dispatches -- only these launches of each kernel, the first one is 1 (-d).
+    blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
+    roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv
+                       (--roof-only).
+    joined     -- all runs of the program in pmc_perf.csv, else a file results_<run>.csv for each
+                  (only layout `long`), as from ROCm 7.13 on; compressed -- these with gzip, as from
+                  10.1 on.
     output_directory -- instead of `workloads/<name>/<model>`.
     """
 

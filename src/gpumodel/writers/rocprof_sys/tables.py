@@ -32,7 +32,7 @@ class Node:
     for times).
 
     thread -- counted from 0. A parent's total includes those of its children; squares is the sum of
-    squares.
+              squares.
     """
 
     label: str
@@ -94,10 +94,11 @@ class Node:
 class Metric:
     """What a table is about.
 
-    unit       -- as the file shows it, with `scale` from a node's values to it. statistics --
-    whether smallest, largest, mean and deviation are known. in_ns      -- whether JSON has whole
-    nanoseconds beside the seconds that are shown, as clocks do. properties -- what JSON says of the
-    component.
+    unit       -- as the file shows it, with `scale` from a node's values to it.
+    statistics -- whether smallest, largest, mean and deviation are known.
+    in_ns      -- whether JSON has whole nanoseconds beside the seconds that are shown, as clocks
+                  do.
+    properties -- what JSON says of the component.
     """
 
     name: str

@@ -75,7 +75,7 @@ def write(
     rank           -- only this rank. trace, profile -- what was asked for (`--trace`, `--profile`).
     output, prefix -- name of the folder and what file names begin with (`-o PATH PREFIX`).
     time_output    -- whether there is a folder named after day and minute (ROCPROFSYS_TIME_OUTPUT);
-    UTC.
+                      UTC.
 
     Files: perfetto-trace-<process>.proto; with `profile` wall_clock-<process>.txt and .json, and,
     if the run has call stacks, sampling_wall_clock, sampling_percent and trip_count;

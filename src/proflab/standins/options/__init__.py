@@ -10,10 +10,11 @@ commands take with `like`. An option is its names, and its help or the arguments
 `argparse.ArgumentParser.add_argument`, where
 
     flag, switch, count, append -- a flag, a flag that also takes a truth value, one that is
-    counted, one that is added type        -- int, float, path, lower, upper, metric, block, or a
-    name in `[choices]` variable    -- the environment variable that holds the default exclusive
-    -- not together with the others that say so unmodelled  -- the real tool has it; `refused` says
-    that the stand-in does not do it
+    counted, one that is added
+    type        -- int, float, path, lower, upper, metric, block, or a name in `[choices]`
+    variable    -- the environment variable that holds the default
+    exclusive   -- not together with the others that say so
+    unmodelled  -- the real tool has it; `refused` says that the stand-in does not do it
 """
 
 from __future__ import annotations

@@ -49,14 +49,17 @@ def read_memory_snapshot(
     """Read what `torch.cuda.memory._dump_snapshot` writes, without running what a pickle may hold.
 
     path -- a snapshot, or a folder with one per rank, with `rank0`, `rank1`, ... in its name or its
-    folder's. rank, origin, maximum_bytes -- as of `tidyprof.read`.
+            folder's.
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` has a row for each action of the allocator in the recorded history, kind `runtime`,
     duration 0, times in ns since 1970:
       name         `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`,
-      `oom`, ... bytes        what was asked for, not rounded; of segments their size; of `oom` what
-      could not be had address      in the device's memory, <NA> for `oom` source_line  innermost
-      Python function that is not torch's own, as `file(line): name`
+                   `oom`, ...
+      bytes        what was asked for, not rounded; of segments their size; of `oom` what could not
+                   be had
+      address      in the device's memory, <NA> for `oom`
+      source_line  innermost Python function that is not torch's own, as `file(line): name`
 
     `counters` has, in bytes and after each action, `requested memory` (by tensors) and `reserved
     memory` (segments), worked out backwards from the state at the end, and `free memory` of the

@@ -29,14 +29,15 @@ NO_VALUE = "of counters that are no number"
 class EventColumns:
     """Everything of one file that can become a row, in the order of the file.
 
-    starts, ends -- of every begin and instant; the end is ABSENT until one is found. common
-    -- for each of them track, name and category. annotated    -- column that annotations become ->
-    row and value of those that have one. spoilt       -- rows whose end has a clock that the file
-    does not relate to its own. strays       -- track, time and place among the rows of ends without
-    a begin on their own sequence; an end
-                    that came after row n has the place 2n + 1.
-    counters     -- time and track, and value, of every sample of a counter. texts        -- what
-    the codes of names, categories and labels stand for; `text` makes them readable.
+    starts, ends -- of every begin and instant; the end is ABSENT until one is found.
+    common       -- for each of them track, name and category.
+    annotated    -- column that annotations become -> row and value of those that have one.
+    spoilt       -- rows whose end has a clock that the file does not relate to its own.
+    strays       -- track, time and place among the rows of ends without a begin on their own
+                    sequence; an end that came after row n has the place 2n + 1.
+    counters     -- time and track, and value, of every sample of a counter.
+    texts        -- what the codes of names, categories and labels stand for; `text` makes them
+                    readable.
 
     Times are kept within the bounds beyond which they are damage, whatever the file says.
     """

@@ -80,7 +80,8 @@ class FileFacts:
     """Collects what packets without events tell.
 
     traces -- identifiers of the traces that the file holds; more than one where traces were
-    concatenated. losses -- what was lost -> how often, None if the file has no statistics.
+              concatenated.
+    losses -- what was lost -> how often, None if the file has no statistics.
     """
 
     def __init__(self) -> None:

@@ -36,23 +36,25 @@ def read_perfetto(
     other.
 
     path          -- a file, or a folder with one file per process (also in folders below it, such
-    as rocprofv3 makes
-                     per host).
-    rank, origin, maximum_bytes -- as of `tidyprof.read`. progress      -- show a progress bar on
-    stderr; None: on a terminal, for files that take over two seconds.
+                     as rocprofv3 makes per host).
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    progress      -- show a progress bar on stderr; None: on a terminal, for files that take over
+                     two seconds.
 
     `events` has a row for every slice and instant event, of which frames of call-stack samples are
     some. Times are ns of the trace's own clock (meta `clock`; the time since boot in all known
     files), the one in which rocprofv3's other files count. Of the columns of `tables.contract`,
     here
       source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...),
-      names joined by `,` stream           the HIP stream where the file states one, else the queue
-      queue            number of the queue in the track's name, else in the arguments device
-      counts as meta `device_numbering` says grid             counts work-items; `[n]` where the
-      file has only the product source_device, destination_device, memory_device  agents track
-      name of the track, for threads the thread's name depth            of host events: how many
-      events of its track enclose it; frames of samples count within their
-                       sample, 0 being the outermost
+                       names joined by `,`
+      stream           the HIP stream where the file states one, else the queue
+      queue            number of the queue in the track's name, else in the arguments
+      device           counts as meta `device_numbering` says
+      grid             counts work-items; `[n]` where the file has only the product
+      source_device, destination_device, memory_device  agents
+      track            name of the track, for threads the thread's name
+      depth            of host events: how many events of its track enclose it; frames of samples
+                       count within their sample, 0 being the outermost
       parent           of host events: the row label of the innermost event that encloses it
       sample           of frames: number of the sample, in order of time
     Device events have a process but no thread.

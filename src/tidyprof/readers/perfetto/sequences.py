@@ -92,14 +92,15 @@ _CLEARED, NEEDED = 1, 2
 class Sequence:
     """The state of one sequence of packets.
 
-    number           -- trusted_packet_sequence_id. is_valid         -- whether names by number can
-    be relied on: not before the first packet that says
-                        so, nor after a gap.
-    names, categories-- number in the file -> text. annotations      -- its abbreviations of
-    annotations' names and texts. default_track    -- track of events that name none; default_clock
-    likewise, 0 where there is none. open             -- track -> rows of slices that have begun and
-    not ended, innermost last; -1 stands for one
-                        that could not be used.
+    number           -- trusted_packet_sequence_id.
+    is_valid         -- whether names by number can be relied on: not before the first packet that
+                        says so, nor after a gap.
+    names, categories-- number in the file -> text.
+    annotations      -- its abbreviations of annotations' names and texts.
+    default_track    -- track of events that name none; default_clock likewise, 0 where there is
+                        none.
+    open             -- track -> rows of slices that have begun and not ended, innermost last; -1
+                        stands for one that could not be used.
     gaps             -- how often packets of the sequence were lost.
     """
 

@@ -57,7 +57,7 @@ class Clocks:
     """The clock of a trace, and how others relate to it.
 
     trace_clock -- number of the clock in which the trace counts, boot time unless it says
-    otherwise.
+                   otherwise.
     """
 
     def __init__(self) -> None:

@@ -40,8 +40,9 @@ _WORKGROUP = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
 class Events:
     """The table that all others refer to.
 
-    identifiers -- of each row; category -- code of its text, -1 for none. correlation -- int64, the
-    tool's own correlation id (`stack_id`): a call and what it launched have the same.
+    identifiers -- of each row; category -- code of its text, -1 for none.
+    correlation -- int64, the tool's own correlation id (`stack_id`): a call and what it launched
+                   have the same.
     """
 
     identifiers: np.ndarray

@@ -219,16 +219,19 @@ def read_rocpd(
     """Read a rocpd database, schema version 3, with or without its views.
 
     path -- a .db file, or a folder with one file per process (also one level below, in a folder per
-    host). rank, origin, maximum_bytes -- as of `tidyprof.read`.
+            host).
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     The rank is that of the process's environment in the database, or else of the name of the file
     or its folder. `events` (times in ns of the node's monotonic clock) has the columns of
     `tables.contract`. Here
-      device           counts the GPUs of the node source_category  category in the file
-      (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...) correlation_id   the tool's own (`stack_id`),
-      unique within a process grid             counts work-items source_device, destination_device
-      of copies, <NA> for the host; `device` is the target or else the source memory_device    of
-      allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
+      device           counts the GPUs of the node
+      source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
+      correlation_id   the tool's own (`stack_id`), unique within a process
+      grid             counts work-items
+      source_device, destination_device  of copies, <NA> for the host; `device` is the target or
+        else the source
+      memory_device    of allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
     Ranges of roctx are annotations named by their text. Calls that began and ended in the same
     nanosecond are samples, for which the file keeps no name but that of their category.
 

@@ -248,8 +248,10 @@ class Machine:
     """Who ran and where.
 
     devices            -- identifier of an agent -> number of the GPU among the GPUs; CPUs are not
-    in it. processes, threads -- row identifier -> number that the operating system gave. facts
-    -- entries of `Profile.meta`; rank -- the rank that the process's environment states.
+        in it.
+    processes, threads -- row identifier -> number that the operating system gave.
+    facts              -- entries of `Profile.meta`; rank -- the rank that the process's environment
+        states.
     """
 
     devices: dict[int, int]

@@ -211,9 +211,10 @@ class Measured:
     """What a counter file holds, damage included.
 
     dispatches -- a row per dispatch; in the long layout per dispatch and run of the program, which
-    all have times. values     -- a row per counter value: `row` (place in dispatches), `name` (code
-    of a text, NO_TEXT without one),
-                  `value`, `replay_pass` (run of the program, from 0, where the file numbers them).
+                  all have times.
+    values     -- a row per counter value: `row` (place in dispatches), `name` (code of a text,
+                  NO_TEXT without one), `value`, `replay_pass` (run of the program, from 0, where
+                  the file numbers them).
     """
 
     dispatches: Records

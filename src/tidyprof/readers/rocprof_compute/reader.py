@@ -70,24 +70,24 @@ def read_rocprof_compute(
     analyze`.
 
     path -- the folder with pmc_perf.csv, or with the files of single runs that `profile` leaves
-    from ROCm 7.13 on
-            (results_*.csv); one above it if there is only one; pmc_perf.csv itself (what lies
-            beside it is read too); or the .db file. CSV files may be compressed.
+            from ROCm 7.13 on (results_*.csv); one above it if there is only one; pmc_perf.csv
+            itself (what lies beside it is read too); or the .db file. CSV files may be compressed.
     origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` has one row per dispatch (times in ns of the machine's clock), none if the files have
     no times. Of the columns of `tables.contract`, here
-      device           GPU_ID as the tool gives it: see `meta["device_numbering"]` grid, block
-      work-items in all and in a workgroup, as text such as `[1024]` replays, shortest_ns,
-      longest_ns   in how many runs of the program the dispatch was timed, and the extremes
+      device           GPU_ID as the tool gives it: see `meta["device_numbering"]`
+      grid, block      work-items in all and in a workgroup, as text such as `[1024]`
+      replays, shortest_ns, longest_ns   in how many runs of the program the dispatch was timed, and
+        the extremes
 
     `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`,
     `kernel`, and `replay_pass`, the run of the program (from 0) that counted it; `time_ns` is the
     dispatch's start, 0 in a file without times. The program is run once per group of counters, so
     counters of different passes belong to different launches. The sum of a level over cycles is
     called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`. Of a database `counters`
-    has the tool's evaluated figures instead: `kernel`, `metric_id`, `statistic` (Avg, Peak,
-    ...), with the start of the kernel's first dispatch for `time_ns`.
+    has the tool's evaluated figures instead: `kernel`, `metric_id`, `statistic` (Avg, Peak, ...),
+    with the start of the kernel's first dispatch for `time_ns`.
 
     `meta` has, besides the common entries and where stated: `layout` (wide, long, database),
     `sysinfo` (typed; clocks of 0 are absent), `roofline` (measured ceilings per device),

@@ -59,8 +59,7 @@ def read_rocprof_sys(
     """Read what rocprof-sys wrote: its Perfetto traces, and its profiles as tables.
 
     path          -- an output folder (`rocprofsys-python3-output/2025-08-09_14.03`, or the folder
-    above it if it
-                     holds one run), or a single trace or table.
+                     above it if it holds one run), or a single trace or table.
     rank          -- read only this rank; where nothing states one, the rank that the files have.
     origin        -- where the recording comes from; not stated if None.
     progress, maximum_bytes -- as in `read_perfetto`.
@@ -76,13 +75,14 @@ def read_rocprof_sys(
     (`wall_clock`, `sampling_wall_clock`, `sampling_percent`, `trip_count`, ...) -> DataFrame with
     one row per label and place in the call tree, in the order of the file (what is called right
     below its caller), in these columns:
-      rank, process    Int32, Int64 thread           Int64, thread as the tool counts them from 0,
-      not the system's number label            function, region or kernel depth            Int32, 0
-      outermost; always 0 in flat profiles and in `sampling_percent` parent           Int64, row
-      label of the caller count            Int64, how often it was called, or for samples in how
-      many frames it was total_ns, min_ns, max_ns, self_ns   Int64; mean_ns, std_ns Float64: time.
-      total_ns includes what is called;
-                       self_ns does not include what was called on the same thread
+      rank, process    Int32, Int64
+      thread           Int64, thread as the tool counts them from 0, not the system's number
+      label            function, region or kernel
+      depth            Int32, 0 outermost; always 0 in flat profiles and in `sampling_percent`
+      parent           Int64, row label of the caller
+      count            Int64, how often it was called, or for samples in how many frames it was
+      total_ns, min_ns, max_ns, self_ns   Int64; mean_ns, std_ns Float64: time. total_ns includes
+                       what is called; self_ns does not include what was called on the same thread
       self_percent     Float64, self of total
     and for metrics that are no time total, mean, min, max, std, self (Float64) and unit instead.
     Tables come from JSON, or where it is missing from text, which has six decimals and cuts long

@@ -28,8 +28,9 @@ _TEXT_TABLE = re.compile(
 class TableFile:
     """A file with a table.
 
-    metric -- what the table is about, by the name: `wall_clock`, `sampling_percent`, ... suffix --
-    number at the end of the name: the process or, in a job of MPI, the rank; None without one.
+    metric -- what the table is about, by the name: `wall_clock`, `sampling_percent`, ...
+    suffix -- number at the end of the name: the process or, in a job of MPI, the rank; None without
+              one.
     format -- `json` or `text`.
     """
 

@@ -85,10 +85,11 @@ class Row(NamedTuple):
 class Table:
     """What one file holds.
 
-    rows    -- in the order of the file: every label right below the one that called it. unit    --
-    unit of the numbers in the file, None where it has none. process -- number of the process if the
-    file states it; is_mpi -- whether it says that it is one rank of several. cut     -- labels that
-    the file has cut short.
+    rows    -- in the order of the file: every label right below the one that called it.
+    unit    -- unit of the numbers in the file, None where it has none.
+    process -- number of the process if the file states it; is_mpi -- whether it says that it is one
+               rank of several.
+    cut     -- labels that the file has cut short.
     """
 
     file: TableFile

@@ -68,10 +68,12 @@ def read_rocprof_v1(
 
     `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of
     `read_rocprofv3`. Here
-      source_category  OPS: kernels device           the agent, which counts CPUs too: rocprof's
-      label `GPU2` does not mean HIP's device 2 grid, block      the products of their three sizes:
-      `[1024]` work-items launch_ns        time of the dispatch stats            has no min_ns,
-      max_ns and std_ns, and mean_ns is cut to whole numbers
+      source_category  OPS: kernels
+      device           the agent, which counts CPUs too: rocprof's label `GPU2` does not mean HIP's
+                       device 2
+      grid, block      the products of their three sizes: `[1024]` work-items
+      launch_ns        time of the dispatch
+      stats            has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """

@@ -66,8 +66,7 @@ class RowFrame:
     """The rows of one file.
 
     rows     -- one column for each known one of the file: times and identifiers as int64 or null,
-    texts as TEXT,
-                agents as int32.
+                texts as TEXT, agents as int32.
     cut      -- rows that lack their last cells; they are not in `rows`.
     indexed  -- whether agents are numbered among the GPUs only (`GPU 0` instead of `Agent 4`).
     warnings -- sentences about what was mended.
@@ -182,8 +181,7 @@ def records_of(
     """The rows of a frame that become events; `cut` more of them ended early.
 
     kind_of_domain -- which kind the records of a domain are, None for those that are no events.
-    Records of copies
-                      that are called fills are `fill`.
+                      Records of copies that are called fills are `fill`.
     Raises ProfileReadError if too many cannot be used.
     """
     start, end = whole_numbers(frame["start"]), whole_numbers(frame["end"])

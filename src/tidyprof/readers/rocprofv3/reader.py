@@ -169,22 +169,24 @@ def read_rocprofv3(
     database to CSV.
 
     path -- a file, a folder (`--output-directory`), or folder and start of the names that belong to
-    one process
-            (`out/908` for `out/908_kernel_trace.csv` and the others). In a folder every process is
-            read, in folders below it too. Where a process has JSON results, its CSV traces are
-            ignored: they say the same.
+            one process (`out/908` for `out/908_kernel_trace.csv` and the others). In a folder every
+            process is read, in folders below it too. Where a process has JSON results, its CSV
+            traces are ignored: they say the same.
     only -- of the files in a folder these alone.
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` (times in ns since the node was started) has the columns of `tables.contract`. Here
       device           number in `Agent 4`, which counts CPUs too and is not HIP's device number
       source_category  domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT,
-      MARKER_CORE_API, ... dispatch_id      of samples too grid             counts work-items, not
-      workgroups bytes            of copies (JSON only) and of memory allocations lds_bytes
-      of a workgroup; CSV rounds up to 512 source_device, destination_device  agents of a copy;
-      `device` is the GPU of the two, between GPUs the destination source_line, instruction_type,
-      stall_reason, exec_mask, wave_issued, wave_count  of program counter samples,
-                       whose `name` is the instruction and duration 0
+                       MARKER_CORE_API, ...
+      dispatch_id      of samples too
+      grid             counts work-items, not workgroups
+      bytes            of copies (JSON only) and of memory allocations
+      lds_bytes        of a workgroup; CSV rounds up to 512
+      source_device, destination_device  agents of a copy; `device` is the GPU of the two, between
+          GPUs the destination
+      source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count  of program
+                       counter samples, whose `name` is the instruction and duration 0
     Correlation ids are unique within a process. Kernels and copies have a process, but no thread.
 
     `counters` has a row per dispatch and counter, at the start of the dispatch, which runs alone

@@ -109,8 +109,9 @@ def find_processes(
     and why.
 
     path is a file, a folder, or folder and start of the file names (`out/908` for
-    out/908_kernel_trace.csv). only -- of a folder's files these alone; all if there are none.
-    Raises ProfileReadError if there is none.
+    out/908_kernel_trace.csv).
+    only -- of a folder's files these alone; all if there are none. Raises ProfileReadError if there
+            is none.
     """
     if path.is_dir():
         candidates, root = [file for file in _candidates(path) if not only or file in only], path

@@ -333,19 +333,19 @@ def read_rpd(
     """Read a file of rocmProfileData, schema version 2 or 3.
 
     path -- a .rpd file, or a folder with one file per rank, with `rank0`, `rank1`, ... in its name
-    or its folder's. rank, origin, maximum_bytes -- as of `tidyprof.read`.
+            or its folder's.
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` (times in ns of the node's monotonic clock) has the columns of `tables.contract`. Here
       source_category  operation type (`KernelExecution`, `CopyHostToDevice`, ...); of host calls
-      the domain,
-                       which schema 2 does not have
-      operator         known if the program ran in torch.autograd.profiler.emit_nvtx() bytes
-      <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4 GiB grid
-      what the launching call got: workgroups for hipLaunchKernel, work-items for
+                       the domain, which schema 2 does not have
+      operator         known if the program ran in torch.autograd.profiler.emit_nvtx()
+      bytes            <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4
+                       GiB
+      grid             what the launching call got: workgroups for hipLaunchKernel, work-items for
                        hipExtModuleLaunchKernel and with rocprofiler-sdk
       correlation_id   identifier of the call, also for what it launched; several operations of one
-      call
-                       (hipGraphLaunch) share it, and have no grid, block or bytes
+                       call (hipGraphLaunch) share it, and have no grid, block or bytes
       stream           HIP's pointer to the stream, 0 for the default one
     Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations,
     named by their text. Events on a device have no thread; their process is that of the call.

@@ -153,7 +153,7 @@ _IDENTIFIER = re.compile(r"(^|_)(id|guid|uuid|bdf|serial_number|xcp|pid|rev|mode
 class Meaning:
     """What a column holds.
 
-    name   -- one of QUANTITIES, or the tool's own in lower case; unit -- None if not stated; factor
+    name -- one of QUANTITIES, or the tool's own in lower case; unit -- None if not stated; factor
     -- from the file's unit to this one; stated -- whether the file states the unit, so that it need
     not be found from values.
     """

@@ -46,9 +46,8 @@ def read_system(
     """Read the log of a system monitor, or a folder with logs of one run.
 
     path          -- CSV or JSON of `amd-smi monitor` or `amd-smi metric` (one sample or watch
-    mode), of `rocm-smi`,
-                     CSV of `omnistat-query --export`, or CSV of a script with a time, a device and
-                     one column per quantity.
+                     mode), of `rocm-smi`, CSV of `omnistat-query --export`, or CSV of a script with
+                     a time, a device and one column per quantity.
     origin        -- where the recording comes from; not stated if None.
     time_zone     -- of dates that state none, e.g. `Europe/Berlin`; they are UTC if None.
     maximum_bytes -- refuse files that unpack to more than this.
@@ -56,8 +55,9 @@ def read_system(
     `counters` has one row per value: `time_ns` since 1970, `device` as the tool numbers it (SMI's
     numbers need not be HIP's), `name` and `unit` as in QUANTITIES whatever the tool calls them
     (amounts of GPU memory in bytes; other quantities keep the tool's name), and
-      partition  Int32, the compute partition (XCP) where the tool has one host       the machine,
-      where the file states it; <NA> device with a host or without is the machine itself
+      partition  Int32, the compute partition (XCP) where the tool has one
+      host       the machine, where the file states it; <NA> device with a host or without is the
+                 machine itself
     `events` is empty. Cells such as N/A, and 65535 (how the driver says so), give no row.
 
     `meta` has, besides the common entries: `rows`, `empty_rows` (without any value), `missing`

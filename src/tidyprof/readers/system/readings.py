@@ -165,8 +165,10 @@ class Readings:
     """Blocks of readings of one file, and what was left out.
 
     blocks  -- tables with the columns COLUMNS. rows -- rows or samples of the file; empty_rows --
-    those without any value. missing -- quantity -> cells that say "not available"; text_columns --
-    columns without any number; dropped -- reason -> values left out.
+               those without any
+    value. missing -- quantity -> cells that say "not available"; text_columns -- columns without
+                      any number;
+    dropped -- reason -> values left out.
     """
 
     path: Path

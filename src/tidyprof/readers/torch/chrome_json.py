@@ -59,11 +59,14 @@ _DECODER = json.JSONDecoder(strict=False)
 class ChromeTrace(Generic[Event]):
     """One pass over a Chrome trace.
 
-    path     -- named in errors. chunks   -- the file's uncompressed bytes, piece by piece. decode
-    -- makes a list of events of the bytes of a JSON list; raises msgspec.DecodeError. metadata --
-    the members beside the event list; complete after `batches` is exhausted. tolerated -- batches
-    that are no strict JSON (NaN, control characters, broken UTF-8) but were understood. mended
-    -- batches with quotation marks or backslashes that were not escaped, read as themselves.
+    path     -- named in errors.
+    chunks   -- the file's uncompressed bytes, piece by piece.
+    decode   -- makes a list of events of the bytes of a JSON list; raises msgspec.DecodeError.
+    metadata -- the members beside the event list; complete after `batches` is exhausted.
+    tolerated -- batches that are no strict JSON (NaN, control characters, broken UTF-8) but were
+                 understood.
+    mended    -- batches with quotation marks or backslashes that were not escaped, read as
+                 themselves.
     """
 
     def __init__(

@@ -71,8 +71,8 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
 
     Older profilers wrote the correlation id as External id where there was no operator, which then
     names an unrelated one. So the operator must enclose the launch on its thread; where the launch
-    is not in the file, the two identifiers must differ. group -- number of what External ids are
-    unique within.
+    is not in the file, the two identifiers must differ.
+    group -- number of what External ids are unique within.
     """
     external, start = records["external_id"], records["start_ns"]
     operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], group)
@@ -96,8 +96,10 @@ class TraceFile:
     """What one file holds.
 
     part    -- its events, with absolute starts, links and ranks; codes are of bytes and texts, see
-    `events.readable`. base_ns -- what its times count from. window  -- start and end of the
-    profiler's span in ns since 1970, None if not stated. untraced -- see `meta.untraced`.
+               `events.readable`.
+    base_ns -- what its times count from.
+    window  -- start and end of the profiler's span in ns since 1970, None if not stated.
+    untraced -- see `meta.untraced`.
     """
 
     part: Part

@@ -54,7 +54,8 @@ def back_end(
     """Which profiling library recorded the device, None where the file leaves that open.
 
     One of `rocm-roctracer`, `rocm-sdk`, `rocm` (either), `cuda`, `xpu`, `cpu` (nothing of a
-    device). categories, calls -- categories of all events, names of all runtime calls.
+    device).
+    categories, calls -- categories of all events, names of all runtime calls.
     """
     for key, (dialect, _) in _VERSION_KEYS.items():
         if key in metadata:

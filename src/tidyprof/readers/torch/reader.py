@@ -3,21 +3,19 @@
 `events` has, after the columns of every Profile (times in ns since 1970, `device` as the file
 numbers it):
   source_category  category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
-  external_id      Int64, `External id`: the operator that asked for the event operator         name
-  of that operator, for device and runtime events; it must enclose the launch collective       name
-  of the collective operation, where the file attached one group_size       Int32, ranks that take
-  part in that operation, likewise bytes            Int64, of copies and fills; taken from the
-  launch if the copy has none. Of collectives, where the
-                   file attached counts of elements and their type: the larger count (all of the
-                   buffer of an all-reduce, the gathered side of an all-gather, the scattered one of
-                   a reduce-scatter)
+  external_id      Int64, `External id`: the operator that asked for the event
+  operator         name of that operator, for device and runtime events; it must enclose the launch
+  collective       name of the collective operation, where the file attached one
+  group_size       Int32, ranks that take part in that operation, likewise
+  bytes            Int64, of copies and fills; taken from the launch if the copy has none. Of
+                   collectives, where the file attached counts of elements and their type: the
+                   larger count (all of the buffer of an all-reduce, the gathered side of an
+                   all-gather, the scattered one of a reduce-scatter)
   grid, block      of kernels, as text as in the file (or in the launch). Their meaning varies:
-  `grid` counts
-                   workgroups or work-items, and rocprofiler-sdk traces of 2025 have the two
-                   exchanged
+                   `grid` counts workgroups or work-items, and rocprofiler-sdk traces of 2025 have
+                   the two exchanged
   input_shapes, input_types  of operators, with `record_shapes=True`: `[[64, 3], []]` (empty for
-  what is no tensor)
-                   and `["float", "Scalar"]`, as text as in the file
+                   what is no tensor) and `["float", "Scalar"]`, as text as in the file
   launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
   launch_thread    Int64, thread of that call
 Correlation ids are unique within a rank only. Events on a device have no thread; their process is
@@ -181,17 +179,17 @@ def read_torch_trace(
     """Read a trace of torch.profiler, from ROCm, CUDA, XPU or a CPU.
 
     path             -- a .json file as it is or compressed with gzip or zstd (found by content), a
-    folder with one
-                        file or folder per rank, or a file of several ranks merged by TraceLens's
-                        TraceFuse.
+                        folder with one file or folder per rank, or a file of several ranks merged
+                        by TraceLens's TraceFuse.
     rank             -- read only this rank; for a file that states no rank, the rank that it has.
-    origin           -- where the recording comes from; not stated if None. progress         -- show
-    a progress bar on stderr; None: on a terminal, for files that take over two seconds.
+    origin           -- where the recording comes from; not stated if None.
+    progress         -- show a progress bar on stderr; None: on a terminal, for files that take over
+                        two seconds.
     python_functions -- keep the Python call stack (`with_stack=True`) as annotations too. It is
-    most of such
-                        a file, so by default it is only counted.
+                        most of such a file, so by default it is only counted.
     root             -- folder that a file belongs to: the names of those in between may state its
-    rank, too. maximum_bytes    -- refuse files that unpack to more than this.
+                        rank, too.
+    maximum_bytes    -- refuse files that unpack to more than this.
 
     The module's text describes the tables and `meta`.
     Raises ProfileReadError, whose one line says what was found and what to do.
