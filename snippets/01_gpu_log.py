@@ -6,9 +6,9 @@
         --begin 2026-01-31T10:00 --end 2026-01-31T10:30
 
 record runs `amd-smi monitor` beside the command, on this node alone: in a job of several nodes
-start it on each, with a file of its own. Without amd-smi the command runs all the same. summary takes the
-samples in which a GPU held memory, or those of a window (times in UTC). --images is what each GPU
-did meanwhile.
+start it on each, with a file of its own. Without amd-smi the command runs all the same. summary
+takes the samples in which a GPU held memory, or those of a window (times in UTC). --images is what
+each GPU did meanwhile.
 """
 
 import argparse
