@@ -15,9 +15,16 @@ from typing import Any
 from tidyprof.cli.output import say, show_facts, write_report
 from tidyprof.cli.triage import diagnosed
 from tidyprof.cli.usage import UsageError
-from tidyprof.diagnosis.verdict import Diagnosis, as_json, facts, headline
+from tidyprof.diagnosis.verdict import HEALTHY, Diagnosis, as_json, facts, headline
 from tidyprof.errors import ProfileReadError
-from tidyprof.running.report import Run, facts_of, machine_of, read_run, why_no_trace
+from tidyprof.running.report import (
+    Run,
+    besides,
+    facts_of,
+    machine_of,
+    read_run,
+    why_no_trace,
+)
 
 PATIENCE_S = 60.0
 """How long the first rank waits for the files of the others."""
@@ -42,6 +49,8 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
             say(f"no verdict: {why}" if options.steps else "times alone, as asked for", "bold")
         else:
             say(headline(diagnosis), "bold")
+            if diagnosis.cause == HEALTHY and diagnosis.signs.on_host and besides(found):
+                say(besides(found), "bold")
         if found.ranks:
             say("")
             lines = facts_of(found)

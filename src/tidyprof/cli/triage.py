@@ -201,9 +201,19 @@ def triage(options: Namespace) -> None:
     with showing(options):
         say(headline(diagnosis), "bold")
         say("")
-        show_facts([*facts(diagnosis), BRACKETS])
+        show_facts([*_of_the_run(options.files), *facts(diagnosis), BRACKETS])
     if options.json is not None:
         write_report("--json", options.json, as_json(diagnosis))
+
+
+def _of_the_run(files: Sequence[str]) -> list[tuple[str, str]]:
+    """What the hooks of `tidyprof run` saw beside the trace: steps, parts and cost."""
+    folders = [Path(file) for file in files if any(Path(file).glob("run_rank*.json"))]
+    if len(folders) != 1:
+        return []
+    report = import_module("tidyprof.running.report")
+    run = report.read_run(folders[0])
+    return report.facts_of(run) if run.ranks else []
 
 
 def diagnosed(options: Namespace) -> Diagnosis:

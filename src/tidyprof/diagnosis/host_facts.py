@@ -27,6 +27,7 @@ from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, plain_steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.launches import callers
 from tidyprof.tables.records import PlainEvents
 
 UNEVEN = 1.5
@@ -272,6 +273,26 @@ def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
     if not own or own[0] == covering[0]:
         return covering[0] if covering else ""
     return f"{covering[0]}, called from {own[0]}"
+
+
+def largest_operator(
+    operators: PlainEvents, stacks: PlainEvents, judged: Intervals
+) -> tuple[str, float, str]:
+    """The operator with the most time of its own, its share of the time of all (0 to 1), and the
+    Python function outside of libraries in which most of it lies; ("", 0.0, "") without one.
+    """
+    begun = operators[judged.contains(operators["start_ns"])]
+    begin, end = start_and_end(begun)
+    order, caller = callers(begin, end, begun["thread"])
+    own, inside = end - begin, caller >= 0
+    np.subtract.at(own, order[caller[inside]], (end - begin)[order[inside]])
+    names = begun["name"].astype(str)
+    name, length = largest_sum(names, own)
+    if length <= 0:
+        return "", 0.0, ""
+    around = _covering(stacks, occupied(begun, names == name))
+    where = next((function for function in around if OWN_CODE.match(function)), "")
+    return name, length / float(own.sum()), where
 
 
 def loading_in(stacks: PlainEvents, loading: Intervals) -> str:

@@ -29,6 +29,7 @@ from tidyprof.diagnosis.host_facts import (
     HostFacts,
     compiling,
     host_facts,
+    largest_operator,
     outermost,
     watching,
     with_steady,
@@ -77,6 +78,7 @@ class HostTimeline:
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's
         time.
     small    -- of these operators the most frequent one, and how often it comes in a step.
+    largest  -- see `largest_operator`.
     again    -- see `recomputed`. cost -- what recording it cost.
     """
 
@@ -86,6 +88,7 @@ class HostTimeline:
     entries: pd.DataFrame
     host: HostFacts
     small: tuple[str, float]
+    largest: tuple[str, float, str]
     again: float
     cost: Cost
 
@@ -165,6 +168,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         entries=host_entries(profile, mark),
         host=host_facts(profile, stacks, silence, loading),
         small=(name, count / max(len(budget), 1)),
+        largest=largest_operator(plain_host_events(profile, "operator"), stacks, judged),
         again=recomputed(profile, stacks, judged),
         cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
     )

@@ -69,7 +69,8 @@ class Signs:
                      recordings.
     compiling     -- share of the time in ranges of torch's compiler.
     small         -- on_host: share of the time in loops over small operators, see
-                     HostTimeline.budget; small_operator -- HostTimeline.small.
+                     HostTimeline.budget; small_operator -- HostTimeline.small; largest_operator --
+                     HostTimeline.largest, of the rank where its share is largest.
     stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had
                      none; None where that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that
@@ -121,6 +122,7 @@ class Signs:
     compiling: float = 0.0
     small: float = 0.0
     small_operator: tuple[str, float] = ("", 0.0)
+    largest_operator: tuple[str, float, str] = ("", 0.0, "")
     stolen: float | None = None
     off: float | None = None
     top_kernel: dict[str, Any] | None = None
@@ -247,6 +249,7 @@ def _signs_on_host(
         shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},
         small=float(steady["small_ns"].sum()) / total,
         small_operator=max((one.small for one in hosts), key=lambda small: small[1]),
+        largest_operator=max((one.largest for one in hosts), key=lambda largest: largest[1]),
         again=max(one.again for one in hosts),
         on_host=True,
         **_rank_signs(hosts, sizes, budget),

@@ -679,6 +679,8 @@ def _diagnosis(
 ) -> Diagnosis:
     evidence = (cause.finding(signs),) if cause else ()
     evidence += tuple(_time_words(signs)) if signs.shares else ()
+    if name == HEALTHY and signs.largest_operator[0]:
+        evidence += (_operator_words(signs),)
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
         evidence += (rank_words(signs),)
     rivals = tuple(
@@ -718,6 +720,13 @@ def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
 def _knows_loading(signs: Signs) -> bool:
     """Whether the files say when the host was loading data, or what it did instead."""
     return signs.host.loading is not None or bool(signs.host.silent_in)
+
+
+def _operator_words(signs: Signs) -> str:
+    """Where a processor that only computes spends its time: nothing else of a healthy run says."""
+    name, share, where = signs.largest_operator
+    inside = f", mostly below {where} (call stacks)" if where else ""
+    return f"{name} takes {percent(share)} of what the operators take{inside} (operators)"
 
 
 def _time_words(signs: Signs) -> Iterator[str]:

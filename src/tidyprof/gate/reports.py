@@ -13,7 +13,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import four_digits
 from tidyprof.gate.measures import MEASURES
-from tidyprof.gate.verdict import Verdict
+from tidyprof.gate.verdict import Verdict, repeats_for_parts
 from tidyprof.harmless import markdown_block, markdown_text, printable_lines
 
 ROWS = 5
@@ -52,11 +52,14 @@ def footnote(verdict: Verdict, text: Callable[[str], str] = str) -> str:
         else "record in turns"
     )
     apart = "" if verdict.in_turns else f"{APART}; {cure}. "
+    needed = repeats_for_parts(verdict.parts, verdict.in_turns)
+    repeats = min(map(len, verdict.times_ns))
+    sure = "" if repeats >= needed else f", which takes {needed} runs a side (here {repeats})"
     measure = "Step time" if verdict.measure == "step" else verdict.measure
     return (
         f"Medians over the runs{turns}; a part is sure if its difference is not small, and beyond"
-        f" doubt for all parts together. {measure} of each run, ms: {before} before, {now} now."
-        f" {apart}Origin: {origins}{ignored}"
+        f" doubt for all parts together{sure}. {measure} of each run, ms: {before} before,"
+        f" {now} now. {apart}Origin: {origins}{ignored}"
     )
 
 

@@ -186,6 +186,18 @@ def parts_to_blame(
     return _largest_first(table.rename_axis("part").reset_index()[list(PART_COLUMNS)])
 
 
+def repeats_for_parts(parts: pd.DataFrame, in_turns: bool) -> int:
+    """From how many repeats of each side on one of these parts can be sure at all, see
+    `parts_to_blame` and `differs`.
+    """
+    tested = int((parts[["base_ns", "new_ns"]] != 0).any(axis=1).sum())
+    level = 1 - (1 - CONFIDENCE) / max(1, tested)
+    repeats = LEAST_REPEATS
+    while 1 - 2 / (2**repeats if in_turns else comb(2 * repeats, repeats)) < level:
+        repeats += 1
+    return repeats
+
+
 def _least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> float:
     """What a part must differ by to be blamed (ns): SMALL of what the step differs by, and its
     noise.

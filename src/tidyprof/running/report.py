@@ -94,7 +94,7 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     found += [("", line) for line in [*_prefill(run), *_long_steps(run), *_drift(run)]]
     shares = _parts(run)
     if shares:
-        named = ", ".join(f"{part} {100 * share:.0f}\u00a0%" for part, share in shares.items())
+        named = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
         found.append(("parts", f"the host's, without the profiler: {named}"))
         found += [
             ("", f"{part}: {WHERE[part]}") for part in WHERE if shares.get(part, 0.0) >= LARGE
@@ -185,6 +185,18 @@ def _parts(run: Run) -> dict[str, float]:
     whole = sum(sums.values())
     order = [*PARTS, *sorted(sums.keys() - {*PARTS})]
     return {part: sums[part] / whole for part in order if part in sums} if whole else {}
+
+
+def besides(run: Run) -> str:
+    """A sentence on what no part of a training is, where it takes LARGE of the host's time or more;
+    else empty. A trace in which all of that computes looks healthy.
+    """
+    shares = _parts(run)
+    part = max(WHERE, key=lambda name: shares.get(name, 0.0))
+    share = shares.get(part, 0.0)
+    if share < LARGE:
+        return ""
+    return f"but {100 * share:.0f} % of the host's time is `{part}`: see parts below"
 
 
 def _told(run: Run) -> Iterable[str]:

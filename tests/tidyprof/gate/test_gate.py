@@ -18,7 +18,14 @@ from tidyprof import Origin
 from tidyprof.cli.main import main
 from tidyprof.gate.reports import as_json, junit, markdown
 from tidyprof.gate.runs import RunTimes, repeats_in, run_times
-from tidyprof.gate.verdict import LEAST_REPEATS, judge, ratio_of_medians, ratio_of_turns
+from tidyprof.gate.verdict import (
+    LEAST_REPEATS,
+    Verdict,
+    judge,
+    ratio_of_medians,
+    ratio_of_turns,
+    repeats_for_parts,
+)
 
 MS = 1_000_000
 
@@ -98,6 +105,33 @@ def test_turns_take_the_load_of_the_machine_out():
     assert "(turn by turn -30.0 %, 98.4 % interval -30.0 to -30.0 %)" in markdown(verdict)
     slower = judge(new, base, in_turns=True)
     assert (slower.word, slower.fails) == ("slower", True)
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+@pytest.mark.parametrize("parts", [1, 2, 4, 7])
+def test_a_part_can_be_sure_from_so_many_repeats_on(in_turns: bool, parts: int):
+    """A part that takes ten times as long in each run, beside others that stay."""
+    names = [f"part{number}" for number in range(parts)]
+
+    def verdict_of(repeats: int) -> Verdict:
+        sides = [
+            [
+                replace(
+                    made_run(10 + slow + turn / 9, **dict.fromkeys(names, 1.0) | {names[0]: slow}),
+                    path=f"run{turn}",
+                )
+                for turn in range(repeats)
+            ]
+            for slow in (1.0, 10.0)
+        ]
+        return judge(*sides, in_turns=in_turns)
+
+    needed = repeats_for_parts(verdict_of(LEAST_REPEATS).parts, in_turns)
+    enough, few = verdict_of(needed), verdict_of(needed - 1)
+    assert enough.parts.set_index("part")["sure"][names[0]]
+    assert not few.parts["sure"].any()
+    assert f"which takes {needed} runs a side (here {needed - 1})" in markdown(few)
+    assert "runs a side" not in markdown(enough)
 
 
 def test_the_part_that_grew_is_blamed_and_no_other():

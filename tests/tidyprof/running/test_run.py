@@ -60,6 +60,17 @@ def test_steps_are_timed_and_traced(trained: tuple[Ended, Ended, Path]) -> None:
     assert "steps that were timed before the recording" in str(ended.found["diagnosis"]["evidence"])
 
 
+def test_a_diagnosis_of_the_folder_tells_its_parts_again(
+    trained: tuple[Ended, Ended, Path],
+) -> None:
+    _, _, folder = trained
+    shown = plain([PYTHON, "-m", "tidyprof", "triage", "out"], folder).output
+    assert "the host's, without the profiler: data" in shown
+    assert "watching took" in shown
+    alone = plain([PYTHON, "-m", "tidyprof", "triage", "out/trace_rank0.json.gz"], folder).output
+    assert "watching took" not in alone
+
+
 def test_a_gate_takes_what_a_run_leaves(trained: tuple[Ended, Ended, Path]) -> None:
     *_, folder = trained
     ended = plain([PYTHON, "-m", "tidyprof", "gate", "out", "out/times_rank0.jsonl"], folder)

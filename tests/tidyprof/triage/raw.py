@@ -31,6 +31,7 @@ from tests.tidyprof.triage.raw_time import (
     Axis,
     Window,
     Work,
+    around,
     blocking_copies,
     device_parts,
     device_steps,
@@ -247,7 +248,7 @@ class Truth:
             ),
             "batches": self.per_step(
                 lambda side, judged: len(
-                    named(_within(side.rank.ranges, judged), r"enumerate\(DataLoader\)#.*__next__")
+                    named(within(side.rank.ranges, judged), r"enumerate\(DataLoader\)#.*__next__")
                 )
             ),
             "waiting": self.per_step(
@@ -256,16 +257,16 @@ class Truth:
                         id(one)
                         for one in [
                             *named(
-                                _within(side.rank.calls, judged),
+                                within(side.rank.calls, judged),
                                 f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})",
                             ),
-                            *_within(blocking_copies([side.work]), judged),
+                            *within(blocking_copies([side.work]), judged),
                         ]
                     }
                 )
             ),
             "allocating": self.per_step(
-                lambda side, judged: len(named(_within(side.rank.calls, judged), ALLOCATING))
+                lambda side, judged: len(named(within(side.rank.calls, judged), ALLOCATING))
             ),
         }
 
@@ -630,7 +631,7 @@ def judged(side: Side) -> list[tuple[int, int]]:
     ]
 
 
-def _within(events: Iterable[Event], judged: list[tuple[int, int]]) -> list[Event]:
+def within(events: Iterable[Event], judged: list[tuple[int, int]]) -> list[Event]:
     return [event for event in events if any(begin <= event.start < end for begin, end in judged)]
 
 
@@ -640,11 +641,11 @@ def _work(side: Side, judged: list[tuple[int, int]]) -> list[Event]:
     """
     calls = side.work.calls
     if not side.host or not any(calls):
-        return _within(side.work.events, judged)
+        return within(side.work.events, judged)
     return [
         event
         for event, call in zip(side.work.events, calls, strict=True)
-        if call and _within([call], judged)
+        if call and within([call], judged)
     ]
 
 
@@ -678,6 +679,23 @@ def looped(side: Side) -> tuple[list[str], np.ndarray]:
             names.append(one.name)
     times = axis.of(pairs) & (side.sets["compute"] | side.sets["between"])
     return names, times
+
+
+def own_times(truth: Truth) -> list[Counter[str]]:
+    """For each rank the time of its operators that is not of others in them, by name, of those that
+    began in judged steps.
+    """
+    found = []
+    for side in truth.sides:
+        begun = within(side.rank.operators, judged(side))
+        begun.sort(key=lambda one: (one.start, -one.end))
+        times: Counter[str] = Counter()
+        for one, outer in zip(begun, around(begun), strict=True):
+            times[one.name] += one.end - one.start
+            if outer is not None:
+                times[begun[outer].name] -= one.end - one.start
+        found.append(times)
+    return found
 
 
 def loader_starts(truth: Truth) -> Counter[str]:

@@ -20,8 +20,11 @@ from tests.tidyprof.triage.raw import (
     STEP,
     TRAINING,
     Truth,
+    judged,
     loader_starts,
     loading_by_loader,
+    own_times,
+    within,
 )
 from tests.tidyprof.triage.raw_observer import Step, bill_of_all, end_steps, judged_step, lengths
 from tests.tidyprof.triage.raw_time import (
@@ -586,6 +589,34 @@ def _frequent(truth: Truth, found: re.Match) -> str:
     )
 
 
+def _own_time(truth: Truth, found: re.Match) -> str:
+    """Of several ranks the one in which an operator has the largest share is told of."""
+    shares = [
+        {name: spent / sum(times.values()) for name, spent in times.items()}
+        for times in own_times(truth)
+        if sum(times.values())
+    ]
+    largest = max(max(one.values()) for one in shares)
+    stated = max(one.get(found["name"], 0.0) for one in shares)
+    where = found["where"]
+    return first(
+        share(found["share"], largest),
+        true(stated == largest, f"it has {stated}"),
+        _is_below(truth, found["name"], where) if where else "",
+    )
+
+
+def _is_below(truth: Truth, operator: str, function: str) -> str:
+    """The function is around at least half of the operator's time, in one rank."""
+    for side in truth.sides:
+        begun = [one for one in within(side.rank.operators, judged(side)) if one.name == operator]
+        runs = [(one.start, one.end) for one in side.rank.functions if one.name == function]
+        inside = sum(one.end - one.start for one in within(begun, runs))
+        if 2 * inside >= sum(one.end - one.start for one in begun) > 0:
+            return ""
+    return f"{function} is around less than half"
+
+
 def _not_launched(truth: Truth, found: re.Match) -> str:
     several = len(truth.sides) > 1
     value = cause_share(judged_step(truth), "launch-bound")
@@ -1033,6 +1064,11 @@ CHECKS: list[tuple[str, Check]] = [
         _looped,
     ),
     (rf"the most frequent: (?P<count>{N}) (?P<name>\S+) a step", _frequent),
+    (
+        rf"^(?P<name>.+?) takes (?P<share>{N}) % of what the operators take"
+        r"(?:, mostly below (?P<where>.+) \(call stacks\))?",
+        _own_time,
+    ),
     (
         rf"idle because nothing was launched, without another reason: (?P<share>{N}) % of the time"
         r"(?P<whose> of the rank that waits least)?",

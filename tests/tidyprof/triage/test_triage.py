@@ -417,6 +417,31 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(
     assert "The largest is" in page
 
 
+def test_a_processor_that_computes_is_told_in_which_operator_and_below_which_function(
+    tmp_path: Path,
+):
+    """Sorting takes 40 of 90 ms without the copy in it, in a callback."""
+    ms, events = 1_000_000, []
+    for step in range(4):
+        begin = (1 + step * 100) * ms
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100 * ms),
+            TraceEvent("python_function", "train.py(7): on_after_backward", begin, 61 * ms),
+            TraceEvent("cpu_op", "aten::sort", begin, 60 * ms),
+            TraceEvent("cpu_op", "aten::copy_", begin + 10 * ms, 20 * ms),
+            TraceEvent("cpu_op", "aten::mm", begin + 65 * ms, 30 * ms),
+        ]
+    header = {"schemaVersion": 1, "deviceProperties": []}
+    path = write_trace(tmp_path / "trace.json", events, header=header)
+    found = tidyprof.triage(tidyprof.read(path, python_functions=True))
+    assert found.cause == "healthy"
+    words = "aten::sort takes 44 % of what the operators take"
+    assert f"{words}, mostly below train.py(7): on_after_backward (call stacks) (operators)" in (
+        found.evidence
+    )
+    assert f"{words} (operators)" in tidyprof.triage(tidyprof.read(path)).evidence
+
+
 def test_operators_alone_say_nothing_where_a_gpu_is_built_in(tmp_path: Path):
     path = processor_trace(tmp_path / "trace.json", [("cpu_op", "aten::mm", 90)], header=HEADER)
     assert tidyprof.triage(tidyprof.read(path)).cause == "can't tell"
