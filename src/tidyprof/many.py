@@ -39,6 +39,9 @@ KEPT_BYTES = 2**24
 job needs.
 """
 
+KILLED = "KilledWorker"
+"""Dask's error of a task whose workers ended again and again (distributed.scheduler)."""
+
 ENDED = "a process ended while this or another file was read"
 """What is found where no file is to blame."""
 
@@ -215,7 +218,10 @@ def _known(file: str, result: Callable[[], _Outcome], on_error: str) -> _Outcome
 def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
     try:
         return result()
-    except BrokenExecutor:
+    except Exception as error:
+        if not isinstance(error, BrokenExecutor) and type(error).__name__ != KILLED:
+            error.add_note(f"while reducing {file}")
+            raise
         return _Outcome(
             error=ReadManyError(
                 file,
@@ -224,9 +230,6 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
                 "pass an executor with fewer workers",
             )
         )
-    except Exception as error:
-        error.add_note(f"while reducing {file}")
-        raise
 
 
 def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcome:

@@ -328,6 +328,14 @@ def _add_triage(commands: Any) -> None:
             " used, at most 4)"
         ),
     )
+    triage.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help=(
+            "read the files of many ranks on many nodes: mpi, of all ranks of this job (srun -n 64"
+            " python -m tidyprof triage ...), or dask=ADDRESS of a scheduler"
+        ),
+    )
     for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 

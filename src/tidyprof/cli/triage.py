@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -86,12 +87,15 @@ Broken = dict[str, str]
 
 
 def recordings_of(
-    paths: Sequence[str], mark: str | None, jobs: int | None, broken: Broken | None = None
+    paths: Sequence[str],
+    mark: str | None,
+    jobs: int | Executor | None,
+    broken: Broken | None = None,
 ) -> list[Recording]:
     """All recordings in the order of paths, those of a folder in the order of ranks.
 
-    jobs -- processes; None: as many as are worth it. broken -- takes ranks that can't be read,
-    where another one can. Raises ProfileReadError as `read` does.
+    jobs -- processes, or where else to read; None: as many processes as are worth it. broken --
+    takes ranks that can't be read, where another one can. Raises ProfileReadError as `read` does.
     """
     broken = {} if broken is None else broken
     places = _places(paths, broken)
@@ -124,7 +128,11 @@ def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, ReadOption
 
 
 def _of_folder(
-    folder: Path, files: Sequence[Path], mark: str | None, jobs: int | None, broken: Broken
+    folder: Path,
+    files: Sequence[Path],
+    mark: str | None,
+    jobs: int | Executor | None,
+    broken: Broken,
 ) -> list[Recording]:
     found = [*_read(files, mark, jobs, broken, root=folder, progress=False).values()]
     members = [one.member for one in found]
@@ -147,7 +155,11 @@ def _of_folder(
 
 
 def _read(
-    paths: Sequence[str | Path], mark: str | None, jobs: int | None, broken: Broken, **options: Any
+    paths: Sequence[str | Path],
+    mark: str | None,
+    jobs: int | Executor | None,
+    broken: Broken,
+    **options: Any,
 ) -> dict[Path, Recording]:
     """What is kept of each path; but for ranks that can't be read, which `broken` takes where
     another one can.
@@ -155,7 +167,8 @@ def _read(
     if not paths:
         return {}
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
-    jobs = jobs or max(1, min(processors(), size // WORTH_BYTES))
+    executor = jobs if isinstance(jobs, Executor) else None
+    number = jobs if isinstance(jobs, int) else max(1, min(processors(), size // WORTH_BYTES))
     known = {
         str(path): rank_in_name(Path(path), options.get("root"))
         for path in paths
@@ -166,11 +179,11 @@ def _read(
         ranks = {file: ranks.get(file, f"the rank of {Path(file).name}") for file in known}
     several = len(set(ranks.values())) > 1
     options |= {
-        "jobs": jobs,
+        "jobs": number,
         "python_functions": True,
         "on_error": "continue" if several else "stop",
     }
-    table = read_many(paths, partial(reduced, mark=mark), **options)
+    table = read_many(paths, partial(reduced, mark=mark), executor, **options)
     for file, error in table.attrs["errors"]:
         if file not in ranks or ENDED in error:
             raise UsageError(error)
@@ -197,7 +210,22 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
 def triage(options: Namespace) -> None:
     """Show the diagnosis and write what was asked for."""
     check_targets(options)
-    diagnosis = diagnosed(options)
+    if options.engine is None:
+        _show(options, diagnosed(options))
+        return
+    if options.html is not None or options.jobs is not None:
+        raise UsageError("--engine reads elsewhere: leave --html and --jobs out")
+    engines = import_module("tidyprof.engines")
+    try:
+        with engines.engine(options.engine) as options.jobs:
+            # Of MPI's ranks one has got the executor, and speaks.
+            if options.jobs is not None:
+                _show(options, diagnosed(options))
+    except engines.EngineError as error:
+        raise UsageError(str(error)) from None
+
+
+def _show(options: Namespace, diagnosis: Diagnosis) -> None:
     with showing(options):
         say(headline(diagnosis), "bold")
         say("")
