@@ -26,6 +26,8 @@ from tidyprof.running.report import (
     why_no_trace,
 )
 
+STACKS = "Which function of your program that is, another run with --stacks says."
+
 PATIENCE_S = 60.0
 """How long the first rank waits for the files of the others."""
 
@@ -48,14 +50,18 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
         if diagnosis is None:
             say(f"no verdict: {why}" if options.steps else "times alone, as asked for", "bold")
         else:
+            is_open = diagnosis.signs.on_host and (diagnosis.cause == HEALTHY or not diagnosis.sure)
+            if is_open and (other := besides(found)):
+                say(other, "bold")
             say(headline(diagnosis), "bold")
-            if diagnosis.cause == HEALTHY and diagnosis.signs.on_host and besides(found):
-                say(besides(found), "bold")
         if found.ranks:
             say("")
             lines = facts_of(found)
             if diagnosis is not None:
-                lines += [line for line in facts(diagnosis) if line[0] != "origin"]
+                below = [line for line in facts(diagnosis) if line[0] != "origin"]
+                lines += [(label, text.replace(" FILE ", f" {folder} ")) for label, text in below]
+                if _lacks_function(options, diagnosis):
+                    lines.append(("", STACKS))
             lines.append(("origin", f"measured: {machine_of(found)}"))
             show_facts(
                 [
@@ -72,6 +78,13 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
         write_report(
             "--json", options.json, json.dumps({"exit_code": code, **told}, indent=1) + "\n"
         )
+
+
+def _lacks_function(options: Namespace, diagnosis: Diagnosis) -> bool:
+    """Whether stacks would say in which function of the program the time goes."""
+    host = diagnosis.signs.host
+    by_python = diagnosis.cause in ("late-data", "silent-host") or diagnosis.signs.on_host
+    return by_python and not options.stacks and not host.silent_in and not host.loading_in
 
 
 def _take_away(sign: Path) -> bool:

@@ -632,7 +632,7 @@ def _launch_advice(signs: Signs) -> str:
 
 
 def _start_advice(signs: Signs) -> str:
-    if signs.search[0]:
+    if signs.search.name:
         return (
             "A library (cuDNN's benchmark, MIOpen's find) tries out its kernels for each size of"
             " data once. Record steps whose sizes came before; if new ones come all the time, pad"
@@ -758,8 +758,8 @@ CAUSES = (
         _small_operators,
         _small_words,
         _always(
-            "One operator on the whole tensor instead of a loop over its elements; .item() and"
-            " .tolist() once, behind the loop."
+            "One operator on the whole tensor, or torch._foreach_... on a list of them, instead of"
+            " a loop in Python; .item() and .tolist() once, behind the loop."
         ),
         where=("host",),
     ),

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -42,6 +43,23 @@ again and again.
 """
 
 PLACE = ["rank", "process", "device"]
+
+
+class Most(NamedTuple):
+    """What has the most of something, and how much; without a name where nothing has any."""
+
+    name: str = ""
+    amount: float = 0.0
+
+
+class LargestOperator(NamedTuple):
+    """The operator that takes the most time, its share of all (0 to 1), and the script's function
+    around it.
+    """
+
+    name: str = ""
+    share: float = 0.0
+    function: str = ""
 
 
 def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
@@ -277,9 +295,9 @@ def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
 
 def largest_operator(
     operators: PlainEvents, stacks: PlainEvents, judged: Intervals
-) -> tuple[str, float, str]:
+) -> LargestOperator:
     """The operator with the most time of its own, its share of the time of all (0 to 1), and the
-    Python function outside of libraries in which most of it lies; ("", 0.0, "") without one.
+    Python function outside of libraries in which most of it lies; LargestOperator() without one.
     """
     begun = operators[judged.contains(operators["start_ns"])]
     begin, end = start_and_end(begun)
@@ -289,10 +307,10 @@ def largest_operator(
     names = begun["name"].astype(str)
     name, length = largest_sum(names, own)
     if length <= 0:
-        return "", 0.0, ""
+        return LargestOperator()
     around = _covering(stacks, occupied(begun, names == name))
     where = next((function for function in around if OWN_CODE.match(function)), "")
-    return name, length / float(own.sum()), where
+    return LargestOperator(name, length / float(own.sum()), where)
 
 
 def loading_in(stacks: PlainEvents, loading: Intervals) -> str:
@@ -320,20 +338,20 @@ def _covering(events: PlainEvents, silence: Intervals) -> list[str]:
     return covering.sort_values("length", kind="stable")["name"].tolist()
 
 
-def top_under(times: Intervals, events: Events, without: str = "") -> tuple[str, float]:
+def top_under(times: Intervals, events: Events, without: str = "") -> Most:
     """The name under which most of a set of time lies, as `gaps` names it, and its share (0 to 1).
 
     without -- a pattern: what is left out of names before they are added up.
     """
     if not len(times) or not len(events):
-        return "", 0.0
+        return Most()
     names = longest_overlap(times, events, 0.5).tolist()
     names = [name and re.sub(without, "", name) for name in names] if without else names
     name, length = largest_sum(names, times.ends - times.starts)
-    return name, length / times.length
+    return Most(name, length / times.length)
 
 
-def largest_sum(names: Iterable[str | None], lengths: np.ndarray) -> tuple[str, float]:
+def largest_sum(names: Iterable[str | None], lengths: np.ndarray) -> Most:
     """The name whose lengths add up to most, the first in the alphabet of several, and their sum;
     None is no name.
     """
@@ -341,4 +359,4 @@ def largest_sum(names: Iterable[str | None], lengths: np.ndarray) -> tuple[str, 
     for name, length in zip(names, lengths.tolist(), strict=True):
         if name is not None:
             sums[str(name)] += length
-    return max(sorted(sums.items()), key=lambda item: item[1], default=("", 0.0))
+    return Most(*max(sorted(sums.items()), key=lambda item: item[1], default=Most()))

@@ -37,6 +37,7 @@ from tidyprof.analyses.steps import mark_of_steps, phase_time, plain_steps
 from tidyprof.diagnosis.host_collectives import communication, host_entries
 from tidyprof.diagnosis.host_facts import (
     HostFacts,
+    Most,
     calls_within,
     host_facts,
     innermost,
@@ -181,11 +182,11 @@ class Timeline:
     gap    -- the longest idle interval outside of data, None without any.
     slow   -- see SlowLaunches.
     search -- the operator that tried out a library's kernels for longest, see SEARCH_NS, and how
-              long; ("", 0) if none.
+              long; Most() if none.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most
                 launch-bound time lies, and their shares of it; "" where none does.
     alike -- of the kernels that have the name of a communication that is not known the largest, and
-                the share of all kernel time (0 to 1) that they have together; ("", 0) if none.
+                the share of all kernel time (0 to 1) that they have together; Most() if none.
     replays -- see Replays. captured -- share of launches that were recorded into a graph and not
                run.
     again -- see `recomputed`. cost -- what recording it cost.
@@ -200,11 +201,11 @@ class Timeline:
     counts: dict[str, float]
     gap: Gap | None
     slow: SlowLaunches
-    search: tuple[str, float]
-    waiting_call: tuple[str, float]
-    under: tuple[str, float]
-    module: tuple[str, float]
-    alike: tuple[str, float]
+    search: Most
+    waiting_call: Most
+    under: Most
+    module: Most
+    alike: Most
     graph_share: float
     replays: Replays
     captured: float
@@ -432,7 +433,7 @@ def slow_launches(profile: Profile) -> tuple[Intervals, SlowLaunches]:
     return found, SlowLaunches(int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
-def searching(profile: Profile) -> tuple[Intervals, tuple[str, float]]:
+def searching(profile: Profile) -> tuple[Intervals, Most]:
     """When an operator tried out the kernels of a library, see SEARCH_NS, and Timeline.search."""
     operators = plain_host_events(profile, "operator")
     (begin, end), threads = start_and_end(operators), operators["thread"]
@@ -507,7 +508,7 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | Non
     )
 
 
-def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
+def _most_waiting(profile: Profile, dry: Intervals) -> Most:
     """The call in which the host waited longest while devices had nothing to do, and for how long
     (ns).
 
@@ -516,7 +517,7 @@ def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
     calls = waiting_calls(profile)
     calls = calls[of_each_name(calls, category_of_call, object) != "allocation"]
     name, waited = largest_sum(calls["name"], dry.covered_within(*start_and_end(calls)))
-    return (name, float(waited)) if waited else ("", 0.0)
+    return Most(name, float(waited)) if waited else Most()
 
 
 def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
@@ -535,14 +536,14 @@ def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
     )
 
 
-def _like_communication(profile: Profile, totals: pd.DataFrame) -> tuple[str, float]:
+def _like_communication(profile: Profile, totals: pd.DataFrame) -> Most:
     """Timeline.alike. totals -- the table of `kernel_totals`."""
     kernels = plain_events(profile, ("kernel",))
     total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
     alike = kernels[of_each_name(kernels, is_like_communication, bool)]
     name, spent = largest_sum(alike["name"], alike["duration_ns"])
     short = totals.loc[totals["name"] == name, "short_name"].iloc[0] if spent else ""
-    return str(short), float(alike["duration_ns"].sum() / max(total, 1))
+    return Most(str(short), float(alike["duration_ns"].sum() / max(total, 1)))
 
 
 def _graph_share(profile: Profile) -> float:

@@ -27,6 +27,8 @@ from tidyprof.diagnosis.host_collectives import COMMUNICATION, communication, ho
 from tidyprof.diagnosis.host_facts import (
     LOADER,
     HostFacts,
+    LargestOperator,
+    Most,
     compiling,
     host_facts,
     largest_operator,
@@ -87,8 +89,8 @@ class HostTimeline:
     overlaps: pd.DataFrame
     entries: pd.DataFrame
     host: HostFacts
-    small: tuple[str, float]
-    largest: tuple[str, float, str]
+    small: Most
+    largest: LargestOperator
     again: float
     cost: Cost
 
@@ -167,7 +169,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         overlaps=_overlaps(profile, budget),
         entries=host_entries(profile, mark),
         host=host_facts(profile, stacks, silence, loading),
-        small=(name, count / max(len(budget), 1)),
+        small=Most(name, count / max(len(budget), 1)),
         largest=largest_operator(plain_host_events(profile, "operator"), stacks, judged),
         again=recomputed(profile, stacks, judged),
         cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),

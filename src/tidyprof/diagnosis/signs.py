@@ -12,7 +12,7 @@ from tidyprof.analyses.collectives import joined_entries
 from tidyprof.analyses.common import join, percent
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
-from tidyprof.diagnosis.host_facts import HostFacts
+from tidyprof.diagnosis.host_facts import HostFacts, LargestOperator, Most
 from tidyprof.diagnosis.observer import Observer, observed
 from tidyprof.diagnosis.on_device import (
     Gap,
@@ -110,19 +110,19 @@ class Signs:
     first_step: float | None = None
     start_up: float = 0.0
     slow: SlowLaunches = SlowLaunches()
-    search: tuple[str, float] = ("", 0.0)
+    search: Most = Most()
     gap: Gap | None = None
     per_step: dict[str, float] = field(default_factory=dict)
     call: str = ""
-    under: tuple[str, float] = ("", 0.0)
-    module: tuple[str, float] = ("", 0.0)
+    under: Most = Most()
+    module: Most = Most()
     host: HostFacts = field(default_factory=lambda: HostFacts(0, 0, "", None, 0, False, False, ""))
     calls: int = 0
     operators: int = 0
     compiling: float = 0.0
     small: float = 0.0
-    small_operator: tuple[str, float] = ("", 0.0)
-    largest_operator: tuple[str, float, str] = ("", 0.0, "")
+    small_operator: Most = Most()
+    largest_operator: LargestOperator = LargestOperator()
     stolen: float | None = None
     off: float | None = None
     top_kernel: dict[str, Any] | None = None
@@ -130,7 +130,7 @@ class Signs:
     replays: Replays = Replays()
     captured: float = 0.0
     again: float = 0.0
-    alike: tuple[str, float] = ("", 0.0)
+    alike: Most = Most()
     rank_table: pd.DataFrame | None = None
     broken: tuple[str, ...] = ()
     rank_files: dict[int, str] = field(default_factory=dict)
@@ -248,8 +248,8 @@ def _signs_on_host(
         **_processor_signs(steady),
         shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},
         small=float(steady["small_ns"].sum()) / total,
-        small_operator=max((one.small for one in hosts), key=lambda small: small[1]),
-        largest_operator=max((one.largest for one in hosts), key=lambda largest: largest[1]),
+        small_operator=max((one.small for one in hosts), key=lambda small: small.amount),
+        largest_operator=max((one.largest for one in hosts), key=lambda largest: largest.share),
         again=max(one.again for one in hosts),
         on_host=True,
         **_rank_signs(hosts, sizes, budget),

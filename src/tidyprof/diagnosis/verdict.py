@@ -608,7 +608,7 @@ def _unsure_of_health(signs: Signs, unexplained: float) -> str:
 
 def _like_communication(signs: Signs) -> float:
     """Share of the time in kernels that have the name of a communication that is not known."""
-    return signs.alike[1] * signs.shares.get("compute", 0.0)
+    return signs.alike.amount * signs.shares.get("compute", 0.0)
 
 
 def _known(signs: Signs) -> list[Cause]:
@@ -679,7 +679,7 @@ def _diagnosis(
 ) -> Diagnosis:
     evidence = (cause.finding(signs),) if cause else ()
     evidence += tuple(_time_words(signs)) if signs.shares else ()
-    if name == HEALTHY and signs.largest_operator[0]:
+    if name in (HEALTHY, "many-operators") and signs.largest_operator.name:
         evidence += (_operator_words(signs),)
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
         evidence += (rank_words(signs),)

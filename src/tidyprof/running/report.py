@@ -26,8 +26,8 @@ seven of 0.4 µs, by benchmarks/bench_run.py.
 LARGE = 0.2
 WHERE = {
     "between steps": (
-        "from the optimizer's step to the model's call, where a loop makes its batch itself, or"
-        " its log"
+        "from the optimizer's step to the model's call, such as averages of weights, a log, or a"
+        " batch that the loop makes itself"
     ),
     "other": (
         "what is in none of these, such as clipping, callbacks and hooks between backward and the"
@@ -188,15 +188,15 @@ def _parts(run: Run) -> dict[str, float]:
 
 
 def besides(run: Run) -> str:
-    """A sentence on what no part of a training is, where it takes LARGE of the host's time or more;
-    else empty. A trace in which all of that computes looks healthy.
+    """A headline on what no part of a training is, where it takes LARGE of the host's time or
+    more; else empty. A trace in which all of that computes looks healthy.
     """
     shares = _parts(run)
     part = max(WHERE, key=lambda name: shares.get(name, 0.0))
     share = shares.get(part, 0.0)
     if share < LARGE:
         return ""
-    return f"but {100 * share:.0f} % of the host's time is `{part}`: see parts below"
+    return f"{100 * share:.0f} % of the host's time is `{part}`, which is no part of the model"
 
 
 def _told(run: Run) -> Iterable[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.tidyprof.running.programs import BY_HAND, HEAD, TRAINING, Ended, plain, watched, write
+from tidyprof.gate.runs import run_times
 
 PYTHON = sys.executable
 
@@ -75,6 +76,9 @@ def test_a_gate_takes_what_a_run_leaves(trained: tuple[Ended, Ended, Path]) -> N
     *_, folder = trained
     ended = plain([PYTHON, "-m", "tidyprof", "gate", "out", "out/times_rank0.jsonl"], folder)
     assert "one and the same run" in ended.errors  # it was read, and found to be a copy
+    origin = run_times(folder / "out").origin
+    assert str(origin).startswith("recorded: ")
+    assert "no GPU, PyTorch" in str(origin)
 
 
 def test_watching_costs_little(trained: tuple[Ended, Ended, Path]) -> None:

@@ -133,8 +133,8 @@ def test_a_rank_that_was_killed_while_it_wrote_is_no_rank(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ({"forward": 10, "other": 90}, "but 90 % of the host's time is `other`"),
-        ({"forward": 70, "between steps": 30}, "but 30 % of the host's time is `between steps`"),
+        ({"forward": 10, "other": 90}, "90 % of the host's time is `other`"),
+        ({"forward": 70, "between steps": 30}, "30 % of the host's time is `between steps`"),
         ({"forward": 90, "other": 10}, ""),
         ({}, ""),
     ],

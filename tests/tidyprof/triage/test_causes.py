@@ -16,7 +16,7 @@ from proflab.standins.tools import MODULE_OF_TOOL
 from tests.proflab.test_standins_releases import RELEASES
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, _kernel_words
-from tidyprof.diagnosis.host_facts import HostFacts
+from tidyprof.diagnosis.host_facts import HostFacts, Most
 from tidyprof.diagnosis.on_device import SlowLaunches
 from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
 from tidyprof.diagnosis.signs import Signs
@@ -336,7 +336,7 @@ def test_what_needs_calls_is_not_ruled_out_without_them():
     ("share", "sure", "told"), [(0.02, True, False), (0.1, True, True), (0.6, False, True)]
 )
 def test_a_name_like_communication_is_told_and_makes_unsure(share: float, sure: bool, told: bool):
-    diagnosis = judge(made_signs(alike=("my_all2all_kernel", share)), ())
+    diagnosis = judge(made_signs(alike=Most("my_all2all_kernel", share)), ())
     assert (diagnosis.cause, diagnosis.sure) == (HEALTHY, sure)
     assert any("my_all2all_kernel" in sentence for sentence in diagnosis.evidence) == told
 
