@@ -237,6 +237,25 @@ def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert ["99.1", "1", "1", "0", "2", "1", "1"] in [line.split() for line in out.splitlines()]
 
 
+def test_a_room_is_told_the_mistakes_that_most_people_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {"anna": [0, 0, 1], "ben": [1], "cara": [1], "dora": [None]}
+    for name, places in made.items():
+        lines = [
+            {"exercise": "99.1", "mistake": place, "said": f"{name} took it for {place}."}
+            for place in places
+        ]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    assert main(["progress", "--runs", str(tmp_path)]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Mistake")]
+    assert told == [
+        "Mistake in 99.1, made by 3 participants: cara took it for 1.",
+        "Mistake in 99.1, made by 1 participant: anna took it for 0.",
+    ]
+
+
 def test_progress_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     room, page = tmp_path / "room", tmp_path / "progress.html"
     one = learner(room / "anna.jsonl", ("99.1", "check", "passed"), ("99.1", "hint", ""))
