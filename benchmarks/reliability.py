@@ -77,7 +77,6 @@ ANALYSES = (
         "phases",
         "ranks",
         "roofline_points",
-        "source_lines",
         "speed_of_light",
         "step_budget",
     ),
