@@ -19,7 +19,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench tables figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -96,13 +96,6 @@ figures: .venv/.dev ## write the figures of triage, the gate and many ranks into
 	$(BIN)/python -m benchmarks.bench_triage 10
 	$(BIN)/python -m benchmarks.bench_gate
 	$(BIN)/python -m benchmarks.bench_ranks
-
-reliability: .venv/.dev ## read damaged files (INPUTS) and large ones, let many learn at once, kill programs, write docs/reliability.md
-	$(BIN)/python -m benchmarks.reliability $(INPUTS)
-	$(BIN)/python -m benchmarks.large_files
-	$(BIN)/python -m benchmarks.many_learners --page $(LEARNERS)
-	$(BIN)/python -m benchmarks.bench_kills --page
-	$(BIN)/python -m benchmarks.bench_attacks --page
 
 build/peers/.ready: benchmarks/peers.txt
 	$(call quoted,$(PYTHON)) -m venv build/peers
