@@ -83,7 +83,7 @@ book: lessons .venv/.book ## run the lessons, and make the site of them and of d
 pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
 	$(BIN)/python -m docs.book.pdf
 
-slides: lessons ## run the lessons, and make slides of the core and the cheat sheet, one page of A4, in build/handouts
+slides: lessons .venv/.book ## run the lessons, and make slides of each and the cheat sheet, one page of A4, in build/handouts
 	$(BIN)/python -m docs.book.handouts
 
 bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
