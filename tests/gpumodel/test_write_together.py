@@ -59,9 +59,8 @@ def assert_same_work(name: str, run: Run, folder: Path) -> None:
     assert found["stream"][streams].tolist() == true["stream"][streams].tolist()
     # In rocprof-sys copies tell the number of the agent, kernels that of the GPU.
     devices = kernels if name == "rocprof-sys" else true["kind"] != ""
-    # A file of rpd of early 2024 doesn't say that it numbers agents; ranks of rocprof-sys that
-    # differ say nothing.
-    numbering = profile.meta.get("device_numbering", "agent" if name == "rpd" else "index")
+    # Ranks of rocprof-sys that differ say nothing.
+    numbering = profile.meta.get("device_numbering", "index")
     assert found["device"][devices].tolist() == true[numbering][devices].tolist()
 
 
