@@ -19,7 +19,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench tables figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -83,7 +83,7 @@ book: lessons .venv/.book ## run the lessons, and make the site of them and of d
 pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
 	$(BIN)/python -m docs.book.pdf
 
-slides: lessons ## run the lessons, and make slides of the core and the cheat sheet, one page of A4, in build/handouts
+slides: lessons .venv/.book ## run the lessons, and make slides of each and the cheat sheet, one page of A4, in build/handouts
 	$(BIN)/python -m docs.book.handouts
 
 bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
@@ -96,13 +96,6 @@ figures: .venv/.dev ## write the figures of triage, the gate and many ranks into
 	$(BIN)/python -m benchmarks.bench_triage 10
 	$(BIN)/python -m benchmarks.bench_gate
 	$(BIN)/python -m benchmarks.bench_ranks
-
-reliability: .venv/.dev ## read damaged files (INPUTS) and large ones, let many learn at once, kill programs, write docs/reliability.md
-	$(BIN)/python -m benchmarks.reliability $(INPUTS)
-	$(BIN)/python -m benchmarks.large_files
-	$(BIN)/python -m benchmarks.many_learners --page $(LEARNERS)
-	$(BIN)/python -m benchmarks.bench_kills --page
-	$(BIN)/python -m benchmarks.bench_attacks --page
 
 build/peers/.ready: benchmarks/peers.txt
 	$(call quoted,$(PYTHON)) -m venv build/peers

@@ -131,7 +131,7 @@ def lesson_note(lesson: Lesson, day: date) -> str:
     )
 
 
-def build_site(pages: Path, html: Path) -> int:
+def build_site(pages: Path, html: Path, builder: str = "html") -> int:
     """Let Sphinx make the site, and finish it; a warning, such as a dead link, is an error. Returns
     its exit code.
 
@@ -143,14 +143,14 @@ def build_site(pages: Path, html: Path) -> int:
         "-m",
         "sphinx",
         "--builder",
-        "html",
+        builder,
         "--conf-dir",
         CONFIGURATION,
         "--write-all",
     ]
     command += [
         "--doctree-dir",
-        html.parent / "doctrees",
+        html.parent / f"doctrees-{builder}",
         "--quiet",
         "--jobs",
         "2",

@@ -12,8 +12,6 @@ from pathlib import Path
 from cifar_train.errors import UserError
 from proflab.standins import release
 
-SCHEMA = 3
-
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """`-o FILE`, which only counts in front, and the program."""
@@ -51,7 +49,6 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
             target.parent,
             rank=played.command.rank,
             name=target.name,
-            schema=SCHEMA,
             tracer=_tracer(),
         )
     except OSError as error:

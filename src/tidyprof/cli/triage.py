@@ -31,6 +31,7 @@ from tidyprof.diagnosis.verdict import (
     Diagnosis,
     WrongStepError,
     as_json,
+    diagnosis_of,
     facts,
     headline,
     judged_ones,
@@ -339,7 +340,7 @@ def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
     for place in sorted(judged_ones([one.signs.kind for one in found])):
         if found[place].error:
             raise ValueError(found[place].error)
-    return diagnose(pd.DataFrame({"signs": [one.signs for one in found]}), step_ms=options.step_ms)
+    return diagnosis_of([one.signs for one in found], options.step_ms)
 
 
 def _page() -> Callable[..., str]:

@@ -26,7 +26,7 @@ READERS = Path(tidyprof.__file__).parent / "readers"
 WRITTEN = {
     "rocprofv3": [("rocprofv3-csv", {})],
     "rocpd": [("rocpd", {})],
-    "rpd": [("rpd", {"schema": 2, "name": "2.rpd"}), ("rpd", {"schema": 3, "name": "3.rpd"})],
+    "rpd": [("rpd", {})],
     "rocprof_compute": [("rocprof-compute", {"layout": layout}) for layout in ("long", "wide")],
 }
 """Reader -> what gpumodel writes for it."""
