@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import starmap
+from pathlib import Path
 
 import pandas as pd
 
@@ -26,6 +27,8 @@ from tidyprof.errors import one_line
 from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
 from tidyprof.gate.runs import RunTimes, copies_among, repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
+from tidyprof.running.report import machine_of, read_run
+from tidyprof.tables.contract import NOT_STATED, Origin
 
 REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
 """Option that takes a file -> what writes it."""
@@ -44,7 +47,8 @@ def gate(options: Namespace) -> int:
             one_line(options.files[0], found, "one name was given twice", "give BASE and NEW")
         )
     base, new = (
-        [run_times(path, options.mark, options.measure) for path in side] for side in sides
+        [_with_machine(run_times(path, options.mark, options.measure)) for path in side]
+        for side in sides
     )
     try:
         verdict = judge(base, new, options.fail_above, options.in_turns)
@@ -62,6 +66,14 @@ def gate(options: Namespace) -> int:
         if target is not None:
             write_report(f"--{option}", target, report(verdict))
     return int(verdict.fails)
+
+
+def _with_machine(run: RunTimes) -> RunTimes:
+    """The run, with what `tidyprof run` says beside its times that it ran on."""
+    watched = read_run(Path(run.path))
+    if run.origin != NOT_STATED or not watched.ranks:
+        return run
+    return replace(run, origin=Origin("recorded", machine_of(watched)))
 
 
 def _refuse_copies(runs: Sequence[RunTimes]) -> None:
