@@ -16,7 +16,7 @@ from tidyprof import Profile, matrix_products, read_torch_trace
 
 RECORDINGS = (
     "torch-mi300x-compile-triton/trace.json.gz",
-    "torch-mi300x-timesformer/facebook_timesformer-base-finetuned-k400__1016002.json.gz",
+    "torch-mi300x-resnet18-train/train_resnet18.json.gz",
 )
 
 
