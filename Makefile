@@ -19,7 +19,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler mirror quick test long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -42,6 +42,9 @@ compiler: setup ## add Triton where torch has none, so that lesson 16 compiles
 	$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python \
 	  --constraint constraints.txt --editable '.[compiler]'
 
+mirror: setup ## fetch the public recordings that tests read (18 MB), or copy them: FROM=FOLDER
+	$(BIN)/python -m tools.mirror $(if $(FROM),--from $(call quoted,$(FROM)))
+
 quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: readers, analyses, packages, pages
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/book tests/test_*.py \
 	  $(addprefix tests/tidyprof/,analyses gate io names readers tables)
@@ -63,7 +66,8 @@ lessons: .venv/.dev ## run every lesson without network, each cell as shipped an
 long: export PROFLAB_LONG := 1
 long: test ## test with ten times the damaged files, then run the lessons as shipped, and on the whole recordings
 	$(NOTEBOOKS) $(ALONE) notebooks
-	OMP_NUM_THREADS=1 PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
+	PROFLAB_RECORDINGS="$$($(BIN)/python -m tools.mirror --where)" OMP_NUM_THREADS=1 PROFLAB_STRICT=1 \
+	  $(NOTEBOOKS) build/combined
 
 lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in tidyprof's signatures
 	$(BIN)/ruff check

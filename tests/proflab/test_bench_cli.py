@@ -20,6 +20,7 @@ from proflab.doctor.findings import Finding, Status
 from proflab.doctor.report import COLOURS, Report
 from proflab.recordings import load_manifest
 from tests.proflab.test_course_commands import RIGHT, WRONG
+from tests.public_recordings import Mirror
 from tidyprof.cli.output import QUIET
 from tidyprof.plots.style import MINIMUM_CONTRAST, contrast
 
@@ -75,9 +76,9 @@ def test_unknown_attribute_is_an_attribute_error() -> None:
 
 
 def test_recordings_lists_all_with_their_place(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     assert main(["recordings"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name in load_manifest():
@@ -127,9 +128,9 @@ def test_recordings_names_a_damaged_copy(
 
 
 def test_fetch_says_where_and_under_which_licence(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     assert main(["fetch", "torch-mi210-gpu-only"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("torch-mi210-gpu-only: mirror, ")

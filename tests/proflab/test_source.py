@@ -13,6 +13,7 @@ import pytest
 from proflab import ledger
 from proflab.correctness_gate import CorrectnessGate
 from proflab.errors import CourseError
+from proflab.recordings import shipped_folder
 from proflab.sources import source
 from proflab.training import training_run
 from tests.proflab.training_records import write_run
@@ -143,6 +144,16 @@ def profiles(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     return found
 
 
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, Profile]:
+    """Traces of one rank and of several that come with the course."""
+    traces = {"torch": "torch-h200-case-compiled", "many ranks": "modelled-rank-skew/torch"}
+    return {
+        name: FORMATS[0].read(shipped_folder() / path, origin=origin_for(name))
+        for name, path in traces.items()
+    }
+
+
 def corner(figure: TidyFigure) -> str:
     """Text in the corner of the figure, without its line breaks."""
     (text,) = [text for text in figure.texts if text.get_gid() == "origin"]
@@ -240,9 +251,9 @@ class TestPandas:
     @pytest.mark.parametrize("way", LOSING)
     @pytest.mark.parametrize("plot", TABLES)
     def test_plots_refuse_what_lost_its_origin(
-        self, plot: str, way: str, profiles: dict[str, Profile]
+        self, plot: str, way: str, shipped: dict[str, Profile]
     ) -> None:
-        table = table_for(plot, profiles)
+        table = table_for(plot, shipped)
         other = table.copy()
         other.attrs["origin"] = Origin("modelled", "by hand")
         lost = LOSING[way](table, other)
@@ -255,15 +266,15 @@ class TestPandas:
 
     @pytest.mark.parametrize("way", KEEPING)
     def test_choosing_rows_and_columns_keeps_it(
-        self, way: str, profiles: dict[str, Profile]
+        self, way: str, shipped: dict[str, Profile]
     ) -> None:
-        table = KEEPING[way](table_for("top_kernels", profiles))
+        table = KEEPING[way](table_for("top_kernels", shipped))
         assert corner(plots.top_kernels(table)) == str(origin_for("torch"))
 
     def test_timeline_takes_profiles_and_these_always_have_one(
-        self, profiles: dict[str, Profile]
+        self, shipped: dict[str, Profile]
     ) -> None:
-        profile = profiles["torch"]
+        profile = shipped["torch"]
         rebuilt = Profile(pd.DataFrame(profile.events))
         assert corner(plots.timeline(rebuilt)) == "recorded: machine not stated"
 

@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 
 from proflab.releases import releases, shown
 from tests.conftest import REPOSITORY, require
+from tools import mirror
 
 CONDA_NAMES = {"python-isal": "isal", "msgspec-python": "msgspec"}
 """conda-forge's names where they differ from the registry's."""
@@ -108,11 +109,52 @@ def test_shell_scripts_are_clean():
     assert done.returncode == 0, done.stdout
 
 
+def workflow() -> dict:
+    text = (REPOSITORY / ".github/workflows/test.yml").read_text()
+    return yaml.safe_load(text)["jobs"]
+
+
+def test_the_workflow_runs_on_each_python_that_the_course_names():
+    named = re.findall(r":: (3\.\d+)", "\n".join(project()["classifiers"]))
+    assert workflow()["test"]["strategy"]["matrix"]["python"] == named
+
+
+def test_the_workflow_calls_targets_and_scripts_that_are_here():
+    steps = [step for job in workflow().values() for step in job["steps"]]
+    run = [step["run"] for step in steps if "run" in step]
+    targets = [line.split()[1] for line in run if line.startswith("make ")]
+    assert targets == ["setup", "mirror", "test"]
+    for target in targets:
+        subprocess.run(
+            ["make", "--dry-run", target], cwd=REPOSITORY, check=True, capture_output=True
+        )
+    assert ".ci/run packages" in run
+    assert all(
+        re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"]) for step in steps if "uses" in step
+    )
+
+
+def test_the_workflow_keeps_the_mirror_where_it_is_and_publishes_the_book_where_it_is_made(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PROFLAB_RECORDINGS", "PROFLAB_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(mirror, "BESIDE", tmp_path / "nothing")
+    given = {step["name"]: step["with"] for step in workflow()["test"]["steps"] if "with" in step}
+    assert Path(given["Public recordings"]["path"]).expanduser() == mirror.mirror_folder()
+    assert "hashFiles('tests/recordings.json')" in given["Public recordings"]["key"]
+    (book,) = re.findall(
+        r"^book: .* in (\S+)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE
+    )
+    assert given["The book"]["path"] == book
+
+
 def test_make_names_every_target_in_its_help():
     done = subprocess.run(
         ["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
-    for target in ("setup", "lab", "test", "notebooks", "bench"):
+    for target in ("setup", "lab", "mirror", "test", "notebooks", "bench"):
         assert f"make {target}" in done.stdout
 
 
