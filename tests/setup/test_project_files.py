@@ -134,7 +134,7 @@ def test_make_names_every_target_in_its_help():
         assert f"make {target}" in done.stdout
 
 
-@pytest.mark.parametrize("target", ["test", "lessons"])
+@pytest.mark.parametrize("target", ["test", "lessons", "lesson-04"])
 def test_lessons_run_as_on_a_machine_without_network_and_mirror(target):
     done = subprocess.run(
         ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=True
