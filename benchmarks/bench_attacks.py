@@ -33,12 +33,12 @@ from benchmarks.page import RELIABILITY, write_part
 from cifar_train import cli, models
 from cifar_train.data import cifar100
 from cifar_train.data.download import ARCHIVE_NAME, download_cifar100
-from cifar_train.errors import UserError
 from tests.cifar_train.cifar_files import md5, write_archive, write_cifar100
 from tests.cifar_train.test_data import Payload
 from tests.cifar_train.test_distributed import free_port
 from tests.cifar_train.test_download import archive_of, odd_member
 from tests.cifar_train.tiny_models import TINY_MODELS
+from tidyprof.errors import UserError
 
 PATIENCE_S = 120
 """Longest time for a process to end: many times what it takes."""

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, executed
 from docs.book.deck import Slide, markdown, slides
 from docs.book.lesson_pages import lesson_page
 from proflab.display import inline_html
 from proflab.lessons import Lesson, lessons
+from tidyprof.errors import UserError
 from tidyprof.harmless import html_text
 from tools.notebooks import Folders, build
 

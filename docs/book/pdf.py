@@ -19,10 +19,10 @@ from html import escape, unescape
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, TARGET
 from docs.book.contents import Part, contents
 from docs.book.finish import ARTICLE, first_words
+from tidyprof.errors import UserError
 
 NAME = "profiling-pytorch-on-amd-gpus.pdf"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -14,9 +14,8 @@ from typing import Any
 
 from tidyprof.cli.output import say, show_facts, write_report
 from tidyprof.cli.triage import diagnosed
-from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.verdict import Diagnosis, as_json, facts, headline
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError, UserError
 from tidyprof.running.report import Run, facts_of, machine_of, read_run, why_no_trace
 
 PATIENCE_S = 60.0
@@ -95,7 +94,7 @@ def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
     asked = {"files": [str(found.folder)], "mark": None, "step_ms": None, "jobs": None}
     try:
         return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
-    except (ProfileReadError, UsageError) as error:
+    except (ProfileReadError, UserError) as error:
         return None, str(error)
 
 
