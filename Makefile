@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup lab compiler mirror quick test long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 setup: $(READY) ## make .venv with what a learner needs
 
@@ -62,6 +62,10 @@ lessons: .venv/.dev ## run every lesson without network, each cell as shipped an
 	$(BIN)/python -m tools.notebooks build --check
 	$(NOTEBOOKS) $(ALONE) --overwrite build/combined
 	$(BIN)/python -m tools.case_lines
+
+lesson-%: .venv/.dev ## build and run one lesson, as in make lesson-04, each cell as shipped and as solved
+	$(BIN)/python -m tools.notebooks build
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 $(ALONE) --overwrite build/combined/$*_*.ipynb
 
 long: export PROFLAB_LONG := 1
 long: test ## test with ten times the damaged files, then run the lessons as shipped, and on the whole recordings

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from cifar_train.whole_files import scratch_folder
 from proflab.display import size
 from proflab.recordings import (
     RecordedFile,
@@ -28,6 +27,7 @@ from proflab.recordings import (
     problem,
 )
 from tidyprof.standard_streams import tell
+from tidyprof.whole_files import scratch_folder
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "recordings"
 AT_ONCE = 8

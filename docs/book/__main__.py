@@ -12,13 +12,13 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from docs.book.contents import START, contents
 from docs.book.finish import finish
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
 from proflab.lessons import Lesson
+from tidyprof.errors import UserError
 from tools.notebooks import Folders, build, read_sources
 from tools.notebooks.excerpt import excerpts
 

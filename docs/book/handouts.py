@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, executed
 from docs.book.lesson_pages import FOLDED, lesson_page
 from proflab.lessons import Lesson, lessons
+from tidyprof.errors import UserError
 from tools.notebooks import Folders, build
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, TARGET, build_site
+from tidyprof.errors import UserError
 
 NAME = "profiling-pytorch-on-amd-gpus.pdf"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from cifar_train.data.limited_download import limited
-from cifar_train.whole_files import scratch_folder
 from proflab.display import Notice, near, show, size
 from proflab.errors import CourseError
+from tidyprof.whole_files import scratch_folder
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Origin

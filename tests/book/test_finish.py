@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cifar_train.errors import UserError
 from docs.book import pdf
 from docs.book.finish import (
     PAPER_COLUMNS,
@@ -19,6 +18,7 @@ from docs.book.finish import (
     finished,
     sections,
 )
+from tidyprof.errors import UserError
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (2000).to_bytes(4) + (500).to_bytes(4)
 """The head of a picture of 2000 by 500 pixels, which is all that is read of it."""

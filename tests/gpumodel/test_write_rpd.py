@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.writers.rpd import TRACERS
 from tests.gpumodel.handmade import (
@@ -17,6 +16,7 @@ from tests.gpumodel.handmade import (
     small_run,
 )
 from tidyprof import busy, read_rpd
+from tidyprof.errors import UserError
 
 
 def columns_of(path: Path) -> dict[str, list[str]]:

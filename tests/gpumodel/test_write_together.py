@@ -16,12 +16,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
 from tests.gpumodel.handmade import WALL_CLOCK_OFFSET_NS, query, runs, small_run
 from tests.tidyprof.contract_run import FORMATS
 from tidyprof import Profile, read
+from tidyprof.errors import UserError
 
 SEES_RANGES = ("rocprofv3-csv", "rocprofv3-json", "rocpd", "rpd", "perfetto")
 SEES_RUNTIME_KERNELS = ("rocprofv3-csv", "rocprofv3-json", "rocpd", "perfetto", "rocprof-sys")

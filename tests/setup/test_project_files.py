@@ -73,6 +73,24 @@ def test_a_version_is_the_same_wherever_it_stands():
     assert alone == cited["version"] == version
 
 
+def test_news_become_the_newest_part_of_the_changelog(tmp_path):
+    """Towncrier refuses what lies in news under a name that it can't place."""
+    for name in ("pyproject.toml", "CHANGELOG.md"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    shutil.copytree(REPOSITORY / "news", tmp_path / "news")
+    (tmp_path / "news/+one.tools.md").write_text("One thing is new.\n")
+    command = ["towncrier", "build", "--yes", "--version", "9.9.9", "--date", "2030-01-01"]
+    subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=True)
+    before, found = (
+        (folder / "CHANGELOG.md").read_text().split("\n## ") for folder in (REPOSITORY, tmp_path)
+    )
+    assert found[1].startswith("9.9.9, 2030-01-01\n")
+    assert "\n### Tools\n\n" in found[1]
+    assert "\n- One thing is new.\n" in found[1]
+    assert (found[0], found[2:]) == (before[0], before[1:])
+    assert os.listdir(tmp_path / "news") == ["README.md"]
+
+
 def test_every_dependency_has_a_tested_version():
     lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
     pinned = {line.split("==")[0].lower() for line in lines if "==" in line}
@@ -158,7 +176,7 @@ def test_make_names_every_target_in_its_help():
         assert f"make {target}" in done.stdout
 
 
-@pytest.mark.parametrize("target", ["test", "lessons"])
+@pytest.mark.parametrize("target", ["test", "lessons", "lesson-04"])
 def test_lessons_run_as_on_a_machine_without_network_and_mirror(target):
     done = subprocess.run(
         ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=True

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import (
     COPY_KINDS,
@@ -21,6 +20,7 @@ from gpumodel.writers.common.device_work import (
     work_with_launches,
 )
 from gpumodel.writers.common.files import MARK, NewDatabase, has_ranges, marker_text, ranks_of
+from tidyprof.errors import UserError
 
 TRACERS = ("roctracer", "rocprofiler-sdk")
 """What rpd is built on: roctracer for ROCm 6, else ROCprofiler-SDK (rpd_tracer/Makefile)."""

@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from cifar_train.errors import UserError
 from proflab.standins import release
+from tidyprof.errors import UserError
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -22,8 +22,7 @@ from tidyprof.cli.output import (
     texts,
     write_report,
 )
-from tidyprof.cli.usage import UsageError
-from tidyprof.errors import one_line
+from tidyprof.errors import UserError, one_line
 from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
 from tidyprof.gate.runs import RunTimes, copies_among, repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
@@ -43,7 +42,7 @@ def gate(options: Namespace) -> int:
     sides = [repeats_in(path) for path in options.files]
     if set(sides[0]) & set(sides[1]):
         found = "both sides name the same recording"
-        raise UsageError(
+        raise UserError(
             one_line(options.files[0], found, "one name was given twice", "give BASE and NEW")
         )
     base, new = (
@@ -55,7 +54,7 @@ def gate(options: Namespace) -> int:
     except ValueError as error:
         cause = "a run failed, has another name, or was made in another way"
         cure = "make all runs alike, and without turns leave --in-turns out"
-        raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
+        raise UserError(one_line(", ".join(options.files), str(error), cause, cure)) from None
     _refuse_copies([*base, *new])
     if options.fail_on_cant_tell and verdict.word == "can't tell":
         verdict = replace(verdict, fails=True)
@@ -81,7 +80,7 @@ def _refuse_copies(runs: Sequence[RunTimes]) -> None:
         pairs = [f"{other.path} and {one.path}" for one, other in copies]
         rest = f"; and {len(pairs) - NAMED} pairs more" if len(pairs) > NAMED else ""
         cause, cure = "a copy or a link", "record each repeat by itself, or leave the copy out"
-        raise UsageError(
+        raise UserError(
             one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, cure)
         )
 
