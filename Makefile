@@ -47,7 +47,7 @@ mirror: setup ## fetch the public recordings that tests read (18 MB), or copy th
 
 quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: readers, analyses, packages, pages
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/book tests/test_*.py \
-	  $(addprefix tests/tidyprof/,analyses gate io names readers tables)
+	  $(addprefix packages/tidyprof/tests/tidyprof_tests/,analyses gate io names readers tables)
 
 # Four at a time on two cores, since many tests wait for Slurm
 test: .venv/.dev .venv/.book lint ## run every test and every lesson, make the book, and look at all of it in a browser

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
 from tests.public_recordings import GET, Mirror, truths
 from tests.warm import PYTHON, share, shared_python
+from tidyprof_tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
 from tools.mirror import mirror_folder
 
 # Tests run side by side. Threads of torch that wait for each other spin, and would take the other

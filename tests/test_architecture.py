@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.test_rooms import PACKAGES, modules, modules_of_all, needs
-from tests.tidyprof.rocpd_writer import small_database
+from tidyprof_tests.rocpd_writer import small_database
 
 PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
 PICTURE = (REPOSITORY / "docs" / "architecture.svg").read_text(encoding="utf-8")

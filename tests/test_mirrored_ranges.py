@@ -30,10 +30,10 @@ from proflab.exercises import exercises_of
 from proflab.lessons import lessons
 from proflab.parts.clinic import vital_signs
 from tests.conftest import REPOSITORY
-from tests.tidyprof.mirrored_trace import ALLOCATED, STEP_NS, write_both
 from tidyprof import Intervals, Profile, analyses, plots
 from tidyprof.analyses.steps import marks_to_try
 from tidyprof.plots.figure import TidyFigure
+from tidyprof_tests.mirrored_trace import ALLOCATED, STEP_NS, write_both
 from tools.solutions import solved_source
 
 RANGES = re.compile(

@@ -1,4 +1,4 @@
-"""Record the scripts of tests/strangers with the block of lesson 14, as their authors would.
+"""Record the scripts of packages/tidyprof/tests/strangers with the block of lesson 14, as their authors would.
 
     python -m tools.record_strangers [NAME ...]
 
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[1]
-STRANGERS = COURSE / "tests/strangers"
+STRANGERS = COURSE / "packages/tidyprof/tests/strangers"
 BLOCK = COURSE / "snippets/14_instrument_me.py"
 LONGEST_S = 300
 

@@ -53,7 +53,9 @@ def contents(repository: Path) -> tuple[Part, ...]:
     ]
     lessons = sorted(path.parent.name for path in sources)
     formats = sorted(
-        path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README"
+        path.stem
+        for path in (repository / "packages/tidyprof/docs").glob("*.md")
+        if path.stem != "README"
     )
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
@@ -62,7 +64,10 @@ def contents(repository: Path) -> tuple[Part, ...]:
         Part("To carry it on", TO_CARRY_ON),
         Part(
             "tidyprof",
-            ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats)),
+            (
+                "packages/tidyprof/docs/README.md",
+                *(f"packages/tidyprof/docs/{name}.md" for name in formats),
+            ),
         ),
     )
 

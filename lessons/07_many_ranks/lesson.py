@@ -390,7 +390,7 @@ lesson.conclude(
 # is split over GPUs, there are several: number the collectives by group *and* rank. It trusts the clocks: between nodes
 # they may disagree, so read `table.attrs["clocks"]` (the snippet below puts them right by the ends of the all-reduces).
 #
-# Of a thousand ranks `tidyprof.many.read_many` reduces each file [where it is read](../docs/tidyprof/README.md).
+# Of a thousand ranks `tidyprof.many.read_many` reduces each file [where it is read](../packages/tidyprof/docs/README.md).
 
 # %% [markdown] tags=["given"]
 # ## Known issues

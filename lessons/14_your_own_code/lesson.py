@@ -382,7 +382,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-ms MS` says how long a
 # step takes without the profiler), says what speaks against its verdict, and writes [a page to
 # send](../docs/triage.md). `tidyprof gate` compares [repeats before and after](../docs/gate.md). All of it comes with
-# `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without the rest of the course.
+# `pip install './packages/tidyprof[plots]'` in a clone of this repository, without the rest of the course.
 
 
 # %% [markdown]

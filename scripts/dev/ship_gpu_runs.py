@@ -1,4 +1,4 @@
-"""Take programs that were run on a GPU into tests/strangers/gpu: their source, their traces, cut,
+"""Take programs that were run on a GPU into packages/tidyprof/tests/strangers/gpu: their source, their traces, cut,
 and their truths.
 
     python scripts/dev/ship_gpu_runs.py FOLDER
@@ -25,7 +25,7 @@ except ImportError:
 
 from tools.cuts.chrome_trace import packable, trace
 
-TARGET = Path(__file__).resolve().parents[2] / "tests/strangers/gpu"
+TARGET = Path(__file__).resolve().parents[2] / "packages/tidyprof/tests/strangers/gpu"
 KEPT = ("cause", "why", "untraced_ms", "device_busy_ms_a_step")
 LEVEL = 22
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.conftest import REPOSITORY, require
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 RECEIVER = Path(__file__).with_name("receiver.html")
 SCREENSHOTS = REPOSITORY / "build/screenshots"

@@ -18,7 +18,7 @@ import nbformat
 from nbformat.sign import NotebookNotary
 
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 HOMES = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR")

@@ -22,7 +22,7 @@ from docs.book.pdf import print_book
 from proflab.lessons import lessons
 from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
 from tests.conftest import REPOSITORY, require
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 LESSON, GATE, SHORT = "notebooks/00_first.ipynb", "docs/gate.md", "docs/short.md"
 PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT)))

@@ -18,9 +18,9 @@ import torch
 
 from cifar_train import cli, train
 from tests.conftest import REPOSITORY, require
-from tests.patience import PATIENCE_S
 from tests.test_architecture import files_entered, stated_way
 from tidyprof.errors import UserError
+from tidyprof_tests.patience import PATIENCE_S
 
 QUICK = [
     "--data",

@@ -25,8 +25,8 @@ from cifar_train.data import download
 from cifar_train.data.cifar100 import find_damage
 from cifar_train.data.download import ARCHIVE_NAME, download_cifar100
 from tests.cifar_train.cifar_files import md5, write_archive, write_cifar100
-from tests.patience import PATIENCE_S
 from tidyprof.errors import UserError
+from tidyprof_tests.patience import PATIENCE_S
 
 
 @dataclass

@@ -11,8 +11,8 @@ from cifar_train.launch import failure_watch, meeting
 from cifar_train.launch.failure_watch import FailureWatch
 from cifar_train.launch.meeting import Deadline, agree
 from cifar_train.launch.ranks import Launch
-from tests.patience import PATIENCE_S
 from tidyprof.errors import UserError
+from tidyprof_tests.patience import PATIENCE_S
 
 
 def launch(rank: int, world_size: int) -> Launch:

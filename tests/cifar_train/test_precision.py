@@ -15,7 +15,7 @@ from cifar_train.config import PRECISIONS, precision_label
 from cifar_train.launch.ranks import Launch
 from cifar_train.train import run, set_up
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

@@ -16,8 +16,8 @@ from cifar_train.hooks import PHASES
 from cifar_train.schedule import ProfileSchedule
 from cifar_train.train import run
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tidyprof.errors import UserError
+from tidyprof_tests.patience import PATIENCE_S
 
 
 def events(path) -> list[dict]:

@@ -16,10 +16,10 @@ import pytest
 import tidyprof
 from gpumodel import writers
 from tests.gpumodel.handmade import small_run
-from tests.tidyprof.rocpd_writer import small_database
-from tests.tidyprof.rpd_writer import small_file
 from tidyprof.readers.rocprof_compute.counter_csv import counter_columns
 from tidyprof.readers.rocprofv3.columns import header_of, is_known, role_of
+from tidyprof_tests.rocpd_writer import small_database
+from tidyprof_tests.rpd_writer import small_file
 
 READERS = Path(tidyprof.__file__).parent / "readers"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.tidyprof.contract_run import (
+from tests.gpumodel.contract_run import (
     EVENTS,
     FEW,
     FORMATS,

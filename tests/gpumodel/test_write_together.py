@@ -18,8 +18,8 @@ from hypothesis import given, settings
 
 from gpumodel import writers
 from gpumodel.run import Run
+from tests.gpumodel.contract_run import FORMATS
 from tests.gpumodel.handmade import WALL_CLOCK_OFFSET_NS, query, runs, small_run
-from tests.tidyprof.contract_run import FORMATS
 from tidyprof import Profile, read
 from tidyprof.errors import UserError
 

@@ -12,7 +12,7 @@ from cifar_train.data import cifar100
 from proflab.doctor import Finding, Issue, Machine, Report, Status, check_up
 from proflab.doctor.machine import Answer, Space
 from proflab.doctor.probes import gpu
-from tests.tidyprof import chrome_writer, rocprofv3_writer
+from tidyprof_tests import chrome_writer, rocprofv3_writer
 
 GB = 10**9
 MI300X = "cpu_cores_count 0\nsimd_count 1216\ngfx_target_version 90402\n"

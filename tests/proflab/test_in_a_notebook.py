@@ -9,7 +9,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode, v4
 
 from proflab.recall import WIDGET
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 STATE = "application/vnd.jupyter.widget-state+json"
 

@@ -16,7 +16,7 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 
 from proflab import kernel_guard
 from tests.conftest import REPOSITORY, others_later
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 TRAINING = (
     "--data synthetic --device cpu --batch-size 4 --max-steps 100000 --num-workers 2 --precision"

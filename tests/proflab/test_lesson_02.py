@@ -11,9 +11,9 @@ import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.recordings import fetch, recording
 from tests.public_recordings import Mirror
-from tests.tidyprof.analyses.test_analyses import event, profile_of
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
+from tidyprof_tests.analyses.test_analyses import event, profile_of
 
 lesson = exercises_of("02")
 

@@ -17,7 +17,7 @@ from proflab.parts.clinic_runs import plain_step
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from proflab.recordings import recording
 from tests.conftest import REPOSITORY
-from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
 
 lesson = exercises_of("04")
 

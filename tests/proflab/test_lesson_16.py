@@ -18,7 +18,7 @@ import pytest
 from proflab.exercises import exercises_of
 from proflab.lessons import lessons
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 FOLDER = lessons()["16"].folder
 SNIPPET = REPOSITORY / "snippets/16_compiler.py"

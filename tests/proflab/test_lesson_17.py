@@ -15,7 +15,7 @@ from gpumodel.play.product import operators_of_sharded_step
 from gpumodel.play.waits import GATHER, SCATTER
 from proflab.exercises import exercise, exercises_of, find, selftest
 from proflab.lessons import lessons
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 FOLDER = lessons()["17"].folder
 PUBLISHED = pd.read_csv(FOLDER / "published_collectives.csv", comment="#")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from proflab.exercises import Outcome, find
-from tests.tidyprof.analyses.test_analyses import event, host_step, profile_of
+from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
 
 SLOWER_COMPILED = pd.DataFrame(
     [{"how": how, "call": call, "ms": 1} for how in ("eager", "compiled") for call in range(6)]

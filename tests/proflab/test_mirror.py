@@ -15,8 +15,8 @@ import pytest
 
 from proflab.recordings import load_manifest
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tests.proflab.test_recording_sources import CONTENT, fill, tiny
+from tidyprof_tests.patience import PATIENCE_S
 from tools import mirror
 
 FILES = sorted(f"/{path}" for path in CONTENT)

@@ -21,9 +21,9 @@ from proflab import perfetto_trace
 from proflab.errors import CourseError
 from proflab.perfetto_button import PerfettoButton, perfetto, viewer_page
 from proflab.perfetto_trace import Trace, prepare, step_of
-from tests.tidyprof.chrome_writer import TraceEvent, kernel, operator, small_step, write_trace
 from tidyprof.io.byte_stream import zstd
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof_tests.chrome_writer import TraceEvent, kernel, operator, small_step, write_trace
 
 
 class Outline(HTMLParser):

@@ -18,9 +18,9 @@ import pytest
 
 import tidyprof
 from proflab.scrubbing import Scrubber
-from tests.tidyprof import chrome_writer, perfetto_writer
-from tests.tidyprof.rocpd_writer import RocpdWriter
 from tidyprof.errors import UserError
+from tidyprof_tests import chrome_writer, perfetto_writer
+from tidyprof_tests.rocpd_writer import RocpdWriter
 
 HOSTS = ("node17.cluster.example", "login2")
 ENVIRONMENT = {

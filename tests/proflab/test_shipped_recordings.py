@@ -49,7 +49,7 @@ def test_modelled_recordings_stay_small():
 
 
 def test_traces_of_the_gpu_that_the_course_ran_on_are_small() -> None:
-    programs = (REPOSITORY / "tests/strangers/gpu").rglob("*.zst")
+    programs = (REPOSITORY / "packages/tidyprof/tests/strangers/gpu").rglob("*.zst")
     own = (REPOSITORY / "recordings").glob("torch-h200-*/*")
     assert sum(path.stat().st_size for path in (*programs, *own)) <= MOST_BYTES_OF_A_GPU
 

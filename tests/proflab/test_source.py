@@ -17,12 +17,12 @@ from proflab.recordings import shipped_folder
 from proflab.sources import source
 from proflab.training import training_run
 from tests.proflab.training_records import write_run
-from tests.tidyprof import snapshot_writer
-from tests.tidyprof.rocpd_writer import small_database
 from tidyprof import analyses, plots
 from tidyprof.plots import TidyFigure
 from tidyprof.readers.registry import FORMATS
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof_tests import snapshot_writer
+from tidyprof_tests.rocpd_writer import small_database
 
 RECORDING_OF_READER = {
     "torch": "torch-mi250-minitoy/mi250_minitoy_train_ROCm6_2_kineto.json.gz",

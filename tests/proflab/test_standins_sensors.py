@@ -15,9 +15,9 @@ import pytest
 
 import tidyprof
 from proflab.standins import sensors
-from tests.patience import PATIENCE_S
 from tests.proflab import played_runs
 from tests.proflab.played_runs import run
+from tidyprof_tests.patience import PATIENCE_S
 
 JOB = "srun -n 2 cifar-train --max-steps 3"
 

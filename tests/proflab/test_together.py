@@ -14,7 +14,7 @@ import proflab
 import tidyprof
 from proflab import kernel_guard
 from proflab.standins.__main__ import main
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 LEARNERS = 6
 WORKLOAD = "python -m cifar_train.matmul --x-shape 500 100 --w-shape 100 8"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cifar_train.report import _processor_name
-from tests.tidyprof.chrome_writer import small_step, write_trace
+from tidyprof_tests.chrome_writer import small_step, write_trace
 from tools.gpu_check import __main__ as check
 from tools.gpu_check import parts
 from tools.gpu_check.parts import DiffersError, Gpus, NotHereError, Part

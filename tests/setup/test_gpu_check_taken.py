@@ -14,7 +14,7 @@ import pytest
 
 import tidyprof
 from tests.slurm.test_recording import SCRIPT, collect
-from tests.tidyprof.chrome_writer import HEADER, call, kernel, write_trace
+from tidyprof_tests.chrome_writer import HEADER, call, kernel, write_trace
 from tools.gpu_check import __main__ as check
 from tools.gpu_check.parts import Commands, Gpus, Part
 

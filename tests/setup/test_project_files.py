@@ -62,9 +62,9 @@ def told(requirement: Requirement) -> tuple[str, str, str]:
 
 def test_a_version_is_the_same_wherever_it_stands():
     version = project()["version"]
-    alone = tomllib.loads((REPOSITORY / "packaging/tidyprof/pyproject.toml").read_text())[
-        "project"
-    ]["version"]
+    alone = tomllib.loads((REPOSITORY / "packages/tidyprof/pyproject.toml").read_text())["project"][
+        "version"
+    ]
     cited = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
     newest = re.search(
         r"^## (\S+), (\S+)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE
@@ -298,7 +298,8 @@ def test_what_the_readme_counts_is_what_is_there():
     (listed,) = re.findall(r"against the options of \[([^\]]+)\]\(docs/releases.md\)", text)
     assert tuple(re.findall(r"\d+\.\d+", listed)) == shown()
     programs = {
-        path.parent.name for path in (REPOSITORY / "tests/strangers/gpu").glob("*/script.txt")
+        path.parent.name
+        for path in (REPOSITORY / "packages/tidyprof/tests/strangers/gpu").glob("*/script.txt")
     }
     assert f"[{len(programs)} programs with a known fault](docs/triage.md)" in text
     pythons = re.findall(

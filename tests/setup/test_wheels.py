@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 COMMANDS = {
     ".": {"tidyprof": ["--help"], "proflab": ["recordings"], "cifar-train": ["--help"]},
-    "packaging/tidyprof": {"tidyprof": ["--help"]},
+    "packages/tidyprof": {"tidyprof": ["--help"]},
 }
 """Folder of a wheel's project -> its commands."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 SCRIPTS = REPOSITORY / "scripts" / "slurm"
 LOCAL_SLURM = REPOSITORY / "scripts" / "dev" / "local-slurm"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, require
-from tests.patience import PATIENCE_S
 from tests.slurm.cluster import Cluster
-from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
 from tidyprof.cli.main import main
+from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
+from tidyprof_tests.patience import PATIENCE_S
 
 RANKS = 6
 PYTHON = REPOSITORY / ".venv/bin/python"

@@ -10,8 +10,8 @@ import tidyprof
 from proflab.errors import CourseError
 from proflab.jobs import job
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tests.slurm.cluster import Cluster
+from tidyprof_tests.patience import PATIENCE_S
 
 
 @pytest.fixture

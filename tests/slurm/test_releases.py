@@ -15,11 +15,11 @@ import pytest
 
 from proflab.releases import number
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tests.proflab.test_standins_releases import RELEASES
 from tests.slurm.cluster import clean_environment
 from tests.snippets.test_07 import SCONTROL
 from tests.warm import SOCKET
+from tidyprof_tests.patience import PATIENCE_S
 
 PROFILERS = re.compile(
     r"\b(rocprofv3|rocprof-compute profile|rocprof-sys-(run|sample)|runTracer\.sh) "

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tests.slurm.cluster import SCRIPTS, clean_environment
+from tidyprof_tests.patience import PATIENCE_S
 
 SBATCH = """#!/bin/bash
 number=$(($(cat "$QUEUE/last" 2>/dev/null || echo 100) + 1))

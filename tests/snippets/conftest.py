@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tests.warm import OPTIMIZER, PYTHON, SOCKET, warm_python
+from tidyprof_tests.patience import PATIENCE_S
 
 SNIPPETS = REPOSITORY / "snippets"
 AT_WORK = ("torch", "pandas", "matplotlib")

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tests.snippets.conftest import Run
 from tests.snippets.test_07 import ROCPROFV3, SRUN, with_programs
+from tidyprof_tests.patience import PATIENCE_S
 
 LOOP = """
 import torch

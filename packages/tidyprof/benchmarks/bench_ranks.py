@@ -3,7 +3,7 @@
     python -m benchmarks.bench_ranks [RANKS ...]
 
 Every rank's file is one modelled rank of `recordings/modelled-rank-skew`, with its own number and
-begun up to six microseconds later. The table goes into docs/tidyprof/README.md.
+begun up to six microseconds later. The table goes into packages/tidyprof/docs/README.md.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.rocpd_writer import GPU_AGENTS, START_NS, RocpdWriter
 from tidyprof.analyses import kernels
 from tidyprof.readers.rocpd.reader import read_rocpd
+from tidyprof_tests.rocpd_writer import GPU_AGENTS, START_NS, RocpdWriter
 
 DISPATCHES = 500_000
 KERNELS = 60

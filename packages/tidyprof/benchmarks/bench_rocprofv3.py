@@ -186,7 +186,7 @@ def test_ten_million_dispatches_fit_into_their_memory(trace, tmp_path, record_pr
 
 
 def test_json_results_against_a_loop(tmp_path, record_property):
-    from tests.tidyprof.rocprofv3_writer import Kernel, write_results
+    from tidyprof_tests.rocprofv3_writer import Kernel, write_results
 
     kernels = [
         Kernel(kernel_name(row % KERNELS), 1000 * row, 900, row) for row in range(1, 100_001)

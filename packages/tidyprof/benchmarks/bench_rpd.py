@@ -19,8 +19,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.rpd_writer import START_NS, RpdWriter
 from tidyprof.readers.rpd.reader import read_rpd
+from tidyprof_tests.rpd_writer import START_NS, RpdWriter
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 OPERATIONS = 1_000_000

@@ -3,7 +3,7 @@ known of each.
 
     python -m benchmarks.one_word [NAME ...] [--out FOLDER] [--write]
 
-The programs are those of tests/strangers, with the truths that their authors wrote down first.
+The programs are those of packages/tidyprof/tests/strangers, with the truths that their authors wrote down first.
 Those of `scripts` and `scripts_review` make 14 steps or more, so that their trace begins after
 nine. Run it on a machine without other work. --write puts the figures into docs/triage.md and the
 rows into docs/triage-files.md.
@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmarks.page import DOCS, write_part
 
 COURSE = Path(__file__).resolve().parents[1]
-STRANGERS = COURSE / "tests/strangers"
+STRANGERS = COURSE / "packages/tidyprof/tests/strangers"
 BLOCK = COURSE / "snippets/14_instrument_me.py"
 LONGEST_S = 600
 NO_VERDICT = "no verdict"

@@ -13,13 +13,16 @@ from typing import Any
 
 import tidyprof
 from tests.public_recordings import Mirror
-from tests.tidyprof.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right, triaged
 from tidyprof.diagnosis.observer import NEARLY
 from tidyprof.diagnosis.verdict import UNCLEAR, Diagnosis, triage
+from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right, triaged
 from tools.mirror import mirror_folder
 
 COURSE = Path(__file__).resolve().parents[1]
-BY_HAND, STRANGERS = COURSE / "tests/tidyprof/triage/expected.toml", COURSE / "tests/strangers"
+BY_HAND, STRANGERS = (
+    COURSE / "packages/tidyprof/tests/tidyprof_tests/triage/expected.toml",
+    COURSE / "packages/tidyprof/tests/strangers",
+)
 SOURCES = {
     "public recordings": BY_HAND,
     "scripts after a reviewer's descriptions": STRANGERS / "truth_review.toml",

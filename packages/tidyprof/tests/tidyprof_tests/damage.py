@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tests.conftest import LONG
 from tidyprof import Profile, ProfileReadError, read
+from tidyprof_tests.conftest import LONG
 
 Mutation = Callable[[bytes], bytes]
 

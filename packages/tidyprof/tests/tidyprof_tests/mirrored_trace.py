@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, write_trace
+from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, write_trace
 
 STEP_NS = 1_000_000
 STEPS = (5, 6, 7)

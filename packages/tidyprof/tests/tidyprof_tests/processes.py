@@ -12,7 +12,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 MARK = "TESTS_STARTED_BY"
 """Environment variable with the test that a process was started in; processes of its processes

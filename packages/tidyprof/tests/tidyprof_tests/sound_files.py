@@ -10,20 +10,20 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof import damage
-from tests.tidyprof.chrome_writer import small_step, trace_text
-from tests.tidyprof.damage import mutations, text_mutations
-from tests.tidyprof.perfetto_writer import small_trace
-from tests.tidyprof.readers import (
+from tidyprof import Profile
+from tidyprof_tests import damage
+from tidyprof_tests.chrome_writer import small_step, trace_text
+from tidyprof_tests.damage import mutations, text_mutations
+from tidyprof_tests.perfetto_writer import small_trace
+from tidyprof_tests.readers import (
     test_rocprof_sys,
     test_rocprof_v1,
     test_rocprofv3_bad_input,
     test_system_bad_input,
 )
-from tests.tidyprof.rocpd_writer import small_database
-from tests.tidyprof.rpd_writer import small_file
-from tests.tidyprof.snapshot_writer import small_snapshot
-from tidyprof import Profile
+from tidyprof_tests.rocpd_writer import small_database
+from tidyprof_tests.rpd_writer import small_file
+from tidyprof_tests.snapshot_writer import small_snapshot
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import REPOSITORY
 
 COURSE = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 ALONE = tomllib.loads((REPOSITORY / "packaging" / "tidyprof" / "pyproject.toml").read_text())[

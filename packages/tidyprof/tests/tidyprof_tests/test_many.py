@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.patience import PATIENCE_S
 from tidyprof import many
 from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.device_time import overlap
@@ -23,6 +22,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.many import ReadManyError, read_many
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
+from tidyprof_tests.patience import PATIENCE_S
 
 from .chrome_writer import HEADER, kernel, write_trace
 

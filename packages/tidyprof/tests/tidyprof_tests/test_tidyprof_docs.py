@@ -1,4 +1,4 @@
-"""The pages in docs/tidyprof say what the code does: columns, entries, doors, commands, and
+"""The pages in packages/tidyprof/docs say what the code does: columns, entries, doors, commands, and
 examples that run.
 """
 
@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.conftest import REPOSITORY
-from tests.tidyprof.readers.test_rocprof_sys import TREE, document
 from tidyprof import analyses, plots
 from tidyprof.analyses.budget import BLOCKED_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS
@@ -47,6 +45,8 @@ from tidyprof.tables.contract import (
     KINDS,
     Profile,
 )
+from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.readers.test_rocprof_sys import TREE, document
 
 from . import (
     compute_writer,

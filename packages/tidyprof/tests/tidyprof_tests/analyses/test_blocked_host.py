@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.tidyprof.analyses.test_analyses import event, host_step, profile_of
 from tidyprof import analyses, read
 from tidyprof.analyses.budget import category_of_call
 from tidyprof.tables.contract import Profile
+from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
 
 RESNET18 = Path("torch-mi300x-resnet18-train", "train_resnet18.json.gz")
 SGLANG = Path("torch-mi300x-sglang-decode", "sglang_Qwen3-8B_decode.json.gz")

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof import perfetto_writer as w
-from tests.tidyprof.analyses.test_analyses import ORIGIN, event, profile_of
-from tests.tidyprof.chrome_writer import TraceEvent, call, operator, write_trace
-from tests.tidyprof.figures import (
+from tidyprof import Origin, Profile, call_stacks, plots
+from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS, function_name
+from tidyprof.tables.contract import EVENT_DTYPES
+from tidyprof_tests import perfetto_writer as w
+from tidyprof_tests.analyses.test_analyses import ORIGIN, event, profile_of
+from tidyprof_tests.chrome_writer import TraceEvent, call, operator, write_trace
+from tidyprof_tests.figures import (
     assert_readable,
     assert_repeatable,
     assert_says_what_it_shows,
     drawn,
 )
-from tidyprof import Origin, Profile, call_stacks, plots
-from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS, function_name
-from tidyprof.tables.contract import EVENT_DTYPES
 
 RECORDED_FOLDER = Path("rocprof-sys-cpu", "rocprofsys-python-output")
 SIGNAL_RETURN = "__sigaction"

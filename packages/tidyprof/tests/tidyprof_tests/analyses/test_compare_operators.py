@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.analyses.test_modules import operator
-from tests.tidyprof.chrome_writer import call, kernel, write_trace
 from tidyprof import compare, read_torch_trace
+from tidyprof_tests.analyses.test_modules import operator
+from tidyprof_tests.chrome_writer import call, kernel, write_trace
 
 MODELLED = Path(__file__).parents[3] / "recordings"
 ALEXNET = "torch-nvidia-a100-alexnet/benchmark_result_2869224_1695835535_trace.json.gz"

@@ -17,10 +17,10 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
 from tidyprof.analyses import hang as kinds
 from tidyprof.cli.main import main
+from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.patience import PATIENCE_S
 
 RECORDED = REPOSITORY / "lessons/15_hang/recorded"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, small_step, write_trace
 from tidyprof import Profile, modules, operators, read_torch_trace
+from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, small_step, write_trace
 
 RECORDING = "torch-mi300x-resnet18-train/train_resnet18.json.gz"
 

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
-from tests.tidyprof.figures import assert_readable, drawn
 from tidyprof.analyses.collectives import (
     COLLECTIVE_COLUMNS,
     COLLECTIVE_RANK_COLUMNS,
@@ -27,6 +25,8 @@ from tidyprof.plots.ranks import collectives as plot_collectives
 from tidyprof.plots.ranks import ranks as plot_ranks
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tidyprof_tests.figures import assert_readable, drawn
 
 RANKS = "torch-mi300-ddp-4ranks-fused"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
 from tidyprof import Origin, Profile
 from tidyprof.analyses.roofline import (
     CEILING_COLUMNS,
@@ -17,6 +16,7 @@ from tidyprof.analyses.roofline import (
 )
 from tidyprof.diagnosis.on_device import roof_share
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+from tidyprof_tests.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
 UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"

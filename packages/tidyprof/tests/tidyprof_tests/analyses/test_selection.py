@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.analyses.test_analyses import event, host_step, profile_of
 from tidyprof import Profile, analyses, between, of_steps, read_torch_trace
+from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
 
 RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, wide_rows, write_folder
 from tidyprof import Origin, Profile
 from tidyprof.analyses.gpu_peaks import ARCHITECTURES
 from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS, speed_of_light
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+from tidyprof_tests.compute_writer import SYSINFO, Dispatch, long_rows, wide_rows, write_folder
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
 UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"

@@ -22,10 +22,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.conftest import REPOSITORY, require
-from tests.patience import PATIENCE_S
-from tests.tidyprof.analyses.test_analyses import phased, two_processes
-from tests.tidyprof.chrome_writer import (
+from tidyprof.analyses.budget import step_budget
+from tidyprof.analyses.busy import busy
+from tidyprof.analyses.kernels import kernels
+from tidyprof.cli import main as cli
+from tidyprof.cli.commands import COMMANDS, show_steps
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof_tests.analyses.test_analyses import phased, two_processes
+from tidyprof_tests.chrome_writer import (
     HEADER,
     TraceEvent,
     kernel,
@@ -33,13 +37,9 @@ from tests.tidyprof.chrome_writer import (
     small_step,
     write_trace,
 )
-from tests.tidyprof.rocprofv3_writer import Call, Kernel, call_csv, write_results
-from tidyprof.analyses.budget import step_budget
-from tidyprof.analyses.busy import busy
-from tidyprof.analyses.kernels import kernels
-from tidyprof.cli import main as cli
-from tidyprof.cli.commands import COMMANDS, show_steps
-from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof_tests.conftest import REPOSITORY, require
+from tidyprof_tests.patience import PATIENCE_S
+from tidyprof_tests.rocprofv3_writer import Call, Kernel, call_csv, write_results
 
 HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
 LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"

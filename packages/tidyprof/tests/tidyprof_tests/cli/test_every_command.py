@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import tidyprof
-from tests.conftest import REPOSITORY, others_later
-from tests.tidyprof.cuts import cut_profiles, cut_traces
 from tidyprof import Profile, ProfileReadError, analyses
 from tidyprof.cli import main as cli
 from tidyprof.cli.commands import COMMANDS
 from tidyprof.readers.registry import read
+from tidyprof_tests.conftest import REPOSITORY, others_later
+from tidyprof_tests.cuts import cut_profiles, cut_traces
 
 PACKAGE = Path(tidyprof.__file__).parent
 READING = ("tidyprof.cli.output", "tidyprof.cli.triage", "tidyprof.gate.runs", "tidyprof.many")
@@ -35,7 +35,7 @@ SHIPPED = sorted(
         "recordings/cuts/r*",
         "recordings/cuts/smi*/monitoring",
         "recordings/cuts/torch-*",
-        "tests/strangers/traces/*",
+        "packages/tidyprof/tests/strangers/traces/*",
     )
     for path in REPOSITORY.glob(pattern)
 )
@@ -47,8 +47,8 @@ NOW = {
     "recordings/cuts/rpd-mi200-matmul",
     "recordings/modelled-resnet/amd-smi",
     "recordings/modelled-vit/perfetto",
-    "tests/strangers/traces/augment_by_hand",
-    "tests/strangers/traces/two_rank_recommender",
+    "packages/tidyprof/tests/strangers/traces/augment_by_hand",
+    "packages/tidyprof/tests/strangers/traces/two_rank_recommender",
     "torch-mi250-minitoy",
     "rocprofv3-lumi-taylor/kernel_trace.csv",
 }

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidyprof.chrome_writer import TraceEvent, operator, write_trace
 from tidyprof.cli.main import main
+from tidyprof_tests.chrome_writer import TraceEvent, operator, write_trace
 
 MS = 1_000_000
 

@@ -10,12 +10,12 @@ from importlib.metadata import version
 import pandas as pd
 import pytest
 
-from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
-from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof.analyses.operators import operators
 from tidyprof.cli import main as cli
 from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.patience import PATIENCE_S
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
-from tests.tidyprof.chrome_writer import small_step, write_trace
 from tidyprof.export.chrome_trace import Written, write_chrome_trace
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import (
@@ -28,6 +26,8 @@ from tidyprof.tables.contract import (
     Origin,
     Profile,
 )
+from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tidyprof_tests.chrome_writer import small_step, write_trace
 
 ORDER = ["start_ns", "duration_ns", "rank", "device", "stream", "thread", "kind", "name"]
 

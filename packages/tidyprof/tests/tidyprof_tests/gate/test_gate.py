@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.conftest import REPOSITORY
 from tidyprof import Origin
 from tidyprof.cli.main import main
 from tidyprof.gate.reports import as_json, junit, markdown
@@ -26,6 +25,7 @@ from tidyprof.gate.verdict import (
     ratio_of_turns,
     repeats_for_parts,
 )
+from tidyprof_tests.conftest import REPOSITORY
 
 MS = 1_000_000
 

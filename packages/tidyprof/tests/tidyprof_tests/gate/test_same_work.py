@@ -15,10 +15,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
-from tests.tidyprof.gate.test_gate import write_trace
 from tidyprof.cli.main import main
 from tidyprof.gate.reports import APART
+from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.gate.test_gate import write_trace
 
 RUNS = 9
 

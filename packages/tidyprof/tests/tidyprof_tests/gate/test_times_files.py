@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidyprof.gate.test_gate import write_trace
 from tidyprof import ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.gate.runs import run_times
+from tidyprof_tests.gate.test_gate import write_trace
 
 STEPS = 5
 

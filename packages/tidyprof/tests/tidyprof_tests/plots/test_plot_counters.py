@@ -9,15 +9,15 @@ import re
 import pandas as pd
 import pytest
 
-from tests.tidyprof.figures import (
+from tidyprof import plots
+from tidyprof.plots.counters import FEW, LINES, counters
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+from tidyprof_tests.figures import (
     assert_readable,
     assert_repeatable,
     assert_says_what_it_shows,
     drawn,
 )
-from tidyprof import plots
-from tidyprof.plots.counters import FEW, LINES, counters
-from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 ORIGIN = Origin("modelled", "by hand")
 START = 1_700_000_000_000_000_000

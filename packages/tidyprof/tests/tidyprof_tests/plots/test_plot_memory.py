@@ -7,14 +7,14 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from tests.tidyprof.figures import (
+from tidyprof import plots
+from tidyprof_tests.figures import (
     assert_readable,
     assert_repeatable,
     assert_says_what_it_shows,
     drawn,
 )
-from tests.tidyprof.plots.test_plot_counters import profile_of
-from tidyprof import plots
+from tidyprof_tests.plots.test_plot_counters import profile_of
 
 MEBIBYTE = 2**20
 REQUESTED, RESERVED = "requested memory", "reserved memory"

@@ -19,15 +19,6 @@ from matplotlib.colors import to_hex, to_rgba
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
-from tests.tidyprof.figures import (
-    assert_readable,
-    assert_repeatable,
-    assert_says_what_it_shows,
-    corner,
-    drawn,
-    texts,
-)
 from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
@@ -36,6 +27,15 @@ from tidyprof.plots.figure import axis_unit, duration_text, in_the_dark, new_fig
 from tidyprof.plots.timeline import DENSE, SPARSE
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import KINDS, Origin
+from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tidyprof_tests.figures import (
+    assert_readable,
+    assert_repeatable,
+    assert_says_what_it_shows,
+    corner,
+    drawn,
+    texts,
+)
 
 LONG_NAME = (
     "void at::native::(anonymous namespace)::a_kernel_with_quite_a_long_name_indeed<c10::BFloat16,"

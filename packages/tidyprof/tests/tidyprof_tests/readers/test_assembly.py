@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from tests.conftest import REPOSITORY
 from tidyprof.cli.main import main
+from tidyprof_tests.conftest import REPOSITORY
 
 COMPILED = REPOSITORY / "lessons/16_compiler/compiled"
 FILES = sorted(COMPILED.glob("*/*/*.amdgcn.gz"))

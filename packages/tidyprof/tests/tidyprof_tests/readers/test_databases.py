@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.rocpd_writer import small_database
-from tests.tidyprof.rpd_writer import small_file
 from tidyprof import ProfileReadError
 from tidyprof.io.sqlite import open_database, quoted
 from tidyprof.tables.codes import ABSENT, KIND_CODE, first_equal, taken
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import event_table
 from tidyprof.tables.records import Records, joined
+from tidyprof_tests.rocpd_writer import small_database
+from tidyprof_tests.rpd_writer import small_file
 
 
 def database(path: Path, *statements: str) -> Path:

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.patience import PATIENCE_S
-from tests.tidyprof import damage
-from tests.tidyprof.damage import fuzzed, read_or_refused, refusal
-from tests.tidyprof.sound_files import TEXTS, Sound, sound_files
 from tidyprof import Origin, ProfileReadError
 from tidyprof.io.byte_stream import zstd
+from tidyprof_tests import damage
+from tidyprof_tests.damage import fuzzed, read_or_refused, refusal
+from tidyprof_tests.patience import PATIENCE_S
+from tidyprof_tests.sound_files import TEXTS, Sound, sound_files
 
 
 @pytest.fixture(scope="session")

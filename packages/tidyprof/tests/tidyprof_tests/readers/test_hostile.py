@@ -18,10 +18,6 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import kernel, small_step, trace_text, write_trace
-from tests.tidyprof.perfetto_writer import small_trace
-from tests.tidyprof.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input
-from tests.tidyprof.rpd_writer import TABLES, RpdWriter, small_file
 from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
@@ -29,6 +25,10 @@ from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, MANY_CELLS, zstd
 from tidyprof.tables.codes import KIND_CODE
 from tidyprof.tables.damage import outlying, repeated
 from tidyprof.tables.records import Records
+from tidyprof_tests.chrome_writer import kernel, small_step, trace_text, write_trace
+from tidyprof_tests.perfetto_writer import small_trace
+from tidyprof_tests.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input
+from tidyprof_tests.rpd_writer import TABLES, RpdWriter, small_file
 
 
 def changed_rpd(path: Path, *statements: str) -> Path:

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from tests.tidyprof.damage import refusal
-from tests.tidyprof.snapshot_writer import MEBIBYTE, entry, small_snapshot, write
 from tidyprof import Profile, memory_blocks, read_memory_snapshot
 from tidyprof.cli.main import main
 from tidyprof.readers.memory_snapshot import history
+from tidyprof_tests.damage import refusal
+from tidyprof_tests.snapshot_writer import MEBIBYTE, entry, small_snapshot, write
 
 LINE = "/home/me/train.py(12): step"
 

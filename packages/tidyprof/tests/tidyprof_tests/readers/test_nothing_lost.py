@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof import (
+from tidyprof import Profile
+from tidyprof_tests import (
     chrome_writer,
     perfetto_writer,
     rocpd_writer,
@@ -24,9 +25,8 @@ from tests.tidyprof import (
     rpd_writer,
     snapshot_writer,
 )
-from tests.tidyprof.compute_writer import START_NS as COMPUTE_START_NS
-from tests.tidyprof.compute_writer import Dispatch, long_rows, wide_rows, write_folder
-from tidyprof import Profile
+from tidyprof_tests.compute_writer import START_NS as COMPUTE_START_NS
+from tidyprof_tests.compute_writer import Dispatch, long_rows, wide_rows, write_folder
 
 BASE = 10**9
 SPACE_NS = 10_000

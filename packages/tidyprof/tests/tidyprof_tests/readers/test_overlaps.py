@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof import perfetto_writer
-from tests.tidyprof.rocpd_writer import RocpdWriter
-from tests.tidyprof.rocprofv3_writer import Call, Kernel, call_csv, kernel_csv, write_results
-from tests.tidyprof.rpd_writer import RpdWriter
+from tidyprof_tests import perfetto_writer
+from tidyprof_tests.rocpd_writer import RocpdWriter
+from tidyprof_tests.rocprofv3_writer import Call, Kernel, call_csv, kernel_csv, write_results
+from tidyprof_tests.rpd_writer import RpdWriter
 
 BASE = 10**9
 STEP_NS, KERNEL_NS = 402_000, 400_000

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 import tidyprof
 import tidyprof.readers.perfetto.reader
-from tests.tidyprof import perfetto_writer as w
-from tests.tidyprof.perfetto_writer import (
+from tidyprof import Profile, ProfileReadError
+from tidyprof.analyses import busy
+from tidyprof.readers.perfetto.reader import read_perfetto
+from tidyprof_tests import perfetto_writer as w
+from tidyprof_tests.perfetto_writer import (
     BASE,
     COPIES,
     call,
@@ -27,9 +30,6 @@ from tests.tidyprof.perfetto_writer import (
     start,
     tracks,
 )
-from tidyprof import Profile, ProfileReadError
-from tidyprof.analyses import busy
-from tidyprof.readers.perfetto.reader import read_perfetto
 
 LUMI = "rocprofv3-lumi-taylor"
 SAMPLED = "rocprof-sys-cpu/rocprofsys-python-output/perfetto-trace-18731.proto"

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 import tidyprof
 import tidyprof.readers.perfetto.reader
-from tests.tidyprof import perfetto_writer as w
-from tests.tidyprof.damage import fuzzed, read_or_refused, refusal
-from tests.tidyprof.perfetto_writer import (
+from tidyprof import ProfileReadError
+from tidyprof.readers.perfetto.reader import read_perfetto
+from tidyprof_tests import perfetto_writer as w
+from tidyprof_tests.damage import fuzzed, read_or_refused, refusal
+from tidyprof_tests.perfetto_writer import (
     BASE,
     call,
     event,
@@ -23,8 +25,6 @@ from tests.tidyprof.perfetto_writer import (
     start,
     tracks,
 )
-from tidyprof import ProfileReadError
-from tidyprof.readers.perfetto.reader import read_perfetto
 
 TRACE = small_trace()
 WHOLE = [slice_(BASE + i, BASE + i + 1, f"a{i}") for i in range(50)]

@@ -13,12 +13,12 @@ import pytest
 import tidyprof.readers
 from gpumodel import writers
 from tests.gpumodel.handmade import small_run
-from tests.tidyprof.compute_writer import Dispatch, long_rows, wide_rows, write_csv
 from tidyprof.analyses import kernels
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
 from tidyprof.readers import registry as reading
 from tidyprof.readers.registry import FORMATS, read
+from tidyprof_tests.compute_writer import Dispatch, long_rows, wide_rows, write_csv
 
 
 def claimants(path):

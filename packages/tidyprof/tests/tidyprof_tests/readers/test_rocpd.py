@@ -15,8 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.damage import refusal
-from tests.tidyprof.rocpd_writer import (
+from tidyprof import Origin, ProfileReadError
+from tidyprof.analyses import launches
+from tidyprof.readers.rocpd.reader import read_rocpd
+from tidyprof.readers.rocpd.recognition import recognises
+from tidyprof_tests.damage import refusal
+from tidyprof_tests.rocpd_writer import (
     CPU_AGENT,
     GPU_AGENTS,
     GUID,
@@ -24,11 +28,7 @@ from tests.tidyprof.rocpd_writer import (
     RocpdWriter,
     small_database,
 )
-from tests.tidyprof.rpd_writer import small_file
-from tidyprof import Origin, ProfileReadError
-from tidyprof.analyses import launches
-from tidyprof.readers.rocpd.reader import read_rocpd
-from tidyprof.readers.rocpd.recognition import recognises
+from tidyprof_tests.rpd_writer import small_file
 
 OTHER_GUID = "0000ddb5-8903-7903-b269-cd8d3745bb8b"
 

@@ -16,7 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.compute_writer import (
+from tidyprof import Origin, Profile, analyses
+from tidyprof.readers.rocprof_compute.counter_csv import counter_columns
+from tidyprof.readers.rocprof_compute.database import METRIC_COLUMNS
+from tidyprof.readers.rocprof_compute.dispatches import COUNTER_COLUMNS
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+from tidyprof.readers.rocprof_compute.workload import small_table
+from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
+from tidyprof_tests.compute_writer import (
     START_NS,
     SYSINFO,
     Dispatch,
@@ -26,13 +33,6 @@ from tests.tidyprof.compute_writer import (
     write_csv,
     write_folder,
 )
-from tidyprof import Origin, Profile, analyses
-from tidyprof.readers.rocprof_compute.counter_csv import counter_columns
-from tidyprof.readers.rocprof_compute.database import METRIC_COLUMNS
-from tidyprof.readers.rocprof_compute.dispatches import COUNTER_COLUMNS
-from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
-from tidyprof.readers.rocprof_compute.workload import small_table
-from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
 
 FOLDERS = {
     "rocprof-compute-mi200-vcopy": "",

@@ -16,7 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.compute_writer import (
+from tidyprof import Profile, ProfileReadError, analyses
+from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
+from tidyprof.analyses.speed_of_light import speed_of_light
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+from tidyprof_tests.compute_writer import (
     SYSINFO,
     Dispatch,
     long_rows,
@@ -25,11 +29,7 @@ from tests.tidyprof.compute_writer import (
     write_csv,
     write_folder,
 )
-from tests.tidyprof.damage import fuzzed, mutations, one_line, refusal, text_mutations
-from tidyprof import Profile, ProfileReadError, analyses
-from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
-from tidyprof.analyses.speed_of_light import speed_of_light
-from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+from tidyprof_tests.damage import fuzzed, mutations, one_line, refusal, text_mutations
 
 WIDE = wide_rows(two_kernels())
 LONG = long_rows(two_kernels())

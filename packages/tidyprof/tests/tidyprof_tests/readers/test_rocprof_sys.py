@@ -13,11 +13,11 @@ import pytest
 import tidyprof
 import tidyprof.readers.perfetto.reader
 import tidyprof.readers.rocprof_sys.reader
-from tests.tidyprof import perfetto_writer as w
-from tests.tidyprof.damage import refusal
-from tests.tidyprof.perfetto_writer import BASE, slice_, start, tracks
 from tidyprof import Origin, Profile, ProfileReadError
 from tidyprof.readers.rocprof_sys.reader import read_rocprof_sys
+from tidyprof_tests import perfetto_writer as w
+from tidyprof_tests.damage import refusal
+from tidyprof_tests.perfetto_writer import BASE, slice_, start, tracks
 
 METRICS = (
     "sampling_cpu_clock",

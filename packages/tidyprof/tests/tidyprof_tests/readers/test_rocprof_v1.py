@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.damage import refusal
 from tidyprof import Origin, ProfileReadError
 from tidyprof.readers.rocprof_v1.reader import read_rocprof_v1
+from tidyprof_tests.damage import refusal
 
 RECORDING = "rocprofv1-mi210-torch-add"
 SUBJECTS = {

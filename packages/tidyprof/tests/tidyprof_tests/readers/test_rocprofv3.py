@@ -15,7 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.rocprofv3_writer import (
+from tidyprof import EVENT_DTYPES, ProfileReadError
+from tidyprof.analyses import busy, kernels, launches
+from tidyprof.readers.rocprofv3.reader import read_rocprofv3
+from tidyprof.readers.rocprofv3.recognition import recognises
+from tidyprof_tests.rocprofv3_writer import (
     COUNTER_HEADER,
     KERNEL_HEADER,
     START_NS,
@@ -33,10 +37,6 @@ from tests.tidyprof.rocprofv3_writer import (
     write_results,
     write_small_run,
 )
-from tidyprof import EVENT_DTYPES, ProfileReadError
-from tidyprof.analyses import busy, kernels, launches
-from tidyprof.readers.rocprofv3.reader import read_rocprofv3
-from tidyprof.readers.rocprofv3.recognition import recognises
 
 DOCS = "rocprofv3-csv-docs"
 DECODE = "rocprofv3-csv-gfx1151-llamacpp-decode"

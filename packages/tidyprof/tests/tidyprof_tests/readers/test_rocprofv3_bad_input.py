@@ -9,8 +9,10 @@ import json
 import pytest
 
 import tidyprof
-from tests.tidyprof.damage import refusal
-from tests.tidyprof.rocprofv3_writer import (
+from tidyprof import ProfileReadError
+from tidyprof.readers.rocprofv3.reader import read_rocprofv3
+from tidyprof_tests.damage import refusal
+from tidyprof_tests.rocprofv3_writer import (
     COUNTER_HEADER,
     KERNEL_HEADER,
     START_NS,
@@ -24,8 +26,6 @@ from tests.tidyprof.rocprofv3_writer import (
     small_run,
     statistics_csv,
 )
-from tidyprof import ProfileReadError
-from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 
 KERNELS = [Kernel("void f<int, 2>(int*)", 100 * place, 50, place) for place in range(1, 5)]
 TRACE = kernel_csv(KERNELS).encode()

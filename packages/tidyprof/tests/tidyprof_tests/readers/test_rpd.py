@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.rpd_writer import START_NS, RpdWriter, small_file
 from tidyprof import Profile, ProfileReadError
 from tidyprof.analyses import busy, kernels
 from tidyprof.readers.rpd.reader import read_rpd
+from tidyprof_tests.rpd_writer import START_NS, RpdWriter, small_file
 
 RECORDINGS = {
     "rpd-mi200-matmul": "rpd-mi200-matmul/matmul_result.rpd",

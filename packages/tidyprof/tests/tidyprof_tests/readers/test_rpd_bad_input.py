@@ -14,10 +14,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.tidyprof.damage import refusal
-from tests.tidyprof.rpd_writer import RpdWriter, small_file
 from tidyprof import ProfileReadError
 from tidyprof.readers.rpd.reader import read_rpd
+from tidyprof_tests.damage import refusal
+from tidyprof_tests.rpd_writer import RpdWriter, small_file
 
 
 def changed(*statements: str, version: int = 2) -> Callable[[Path], None]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.damage import refusal
-from tests.tidyprof.readers.test_system import IDLE, MONITOR, OMNISTAT, STRESS, metric_entry, write
 from tidyprof import ProfileReadError
 from tidyprof.readers.system.reader import read_system
+from tidyprof_tests.damage import refusal
+from tidyprof_tests.readers.test_system import IDLE, MONITOR, OMNISTAT, STRESS, metric_entry, write
 
 GOOD = ("timestamp,gpu,power_w,gpu_use_percent", "1754585903,0,100,50", "1754585904,0,110,60")
 

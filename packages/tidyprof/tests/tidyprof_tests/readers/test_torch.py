@@ -21,7 +21,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.chrome_writer import (
+from tidyprof import Origin, Profile, ProfileReadError, launches, read_torch_trace
+from tidyprof.readers.torch.events import nanoseconds
+from tidyprof.tables.launches import launching_calls
+from tidyprof_tests.chrome_writer import (
     BASE_NS,
     TraceEvent,
     call,
@@ -30,9 +33,6 @@ from tests.tidyprof.chrome_writer import (
     small_step,
     write_trace,
 )
-from tidyprof import Origin, Profile, ProfileReadError, launches, read_torch_trace
-from tidyprof.readers.torch.events import nanoseconds
-from tidyprof.tables.launches import launching_calls
 
 TRACES = {
     "torch-mi300x-resnet-ddp-rank0": "resnet_act_checkpoint.json.gz",

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import (
+from tidyprof import ProfileReadError, read_torch_trace
+from tidyprof.io.byte_stream import zstd
+from tidyprof_tests.chrome_writer import (
     BASE_NS,
     kernel,
     operator,
@@ -19,9 +21,7 @@ from tests.tidyprof.chrome_writer import (
     trace_text,
     write_trace,
 )
-from tests.tidyprof.damage import refusal
-from tidyprof import ProfileReadError, read_torch_trace
-from tidyprof.io.byte_stream import zstd
+from tidyprof_tests.damage import refusal
 
 TEXT = trace_text(small_step()).encode()
 GZIP = gzip.compress(TEXT, mtime=0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.patience import PATIENCE_S
+from tidyprof_tests.patience import PATIENCE_S
 
 HEAD = """
 import sys, torch

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
-from tests.tidyprof.running.programs import BY_HAND, HEAD, TRAINING, Ended, plain, watched, write
+from tidyprof_tests.patience import PATIENCE_S
+from tidyprof_tests.running.programs import BY_HAND, HEAD, TRAINING, Ended, plain, watched, write
 
 PYTHON = sys.executable
 

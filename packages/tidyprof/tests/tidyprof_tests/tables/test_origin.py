@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import small_step, trace_text
-from tests.tidyprof.rocprofv3_writer import Kernel, write_results
 from tidyprof import Origin, plots
 from tidyprof.tables.contract import NOT_STATED, origin_of_files, stated_origin
+from tidyprof_tests.chrome_writer import small_step, trace_text
+from tidyprof_tests.rocprofv3_writer import Kernel, write_results
 
 MARKER = {"by": "gpumodel", "device": "MI300X", "error": "kernel times within 25 %"}
 MODELLED = Origin("modelled", "MI300X, kernel times within 25 %")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tidyprof
 
-PROGRAMS = Path(__file__).resolve().parents[3] / "tests/strangers/gpu"
+PROGRAMS = Path(__file__).resolve().parents[3] / "packages/tidyprof/tests/strangers/gpu"
 TRUTH = json.loads((PROGRAMS / "truth.json").read_text())
 FORMS = [(name, form) for name, truth in TRUTH.items() for form in truth["untraced_ms"]]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.tidyprof.triage.raw_files import ON_DEVICE, Event, Rank, Recording
-from tests.tidyprof.triage.raw_time import (
+from tidyprof_tests.triage.raw_files import ON_DEVICE, Event, Rank, Recording
+from tidyprof_tests.triage.raw_time import (
     ALLOCATING,
     COMPILING,
     COPYING,

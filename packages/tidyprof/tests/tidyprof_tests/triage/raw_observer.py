@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import fmean, median
 
-from tests.tidyprof.triage import raw_ranks
-from tests.tidyprof.triage.raw import Truth, judged
-from tests.tidyprof.triage.raw_files import Event, Rank
-from tests.tidyprof.triage.raw_time import DATA, Axis, around, named
+from tidyprof_tests.triage import raw_ranks
+from tidyprof_tests.triage.raw import Truth, judged
+from tidyprof_tests.triage.raw_files import Event, Rank
+from tidyprof_tests.triage.raw_time import DATA, Axis, around, named
 
 OPERATOR, ALONE, CALL, FUNCTION = 2.4, 1.6, 1.6, 1.0
 USUAL_NS, FEWEST = 1800.0, 30

@@ -8,9 +8,9 @@ from functools import cache
 from statistics import median
 from typing import Any
 
-from tests.tidyprof.triage.raw import Side, Truth
-from tests.tidyprof.triage.raw_files import Event
-from tests.tidyprof.triage.raw_time import COLLECTIVE, Axis, named
+from tidyprof_tests.triage.raw import Side, Truth
+from tidyprof_tests.triage.raw_files import Event
+from tidyprof_tests.triage.raw_time import COLLECTIVE, Axis, named
 
 OWN_PARTS = (
     "compute",

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.tidyprof.triage.raw_files import Event, Rank
+from tidyprof_tests.triage.raw_files import Event, Rank
 
 MS = 1_000_000
 EARLIEST, LATEST = -(2**62), 2**62

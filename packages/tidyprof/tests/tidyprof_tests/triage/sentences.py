@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from math import floor, log10
 from statistics import median
 
-from tests.tidyprof.triage import raw_ranks
-from tests.tidyprof.triage.raw import (
+from tidyprof_tests.triage import raw_ranks
+from tidyprof_tests.triage.raw import (
     COMPILED,
     NO_MARK,
     STEP,
@@ -26,8 +26,8 @@ from tests.tidyprof.triage.raw import (
     own_times,
     within,
 )
-from tests.tidyprof.triage.raw_observer import Step, bill_of_all, end_steps, judged_step, lengths
-from tests.tidyprof.triage.raw_time import (
+from tidyprof_tests.triage.raw_observer import Step, bill_of_all, end_steps, judged_step, lengths
+from tidyprof_tests.triage.raw_time import (
     ALLOCATING,
     COMPILING,
     COPYING,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof.diagnosis.verdict import as_json, facts, headline
+from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 
 KERNELS = ("gemm", "ncclDevKernel", "void vllm::cross_device_reduce_1stage", "triton_x")
 CALLS = (

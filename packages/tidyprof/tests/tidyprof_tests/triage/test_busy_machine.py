@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import (
+from tidyprof_tests.chrome_writer import (
     BASE_NS,
     HEADER,
     TraceEvent,
@@ -18,9 +18,9 @@ from tests.tidyprof.chrome_writer import (
     operator,
     write_trace,
 )
-from tests.tidyprof.triage import raw_files
-from tests.tidyprof.triage.raw import Truth
-from tests.tidyprof.triage.test_sentences import lines_of, problems
+from tidyprof_tests.triage import raw_files
+from tidyprof_tests.triage.raw import Truth
+from tidyprof_tests.triage.test_sentences import lines_of, problems
 
 MS = 1_000_000
 ON_A_PROCESSOR = {"schemaVersion": 1, "deviceProperties": []}

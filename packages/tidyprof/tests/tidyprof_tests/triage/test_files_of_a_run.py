@@ -18,12 +18,6 @@ import psutil
 import pytest
 
 import tidyprof
-from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
-from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
-from tests.tidyprof.triage import raw_files
-from tests.tidyprof.triage.raw import Truth
-from tests.tidyprof.triage.test_sentences import problems
 from tidyprof.analyses import common
 from tidyprof.cli import triage as command
 from tidyprof.cli.main import main
@@ -31,6 +25,12 @@ from tidyprof.diagnosis.verdict import as_json
 from tidyprof.readers.registry import together
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
+from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
+from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.patience import PATIENCE_S
+from tidyprof_tests.triage import raw_files
+from tidyprof_tests.triage.raw import Truth
+from tidyprof_tests.triage.test_sentences import problems
 
 RANKS = REPOSITORY / "recordings/modelled-rank-skew/torch"
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])

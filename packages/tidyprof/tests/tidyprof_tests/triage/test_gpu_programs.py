@@ -11,8 +11,9 @@ import pytest
 
 import tidyprof
 from benchmarks.triage_files import gpu_forms, gpu_rates
-from tests.conftest import REPOSITORY
-from tests.tidyprof.triage.gpu_programs import (
+from tidyprof.cli.main import main
+from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.triage.gpu_programs import (
     FORMS,
     HOST_LIMITED,
     PROGRAMS,
@@ -21,7 +22,6 @@ from tests.tidyprof.triage.gpu_programs import (
     profiles,
     triaged,
 )
-from tidyprof.cli.main import main
 
 MISSED = {
     (

@@ -1,4 +1,4 @@
-"""Truths about ordinary programs in tests/strangers/ordinary: each names what is there, in words
+"""Truths about ordinary programs in packages/tidyprof/tests/strangers/ordinary: each names what is there, in words
 that triage has.
 
 No test runs the programs: each takes half a minute, and the truths are for a tool that runs them
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.one_word import programs
-from tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import REPOSITORY
 
-ORDINARY = REPOSITORY / "tests/strangers/ordinary"
+ORDINARY = REPOSITORY / "packages/tidyprof/tests/strangers/ordinary"
 ODD = ORDINARY / "odd"
 LAUNCHERS = ("python", "torchrun --nproc-per-node 2")
 

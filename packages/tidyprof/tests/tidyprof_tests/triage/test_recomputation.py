@@ -12,10 +12,10 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.checkpoint import checkpoint
 
 import tidyprof
-from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, operator, write_trace
-from tests.tidyprof.triage import raw_files
-from tests.tidyprof.triage.raw import Truth
-from tests.tidyprof.triage.test_sentences import lines_of, problems
+from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.triage import raw_files
+from tidyprof_tests.triage.raw import Truth
+from tidyprof_tests.triage.test_sentences import lines_of, problems
 
 
 class Block(torch.nn.Module):

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.conftest import REPOSITORY, others_later
-from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, operator, write_trace
-from tests.tidyprof.triage import raw_files
-from tests.tidyprof.triage.raw import Truth
-from tests.tidyprof.triage.sentences import KNOWING, bare, wrong_advice, wrong_in
 from tidyprof.diagnosis.verdict import facts, headline
+from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.conftest import REPOSITORY, others_later
+from tidyprof_tests.triage import raw_files
+from tidyprof_tests.triage.raw import Truth
+from tidyprof_tests.triage.sentences import KNOWING, bare, wrong_advice, wrong_in
 
 EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
 STRANGERS = REPOSITORY / "tests" / "strangers"
@@ -96,8 +96,8 @@ CHANGED = (
     "torch-mi300x-sglang-decode",
     "torch-mi350x-rocprofiler-sdk",
     "rpd-mi200-matmul/matmul_result.rpd",
-    "tests/strangers/traces/many_item",
-    "tests/strangers/traces/two_ranks_uneven",
+    "packages/tidyprof/tests/strangers/traces/many_item",
+    "packages/tidyprof/tests/strangers/traces/two_ranks_uneven",
 )
 
 
@@ -145,11 +145,11 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
         ),
         (
             "ranges of the compiler 99 % of the time (events); compiled kernels or ranges: none",
-            "tests/strangers/traces/recompile_lengths",
+            "packages/tidyprof/tests/strangers/traces/recompile_lengths",
         ),
         (
             "one rank is here, which can't tell waiting for others from transfer (collectives)",
-            "tests/strangers/traces/two_ranks_uneven",
+            "packages/tidyprof/tests/strangers/traces/two_ranks_uneven",
         ),
         (
             "calls that allocate or free: 0 a step, device idle in them for 91 %",
@@ -165,7 +165,7 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
         ),
         (
             "nothing takes 20 % of the time or more from computation",
-            "tests/strangers/traces/generate_cache",
+            "packages/tidyprof/tests/strangers/traces/generate_cache",
         ),
         ("no known cause takes 20 % of the time or more", "torch-mi300x-resnet18-train"),
         ("of 10.5 ms between the first and the last device event", "torch-mi300x-sglang-decode"),
@@ -176,25 +176,25 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
                 "of 2 of 3 steps (the first left out), a mean of 18.82 ms each (step_budget):"
                 " compute 78 %, between operators 12 %, host silent 7.8 %, data wait 2.2 %"
             ),
-            "tests/strangers/traces/many_item",
+            "packages/tidyprof/tests/strangers/traces/many_item",
         ),
         (
             "of 2 of 3 steps (the first left out), a mean of 13.84 ms each",
-            "tests/strangers/traces/many_item",
+            "packages/tidyprof/tests/strangers/traces/many_item",
         ),
         (
             (
                 "without the profiler about 13.84 ms, 12.85 to 15.58 by what its 18,090 events cost"
                 " here, of these"
             ),
-            "tests/strangers/traces/many_item",
+            "packages/tidyprof/tests/strangers/traces/many_item",
         ),
         (
             (
                 "without the profiler about 13.84 ms, 11.85 to 15.58 by what its 8,090 events cost"
                 " here, of these"
             ),
-            "tests/strangers/traces/many_item",
+            "packages/tidyprof/tests/strangers/traces/many_item",
         ),
         (
             "without the profiler about 8 ms, 7 to 9 by what its 1,025 events cost here, of these",
@@ -205,7 +205,7 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
                 "not sure, since the profiler alone may be the difference: healthy or"
                 f" many-operators. {KNOWING}"
             ),
-            "tests/strangers/traces/many_item",
+            "packages/tidyprof/tests/strangers/traces/many_item",
         ),
         (
             (
@@ -216,7 +216,7 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
         ),
         (
             f"not sure, since the profiler alone may be the difference. {KNOWING}",
-            "tests/strangers/traces/many_item",
+            "packages/tidyprof/tests/strangers/traces/many_item",
         ),
         (
             f"not sure, since the profiler alone may be the difference. {KNOWING}",
@@ -237,8 +237,14 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
             ),
             "torch-mi300x-timesformer",
         ),
-        ("most of it in your part `optimizer`", "tests/strangers/traces/checkpoint_each_step"),
-        ("most of it in your part `ProfilerStep#3`", "tests/strangers/traces/checkpoint_each_step"),
+        (
+            "most of it in your part `optimizer`",
+            "packages/tidyprof/tests/strangers/traces/checkpoint_each_step",
+        ),
+        (
+            "most of it in your part `ProfilerStep#3`",
+            "packages/tidyprof/tests/strangers/traces/checkpoint_each_step",
+        ),
         (
             "aten::convolution_backward tried out a library's kernels for 47.96 ms (events)",
             "torch-mi300x-resnet18-train",
@@ -267,7 +273,7 @@ def test_a_claim_that_is_not_true_is_found(sentence: str, name: str, recordings:
             "rpd-mi200-matmul/matmul_result.rpd",
         ),
         ("no steps: call prof.step()", "rocprofv3-lumi-taylor/results.pftrace"),
-        ("amd-smi static --limit", "tests/strangers/traces/many_item"),
+        ("amd-smi static --limit", "packages/tidyprof/tests/strangers/traces/many_item"),
     ],
 )
 def test_advice_of_another_trade_is_found(advice: str, name: str, recordings: Path):

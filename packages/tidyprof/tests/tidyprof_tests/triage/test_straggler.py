@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
-from tests.tidyprof.triage import raw_files
-from tests.tidyprof.triage.raw import Truth
-from tests.tidyprof.triage.test_sentences import lines_of, problems
 from tidyprof.cli.main import main
+from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.triage import raw_files
+from tidyprof_tests.triage.raw import Truth
+from tidyprof_tests.triage.test_sentences import lines_of, problems
 
 MS = 1_000_000
 

@@ -19,15 +19,15 @@ import tidyprof
 from cifar_train.config import TrainConfig
 from gpumodel import Training, simulate
 from gpumodel.writers import write
-from tests.conftest import REPOSITORY
-from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
-from tests.tidyprof.test_alone import WITHOUT_THEM
-from tests.tidyprof.triage import raw_files
-from tests.tidyprof.triage.raw import Truth
-from tests.tidyprof.triage.test_sentences import lines_of, problems
 from tidyprof.cli.main import main
 from tidyprof.diagnosis import recordings as reduction
 from tidyprof.diagnosis.verdict import as_json
+from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.test_alone import WITHOUT_THEM
+from tidyprof_tests.triage import raw_files
+from tidyprof_tests.triage.raw import Truth
+from tidyprof_tests.triage.test_sentences import lines_of, problems
 
 SHIPPED = {
     "resnet": "launch-bound",
@@ -107,7 +107,7 @@ def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recording
     assert not (found.sure and name in DISAGREES)
 
 
-STRANGERS = REPOSITORY / "tests/strangers"
+STRANGERS = REPOSITORY / "packages/tidyprof/tests/strangers"
 SCRIPTS = {
     file.stem: tomllib.loads(file.read_text(encoding="utf-8"))
     for file in sorted(STRANGERS.glob("truth*.toml"))

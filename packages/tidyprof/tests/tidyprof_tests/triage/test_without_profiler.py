@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.tidyprof.triage.test_causes import made_signs
 from tidyprof.diagnosis.observer import Observer, views
+from tidyprof_tests.triage.test_causes import made_signs
 
 
 def test_a_start_up_outside_of_the_judged_steps_is_kept_as_it_is():
