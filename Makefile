@@ -1,5 +1,6 @@
 # make lab   sets everything up and opens the first lesson
 # make test  sets everything up, the developers' tools too, and runs all tests, notebooks included
+#            (make test-course and make test-tidyprof: those of one of the two packages)
 # TORCH=rocm7.2, cu130, cpu or registry takes another build of torch than the one that fits this machine. It is asked
 # for once: later targets keep the build that is installed.
 
@@ -11,6 +12,9 @@ READY := .venv/.ready-$(TORCH)
 IS_HERE := $(shell [ "$$(cat '$(READY)' 2>/dev/null)" -ef . ] && echo yes)
 NOTEBOOKS := $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
 ALONE := -p tests.lessons_alone
+TIDYPROF := packages/tidyprof
+TESTS := tests
+PROJECTS := pyproject.toml $(TIDYPROF)/pyproject.toml
 # A word for the shell, whatever is in it
 quoted = '$(subst ','\'',$(1))'
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -19,18 +23,18 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler mirror quick test long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler mirror quick test test-course test-tidyprof long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 setup: $(READY) ## make .venv with what a learner needs
 
-$(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew)
+$(READY): $(PROJECTS) constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew)
 	PYTHON=$(call quoted,$(PYTHON)) TORCH=$(call quoted,$(TORCH)) scripts/dev/setup
 
 # What only some targets need: the developers' tools, and those that make the site
-.venv/.dev .venv/.book: .venv/.%: pyproject.toml constraints.txt | setup
+.venv/.dev .venv/.book: .venv/.%: $(PROJECTS) constraints.txt | setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[$*]'
 	touch $@
 
@@ -47,16 +51,22 @@ mirror: setup ## fetch the public recordings that tests read (18 MB), or copy th
 
 quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: readers, analyses, packages, pages
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/book tests/test_*.py \
-	  $(addprefix packages/tidyprof/tests/tidyprof_tests/,analyses gate io names readers tables)
+	  $(addprefix $(TIDYPROF)/tests/tidyprof_tests/,analyses gate io names readers tables)
+
+test: TESTS += $(TIDYPROF)/tests
+test: test-course ## run every test and every lesson, make the book, and look at all of it in a browser
 
 # Four at a time on two cores, since many tests wait for Slurm
-test: .venv/.dev .venv/.book lint ## run every test and every lesson, make the book, and look at all of it in a browser
+test-course: .venv/.dev .venv/.book lint ## the same without the tests of tidyprof
 	$(BIN)/python -m tools.notebooks build --check
 	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 4 --dist loadfile --no-loadscope-reorder \
-	  --durations 40 $(ALONE) --overwrite build/combined tests
+	  --durations 40 $(ALONE) --overwrite build/combined $(TESTS)
 	$(BIN)/python -m tools.case_lines
 	$(BIN)/python -m docs.book
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 tests/browser/check_*.py
+
+test-tidyprof: .venv/.dev lint ## run the tests of tidyprof alone
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 10 $(TIDYPROF)/tests
 
 lessons: .venv/.dev ## run every lesson without network, each cell as shipped and as solved; it stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
@@ -73,7 +83,7 @@ long: test ## test with ten times the damaged files, then run the lessons as shi
 	PROFLAB_RECORDINGS="$$($(BIN)/python -m tools.mirror --where)" OMP_NUM_THREADS=1 PROFLAB_STRICT=1 \
 	  $(NOTEBOOKS) build/combined
 
-lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in tidyprof's signatures
+lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in signatures
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/ruff format --check --line-length 100 lessons/*/lesson.py
@@ -95,7 +105,7 @@ slides: lessons .venv/.book ## run the lessons, and make slides of each and the 
 	$(BIN)/python -m docs.book.handouts
 
 bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
-	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
+	$(BIN)/python -m pytest benchmarks/bench_*.py $(TIDYPROF)/benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
 
 tables: .venv/.dev ## write triage's tables of files into docs (a minute)
 	$(BIN)/python -m benchmarks.bench_triage
@@ -105,9 +115,9 @@ figures: .venv/.dev ## write the figures of triage, the gate and many ranks into
 	$(BIN)/python -m benchmarks.bench_gate
 	$(BIN)/python -m benchmarks.bench_ranks
 
-build/peers/.ready: benchmarks/peers.txt
+build/peers/.ready: $(TIDYPROF)/benchmarks/peers.txt
 	$(call quoted,$(PYTHON)) -m venv build/peers
-	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement benchmarks/peers.txt
+	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement $(TIDYPROF)/benchmarks/peers.txt
 	touch $@
 
 gpu-check: setup ## on a machine with a GPU: try everything on it in half an hour, and pack one archive to send

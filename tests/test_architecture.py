@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.test_rooms import PACKAGES, modules, modules_of_all, needs
+from tests.test_rooms import PACKAGES, SOURCES, modules, modules_of_all, needs
 from tidyprof_tests.rocpd_writer import small_database
 
 PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -114,17 +114,18 @@ def test_a_trace_goes_the_way_that_the_page_describes(recordings):
 
 
 ENTERED = """
-import sys
+import os, sys
 from importlib import import_module
-source, module, function, *arguments = sys.argv[1:]
+sources, module, function, *arguments = sys.argv[1:]
+sources = tuple(sources.split(os.pathsep))
 entered = {}
 def is_importing(frame):
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(source)
+    return frame is not None and frame.f_code.co_filename.startswith(sources)
 def note(frame, event, argument):
     file = frame.f_code.co_filename
-    if event == "call" and file.startswith(source) and file not in entered and not is_importing(frame):
+    if event == "call" and file.startswith(sources) and file not in entered and not is_importing(frame):
         entered[file] = frame.f_code.co_name
 module = import_module(module)
 sys.setprofile(note)
@@ -175,9 +176,9 @@ def files_entered(folder: Path, *call: str) -> int:
     """Files of the packages in which a function ran, other than while a module was imported."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
+        "PYTHONPATH": os.pathsep.join(map(str, (*SOURCES, REPOSITORY))),
     }
-    command = [sys.executable, "-c", ENTERED, str(REPOSITORY / "src"), *call]
+    command = [sys.executable, "-c", ENTERED, os.pathsep.join(map(str, SOURCES)), *call]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, cwd=folder, env=environment
     )
@@ -199,4 +200,4 @@ def test_a_reader_of_the_code_opens_as_many_files_as_the_page_says(way, recordin
 
 def test_the_packages_have_no_more_files_than_the_page_allows():
     most = int(re.search(r"at most (\d+) files of Python", PAGE)[1])
-    assert len(list((REPOSITORY / "src").rglob("*.py"))) <= most
+    assert len(modules_of_all()) <= most

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).resolve().parents[1] / "src"
+from tests.conftest import REPOSITORY
+
+SOURCES = (REPOSITORY / "src", REPOSITORY / "packages/tidyprof/src")
 PACKAGES = ("cifar_train", "tidyprof", "gpumodel", "proflab")
 WITHOUT_CIRCLES = ("cifar_train", "tidyprof", "gpumodel", "proflab")
 
@@ -23,10 +25,10 @@ WITHOUT_CIRCLES = ("cifar_train", "tidyprof", "gpumodel", "proflab")
 @cache
 def modules(package: str) -> dict[str, Path]:
     """The modules of a package by their full names."""
-    files = (SOURCES / package).rglob("*.py")
     return {
-        ".".join(file.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__"): file
-        for file in files
+        ".".join(file.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): file
+        for folder in SOURCES
+        for file in (folder / package).rglob("*.py")
     }
 
 

@@ -10,6 +10,8 @@ from tools.notebooks.excerpt import RECIPE
 START = "README.md"
 """The first page, as a path in the repository; in the book it is called `index.md`."""
 
+READERS = "packages/tidyprof/docs"
+"""The folder of the pages on tidyprof; its README comes first, as capital letters do."""
 
 TO_LOOK_UP = (
     "cheat-sheet",
@@ -31,7 +33,12 @@ TO_LOOK_UP = (
 
 FOR_INSTRUCTORS = ("instructor", "room", "before-and-after", "slurm")
 
-TO_CARRY_ON = ("CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "CHANGELOG.md")
+TO_CARRY_ON = (
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/decisions.md",
+    "CHANGELOG.md",
+)
 
 
 @dataclass(frozen=True)
@@ -52,23 +59,13 @@ def contents(repository: Path) -> tuple[Part, ...]:
         for path in (repository / "lessons").glob(f"*/{name}")
     ]
     lessons = sorted(path.parent.name for path in sources)
-    formats = sorted(
-        path.stem
-        for path in (repository / "packages/tidyprof/docs").glob("*.md")
-        if path.stem != "README"
-    )
+    readers = [f"{READERS}/{path.name}" for path in (repository / READERS).glob("*.md")]
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
         Part("To look up", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
         Part("For instructors", tuple(f"docs/{name}.md" for name in FOR_INSTRUCTORS)),
         Part("To carry it on", TO_CARRY_ON),
-        Part(
-            "tidyprof",
-            (
-                "packages/tidyprof/docs/README.md",
-                *(f"packages/tidyprof/docs/{name}.md" for name in formats),
-            ),
-        ),
+        Part("tidyprof", tuple(sorted(readers))),
     )
 
 

@@ -6,7 +6,7 @@ if [ -n "${MODULES:-}" ]; then
 fi
 [ -z "${VENV:-}" ] || PATH=$VENV/bin:$PATH
 # A container has the packages, but not the course.
-[ -z "${CONTAINER:-}" ] || export PYTHONPATH=$COURSE_DIR/src${PYTHONPATH:+:$PYTHONPATH}
+[ -z "${CONTAINER:-}" ] || export PYTHONPATH=$COURSE_DIR/src:$COURSE_DIR/packages/tidyprof/src${PYTHONPATH:+:$PYTHONPATH}
 [ -z "${PROXY:-}" ] || export http_proxy=$PROXY https_proxy=$PROXY
 if [ "${STANDINS:-no}" = yes ]; then
     # At the end of PATH: a real tool always wins.

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from docs.book.contents import START, contents, toctrees
+from docs.book.contents import READERS, START, contents, toctrees
 from proflab.lessons import lessons as all_lessons
 from tests.conftest import REPOSITORY
 
@@ -40,9 +40,12 @@ def test_every_lesson_and_every_page_of_docs_is_in_the_book_once():
         f"notebooks/{path.name}.ipynb" for path in sorted((REPOSITORY / "lessons").glob("[0-9]*"))
     ]
     documents = [
-        str(path.relative_to(REPOSITORY)) for path in sorted((REPOSITORY / "docs").rglob("*.md"))
+        str(path.relative_to(REPOSITORY))
+        for folder in ("docs", READERS)
+        for path in (REPOSITORY / folder).rglob("*.md")
     ]
-    assert sorted(PAGES) == sorted([*lessons, *documents, "CONTRIBUTING.md", "CHANGELOG.md"])
+    others = ["CONTRIBUTING.md", "CHANGELOG.md"]
+    assert sorted(PAGES) == sorted([*lessons, *documents, *others])
 
 
 def test_the_lessons_come_first_and_in_order():
@@ -54,7 +57,9 @@ def test_the_lessons_come_first_and_in_order():
 
 def test_the_first_page_gets_all_pages_without_their_endings():
     listed = re.findall(
-        r"^(?:(?:docs|notebooks)/.+|CONTRIBUTING|CHANGELOG)$", toctrees(PARTS), re.MULTILINE
+        r"^(?:(?:docs|notebooks|packages)/.+|CONTRIBUTING|CHANGELOG)$",
+        toctrees(PARTS),
+        re.MULTILINE,
     )
     assert [
         f"{page}.ipynb" if page.startswith("notebooks") else f"{page}.md" for page in listed

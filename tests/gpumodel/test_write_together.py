@@ -206,3 +206,15 @@ def test_until_a_file_is_whole_the_one_before_it_stays(name, tmp_path, monkeypat
     with pytest.raises(OSError, match="No space"):
         writers.write(name, small_run(), tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_being_written_into_a_folder_is_not_read(name, tmp_path):
+    files = writers.write(name, small_run(), tmp_path)
+    events = len(read(tmp_path).events)
+    assert events
+    for place in {tmp_path, *(file.parent for file in files)}:
+        (place / ".unfinished-1").mkdir()
+        for file in files:
+            (place / ".unfinished-1" / file.name).write_bytes(file.read_bytes()[:-1])
+    assert len(read(tmp_path).events) == events

@@ -361,11 +361,9 @@ def test_each_program_names_itself_as_it_was_typed_and_helps_with_a_wrong_word(
     (line,) = wrong.stderr.splitlines()
     assert line.startswith("error: ")
     assert line.endswith(f"; {meant}; see {typed} --help")
+    brought_by = "tidyprof" if module == "tidyprof" else "rocm-profiling-course"
     for option in ("-V", "--version"):
-        assert (
-            run(option).stdout
-            == f"{module if as_module else name} {version('rocm-profiling-course')}\n"
-        )
+        assert run(option).stdout == f"{module if as_module else name} {version(brought_by)}\n"
 
 
 @pytest.mark.parametrize(

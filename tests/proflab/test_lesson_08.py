@@ -5,7 +5,6 @@ answers.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,10 +13,11 @@ import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.lessons import lesson as lesson_of
 from proflab.parts import clinic, clinic_runs
+from tidyprof_tests.conftest import STRANGERS
 
 lesson = exercises_of("08")
 
-PROGRAMS = Path(__file__).resolve().parents[1] / "strangers/gpu"
+PROGRAMS = STRANGERS / "gpu"
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,11 @@ from proflab.standins.tools import MODULE_OF_TOOL, build_parser
 from tests.conftest import REPOSITORY, others_later
 from tests.proflab import played_runs
 from tests.proflab.played_runs import run
-from tools.course_commands import Use, uses_in_cell, uses_in_files
+from tidyprof.diagnosis.causes import CAUSES
+from tidyprof.diagnosis.verdict import COMMANDS
+from tidyprof_tests.triage.test_causes import CASES
+from tools.course_commands import Use, of_shell, uses_in_cell, uses_in_files
+from tools.course_commands.reading import read_command
 from tools.notebooks import Folders, solved_notebooks
 
 RELEASES = shown()
@@ -302,3 +306,27 @@ def test_rpd_is_built_on_roctracer_for_rocm_6_alone(here, monkeypatch):
         ).fetchone()
         connection.close()
         assert types > 0
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release_takes_the_commands_that_triage_gives(
+    release: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    signs = CASES["straggler"]
+    advised = [
+        text for cause in CAUSES if (text := cause.advice(signs)).split()[0] in MODULE_OF_TOOL
+    ]
+    assert len(advised) >= 2
+    readings = [
+        read_command(command) for text in (*COMMANDS, *advised) for command in of_shell(text)
+    ]
+    assert [
+        problem for reading in readings for problem in reading.problems if "train.py" not in problem
+    ] == []
+    assert {reading.tools[0] for reading in readings} >= {
+        "rocprofv3",
+        "amd-smi",
+        "rocprof-compute",
+        "runTracer.sh",
+    }

@@ -22,20 +22,24 @@ from packaging.requirements import Requirement
 
 from proflab.releases import releases, shown
 from tests.conftest import REPOSITORY, require
+from tidyprof_tests.conftest import HOUSE, STRANGERS
 from tools import mirror
 
 CONDA_NAMES = {"python-isal": "isal", "msgspec-python": "msgspec"}
 """conda-forge's names where they differ from the registry's."""
 
 
-def project() -> dict:
-    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+def project(folder: Path = REPOSITORY) -> dict:
+    return tomllib.loads((folder / "pyproject.toml").read_text())["project"]
 
 
 def all_requirements() -> list[Requirement]:
-    described = project()
-    extras = described["optional-dependencies"].values()
-    return [Requirement(line) for line in itertools.chain(described["dependencies"], *extras)]
+    """What the course and tidyprof need, but each other."""
+    found = []
+    for described in (project(), project(HOUSE)):
+        extras = described["optional-dependencies"].values()
+        found += map(Requirement, itertools.chain(described["dependencies"], *extras))
+    return [requirement for requirement in found if requirement.name != "tidyprof"]
 
 
 def test_environment_and_pyproject_tell_the_same_story():
@@ -43,11 +47,11 @@ def test_environment_and_pyproject_tell_the_same_story():
     wanted = {told(requirement) for requirement in all_requirements()}
     conda = yaml.safe_load((REPOSITORY / "environment.yml").read_text())["dependencies"]
     (pip,) = [entry["pip"] for entry in conda if isinstance(entry, dict)]
-    found = {told(Requirement(line)) for line in pip[:-1]}
+    found = {told(Requirement(line)) for line in pip[:-2]}
     for line in [entry for entry in conda if isinstance(entry, str)]:
         name, bounds = re.fullmatch(r"([\w-]+)(>=[\d.]+(?:,<[\d.]+)?)?", line).groups()
         found.add((CONDA_NAMES.get(name, name), bounds or "", ""))
-    assert pip[-1] == "--editable ."
+    assert pip[-2:] == ["--editable ./packages/tidyprof", "--editable ."]
     newest = max(
         int(minor) for minor in re.findall(r":: 3\.(\d+)", "\n".join(described["classifiers"]))
     )
@@ -60,17 +64,26 @@ def told(requirement: Requirement) -> tuple[str, str, str]:
     return requirement.name, str(requirement.specifier), str(requirement.marker or "")
 
 
+def newest_change(folder: Path) -> tuple[str, str]:
+    """Version and date of the newest part of a changelog."""
+    text = (folder / "CHANGELOG.md").read_text()
+    return re.search(r"^## (\S+), (\S+)$", text, re.MULTILINE).groups()
+
+
 def test_a_version_is_the_same_wherever_it_stands():
-    version = project()["version"]
-    alone = tomllib.loads((REPOSITORY / "packages/tidyprof/pyproject.toml").read_text())["project"][
-        "version"
-    ]
     cited = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
-    newest = re.search(
-        r"^## (\S+), (\S+)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE
-    )
-    assert newest.groups() == (version, str(cited["date-released"]))
-    assert alone == cited["version"] == version
+    assert newest_change(REPOSITORY) == (project()["version"], str(cited["date-released"]))
+    assert cited["version"] == project()["version"]
+    assert newest_change(HOUSE)[0] == project(HOUSE)["version"]
+
+
+def test_tidyprof_comes_from_its_folder_and_from_no_index():
+    described = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    needed = {need.name: need for need in map(Requirement, described["project"]["dependencies"])}
+    assert needed["tidyprof"].specifier.contains(project(HOUSE)["version"])
+    assert described["tool"]["uv"]["sources"] == {"tidyprof": {"workspace": True}}
+    # What is no uv has to be told.
+    assert "pip install --no-cache-dir ./packages/tidyprof '.[lab]'" in section("post")
 
 
 def test_news_become_the_newest_part_of_the_changelog(tmp_path):
@@ -297,10 +310,7 @@ def test_what_the_readme_counts_is_what_is_there():
     text = (REPOSITORY / "README.md").read_text()
     (listed,) = re.findall(r"against the options of \[([^\]]+)\]\(docs/releases.md\)", text)
     assert tuple(re.findall(r"\d+\.\d+", listed)) == shown()
-    programs = {
-        path.parent.name
-        for path in (REPOSITORY / "packages/tidyprof/tests/strangers/gpu").glob("*/script.txt")
-    }
+    programs = {path.parent.name for path in (STRANGERS / "gpu").glob("*/script.txt")}
     assert f"[{len(programs)} programs with a known fault](docs/triage.md)" in text
     pythons = re.findall(
         r"Programming Language :: Python :: (3\.\d+)", (REPOSITORY / "pyproject.toml").read_text()
@@ -369,8 +379,9 @@ class Clone:
     def __init__(self, place: Path) -> None:
         self.place, self.calls = place / "clone with blank", place / "calls"
         scripts = ("setup", "pick_torch", "torch_arguments.py")
-        files = ("Makefile", "pyproject.toml", "constraints.txt", "src/proflab/releases.toml")
-        for name in (*files, *(f"scripts/dev/{script}" for script in scripts)):
+        files = ("Makefile", "constraints.txt", "src/proflab/releases.toml")
+        projects = ("pyproject.toml", "packages/tidyprof/pyproject.toml")
+        for name in (*files, *projects, *(f"scripts/dev/{script}" for script in scripts)):
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, self.place / name)
         self.program = place / "python"
@@ -651,16 +662,22 @@ def test_the_image_is_pinned_and_takes_what_the_wheel_and_the_lessons_need():
         place == f"/opt/course/{source}" or place == f"/opt/course/{source.partition('/')[0]}/"
         for source, place in taken
     )
-    sources = {source.partition("/")[0] for source, _ in taken}
+    sources = {
+        source if source.startswith("packages/") else source.partition("/")[0]
+        for source, _ in taken
+    }
     wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
         "targets"
     ]["wheel"]
+    tidyprof = project(HOUSE)
     assert sources >= {
         "pyproject.toml",
         project()["readme"],
         *project()["license-files"],
         "src",
         *wheel["force-include"],
+        *(f"packages/tidyprof/{part}" for part in ("pyproject.toml", "src")),
+        *(f"packages/tidyprof/{part}" for part in (tidyprof["readme"], *tidyprof["license-files"])),
     }
     copied = re.search(r"for part in (.*); do", section("runscript"))[1].split()
     assert sources >= {"notebooks", *copied}
@@ -672,7 +689,7 @@ def test_the_image_is_pinned_and_takes_what_the_wheel_and_the_lessons_need():
 
 
 def test_the_image_starts_in_a_copy_that_can_be_written_to_and_stays(tmp_path):
-    for part in ("notebooks", "docs", "snippets", "scripts"):
+    for part in ("notebooks", "docs", "snippets", "scripts", "packages/tidyprof/docs"):
         (tmp_path / "image" / part).mkdir(parents=True)
         (tmp_path / "image" / part / "file").write_text("as shipped")
     (tmp_path / "python3").write_text(
@@ -692,6 +709,7 @@ def test_the_image_starts_in_a_copy_that_can_be_written_to_and_stays(tmp_path):
         )
         (here / "notebooks/file").write_text("an answer")
     assert (tmp_path / "mine/notebooks/file").read_text() == "as shipped"
+    assert (tmp_path / "mine/packages/tidyprof/docs/file").read_text() == "as shipped"
     assert (here / "notebooks/file").read_text() == "an answer"
     places = [line.split()[:2] for line in (tmp_path / "started").read_text().splitlines()]
     assert places == 2 * [2 * [str(here)]] + [2 * [str(tmp_path / "mine")]]

@@ -15,15 +15,19 @@ from tests.conftest import REPOSITORY
 from tidyprof_tests.patience import PATIENCE_S
 
 COMMANDS = {
-    ".": {"tidyprof": ["--help"], "proflab": ["recordings"], "cifar-train": ["--help"]},
-    "packages/tidyprof": {"tidyprof": ["--help"]},
+    "--all-packages": {
+        "tidyprof": ["--help"],
+        "proflab": ["recordings"],
+        "cifar-train": ["--help"],
+    },
+    "--package=tidyprof": {"tidyprof": ["--help"]},
 }
-"""Folder of a wheel's project -> its commands."""
+"""Which wheels are built -> their commands."""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("project", COMMANDS)
-def test_a_wheel_brings_its_commands_and_their_data(project: str, tmp_path: Path):
+@pytest.mark.parametrize("which", COMMANDS)
+def test_wheels_bring_their_commands_and_the_data_of_these(which: str, tmp_path: Path):
     uv, site = str(Path(sys.executable).with_name("uv")), tmp_path / "site"
     built = [
         uv,
@@ -32,10 +36,9 @@ def test_a_wheel_brings_its_commands_and_their_data(project: str, tmp_path: Path
         "--wheel",
         "--out-dir",
         str(tmp_path),
-        str(REPOSITORY / project),
+        which,
     ]
-    subprocess.run(built, check=True, timeout=PATIENCE_S)
-    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run(built, check=True, timeout=PATIENCE_S, cwd=REPOSITORY)
     install = [
         uv,
         "pip",
@@ -46,7 +49,7 @@ def test_a_wheel_brings_its_commands_and_their_data(project: str, tmp_path: Path
         str(site),
         "--python",
         sys.executable,
-        str(wheel),
+        *map(str, tmp_path.glob("*.whl")),
     ]
     subprocess.run(install, check=True, timeout=PATIENCE_S)
     environment = os.environ | {
@@ -54,7 +57,7 @@ def test_a_wheel_brings_its_commands_and_their_data(project: str, tmp_path: Path
         "PROFLAB_RECORDINGS": "",
         "HOME": str(tmp_path),
     }
-    for command, arguments in COMMANDS[project].items():
+    for command, arguments in COMMANDS[which].items():
         done = subprocess.run(
             [sys.executable, str(site / "bin" / command), *arguments],
             cwd=tmp_path,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[3]
 SLICES = 300_000
 LEAST_SPEED_RATIO = 1.2
 LEAST_MEMORY_RATIO = 2

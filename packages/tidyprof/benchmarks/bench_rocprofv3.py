@@ -39,7 +39,7 @@ LARGE_ROWS = 10_000_000
 LARGEST_PEAK_BYTES = 4_500_000_000
 MOST_TIMES_THE_ENGINE = 4
 START_NS = 63_857_982_592_000
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[3]
 WAY_PROGRAM = """
 import sys
 from pathlib import Path

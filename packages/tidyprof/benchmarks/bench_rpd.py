@@ -22,7 +22,7 @@ import pytest
 from tidyprof.readers.rpd.reader import read_rpd
 from tidyprof_tests.rpd_writer import START_NS, RpdWriter
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[3]
 OPERATIONS = 1_000_000
 MANY_OPERATIONS = 10_000_000
 KERNELS = 60

@@ -25,7 +25,7 @@ from benchmarks.peak_memory import peak_bytes
 from tools.mirror import mirror_folder
 
 RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[3]
 PEERS = {"hta": "hta", "tracelens": "TraceLens"}
 PEERS_PYTHON = REPOSITORY / "build" / "peers" / "bin" / "python"
 MEGABYTE = 10**6

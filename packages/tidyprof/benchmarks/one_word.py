@@ -26,8 +26,9 @@ from pathlib import Path
 
 from benchmarks.page import DOCS, write_part
 
-COURSE = Path(__file__).resolve().parents[1]
-STRANGERS = COURSE / "packages/tidyprof/tests/strangers"
+HOUSE = Path(__file__).resolve().parents[1]
+COURSE = HOUSE.parents[1]
+STRANGERS = HOUSE / "tests" / "strangers"
 BLOCK = COURSE / "snippets/14_instrument_me.py"
 LONGEST_S = 600
 NO_VERDICT = "no verdict"
@@ -98,7 +99,7 @@ def told(program: Program, kept: Path | None) -> Told:
     with tempfile.TemporaryDirectory() as scratch:
         # The scripts import the block of lesson 14, which does nothing unless it is asked.
         shutil.copy(BLOCK, Path(scratch, "instrument_me.py"))
-        path = os.pathsep.join([scratch, str(COURSE / "src"), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([scratch, str(HOUSE / "src"), os.environ.get("PYTHONPATH", "")])
         report, out = (
             Path(scratch, "report.json"),
             kept / program.name if kept else Path(scratch, "out"),

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.one_word import BLOCK, COURSE, LONGEST_S, STRANGERS, Program, Told, programs
+from benchmarks.one_word import BLOCK, HOUSE, LONGEST_S, STRANGERS, Program, Told, programs
 from benchmarks.page import DOCS, write_part
 
 TRACEML = Path(sys.executable).with_name("traceml")
@@ -125,7 +125,7 @@ def end(started: subprocess.Popen, scratch: Path) -> None:
 
 def run(command: list[str], scratch: Path, output: Path, longest_s: float = LONGEST_S) -> Ran:
     """Run a command in the folder, to its end or to the limit; no process of it is left."""
-    path = os.pathsep.join([str(scratch), str(COURSE / "src"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(scratch), str(HOUSE / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
     begun = time.perf_counter()
     with output.open("w") as file:

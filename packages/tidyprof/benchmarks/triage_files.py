@@ -18,11 +18,9 @@ from tidyprof.diagnosis.verdict import UNCLEAR, Diagnosis, triage
 from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right, triaged
 from tools.mirror import mirror_folder
 
-COURSE = Path(__file__).resolve().parents[1]
-BY_HAND, STRANGERS = (
-    COURSE / "packages/tidyprof/tests/tidyprof_tests/triage/expected.toml",
-    COURSE / "packages/tidyprof/tests/strangers",
-)
+HOUSE = Path(__file__).resolve().parents[1]
+TESTS = HOUSE / "tests"
+BY_HAND, STRANGERS = TESTS / "tidyprof_tests/triage/expected.toml", TESTS / "strangers"
 SOURCES = {
     "public recordings": BY_HAND,
     "scripts after a reviewer's descriptions": STRANGERS / "truth_review.toml",

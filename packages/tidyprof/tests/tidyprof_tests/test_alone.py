@@ -4,18 +4,12 @@ pyproject.toml names.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-import tomllib
 
-import pytest
+from tidyprof_tests.conftest import HOUSE
 
-from tidyprof_tests.conftest import REPOSITORY
-
-COURSE = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-ALONE = tomllib.loads((REPOSITORY / "packaging" / "tidyprof" / "pyproject.toml").read_text())[
-    "project"
-]
 RECORDINGS = (
     "torch-mi250-minitoy",
     "rpd-mi200-matmul",
@@ -25,13 +19,12 @@ RECORDINGS = (
     "rocprof-sys-cpu/rocprofsys-python-output",
     "smi-mi300x-vllm-llama31-bs1/monitoring",
 )
+THE_COURSE = ("cifar_train", "gpumodel", "proflab", "tests", "tools", "lessons", "snippets")
 MISSING = (
+    *THE_COURSE,
     *(
         "torch",
         "matplotlib",
-        "cifar_train",
-        "gpumodel",
-        "proflab",
         "transformers",
         "jupyterlab",
         "psutil",
@@ -75,16 +68,11 @@ def test_plots_alone_need_matplotlib():
     assert "No module named 'matplotlib'" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "requirement", [*ALONE["dependencies"], *ALONE["optional-dependencies"]["plots"]]
-)
-def test_bounds_are_the_courses(requirement):
-    assert requirement in COURSE["dependencies"]
-
-
-def test_the_command_is_the_courses():
-    assert ALONE["scripts"]["tidyprof"] == COURSE["scripts"]["tidyprof"]
-    assert (ALONE["version"], ALONE["requires-python"]) == (
-        COURSE["version"],
-        COURSE["requires-python"],
-    )
+def test_nothing_of_it_or_of_its_tests_knows_the_course():
+    known = re.compile(rf"^\s*(?:from|import) ({'|'.join(THE_COURSE)})\b", re.MULTILINE)
+    found = {
+        str(path.relative_to(HOUSE)): known.findall(path.read_text(encoding="utf-8"))
+        for folder in ("src", "tests/tidyprof_tests")
+        for path in (HOUSE / folder).rglob("*.py")
+    }
+    assert {path: names for path, names in found.items() if names} == {}

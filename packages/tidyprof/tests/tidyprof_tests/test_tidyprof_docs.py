@@ -45,7 +45,7 @@ from tidyprof.tables.contract import (
     KINDS,
     Profile,
 )
-from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import HOUSE
 from tidyprof_tests.readers.test_rocprof_sys import TREE, document
 
 from . import (
@@ -58,7 +58,7 @@ from . import (
 )
 from .chrome_writer import TraceEvent, call, kernel, small_step, write_trace
 
-FOLDER = REPOSITORY / "docs" / "tidyprof"
+FOLDER = HOUSE / "docs"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
 MOST_LINES = 110
 

@@ -24,8 +24,8 @@ BUG = 3
 MOST_JOBS = 61
 """Processes that can be asked for: what Python allows on every system (ProcessPoolExecutor)."""
 
-DISTRIBUTIONS = ("tidyprof", "rocm-profiling-course")
-"""What can have been installed to bring this package."""
+DISTRIBUTION = "tidyprof"
+"""What is installed to bring this package."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -35,9 +35,9 @@ OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 """What recording an operator, a runtime call and a Python function costs, in times `gap_of`.
 
 The first two were fitted to programs of two authors on one machine with an H200
-(packages/tidyprof/tests/strangers/gpu), where the gap was 1.8 µs in the median: what the profiler added to the 18
-forms that the host limits is 0.74 to 1.38 times that, 1.06 in the median, but for one form that
-waits for loaders. The third is of `python -m benchmarks.bench_observer`.
+(packages/tidyprof/tests/strangers/gpu), where the gap was 1.8 µs in the median: what the profiler
+added to the 18 forms that the host limits is 0.74 to 1.38 times that, 1.06 in the median, but for
+one form that waits for loaders. The third is of `python -m benchmarks.bench_observer`.
 """
 
 OPERATOR_GAPS_ALONE = 1.6

@@ -13,8 +13,9 @@ import pytest
 from tidyprof import compare, read_torch_trace
 from tidyprof_tests.analyses.test_modules import operator
 from tidyprof_tests.chrome_writer import call, kernel, write_trace
+from tidyprof_tests.conftest import REPOSITORY
 
-MODELLED = Path(__file__).parents[3] / "recordings"
+MODELLED = REPOSITORY / "recordings"
 ALEXNET = "torch-nvidia-a100-alexnet/benchmark_result_2869224_1695835535_trace.json.gz"
 RESNET = "torch-mi300x-resnet18-train/train_resnet18.json.gz"
 

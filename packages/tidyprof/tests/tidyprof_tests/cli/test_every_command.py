@@ -18,14 +18,14 @@ from tidyprof import Profile, ProfileReadError, analyses
 from tidyprof.cli import main as cli
 from tidyprof.cli.commands import COMMANDS
 from tidyprof.readers.registry import read
-from tidyprof_tests.conftest import REPOSITORY, others_later
+from tidyprof_tests.conftest import HOUSE, REPOSITORY, others_later
 from tidyprof_tests.cuts import cut_profiles, cut_traces
 
 PACKAGE = Path(tidyprof.__file__).parent
 READING = ("tidyprof.cli.output", "tidyprof.cli.triage", "tidyprof.gate.runs", "tidyprof.many")
 """Modules that commands read with."""
 
-PUBLIC = tomllib.loads((REPOSITORY / "tests" / "tidyprof" / "triage" / "expected.toml").read_text())
+PUBLIC = tomllib.loads((HOUSE / "tests/tidyprof_tests/triage/expected.toml").read_text())
 SHIPPED = sorted(
     str(path.relative_to(REPOSITORY))
     for pattern in (

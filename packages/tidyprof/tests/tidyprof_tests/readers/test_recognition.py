@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 
 import tidyprof.readers
-from gpumodel import writers
-from tests.gpumodel.handmade import small_run
 from tidyprof.analyses import kernels
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
@@ -39,29 +37,6 @@ def test_no_file_of_the_recordings_is_claimed_twice(recordings):
 
 def test_of_several_formats_in_a_folder_the_one_that_says_most_is_read(recordings):
     assert "tables" in read(recordings / "rocprof-sys-cpu" / "rocprofsys-python-output").meta
-
-
-FORMATS_IN_FOLDERS = (
-    "kineto",
-    "rocprofv3-csv",
-    "rocprofv3-json",
-    "rocpd",
-    "rpd",
-    "perfetto",
-    "rocprof-sys",
-)
-
-
-@pytest.mark.parametrize("name", FORMATS_IN_FOLDERS)
-def test_what_is_being_written_into_a_folder_is_not_read(name, tmp_path):
-    files = writers.write(name, small_run(), tmp_path)
-    events = len(read(tmp_path).events)
-    assert events
-    for place in {tmp_path, *(file.parent for file in files)}:
-        (place / ".unfinished-1").mkdir()
-        for file in files:
-            (place / ".unfinished-1" / file.name).write_bytes(file.read_bytes()[:-1])
-    assert len(read(tmp_path).events) == events
 
 
 READER_OF_A_MADE_UP_FORMAT = """\

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
 import tidyprof
+from tidyprof_tests.conftest import STRANGERS
 
-PROGRAMS = Path(__file__).resolve().parents[3] / "packages/tidyprof/tests/strangers/gpu"
+PROGRAMS = STRANGERS / "gpu"
 TRUTH = json.loads((PROGRAMS / "truth.json").read_text())
 FORMS = [(name, form) for name, truth in TRUTH.items() for form in truth["untraced_ms"]]
 

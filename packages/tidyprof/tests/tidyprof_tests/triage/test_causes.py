@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from proflab.standins.tools import MODULE_OF_TOOL
-from tests.proflab.test_standins_releases import RELEASES
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, _kernel_words
 from tidyprof.diagnosis.host_facts import HostFacts, Most
@@ -22,8 +20,6 @@ from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
 from tidyprof.diagnosis.signs import Signs
 from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, as_json, judge, triage
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
-from tools.course_commands import of_shell
-from tools.course_commands.reading import read_command
 
 HOST = HostFacts(1000, 500, "", None, 0, False, True, "")
 GEMM = {"short_name": "gemm", "percent": 30.0, "calls": 10, "category": "GEMM"}
@@ -416,30 +412,6 @@ def power_log(power: list[float], busy: float, cap: float | None = 750.0) -> Pro
 )
 def test_only_busy_samples_at_a_known_cap_speak_of_power(log: Profile, cause: str):
     assert triage(log).cause == cause
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_every_release_takes_the_commands_that_are_given(
-    release: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("PROFLAB_ROCM", release)
-    signs = CASES["straggler"]
-    advised = [
-        text for cause in CAUSES if (text := cause.advice(signs)).split()[0] in MODULE_OF_TOOL
-    ]
-    assert len(advised) >= 2
-    readings = [
-        read_command(command) for text in (*COMMANDS, *advised) for command in of_shell(text)
-    ]
-    assert [
-        problem for reading in readings for problem in reading.problems if "train.py" not in problem
-    ] == []
-    assert {reading.tools[0] for reading in readings} >= {
-        "rocprofv3",
-        "amd-smi",
-        "rocprof-compute",
-        "runTracer.sh",
-    }
 
 
 def test_a_loop_is_a_round_that_comes_twenty_times_in_a_row():

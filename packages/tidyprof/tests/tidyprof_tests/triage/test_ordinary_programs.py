@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.one_word import programs
-from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import REPOSITORY, STRANGERS
 
-ORDINARY = REPOSITORY / "packages/tidyprof/tests/strangers/ordinary"
+ORDINARY = STRANGERS / "ordinary"
 ODD = ORDINARY / "odd"
 LAUNCHERS = ("python", "torchrun --nproc-per-node 2")
 

@@ -14,13 +14,12 @@ import pytest
 import tidyprof
 from tidyprof.diagnosis.verdict import facts, headline
 from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, operator, write_trace
-from tidyprof_tests.conftest import REPOSITORY, others_later
+from tidyprof_tests.conftest import REPOSITORY, STRANGERS, others_later
 from tidyprof_tests.triage import raw_files
 from tidyprof_tests.triage.raw import Truth
 from tidyprof_tests.triage.sentences import KNOWING, bare, wrong_advice, wrong_in
 
 EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
-STRANGERS = REPOSITORY / "tests" / "strangers"
 NAMES = [
     *(name for name in EXPECTED if EXPECTED[name]["cause"] != "refused"),
     *sorted(str(path.relative_to(REPOSITORY)) for path in STRANGERS.glob("traces*/*")),
@@ -34,7 +33,7 @@ LARGE = {
 
 
 def place_of(name: str, recordings: Path) -> Path:
-    return (REPOSITORY if name.startswith("tests/") else recordings) / name
+    return (REPOSITORY if name.startswith("packages/") else recordings) / name
 
 
 @cache

@@ -16,14 +16,11 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from cifar_train.config import TrainConfig
-from gpumodel import Training, simulate
-from gpumodel.writers import write
 from tidyprof.cli.main import main
 from tidyprof.diagnosis import recordings as reduction
 from tidyprof.diagnosis.verdict import as_json
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
-from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import REPOSITORY, STRANGERS
 from tidyprof_tests.test_alone import WITHOUT_THEM
 from tidyprof_tests.triage import raw_files
 from tidyprof_tests.triage.raw import Truth
@@ -66,35 +63,6 @@ def test_modelled_faults_are_found(name: str):
     assert all(rival.why for rival in diagnosis.rivals)
 
 
-def recorded(folder: Path, profiler: str = "torch", **options: object) -> tidyprof.Profile:
-    """Three steps of a run, from file."""
-    config = TrainConfig(
-        torch_profile=True, profile_warmup=0, profile_active=3, max_steps=5, **options
-    )
-    write("kineto", simulate(Training(config=config, profiler=profiler)), folder, compress=False)
-    return tidyprof.read(folder)
-
-
-def test_a_recording_that_begins_with_the_first_step_holds_its_start_up(tmp_path: Path):
-    diagnosis = tidyprof.triage(recorded(tmp_path, profile_wait=0, pathology="no-warmup"))
-    assert diagnosis.cause == "start-up"
-    assert diagnosis.signs.first_step > 2
-
-
-def test_a_device_that_is_kept_busy_is_healthy(tmp_path: Path):
-    """Without the overhead of a profiler, which would make it launch-bound, and with a loader that
-    keeps up.
-    """
-    cures = {
-        "batched_transforms": True,
-        "fused_optimizer": True,
-        "compile": True,
-        "channels_last": True,
-    }
-    found = tidyprof.triage(recorded(tmp_path, "none", profile_wait=2, batch_size=1024, **cures))
-    assert (found.cause, found.sure) == ("healthy", True)
-
-
 @pytest.mark.parametrize("name", EXPECTED)
 def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recordings: Path):
     expected = EXPECTED[name]["cause"]
@@ -107,7 +75,6 @@ def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recording
     assert not (found.sure and name in DISAGREES)
 
 
-STRANGERS = REPOSITORY / "packages/tidyprof/tests/strangers"
 SCRIPTS = {
     file.stem: tomllib.loads(file.read_text(encoding="utf-8"))
     for file in sorted(STRANGERS.glob("truth*.toml"))
