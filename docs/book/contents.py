@@ -38,6 +38,7 @@ TO_CARRY_ON = (
     "docs/architecture.md",
     "docs/decisions.md",
     "CHANGELOG.md",
+    "packages/tidyprof/CHANGELOG.md",
 )
 
 
