@@ -65,14 +65,14 @@ def _meant(message: str, options: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def add_version(parser: argparse.ArgumentParser, *distributions: str) -> None:
-    """The option that shows the version of the first of these distributions that is installed."""
+def add_version(parser: argparse.ArgumentParser, distribution: str) -> None:
+    """The option that shows the version of what is installed under this name."""
     parser.add_argument(
         "-V",
         "--version",
         action=_Version,
         nargs=0,
-        const=distributions,
+        const=distribution,
         default=argparse.SUPPRESS,
         help="show the version and exit",
     )
@@ -85,12 +85,10 @@ class _Version(argparse.Action):
 
     def _version(self) -> str:
         metadata = import_module("importlib.metadata")
-        for name in self.const:
-            try:
-                return metadata.version(name)
-            except metadata.PackageNotFoundError:
-                continue
-        return "of unknown version: it is not installed"
+        try:
+            return metadata.version(self.const)
+        except metadata.PackageNotFoundError:
+            return "of unknown version: it is not installed"
 
 
 def program(module: str, command: str = "") -> str:

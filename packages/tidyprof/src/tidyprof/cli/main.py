@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
         ),
         epilog="Formats are recognised by content. Times in exported tables are whole nanoseconds.",
     )
-    add_version(parser, *DISTRIBUTIONS)
+    add_version(parser, DISTRIBUTION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     summary = _add(
         commands,
