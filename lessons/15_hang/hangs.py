@@ -1,6 +1,4 @@
-"""Hangs of three ranks on the processor, and a cure: python hangs.py FOLDER SNIPPET NAME..., such
-as late cured.
-"""
+"""Hangs of three ranks on the processor, and a cure: python hangs.py FOLDER SNIPPET NAME..."""
 
 import importlib.util
 import os

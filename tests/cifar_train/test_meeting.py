@@ -90,7 +90,9 @@ class Ends:
 @pytest.fixture
 def ends(monkeypatch) -> Ends:
     ends = Ends()
-    monkeypatch.setattr(failure_watch, "complain", lambda line, program: ends.lines.append(line))
+    monkeypatch.setattr(
+        failure_watch, "tell", lambda line: ends.lines.append(line.removeprefix("cifar_train: "))
+    )
     monkeypatch.setattr(failure_watch, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(meeting, "PARTING_SECONDS", 0.01)
     monkeypatch.setattr(failure_watch.os, "_exit", ends.leave)

@@ -168,7 +168,7 @@ def run_two_tests(folder: Path, **environment: str) -> tuple[int, list[str]]:
     code and lines.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/gpumodel/test_write_rpd.py", "-k", TWO],
+        [sys.executable, "-m", "pytest", *TWO],
         cwd=REPOSITORY,
         env=os.environ | {"PROFLAB_RECORDINGS": str(folder), "CI": "", **environment},
         capture_output=True,
@@ -177,7 +177,11 @@ def run_two_tests(folder: Path, **environment: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-TWO = "test_tables_and_views_are_those_of_a_real_file or test_an_unknown_schema_is_refused"
+READER = "packages/tidyprof/tests/tidyprof_tests/readers/test_rpd.py"
+TWO = (
+    f"{READER}::test_the_same_run_converted_by_the_tool_itself",
+    f"{READER}::test_names_are_kept_as_they_are",
+)
 
 
 def test_a_test_without_its_recording_waits_and_the_last_line_counts_it(folder: Path) -> None:
