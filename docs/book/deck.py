@@ -5,6 +5,7 @@ speak of.
 from __future__ import annotations
 
 import ast
+import base64
 import html
 import re
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from docs.book.lesson_pages import FOLDED
 from proflab.display import inline_html
 from tidyprof.harmless import html_text
+from tools.drawings import DRAWINGS
 from tools.notebooks import QUESTION_TAG
 from tools.notebooks.minutes import RECALL
 
@@ -35,6 +37,9 @@ LEFT_OUT = ("Known issues", "At work, without this course")
 
 CASE_SHEET = "Case sheet: "
 """How the caption of the table begins that has no room on a slide."""
+
+_DRAWING = re.compile(r"!\[[^]]*\]\(\.\./docs/drawings/(\w+)\.svg\)")
+"""A paragraph that is a drawing and nothing else."""
 
 PICTURE = 'class="tidy-light"'
 
@@ -231,6 +236,9 @@ def _of_text(groups: list[list[Token]], words: str, paragraphs: int | None) -> I
     their kind.
     """
     for group in groups:
+        if drawing := _DRAWING.fullmatch(group[1].content if len(group) > 1 else ""):
+            yield _of_drawing(drawing[1])
+            continue
         kind = _KINDS.get(group[0].type, words)
         if kind == words and paragraphs is not None:
             if not paragraphs:
@@ -240,6 +248,15 @@ def _of_text(groups: list[list[Token]], words: str, paragraphs: int | None) -> I
             continue  # what leads on to it goes with the next text
         shown = _rendered(group)
         yield Block(kind, shortened(shown) if kind == "table" else shown)
+
+
+def _of_drawing(name: str) -> Block:
+    """A drawing within the page, which has no other file beside it."""
+    drawing = DRAWINGS[name]()
+    data = base64.b64encode(drawing.svg().encode()).decode()
+    words = html.escape(drawing.words)
+    image = f'<img src="data:image/svg+xml;base64,{data}" alt="{words}">'
+    return Block("figure", f"<figure>{image}</figure>")
 
 
 _KINDS = {

@@ -5,6 +5,8 @@ lessons say.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from proflab.lessons import lessons
 from proflab.recall import Recall, questions
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
+from tools.drawings import DRAWINGS
 from tools.notebooks import Folders, build
 
 LESSON = """\
@@ -217,6 +220,16 @@ def test_a_slide_has_one_table_and_each_table_few_rows() -> None:
         assert rows[ROWS] not in slide.body
         assert "... and 3 more rows in the lesson" in slide.body
     assert shortened(f"<table>{head}{''.join(rows[:ROWS])}</table>").count("<td>") == ROWS
+
+
+def test_a_drawing_is_a_figure_within_the_page() -> None:
+    drawing = DRAWINGS["02_launch"]()
+    text = f"## Lanes\n\nIn lanes:\n\n![{drawing.words}](../docs/drawings/02_launch.svg)\n\nMore."
+    (slide,) = slides(v4.new_notebook(cells=[v4.new_markdown_cell(text)]))
+    assert "In lanes:" in slide.body
+    assert f'alt="{escape(drawing.words)}"></figure>' in slide.body
+    data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', slide.body)[1]
+    assert b64decode(data).decode() == drawing.svg()
 
 
 def test_what_a_cell_prints_is_cut_to_the_slide_and_remarks_stay_away() -> None:
