@@ -89,8 +89,9 @@ lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and th
 	$(BIN)/ruff format --check --line-length 100 lessons/*/lesson.py
 	$(BIN)/mypy
 
-notebooks: .venv/.dev ## generate notebooks/ from lessons/, the picture of the method, and pages of docs from their tables
+notebooks: .venv/.dev ## generate notebooks/ from lessons/, their drawings, the picture of the method, and pages of docs from their tables
 	$(BIN)/python -m tools.notebooks build
+	$(BIN)/python -m tools.drawings
 	$(BIN)/python -m tools.method_picture
 	$(BIN)/python -m tools.release_page
 	$(BIN)/python -m tools.issue_page

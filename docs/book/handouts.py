@@ -101,9 +101,11 @@ def write_slides(name: str, page: NotebookNode) -> None:
         raw_template=(STATIC / "slides.html.j2").read_text(encoding="utf-8"),
         reveal_url_prefix="reveal.js",
         reveal_theme="white",
+        embed_images=True,
         config=Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {_LONG}}}),
     )
-    text, _ = exporter.from_notebook_node(slides(page), {"metadata": {"name": name}})
+    place = {"name": name, "path": str(REPOSITORY / "notebooks")}
+    text, _ = exporter.from_notebook_node(slides(page), {"metadata": place})
     (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
 
 

@@ -195,8 +195,11 @@ q.check(answer)
 # %% [markdown]
 # ## Lie 3: the clock is read before the device is done
 #
-# A GPU works *asynchronously*. Your program only *launches* work for it: it puts the work into a queue and goes on at
-# once. To *synchronise* means to wait until the queue is empty. Below, a second thread of this program stands
+# A GPU works *asynchronously*. Your program only *launches* work: it puts it into a queue and goes on at once.
+#
+# {drawing 00_clock}
+#
+# To *synchronise* means to wait until the queue is empty. Below, a second thread of this program stands
 # in for a GPU: `device.launch(work)` launches, `device.synchronize()` waits. It says nothing about a GPU's speed.
 
 # %%

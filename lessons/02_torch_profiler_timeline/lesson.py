@@ -31,16 +31,13 @@ from tidyprof import Intervals, plots
 #
 # A *trace* is the list of everything that the profiler saw, with begin and end. It is drawn in lanes:
 #
-# | lane | who works | example | `kind` |
-# | --- | --- | --- | --- |
-# | range | your script names a piece of code | `forward` | annotation |
-# | operator | PyTorch, on the processor | `aten::add_` | operator |
-# | runtime call | HIP, AMD's library that drives the GPU, or CUDA | `hipLaunchKernel` | runtime |
-# | stream | the GPU | a kernel, a copy | kernel, collective, copy, fill |
+# {drawing 02_launch}
 #
-# An *operator* is one of PyTorch's functions, such as an addition; with a GPU most of them launch kernels. The queue
-# that these are put into is a *stream*: work within a stream runs in order, work in two may run at the same time.
-# *Copies* and *fills* move or set memory; of *collectives* more below. Without a GPU the operator does the work itself.
+# An *operator* is one of PyTorch's functions, such as an addition; with a GPU most of them launch kernels, through HIP,
+# AMD's library that drives the GPU, or CUDA. The queue that these are put into is a *stream*: work within a stream runs
+# in order, work in two may run at the same time. Without a GPU the operator does the work itself. The column `kind`
+# calls a range `annotation` and a runtime call `runtime`; in a stream are `kernel`, `collective` (more below), `copy`
+# and `fill`, which move or set memory.
 #
 # ## Predict
 #
@@ -261,7 +258,9 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the host runs ahead
 #
-# The host can queue work long before the device gets to it. A kernel waits from the call that launched it to its start:
+# A kernel waits from the call that launched it to its start:
+#
+# {drawing 02_queue}
 
 # %%
 for name, run in {"the case": gpu, "the rank of eight": rank}.items():
@@ -269,9 +268,8 @@ for name, run in {"the case": gpu, "the rank of eight": rank}.items():
     say(f"A kernel waits in the queue, median: {name} {delay_ns.median() / 1e3:,.0f} µs.")
 
 # %% [markdown]
-# **The depth of the queue is evidence.** Microseconds mean that the GPU waits for the host. A wait as long as a step or
-# longer means that the GPU is the limit: what it does under the host's bar `ProfilerStep` belongs to an earlier step. A
-# launch is `cudaLaunchKernel` on NVIDIA's GPUs.
+# **The depth of the queue is evidence.** Microseconds: it has run dry. A step or longer: it is deep, and what the GPU
+# does under the host's bar `ProfilerStep` belongs to an earlier step. A launch is `cudaLaunchKernel` on NVIDIA's GPUs.
 
 # %% [markdown]
 # ## Repair: the budget of the device's steps
@@ -352,7 +350,11 @@ count = sum(row.count for row in watching.key_averages()) / 20
 say(f"Here (measured) the profiler adds {1e6 * (watched_s - plain_s) / count:.1f} µs an operator.")
 
 # %% [markdown]
-# It costs the host, not the kernels: a GPU that is never idle loses nothing, a step of many small operators pays most.
+# It costs the host, not the kernels:
+#
+# {drawing 02_observer}
+#
+# A GPU that is never idle loses nothing, a step of many small operators pays most.
 # More options cost more: `with_stack` (the call stack of Python, and the modules of the model), `profile_memory`
 # (every allocation), `with_flops` (arithmetic, for the few operators with a formula).
 #

@@ -34,26 +34,20 @@ lesson.sheet()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A kernel computes and moves data. The lower limit counts:
+# A kernel computes and moves data. The lower limit counts. In a *roofline* plot a kernel stands at its *arithmetic
+# intensity*, what it computes for each byte that it moves, and at its FLOP/s. The roofs meet at the *knee*: left of it a
+# kernel is called *memory-bound*, right of it *compute-bound*. Fill in the blanks as you go:
 #
-# | | unit | meaning |
-# | --- | --- | --- |
-# | flat roof | FLOP/s, floating-point operations per second | the most that the arithmetic units can do |
-# | slanted roof | bytes per second, the *bandwidth* | the most that the GPU's memory (HBM) delivers |
-# | *arithmetic intensity* | FLOP per byte | what the kernel computes for each byte that it moves |
-# | *knee* | FLOP per byte | the intensity where the roofs meet: flat roof divided by bandwidth |
-#
-# In a *roofline* plot a kernel stands at its intensity (to the right) and its FLOP/s (up). Left of the knee it is
-# called *memory-bound*, right of it *compute-bound*.
+# {drawing 05_roofline}
 
 # %% [markdown]
+# {drawing 05_memory}
+#
 # | word | meaning |
 # | --- | --- |
 # | *work-item* | one thread of a kernel; 64 of them (32 on an MI400) run together as a *wavefront* |
-# | *workgroup* | wavefronts that run on the same compute unit |
-# | *CU* | compute unit; an MI300X has 304 |
-# | *VALU* | a CU's vector units: each instruction does the same to 64 numbers |
-# | *MFMA* | a CU's matrix units, with the highest flat roof |
+# | *workgroup* | wavefronts that run on the same compute unit (CU) |
+# | *VALU*, *MFMA* | units that do the same to 64 numbers, and those with the highest flat roof |
 # | *F16* | numbers of half precision, two bytes each |
 #
 # ## Predict
@@ -278,9 +272,8 @@ say(
 # %% [markdown]
 # ## Which block is it near to?
 #
-# On its way a number passes the *vL1D* cache of a compute unit (also called L1), the *L2* cache and the fabric towards
-# HBM. *LDS* is a small memory inside each compute unit that a workgroup shares. The table *Speed-of-Light* (2.1)
-# compares each with its peak.
+# The second drawing has the way of a number from HBM through *L2* and *vL1D* (also called L1), and *LDS*, which a
+# workgroup shares. The table *Speed-of-Light* (2.1) compares each with its peak.
 #
 # Here are four small kernels, recorded on an MI300X. Two copy the same numbers:
 # once neighbouring work-items read neighbouring numbers (*coalesced*), once numbers far apart (with a *stride*). Two

@@ -44,15 +44,9 @@ lesson.sheet()
 # images. After the backward pass all copies need the same gradients, so these are averaged over the ranks: an
 # *all-reduce* of the library RCCL adds them up, and DDP divides by the number of ranks.
 #
-# | time | rank 0 | rank 3 |
-# | --- | --- | --- |
-# | backward, last layers | computes | is late: still in its forward pass |
-# | first *bucket* of gradients is full | all-reduce starts, and **waits** | computes |
-# | backward, first layers | computes beside the waiting all-reduce | computes |
-# | rank 3's bucket is full | **exchange** | **exchange** |
-# | optimizer | same new weights | same new weights |
+# {drawing 07_all_reduce}
 #
-# A bucket is a group of gradients that travel together: DDP fills one up to a size (`bucket_cap_mb`), beginning with
+# A *bucket* is a group of gradients that travel together: DDP fills one up to a size (`bucket_cap_mb`), beginning with
 # the last layers, whose gradients are ready first, so that the exchange can hide behind the rest of the backward pass.
 # A rank that others wait for is a *straggler*. A *collective* is an operation of all ranks, such as the all-reduce. Its
 # kernel starts when its *own* rank gets there, and ends after the *last* rank has come and the data is exchanged. So

@@ -36,9 +36,10 @@ lesson.recall()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# Collectives have no names. The library pairs the first call of each rank with the first call of the others, the second
-# with the second, and so on. So a rank that leaves a call out doesn't stop there: its *next* call is paired with the
-# one that it left out. The job stops later, mostly at another line.
+# Collectives have no names. The library pairs the first call of each rank with the first call of the others, and so on.
+# So a rank that leaves a call out doesn't stop there. The job stops later, mostly at another line:
+#
+# {drawing 15_missing_call}
 #
 # | hang | what the rank does | what the others see |
 # | --- | --- | --- |

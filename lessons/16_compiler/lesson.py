@@ -37,13 +37,10 @@ lesson.recall()
 # %% [markdown] tags=["given"]
 # ## The picture to keep in mind
 #
-# A workgroup needs three things of its compute unit; what runs out first limits how many wavefronts fit:
+# A workgroup takes *LDS*, memory inside its compute unit. Each of its wavefronts takes a *wave slot* and, in eights,
+# *vector registers* (VGPR). What runs out first limits how many wavefronts fit. On MI200, MI300 and MI350:
 #
-# | of a compute unit | MI200, MI300 | MI350 | who takes it |
-# | --- | --- | --- | --- |
-# | *vector registers* (VGPR) for each lane, on each of 4 SIMDs | 512 | 512 | each wavefront, in eights |
-# | *LDS*, memory inside the compute unit | 64 KiB | 160 KiB | each workgroup |
-# | *wave slots* on each SIMD | 8 | 8 | each wavefront |
+# {drawing 16_tile}
 #
 # From [AMD's table][amd] and [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) differs: wavefronts of 32, 1,024 vector
 # registers, no AGPRs, 320 KiB of LDS.

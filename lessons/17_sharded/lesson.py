@@ -44,11 +44,9 @@ lesson.recall()
 #
 # An *all-gather* gives every rank the parts of all. A *reduce-scatter* adds up what all have and gives each rank one
 # part of the sum. One after the other they are an all-reduce. `fully_shard` (FSDP2) makes each layer a *unit*, which is
-# gathered before its forward pass and given back after it (*reshard*). The backward pass gathers it again.
+# gathered ahead (*prefetch*) and given back when it has computed (*reshard*). *Gather* is short for all-gather:
 #
-# While a layer computes, the next one is gathered ahead (*prefetch*) and the gradients of the last one leave.
-#
-# *Gather* is short for all-gather from here on.
+# {drawing 17_layers}
 #
 # ## Predict
 #

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from docs.book.lesson_pages import lesson_page
 from proflab.lessons import lessons
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
+from tools.drawings import DRAWINGS
 from tools.notebooks import Folders, build
 
 LESSON = """\
@@ -121,6 +123,18 @@ def test_of_a_long_cell_the_outputs_stand_alone(page: NotebookNode) -> None:
     short, long = slides(page).cells[2:4]
     assert "tags" not in short.metadata
     assert long.metadata["tags"] == ["long-code"]
+
+
+def test_a_drawing_is_in_the_slides_which_have_no_file_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handouts, "TARGET", tmp_path)
+    drawing = DRAWINGS["02_launch"]()
+    text = f"## Lanes\n\nIn lanes:\n\n![{drawing.words}](../docs/drawings/02_launch.svg)"
+    handouts.write_slides("lanes", v4.new_notebook(cells=[v4.new_markdown_cell(text)]))
+    page = (tmp_path / "lanes.html").read_text(encoding="utf-8")
+    data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', page)[1]
+    assert b64decode(data).decode() == drawing.svg()
 
 
 def test_the_title_has_the_question_the_view_and_the_minutes() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proflab.doctor.findings import all_issues
 from proflab.errors import CourseError
+from tools.drawings import DRAWINGS
 from tools.notebooks import Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
 from tools.notebooks.minutes import (
@@ -322,6 +323,11 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
         ),
         (
             "02_step",
+            SECOND + "\n# %% [markdown]\n# {drawing 02_lunch}\n",
+            "there is no drawing '02_lunch': did you mean 02_launch",
+        ),
+        (
+            "02_step",
             SECOND + "\n# %%\n# solution\n!ls\n",
             "02_step/lesson.py: the solution that begins '!ls' is no Python",
         ),
@@ -376,6 +382,14 @@ def test_a_known_issue_is_a_row_with_a_link_to_its_entry(course: Folders) -> Non
             f" [{issue.todo}]({home}docs/known-issues.md#the-start-of-a-profiler-hangs) |"
         )
         assert text.splitlines() == ["| symptom | what to do |", "| --- | --- |", row]
+
+
+def test_a_drawing_is_an_image_with_its_words(course: Folders) -> None:
+    write_lesson(course.lessons / "02_step", SECOND + "\n# %% [markdown]\n# {drawing 02_launch}\n")
+    texts = build(course)
+    for folder, home in ((course.notebooks, "../"), (course.combined, "../../")):
+        image = f"![{DRAWINGS['02_launch']().words}]({home}docs/drawings/02_launch.svg)"
+        assert ("markdown", image) in cells(texts[folder / "02_step.ipynb"])
 
 
 def test_outside_the_course_is_one_line(

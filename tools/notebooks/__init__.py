@@ -23,6 +23,7 @@ from proflab.doctor.report import DOCUMENT
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
 from proflab.releases import filled, shown
+from tools.drawings import DRAWINGS
 from tools.notebooks.clean import METADATA, cleaned
 from tools.solutions import learner_sources, solved_source
 
@@ -59,6 +60,9 @@ _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 
 _ISSUE = re.compile(r"^\{issue (\S+)\}$", re.MULTILINE)
 """A row of a lesson's table of known issues, by the anchor of the entry."""
+
+_DRAWING = re.compile(r"^\{drawing (\S+)\}$", re.MULTILINE)
+"""A drawing of tools.drawings."""
 
 Built = tuple[str, str, list[str]]
 """A cell of a notebook to be: its type, its text, its tags."""
@@ -277,12 +281,13 @@ def _texts(
 def _filled(
     cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source
 ) -> list[Built]:
-    """The cells with each snippet and each known issue in the place of its name, and releases as
-    the table has them.
+    """The cells with each snippet, drawing and known issue in the place of its name, and releases
+    as the table has them.
     """
 
     def complete(text: str) -> str:
         text = _SNIPPET.sub(lambda found: _snippet(folder, found[1], home), filled(text))
+        text = _DRAWING.sub(lambda found: _drawing(found[1], home), text)
         return _ISSUE.sub(lambda found: _issue_row(found[1], home), text)
 
     return [
@@ -299,6 +304,15 @@ def _snippet(folder: Path, name: str, home: str) -> str:
         raise CourseError(f"there is no snippet {folder / name}") from None
     language = {"py": "python", "sh": "bash"}.get(name.rpartition(".")[2], "sql")
     return f"[`snippets/{name}`]({home}snippets/{name}):\n\n```{language}\n{text}\n```"
+
+
+def _drawing(name: str, home: str) -> str:
+    """A drawing with its words as the image's alternative text; raises CourseError where there is
+    none.
+    """
+    if name not in DRAWINGS:
+        raise CourseError(f"there is no drawing {name!r}: {near(name, DRAWINGS)}")
+    return f"![{DRAWINGS[name]().words}]({home}docs/drawings/{name}.svg)"
 
 
 def _issue_row(anchor: str, home: str) -> str:
