@@ -104,7 +104,8 @@ def write_slides(name: str, page: NotebookNode) -> None:
         embed_images=True,
         config=Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {_LONG}}}),
     )
-    place = {"name": name, "path": str(REPOSITORY / "notebooks")}
+    # Images are taken from this folder and below it.
+    place = {"name": name, "path": str(REPOSITORY)}
     text, _ = exporter.from_notebook_node(slides(page), {"metadata": place})
     (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
 
@@ -120,7 +121,8 @@ def slides(page: NotebookNode) -> NotebookNode:
         if FOLDED in cell.metadata.get("tags", []):
             continue
         if cell.cell_type == "markdown":
-            parts = re.split(r"^(?=##+ )", _LINK_WITHIN.sub(r"\1", cell.source), flags=re.MULTILINE)
+            text = _LINK_WITHIN.sub(r"\1", cell.source).replace("](../docs/", "](docs/")
+            parts = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
             cells += [v4.new_markdown_cell(part) for part in parts if part.strip()]
             continue
         if cell.outputs and len(cell.source.splitlines()) > LONG_CODE:
