@@ -121,8 +121,8 @@ build/peers/.ready: $(TIDYPROF)/benchmarks/peers.txt
 	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement $(TIDYPROF)/benchmarks/peers.txt
 	touch $@
 
-gpu-check: setup ## on a machine with a GPU: try everything on it in half an hour, and pack one archive to send
-	$(BIN)/python -m tools.gpu_check
+gpu-check: setup ## on a machine with a GPU: try everything on it in half an hour (or MINUTES), and pack one archive to send
+	$(BIN)/python -m tools.gpu_check $(if $(MINUTES),--minutes $(MINUTES))
 
 recordings: .venv/.dev ## write the modelled recordings again
 	$(BIN)/python scripts/dev/make_recordings.py

@@ -43,10 +43,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *several: Part, again: tuple[str, ...] = ()
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *several: Part,
+    again: tuple[str, ...] = (),
+    minutes: int = 30,
 ) -> int:
     monkeypatch.setattr(check, "PARTS", several)
-    return check.main(["--folder", str(folder), *(["--again", *again] if again else [])])
+    options = ["--minutes", str(minutes), *(["--again", *again] if again else [])]
+    return check.main(["--folder", str(folder), *options])
 
 
 def test_without_a_gpu_it_says_so_in_one_line(
@@ -107,8 +112,7 @@ def test_a_command_without_end_is_ended(folder: Path, monkeypatch: pytest.Monkey
 def test_without_time_left_parts_wait_for_the_next_call(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(check, "BUDGET_S", 0)
-    assert run(folder, monkeypatch, part("fine", "print('done')")) == 0
+    assert run(folder, monkeypatch, part("fine", "print('done')"), minutes=0) == 0
     assert "could not run" in (folder / "report.md").read_text()
 
 
