@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from docs.book.lesson_pages import FOLDED
+from docs.book.lesson_pages import FOLDED, VIEWER
 from proflab.display import inline_html
 from tidyprof.harmless import html_text
 from tools.notebooks import QUESTION_TAG
@@ -290,7 +290,7 @@ def _html(output: NotebookNode) -> str:
     """What a cell shows or prints; remarks on the error stream are for who runs it."""
     if output.output_type == "stream":
         return output.text if output.name == "stdout" else ""
-    return output.get("data", {}).get("text/html", "")
+    return VIEWER.sub("", output.get("data", {}).get("text/html", ""))
 
 
 def _of_output(text: str) -> Block:

@@ -23,6 +23,7 @@ from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, TARGET
 from docs.book.contents import Part, contents
 from docs.book.finish import ARTICLE, first_words
+from docs.book.lesson_pages import VIEWER
 
 NAME = "profiling-pytorch-on-amd-gpus.pdf"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -167,7 +168,7 @@ class Pages:
             .replace(' loading="lazy"', "")
             .replace("<details", "<details open")
         )
-        body = _NEXT.sub("", body)
+        body = VIEWER.sub("", _NEXT.sub("", body))
         body = _NAMED.sub(lambda found: self._renamed(name, found[1], found[2]), body)
         if name != "index.html":
             body = _LEVEL.sub(lambda found: f"{found[1]}{int(found[2]) + 1}", body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidyprof.plots import style
+from tidyprof.plots import style, viewer
 from tidyprof.plots.figure import TidyFigure, add_legend, new_figure, origin_of, settings
 
 if TYPE_CHECKING:
@@ -39,4 +39,26 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
     figure.alternative_text = (
         f"Bars of {int(row.max()) + 1} segments of memory. {free:.0f} % of them is free."
     )
+    figure.closer = _closer(blocks, title)
     return figure
+
+
+def _closer(blocks: pd.DataFrame, title: str | None) -> str:
+    """What the viewer shows: each block with its size and place in its segment, in bytes."""
+    state = blocks["state"].astype(str).str.replace("_", " ")
+    looks = {name.replace("_", " "): look for name, look in LOOKS.items()}
+    start = blocks.groupby("segment")["bytes"].cumsum() - blocks["bytes"]
+    row = blocks["segment"].rank(method="dense").astype(int) - 1
+    table = blocks.assign(row=row, start=start, length=blocks["bytes"], name=state)
+    drawn = table[state.isin(list(looks))]
+    return viewer.boxes(
+        drawn.assign(whole_name=drawn["name"], look=drawn["name"].map([*looks].index)),
+        int((start + blocks["bytes"]).max()),
+        [f"segment {number}" for number in range(row.max() + 1)],
+        looks,
+        origin=origin_of(blocks),
+        title=title,
+        unit="bytes",
+        things="blocks",
+        axis="Across: place in the segment",
+    )
