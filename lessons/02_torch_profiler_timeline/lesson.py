@@ -175,7 +175,8 @@ second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
 
 # %% [markdown]
-# Read the picture from the lowest lane: does the stream work while the host is in `data`?
+# Read the picture from the lowest lane: does the stream work while the host is in `data`? *Look closer* zooms
+# in, until one kernel has its name.
 #
 # ## Which operator, which shape launched a kernel?
 #

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from nbformat import v4
 
+from docs.book.lesson_pages import METADATA
 from proflab.display import Notice, Table
 from proflab.lessons import lessons
 from proflab.showing import Picture
@@ -136,7 +137,9 @@ def test_the_viewer_of_a_figure_is_as_dark_as_the_page_and_has_its_keys(
     output = v4.new_output("display_data", {"text/html": Picture(timeline())._repr_html_()})
     cells = [v4.new_code_cell("show()", outputs=[output], execution_count=1)]
     path = root / "notebooks/viewer.ipynb"
-    nbformat.write(v4.new_notebook(cells=[*cells, v4.new_code_cell("second = 2")]), path)
+    nbformat.write(
+        v4.new_notebook(metadata=METADATA, cells=[*cells, v4.new_code_cell("second = 2")]), path
+    )
     choose(home, theme)
     trust(home, path)
     with running_lab(home, root) as address:

@@ -129,7 +129,7 @@ def test_one_kernel_of_1511_is_reached_by_keys_fills_the_width_and_is_named(
     begin, end = drawn(browser)
     words = said(browser)
     assert words.startswith("kernel_477\n2.00 µs · begins at 9.549 ms")
-    assert "launched 9.50 ms before · part of ProfilerStep#7, forward" in words
+    assert "launched 9.50 ms earlier · part of ProfilerStep#7, forward" in words
     assert "number 478 of 1,511" in words
     assert 2_000 / (end - begin) * stage(browser).size["width"] > 400
     place = (9_550_000 - begin) / (end - begin)
@@ -221,6 +221,34 @@ def test_a_curve_tells_the_value_after_each_change_and_its_phase(
     )
     assert barriers(browser) == []
     assert console_errors(browser) == []
+
+
+def test_two_fingers_zoom_and_one_moves_and_chooses(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, timeline()), "light", 390)
+    drawn(browser)
+    box = browser.execute_script(
+        "return arguments[0].getBoundingClientRect().toJSON()", stage(browser)
+    )
+    y = box["y"] + bar(0)
+
+    def touch(kind: str, *xs: float) -> None:
+        points = [{"x": box["x"] + x, "y": y, "id": number} for number, x in enumerate(xs)]
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 100, 200)
+    touch("touchMove", 50, 250)
+    touch("touchEnd")
+    begin, end = drawn(browser)
+    assert 40_000_000 / (end - begin) == pytest.approx(2, rel=0.01)
+    touch("touchStart", 200)
+    touch("touchMove", 180)
+    touch("touchMove", 100)
+    touch("touchEnd")
+    moved, _ = drawn(browser)
+    assert (moved - begin) / (end - begin) == pytest.approx(100 / box["width"], rel=0.1)
+    touch("touchStart", 200)
+    touch("touchEnd")
+    assert said(browser).startswith("ProfilerStep#7")
 
 
 def test_names_can_do_nothing_and_two_viewers_do_not_meet(tmp_path: Path, browser: Any) -> None:

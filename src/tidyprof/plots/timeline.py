@@ -138,7 +138,7 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
         "whole_name": events["name"],
         "look": kinds.map(used.index),
         "launched": np.where(is_known, start - launch, ABSENT),
-        "part": _parts(profile, events["rank"], np.where(is_known, launch, start)),
+        "part": _parts(profile, events, np.where(is_known, launch, start)),
     }
     if "operator" in events:
         table["operator"] = events["operator"]
@@ -156,18 +156,21 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
     )
 
 
-def _parts(profile: Profile, ranks: pd.Series, moments: np.ndarray) -> np.ndarray:
+def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.ndarray:
     """The host's step and range of each event's rank at these times, as `ProfilerStep#3, forward`;
-    "" for neither.
+    "" for neither. A range is part of its step, and a step of none.
     """
-    found = np.full(len(moments), "", object)
+    ranks, found = events["rank"], np.full(len(moments), "", object)
     marks = host_events(profile, ["annotation"])
+    is_mark = (events["kind"] == "annotation").to_numpy()
+    is_itself = is_mark & names_matching(events, STEP_PATTERN)
     for rank in ranks.drop_duplicates():
         own = of_rank(marks, rank)
         is_step = names_matching(own, STEP_PATTERN)
         outer = [_outermost(own[is_step]), _outermost(own[~is_step])]
         chosen = equal(ranks, rank)
         step, part = (step_of_time(one, moments[chosen]) for one in outer)
+        step, part = np.where(is_itself[chosen], -1, step), np.where(is_mark[chosen], -1, part)
         marked, ranges = (["", *one["short_name"].astype(str)] for one in outer)
         both, code = np.unique((step + 1) * len(ranges) + part + 1, return_inverse=True)
         pairs = ((marked[one // len(ranges)], ranges[one % len(ranges)]) for one in both)

@@ -130,8 +130,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         if (!data.share) facts.push(`begins at ${moment(start[place], data.unit, data.span)}`);
         const caller = part("operator", place), before = launched[place];
         if (before !== null && before !== undefined) {
-          const when = before < 0 ? `${amount(-before, data.unit)} after it began` : `${amount(before, data.unit)} before`;
-          facts.push(`launched ${when}${caller ? ` in ${caller}` : ""}`);
+          const when = before < 0 ? `${amount(-before, data.unit)} after it began` : `${amount(before, data.unit)} earlier`;
+          facts.push(`launched ${when}${caller ? `, in ${caller}` : ""}`);
         } else if (caller) facts.push(`in ${caller}`);
         if (part("part", place)) facts.push(`part of ${part("part", place)}`);
         return facts;
@@ -303,8 +303,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       said.setAttribute("aria-live", byKey ? "polite" : "off");
       if (place < 0) {
         said.replaceChildren(make("div", "", curve
-          ? "Point at the curve, or press n, for the value after each change."
-          : `Point at one of the ${whole(items.count)} ${data.things}, or press n, for its name and length.`));
+          ? "Point at the curve or touch it, or press n, for the value after each change."
+          : `Point at one of the ${whole(items.count)} ${data.things} or touch it, or press n, for its name and length.`));
         return;
       }
       const name = make("div", "tv-name", items.name(place));
@@ -678,7 +678,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const of = curve ? "" : data.deep ? " of each row" : " of each lane";
     const left = data.left ? `Left out are the smallest${of}: ${whole(data.left)} of ${whole(data.left + items.count)} ${data.things}, `
       + "with which the page would be too large. " : "";
-    note.append(make("div", "", `${left}${data.axis}. Ctrl and wheel, two fingers, or + and − zoom; a drag or the arrows move.`), make("div", "", data.origin));
+    const low = curve ? "" : " Where bars are narrower than two pixels, their height is the share that they fill.";
+    note.append(make("div", "", `${left}${data.axis}.${low} Ctrl and wheel, two fingers, or + and − zoom; a drag or the arrows move.`), make("div", "", data.origin));
 
     panel.append(bar, stage, legend, said, note);
     box.append(panel);

@@ -27,6 +27,9 @@ MOST = 24_000
 LONGEST_NAME = 400
 """Characters of a name; what is in the middle of a longer one is left out."""
 
+MOST_BANDS = 2_000
+"""Phases that are shaded behind a curve."""
+
 _TEXTS = ("operator", "part")
 """Columns that share their texts among many events, and may be empty."""
 
@@ -103,7 +106,7 @@ def curve(
     """The same of steps of memory: changes in their order, with look, value (bytes) and time_ns.
 
     bands -- name, first change, the one after the last, and colour. Of too many changes the
-    largest are kept.
+    largest are kept, of too many bands the longest.
     """
     value = table["value"].to_numpy(np.int64)
     look = table["look"].to_numpy()
@@ -119,6 +122,9 @@ def curve(
             "time": _deltas(table["time_ns"].to_numpy()[chosen] - table["time_ns"].iloc[0]),
         }
 
+    if len(bands) > MOST_BANDS:
+        axis += f"; shaded are the longest {MOST_BANDS:,} of {len(bands):,} phases"
+        bands = sorted(bands, key=lambda band: band[1] - band[2])[:MOST_BANDS]
     fixed = {
         "kind": "curve",
         "unit": "bytes",

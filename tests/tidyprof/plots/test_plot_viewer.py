@@ -72,9 +72,9 @@ def test_a_timeline_tells_of_each_event_its_lane_name_times_launch_and_part_of_t
     data = data_of(plots.timeline(step(), start_ns=1_000, end_ns=101_000, title="One"))
     mark = "ProfilerStep#7"
     assert events_of(data) == [
-        ("steps", mark, 0, 100_000, None, f"{mark}, forward", "range"),
-        ("ranges", "forward", 0, 49_000, None, f"{mark}, forward", "range"),
-        ("ranges", "optimizer", 59_000, 30_000, None, f"{mark}, optimizer", "range"),
+        ("steps", mark, 0, 100_000, None, "", "range"),
+        ("ranges", "forward", 0, 49_000, None, mark, "range"),
+        ("ranges", "optimizer", 59_000, 30_000, None, mark, "range"),
         ("operators", "Add", 1_000, 38_000, None, f"{mark}, forward", "operator"),
         ("stream 0", "add", 9_000, 2_500, 6_000, f"{mark}, forward", "kernel"),
         ("stream 0", "mul", 69_000, 1_000, 25_000, f"{mark}, forward", "kernel"),
@@ -144,6 +144,18 @@ def test_of_too_many_changes_the_largest_are_kept_with_their_true_values() -> No
     assert data["left"] == 60_000 - len(data["start"]) > 0
     assert [*accumulate(data["value"])] == [values[place] for place in data["start"]]
     assert 30_000 in data["start"]
+
+
+def test_of_too_many_phases_the_longest_are_shaded_and_it_says_so() -> None:
+    rows = [(n, 0, "allocated memory", float(n + 1), "bytes") for n in range(4_000)]
+    profile = counted(*rows)
+    begin = profile.counters["time_ns"].to_numpy()[:-1:1]
+    ranges = pd.DataFrame({"name": "part", "start_ns": begin, "duration_ns": 10**9})
+    ranges.loc[3_000, "duration_ns"] *= 2
+    data = data_of(plots.memory(profile, phases=ranges))
+    assert len(data["bands"]) == viewer.MOST_BANDS
+    assert data["bands"][0][1:3] == [3_000, 3_002]
+    assert data["axis"].endswith("shaded are the longest 2,000 of 3,999 phases")
 
 
 def test_call_stacks_are_told_whole_where_the_picture_folds_and_leaves_out() -> None:
