@@ -19,10 +19,10 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench tables figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler mirror quick test long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 setup: $(READY) ## make .venv with what a learner needs
 
@@ -42,6 +42,9 @@ compiler: setup ## add Triton where torch has none, so that lesson 16 compiles
 	$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python \
 	  --constraint constraints.txt --editable '.[compiler]'
 
+mirror: setup ## fetch the public recordings that tests read (18 MB), or copy them: FROM=FOLDER
+	$(BIN)/python -m tools.mirror $(if $(FROM),--from $(call quoted,$(FROM)))
+
 quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: readers, analyses, packages, pages
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/book tests/test_*.py \
 	  $(addprefix tests/tidyprof/,analyses gate io names readers tables)
@@ -60,10 +63,15 @@ lessons: .venv/.dev ## run every lesson without network, each cell as shipped an
 	$(NOTEBOOKS) $(ALONE) --overwrite build/combined
 	$(BIN)/python -m tools.case_lines
 
+lesson-%: .venv/.dev ## build and run one lesson, as in make lesson-04, each cell as shipped and as solved
+	$(BIN)/python -m tools.notebooks build
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 $(ALONE) --overwrite build/combined/$*_*.ipynb
+
 long: export PROFLAB_LONG := 1
 long: test ## test with ten times the damaged files, then run the lessons as shipped, and on the whole recordings
 	$(NOTEBOOKS) $(ALONE) notebooks
-	OMP_NUM_THREADS=1 PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
+	PROFLAB_RECORDINGS="$$($(BIN)/python -m tools.mirror --where)" OMP_NUM_THREADS=1 PROFLAB_STRICT=1 \
+	  $(NOTEBOOKS) build/combined
 
 lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in tidyprof's signatures
 	$(BIN)/ruff check
@@ -83,7 +91,7 @@ book: lessons .venv/.book ## run the lessons, and make the site of them and of d
 pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
 	$(BIN)/python -m docs.book.pdf
 
-slides: lessons ## run the lessons, and make slides of the core and the cheat sheet, one page of A4, in build/handouts
+slides: lessons .venv/.book ## run the lessons, and make slides of each and the cheat sheet, one page of A4, in build/handouts
 	$(BIN)/python -m docs.book.handouts
 
 bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
@@ -96,13 +104,6 @@ figures: .venv/.dev ## write the figures of triage, the gate and many ranks into
 	$(BIN)/python -m benchmarks.bench_triage 10
 	$(BIN)/python -m benchmarks.bench_gate
 	$(BIN)/python -m benchmarks.bench_ranks
-
-reliability: .venv/.dev ## read damaged files (INPUTS) and large ones, let many learn at once, kill programs, write docs/reliability.md
-	$(BIN)/python -m benchmarks.reliability $(INPUTS)
-	$(BIN)/python -m benchmarks.large_files
-	$(BIN)/python -m benchmarks.many_learners --page $(LEARNERS)
-	$(BIN)/python -m benchmarks.bench_kills --page
-	$(BIN)/python -m benchmarks.bench_attacks --page
 
 build/peers/.ready: benchmarks/peers.txt
 	$(call quoted,$(PYTHON)) -m venv build/peers

@@ -1,11 +1,9 @@
-"""What `tidyprof triage` and `read_many` need for the ranks of large jobs: processor time, wall
-time and memory.
+"""What `tidyprof triage` needs for the ranks of large jobs: processor time, wall time and memory.
 
     python -m benchmarks.bench_ranks [RANKS ...]
 
 Every rank's file is one modelled rank of `recordings/modelled-rank-skew`, with its own number and
-begun up to six microseconds later. Each way runs in processes of its own. The table goes into
-docs/tidyprof/README.md.
+begun up to six microseconds later. The table goes into docs/tidyprof/README.md.
 """
 
 from __future__ import annotations
@@ -20,15 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-import tidyprof
 from benchmarks.page import DOCS, write_part
 
 TEMPLATE = DOCS.parent / "recordings/modelled-rank-skew/torch/trace_rank0_of_4.json.gz"
 RANKS = (125, 250, 512, 1000)
 WAYS = {
-    "one job": "`tidyprof triage FOLDER --jobs 1`",
-    "two jobs": "`tidyprof triage FOLDER --jobs 2`",
-    "pool": "`triage(read_many(...))`, processes of its own",
+    "1": "`tidyprof triage FOLDER --jobs 1`",
+    "2": "`tidyprof triage FOLDER --jobs 2`",
 }
 MANY, LARGEST_MB = 512, 1000
 """Ranks of a job, and what their triage may take of memory."""
@@ -46,24 +42,11 @@ def write_ranks(folder: Path, ranks: int) -> None:
         (folder / f"trace_rank{rank}_of_{ranks}.json.gz").write_bytes(content)
 
 
-def triage_of_many(folder: Path) -> None:
-    """Read the ranks in processes of their own and diagnose them. Raises RuntimeError where another
-    number was read.
-    """
-    files = sorted(folder.glob("*.json.gz"))
-    table = tidyprof.read_many(files, tidyprof.triage_signs)
-    found = tidyprof.triage(table)
-    if found.signs.ranks != len(files):
-        raise RuntimeError(f"{found.signs.ranks} ranks of {len(files)}")
-
-
-def measure(way: str, folder: Path) -> str:
+def measure(jobs: str, folder: Path) -> str:
     """Processor time of all its processes for each rank, wall time, and memory of the largest
     process.
     """
-    command = ["-m", __spec__.name, way, str(folder)]
-    if jobs := {"one job": "1", "two jobs": "2"}.get(way):
-        command = ["-m", "tidyprof", "triage", str(folder), "--jobs", jobs]
+    command = ["-m", "tidyprof", "triage", str(folder), "--jobs", jobs]
     ranks, begin = len(list(folder.glob("*.json.gz"))), time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -71,7 +54,7 @@ def measure(way: str, folder: Path) -> str:
     complaints = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     if status:
-        raise RuntimeError(f"{way} ended with {status}: {complaints}")
+        raise RuntimeError(f"triage --jobs {jobs} ended with {status}: {complaints}")
     each, wall = 1000 * (used.ru_utime + used.ru_stime) / ranks, time.perf_counter() - begin
     return f"{each:,.0f} ms, {wall:,.0f} s, {used.ru_maxrss / 1000:,.0f} MB"
 
@@ -81,7 +64,7 @@ def measured(ranks: int) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_ranks(folder, ranks)
-        column = {way: measure(way, folder) for way in ("one job", "two jobs", "pool")}
+        column = {way: measure(way, folder) for way in WAYS}
     print(ranks, column, file=sys.stderr, flush=True)
     return column
 
@@ -91,9 +74,9 @@ def test_triage_of_many_ranks(tmp_path: Path) -> None:
     triage FOLDER`.
     """
     write_ranks(tmp_path, MANY)
-    for way in ("one job", "two jobs"):
+    for way, words in WAYS.items():
         found = measure(way, tmp_path)
-        print(f"{WAYS[way]}, {MANY} ranks: {found}")
+        print(f"{words}, {MANY} ranks: {found}")
         assert int(found.split()[-2].replace(",", "")) < LARGEST_MB
 
 
@@ -104,20 +87,12 @@ def table(columns: dict[int, dict[str, str]]) -> str:
         "| --- |" + " --: |" * len(columns),
     ]
     for way, words in WAYS.items():
-        if any(way in column for column in columns.values()):
-            lines.append(
-                f"| {words} | "
-                + " | ".join(column.get(way, "") for column in columns.values())
-                + " |"
-            )
+        lines.append(f"| {words} | " + " | ".join(each[way] for each in columns.values()) + " |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """One run in this process, or all of them and the table."""
-    if len(sys.argv) == 3 and sys.argv[1] in WAYS:
-        triage_of_many(Path(sys.argv[2]))
-        return
+    """All runs, and the table."""
     chosen = [int(ranks) for ranks in sys.argv[1:]] or RANKS
     write_part(
         DOCS / "tidyprof/README.md", "ranks", table({ranks: measured(ranks) for ranks in chosen})

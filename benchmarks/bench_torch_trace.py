@@ -3,7 +3,7 @@ file.
 
 Run with: python -m pytest benchmarks/bench_torch_trace.py -s
 
-The files are a real recording (of the mirror folder PROFLAB_RECORDINGS), repeated with later times.
+The files are a real recording (of the mirror, which `make mirror` fills), repeated with later times.
 Every way runs in a process of its own; imports do not count. HolisticTraceAnalysis and TraceLens
 take part where `build/peers`, a virtual environment of their own, has them: `make bench` puts the
 first one there. AMD's TraceLens is installed from its repository; the package of that name in the
@@ -12,7 +12,6 @@ Python index is another program.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peak_memory import peak_bytes
+from tools.mirror import mirror_folder
 
 RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -139,11 +139,8 @@ def large_file(folder: Path, megabytes: int) -> Path:
     """The recording repeated until it unpacks to this size."""
     from benchmarks.large_trace import repeat_trace
 
-    recordings = Path(
-        os.environ.get("PROFLAB_RECORDINGS", REPOSITORY.parent / "shared" / "recordings")
-    )
     path = folder / f"trace_{megabytes}.json.gz"
-    repeat_trace(recordings / RECORDING, path, megabytes * MEGABYTE)
+    repeat_trace(mirror_folder() / RECORDING, path, megabytes * MEGABYTE)
     return path
 
 

@@ -4,7 +4,6 @@ pages on triage.
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from statistics import median
 from typing import Any
 
 import tidyprof
+from tests.public_recordings import Mirror
 from tests.tidyprof.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right, triaged
 from tidyprof.diagnosis.observer import NEARLY
 from tidyprof.diagnosis.verdict import UNCLEAR, Diagnosis, triage
+from tools.mirror import mirror_folder
 
 COURSE = Path(__file__).resolve().parents[1]
 BY_HAND, STRANGERS = COURSE / "tests/tidyprof/triage/expected.toml", COURSE / "tests/strangers"
@@ -25,7 +26,6 @@ SOURCES = {
     "new scripts": STRANGERS / "truth.toml",
 }
 """What strangers made -> where somebody wrote down what limits it, before triage saw it."""
-RECORDINGS = Path(os.environ.get("PROFLAB_RECORDINGS", COURSE.parent / "shared/recordings"))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def strangers() -> dict[str, list[Judged]]:
     """Public recordings and other people's scripts, by what they are."""
     found = {}
     for what, file in SOURCES.items():
-        folder = RECORDINGS if file == BY_HAND else STRANGERS / "traces"
+        folder = Mirror(mirror_folder()) if file == BY_HAND else STRANGERS / "traces"
         truths = tomllib.loads(file.read_text(encoding="utf-8")).items()
         found[what] = [judged(name, folder / name, truth) for name, truth in truths]
     return found

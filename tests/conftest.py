@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
+from tests.public_recordings import GET, Mirror, truths
 from tests.warm import PYTHON, share, shared_python
+from tools.mirror import mirror_folder
 
 # Tests run side by side. Threads of torch that wait for each other spin, and would take the other
 # tests' processors.
@@ -73,13 +75,15 @@ def others_later(names: Iterable[str], now: Container[str]) -> list[Any]:
     return [name if name in now else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
-def require(condition: bool, what: str) -> None:
-    """Skip where an optional part is missing; fail instead in CI, so that no gap goes unseen."""
+def require(condition: bool, what: str, step: str = "") -> None:
+    """Skip where an optional part is missing, with the step that brings it; fail instead in CI, so
+    that no gap goes unseen.
+    """
     if condition:
         return
     if os.environ.get("CI") == "true":
-        pytest.fail(f"CI must provide {what}")
-    pytest.skip(f"{what} is not here")
+        pytest.fail(f"CI must provide {what}{step}")
+    pytest.skip(f"{what} is not here{step}")
 
 
 @pytest.fixture(scope="session")
@@ -90,18 +94,28 @@ def warm() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def recordings() -> Path:
-    """Folder with the public recordings and their manifest.json."""
-    folder = Path(os.environ.get("PROFLAB_RECORDINGS", REPOSITORY.parent / "shared" / "recordings"))
-    require(
-        (folder / "manifest.json").is_file(), "the mirror folder of recordings (PROFLAB_RECORDINGS)"
-    )
-    return folder
+def recordings() -> Mirror:
+    """Folder with the public recordings; a test that asks for one that is not here waits for it."""
+    return Mirror(mirror_folder())
 
 
 @pytest.fixture(scope="session")
-def manifest(recordings: Path) -> dict[str, dict]:
-    """Entries of the recordings' manifest by name; `truth` holds what a reader must find."""
+def manifest() -> dict[str, dict]:
+    """What is known of each public recording, by name; `truth` holds what a reader must find."""
+    entries = json.loads((REPOSITORY / "recordings/manifest.json").read_text(encoding="utf-8"))
     return {
-        entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())
+        entry["name"]: {**truths()[entry["name"]], **entry}
+        for entry in entries
+        if entry["name"] in truths()
     }
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Say behind all else how many tests waited for recordings, so that no gap goes unseen."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    if count := sum(GET in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(
+            f"tests that waited for public recordings: {count}; `make mirror` fetches them (18 MB)"
+        )

@@ -170,6 +170,17 @@ def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
     assert sorted(open_modules) == [], "these are in a circle, or import one"
 
 
+def test_the_trainer_stands_on_modules_that_need_no_room_of_tidyprof() -> None:
+    known = modules_of_all()
+    ground: set[str] = set()
+    more = set(modules("cifar_train"))
+    while more := {needed for name in more for needed in needs(name, known)} - ground:
+        more = {name for name in more if name.startswith("tidyprof.")}
+        ground |= more
+    assert "tidyprof.errors" in ground
+    assert [name for name in ground if known[name].parent != SOURCES / "tidyprof"] == []
+
+
 def room_of(module: str, known: dict[str, Path]) -> str:
     return (
         module

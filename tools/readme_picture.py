@@ -3,7 +3,7 @@ likely mistake.
 
     .venv/bin/python -m tools.readme_picture
 
-It needs Chromium, and the recording from the mirror folder or the network.
+It needs Chromium, and the recording from a mirror (PROFLAB_RECORDINGS) or the network.
 """
 
 from __future__ import annotations

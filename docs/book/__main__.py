@@ -12,13 +12,13 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from docs.book.contents import START, contents
 from docs.book.finish import finish
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
 from proflab.lessons import Lesson
+from tidyprof.errors import UserError
 from tools.notebooks import Folders, build, read_sources
 from tools.notebooks.excerpt import excerpts
 
@@ -131,7 +131,7 @@ def lesson_note(lesson: Lesson, day: date) -> str:
     )
 
 
-def build_site(pages: Path, html: Path) -> int:
+def build_site(pages: Path, html: Path, builder: str = "html") -> int:
     """Let Sphinx make the site, and finish it; a warning, such as a dead link, is an error. Returns
     its exit code.
 
@@ -143,14 +143,14 @@ def build_site(pages: Path, html: Path) -> int:
         "-m",
         "sphinx",
         "--builder",
-        "html",
+        builder,
         "--conf-dir",
         CONFIGURATION,
         "--write-all",
     ]
     command += [
         "--doctree-dir",
-        html.parent / "doctrees",
+        html.parent / f"doctrees-{builder}",
         "--quiet",
         "--jobs",
         "2",

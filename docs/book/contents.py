@@ -29,6 +29,8 @@ TO_LOOK_UP = (
     "reliability",
 )
 
+FOR_INSTRUCTORS = ("instructor", "room", "before-and-after", "slurm")
+
 TO_CARRY_ON = ("CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "CHANGELOG.md")
 
 
@@ -56,7 +58,7 @@ def contents(repository: Path) -> tuple[Part, ...]:
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
         Part("To look up", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
-        Part("For instructors", ("docs/instructor.md", "docs/slurm.md")),
+        Part("For instructors", tuple(f"docs/{name}.md" for name in FOR_INSTRUCTORS)),
         Part("To carry it on", TO_CARRY_ON),
         Part(
             "tidyprof",

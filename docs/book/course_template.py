@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from cifar_train.errors import UserError
 from docs.book.contents import START, Part, contents
 from docs.book.staging import LINK
+from tidyprof.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NO_DOWNLOAD = ("", ".md")

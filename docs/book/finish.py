@@ -27,7 +27,7 @@ _REPLACED = {
 }
 """Headings with a level, buttons that are announced as they read, landmarks with a name each."""
 
-ARTICLE = re.compile(r'<article role="main"[^>]*>(.*?)</article>', re.DOTALL)
+_ARTICLE = re.compile(r'<article role="main"[^>]*>(.*?)</article>', re.DOTALL)
 """What a page holds beside the parts that all pages share."""
 
 _EMPTY_HEADER = re.compile(r"<th\b([^>]*)>((?:\s|&nbsp;|&#160;|</?p>)*)</th>")
@@ -97,7 +97,7 @@ def finished(page: str, images: Path, up: str) -> str:
         page = page.replace(old, new)
     page = _EMPTY_HEADER.sub(lambda found: f"<td{_SCOPE.sub('', found[1])}>{found[2]}</td>", page)
     page = _IMAGE.sub(lambda found: picture(found[0], images, up), page)
-    found = ARTICLE.search(page)
+    found = _ARTICLE.search(page)
     if not found:
         return page
     article = _TABLE.sub(lambda table: breakable(table[0]), _FIGURE.sub(_linked, found[1]))
@@ -173,21 +173,16 @@ def description(article: str) -> str:
     """A page's first paragraph that is no note and no picture, as text, cut to the length of a
     description.
     """
-    text = first_words(article)
+    texts = (
+        " ".join(unescape(re.sub(r"<[^>]+>", "", text)).split())
+        for text in _PARAGRAPH.findall(article)
+    )
+    text = next(filter(None, texts), "")
     return (
         text
         if len(text) <= DESCRIPTION_LENGTH
         else text[:DESCRIPTION_LENGTH].rpartition(" ")[0] + " …"
     )
-
-
-def first_words(article: str) -> str:
-    """A page's first paragraph that is no note and no picture, as text; empty if there is none."""
-    texts = (
-        " ".join(unescape(re.sub(r"<[^>]+>", "", text)).split())
-        for text in _PARAGRAPH.findall(article)
-    )
-    return next(filter(None, texts), "")
 
 
 def sections(page: str) -> list[tuple[str, str, str, str]]:

@@ -1,26 +1,23 @@
 """What an instructor shows and prints, as pages that need no network: `python -m
 docs.book.handouts`.
 
-Slides of the core lessons come from the executed lessons, without solutions; docs/cheat-sheet.md
-becomes one sheet of A4. The pages are made here, not by `nbconvert --to slides`: what that writes
-loads reveal.js, which no package of the course brings, from the network.
+nbconvert makes slides of each executed lesson, without its solutions; docs/cheat-sheet.md becomes
+one sheet of A4.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
-from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, executed
-from docs.book.deck import Slide, markdown, slides
-from docs.book.lesson_pages import lesson_page
-from proflab.display import inline_html
+from docs.book.lesson_pages import FOLDED, lesson_page
 from proflab.lessons import Lesson, lessons
-from tidyprof.harmless import html_text
+from tidyprof.errors import UserError
 from tools.notebooks import Folders, build
 
 if TYPE_CHECKING:
@@ -29,17 +26,25 @@ if TYPE_CHECKING:
 TARGET = REPOSITORY / "build/handouts"
 STATIC = Path(__file__).with_name("static")
 
+LONG_CODE = 8
+"""Lines of code that can be read from the last row of seats; of a longer cell the outputs stand
+alone.
+"""
+
+_PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/theme/white.css")
+_FONTS = "dist/theme/fonts/source-sans-pro"
+_LONG = "long-code"
+_LINK_WITHIN = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")
+
 
 def main() -> int:
-    """Write the sheet, and the slides of all lessons of the core. Returns 2 if a lesson was not
-    run.
-    """
+    """Write the sheet, and the slides of all lessons. Returns 2 if a lesson was not run."""
     TARGET.mkdir(parents=True, exist_ok=True)
     write_sheet()
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
     try:
-        for lesson in (one for one in lessons().values() if one.core):
+        for lesson in lessons().values():
             name = f"{lesson.folder.name}.ipynb"
             learner, combined = (
                 _read(texts[folder / name]) for folder in (folders.notebooks, folders.combined)
@@ -47,7 +52,7 @@ def main() -> int:
             page = lesson_page(
                 lesson.number, executed(folders.combined / name, combined), learner, opening(lesson)
             )
-            write_slides(lesson.folder.name, lesson.question, slides(page))
+            write_slides(lesson.folder.name, page)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -65,38 +70,67 @@ def opening(lesson: Lesson) -> str:
     )
 
 
-def write(name: str, title: str, body: str, style: str) -> None:
-    """Write one page of HTML with its style sheet inside."""
-    css = (STATIC / style).read_text(encoding="utf-8")
-    head = (
-        f'<head><meta charset="utf-8"><title>{html_text(title)}</title><style>{css}</style></head>'
-    )
-    text = f'<!doctype html>\n<html lang="en">{head}<body>\n{body}\n</body></html>\n'
-    (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
-
-
 def write_sheet() -> None:
     """Write the cheat sheet as a page to print."""
+    from markdown_it import MarkdownIt
+
     sheet = (REPOSITORY / "docs/cheat-sheet.md").read_text(encoding="utf-8")
+    body = MarkdownIt("commonmark").enable("table").render(_LINK_WITHIN.sub(r"\1", sheet))
     # Each line of the commands is an element, so that what wraps can hang below its begin.
-    parts = re.split(
-        r"(?<=<code class=\"language-bash\">)(.*?)(?=</code>)", markdown(sheet), flags=re.DOTALL
-    )
+    parts = re.split(r"(?<=<code class=\"language-bash\">)(.*?)(?=</code>)", body, flags=re.DOTALL)
     parts[1::2] = [
         "".join(f"<span>{line}</span>" for line in part.splitlines()) for part in parts[1::2]
     ]
-    write("cheat-sheet", "Cheat sheet", "".join(parts), "sheet.css")
+    css = (STATIC / "sheet.css").read_text(encoding="utf-8")
+    head = f'<head><meta charset="utf-8"><title>Cheat sheet</title><style>{css}</style></head>'
+    text = f'<!doctype html>\n<html lang="en">{head}<body>\n{"".join(parts)}\n</body></html>\n'
+    (TARGET / "cheat-sheet.html").write_text(text, encoding="utf-8")
 
 
-def write_slides(name: str, title: str, found: Iterable[Slide]) -> None:
-    """Write slides as one page."""
-    script = (STATIC / "slides.js").read_text(encoding="utf-8")
-    body = "\n".join(map(_section, found))
-    write(name, title, f"{body}\n<script>{script}</script>", "slides.css")
+def write_slides(name: str, page: NotebookNode) -> None:
+    """Write the slides of a lesson's page, with reveal.js beside them."""
+    from nbconvert import SlidesExporter
+    from traitlets.config import Config
+
+    # Of this package, which makes slides of Sphinx's pages, only the reveal.js in it is used.
+    reveal = Path(find_spec("sphinx_revealjs").origin).parent / "_static/revealjs"
+    shutil.copytree(reveal / _FONTS, TARGET / "reveal.js" / _FONTS, dirs_exist_ok=True)
+    for part in _PARTS:
+        shutil.copy(reveal / part, TARGET / "reveal.js" / part)
+    exporter = SlidesExporter(
+        raw_template=(STATIC / "slides.html.j2").read_text(encoding="utf-8"),
+        reveal_url_prefix="reveal.js",
+        reveal_theme="white",
+        config=Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {_LONG}}}),
+    )
+    text, _ = exporter.from_notebook_node(slides(page), {"metadata": {"name": name}})
+    (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
 
 
-def _section(slide: Slide) -> str:
-    return f"<section><div><h2>{inline_html(slide.heading)}</h2>{slide.body}</div></section>"
+def slides(page: NotebookNode) -> NotebookNode:
+    """A lesson's page as nbconvert makes slides of it, without solutions: a heading begins a slide,
+    and a text one below it, on which stands what the next cell shows.
+    """
+    from nbformat import v4
+
+    cells: list[NotebookNode] = []
+    for cell in page.cells:
+        if FOLDED in cell.metadata.get("tags", []):
+            continue
+        if cell.cell_type == "markdown":
+            parts = re.split(r"^(?=##+ )", _LINK_WITHIN.sub(r"\1", cell.source), flags=re.MULTILINE)
+            cells += [v4.new_markdown_cell(part) for part in parts if part.strip()]
+            continue
+        if cell.outputs and len(cell.source.splitlines()) > LONG_CODE:
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), _LONG]
+        cells.append(cell)
+    before = ""
+    for cell in cells:
+        kind = "-" if (before, cell.cell_type) == ("markdown", "code") else "subslide"
+        kind = "slide" if cell.cell_type == "markdown" and cell.source.startswith("#") else kind
+        cell.metadata["slideshow"] = {"slide_type": kind}
+        before = cell.cell_type
+    return v4.new_notebook(metadata=page.metadata, cells=cells)
 
 
 def _read(text: str) -> NotebookNode:

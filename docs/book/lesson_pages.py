@@ -4,7 +4,6 @@ a click.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from proflab.recall import WIDGET
@@ -18,11 +17,6 @@ METADATA = {
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
 """The lexer colours `%%bash` cells as what they are."""
-
-VIEWER = re.compile(r'<div class="tidy-viewer">.*?</div><script>.*?</script>', re.DOTALL)
-"""What opens from a figure: paper and slides have no use for it, and its texts are no words of
-theirs.
-"""
 
 FOLDED = "hide-cell"
 """The tag by which myst-nb folds a cell, input and outputs."""

@@ -1,15 +1,18 @@
-"""Take public recordings from the manifest of a mirror folder into recordings/manifest.json.
+"""Take public recordings from a list of them with the figures computed from their files: what they
+are into recordings/manifest.json, the figures into tests/recordings.json.
 
-    python scripts/dev/import_manifest.py MIRROR/manifest.json
+    python scripts/dev/import_manifest.py LIST.json
 
-Entries of the course that the mirror does not know (those that ship with it) are kept, and so are
-its cuts. Figures computed from the files stay in the mirror, and so do files without an address.
+Entries of the course that the list does not know (those that ship with it) are kept, and so are
+its cuts. Files without an address stay out.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,12 @@ import msgspec
 
 from proflab.recordings import Entry
 
-TARGET = Path(__file__).resolve().parents[2] / "recordings" / "manifest.json"
+ROOT = Path(__file__).resolve().parents[2]
+TARGET, TRUTHS = ROOT / "recordings" / "manifest.json", ROOT / "tests" / "recordings.json"
+FIGURES = ("truth", "published_figures")
+"""Members of an entry that hold figures: computed from its files by other means than tidyprof, and
+those that its publisher states.
+"""
 
 MAIN = {
     "rocprofv3-lumi-taylor": "results.pftrace",
@@ -33,11 +41,11 @@ NOTES = {
     ": published_figures are copied from the article and agree with truth.": ".",
     "are larger and not on this machine.": "are larger and not part of this recording.",
 }
-"""Phrases of the mirror's notes that speak of what is left out here, and what replaces them."""
+"""Phrases of the list's notes that speak of what is left out here, and what replaces them."""
 
 
 def convert(source: dict[str, Any]) -> dict[str, Any]:
-    """One entry of the mirror in the course's form."""
+    """One entry of the list in the course's form."""
     name = source["name"]
     files = [file for file in source["files"] if file.get("url")]
     strays = [file["path"] for file in files if not file["path"].startswith(f"{name}/")]
@@ -54,31 +62,65 @@ def convert(source: dict[str, Any]) -> dict[str, Any]:
     return msgspec.to_builtins(msgspec.convert(entry, Entry))
 
 
-def merge(known: list[dict[str, Any]], mirror: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mirror's entries that have files with an address, then those of the course that it does
-    not know.
-    """
-    taken = [convert(entry) for entry in mirror if any(file.get("url") for file in entry["files"])]
+def merge(known: list[dict[str, Any]], public: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The public recordings, then those of the course that are not among them."""
     cuts = {entry["name"]: entry.get("cut") for entry in known}
+    taken = [convert(entry) for entry in public]
     taken = [entry | {"cut": cuts.get(entry["name"])} for entry in taken]
     names = {entry["name"] for entry in taken}
     return taken + [entry for entry in known if entry["name"] not in names]
 
 
+def truth(source: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a recording, with the address of its file or of the folder of its files, their
+    number and size, and a hash of what `sha256sum` prints of them in the manifest's order.
+    """
+    files = [file for file in source["files"] if file.get("url")]
+    lines = "".join(f"{file['sha256']}  {file['path']}\n" for file in files)
+    return {
+        "address": os.path.commonpath([file["url"] for file in files]).replace(":/", "://"),
+        "files": len(files),
+        "bytes": sum(file["bytes"] for file in files),
+        "sha256": hashlib.sha256(lines.encode()).hexdigest(),
+        "licence": source["licence"],
+        **{name: source[name] for name in FIGURES if name in source},
+    }
+
+
+def as_json(content: Any, levels: int, indent: str = "") -> str:
+    """JSON with a line for each member down to so many levels."""
+    if not levels or not isinstance(content, dict):
+        return json.dumps(content, ensure_ascii=False)
+    inner = f"{indent} "
+    lines = [
+        f"{inner}{json.dumps(name)}: {as_json(value, levels - 1, inner)}"
+        for name, value in content.items()
+    ]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
 def main() -> int:
-    """Write the manifest and say how many recordings it has."""
+    """Write both files and say how many recordings they have."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("mirror", type=Path, help="manifest.json of the mirror folder")
+    parser.add_argument("list", type=Path, help="JSON with an entry for each recording")
     parser.add_argument(
         "--target", type=Path, default=TARGET, help="manifest to write (default: the course's own)"
     )
+    parser.add_argument(
+        "--truths", type=Path, default=TRUTHS, help="figures to write (default: the tests' own)"
+    )
     arguments = parser.parse_args()
     known = json.loads(arguments.target.read_text()) if arguments.target.is_file() else []
-    entries = merge(known, json.loads(arguments.mirror.read_text()))
+    listed = json.loads(arguments.list.read_text())
+    public = [entry for entry in listed if any(file.get("url") for file in entry["files"])]
+    entries = merge(known, public)
     arguments.target.write_text(
         json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
+    truths = {entry["name"]: truth(entry) for entry in public}
+    arguments.truths.write_text(as_json(truths, levels=3) + "\n", encoding="utf-8")
     print(f"{arguments.target}: {len(entries)} recordings", file=sys.stderr)
+    print(f"{arguments.truths}: figures of {len(public)}", file=sys.stderr)
     return 0
 
 

@@ -30,7 +30,7 @@ from gpumodel.writers import write
 
 TARGET = Path(__file__).resolve().parents[2] / "recordings"
 PREFIX = "modelled-"
-COMPRESSED = (".json", ".csv", ".db", ".rpd", ".pftrace", ".proto")
+COMPRESSED = (".json", ".csv", ".db", ".pftrace", ".proto")
 """Files of these types are shipped compressed; tidyprof reads them as they are."""
 
 WATCHED = {
@@ -114,7 +114,6 @@ def write_formats(recipe: Recipe, folder: Path) -> None:
     write("rocprofv3-json", counted, folder / "rocprofv3-json", prefix="%rank%")
     write("rocpd", counted, folder / "rocpd", prefix="%rank%")
     write("perfetto", counted, folder / "perfetto", prefix="%rank%")
-    write("rpd", recipe.play("rpd", max_steps=2), folder / "rpd")
     sampled = recipe.play("rocprof-sys", max_steps=2)
     write("rocprof-sys", sampled, folder / "rocprof-sys", profile=True, time_output=False)
     write(

@@ -29,7 +29,7 @@ except ImportError:
 
 from proflab.recordings import Entry
 from tidyprof.readers.torch.meta import UNTRACED_KEY
-from tools.cuts.chrome_trace import trace
+from tools.cuts.chrome_trace import packable, trace
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES, RECORDINGS = ROOT / "lessons/h200_case.csv", ROOT / "recordings"
@@ -102,7 +102,8 @@ def ship_trace(name: str, folder: Path) -> Entry:
         "step_ns": sum(alone) / len(alone),
         "parts_ns": {},
     }
-    content = zstd.compress(msgspec.json.encode({**members, "traceEvents": events}), LEVEL)
+    whole = msgspec.json.encode({**members, "traceEvents": events})
+    content = zstd.compress(packable(whole, by_name=False), LEVEL)
     path = f"torch-h200-case-{name}/trace_rank0_of_1.json.zst"
     (RECORDINGS / path).parent.mkdir(exist_ok=True)
     (RECORDINGS / path).write_bytes(content)

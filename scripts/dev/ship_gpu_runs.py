@@ -23,11 +23,11 @@ try:
 except ImportError:
     from backports import zstd
 
-from tools.cuts.chrome_trace import trace
+from tools.cuts.chrome_trace import packable, trace
 
 TARGET = Path(__file__).resolve().parents[2] / "tests/strangers/gpu"
 KEPT = ("cause", "why", "untraced_ms", "device_busy_ms_a_step")
-LEVEL = 19
+LEVEL = 22
 
 
 def ship(folder: Path) -> None:
@@ -42,7 +42,7 @@ def ship(folder: Path) -> None:
             target = TARGET / name / form
             target.mkdir(exist_ok=True)
             for file in sorted((folder / name / form).glob("trace_rank*.json.gz")):
-                content = trace(gzip.decompress(file.read_bytes()))
+                content = packable(trace(gzip.decompress(file.read_bytes())))
                 (target / file.with_suffix(".zst").name).write_bytes(zstd.compress(content, LEVEL))
         known[name] = {key: truth[key] for key in KEPT}
     stated.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")

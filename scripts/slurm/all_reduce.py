@@ -10,8 +10,8 @@ import os
 import sys
 import threading
 
-from cifar_train.errors import UserError
 from cifar_train.launch.ranks import discover
+from tidyprof.errors import UserError
 
 
 def main(seconds: int) -> int:

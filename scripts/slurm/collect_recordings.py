@@ -28,12 +28,11 @@ import msgspec
 from gpu_check_archive import job_folders
 
 import tidyprof
-from cifar_train.errors import UserError
-from cifar_train.whole_files import whole_file
 from proflab.jobs import readable_paths
 from proflab.recordings import Entry
 from proflab.scrubbing import Scrubber
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError, UserError
+from tidyprof.whole_files import whole_file
 
 FOLDERS = {
     "torch_profiler": "torch",

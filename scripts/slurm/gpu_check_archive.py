@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cifar_train.errors import UserError
+from tidyprof.errors import UserError
 
 LARGEST_BYTES, MOST_FILES = 8 * 10**9, 20_000
 """Of all files together: far more than the traces and what AMD's tools write in the lessons."""

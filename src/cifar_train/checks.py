@@ -6,8 +6,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from cifar_train.errors import UserError
 from cifar_train.loop import Trainer, next_batch
+from tidyprof.errors import UserError
 
 
 def accuracy(trainer: Trainer) -> str:

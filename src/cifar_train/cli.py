@@ -10,8 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cifar_train.config import TrainConfig, parse
-from cifar_train.console import complain, keep_stdout_for_json
-from cifar_train.errors import LostRankError, UserError
+from cifar_train.console import keep_stdout_for_json
+from cifar_train.launch.ranks import LostRankError
+from tidyprof.errors import UserError
+from tidyprof.standard_streams import tell
 
 if TYPE_CHECKING:
     from cifar_train.train import Result
@@ -41,19 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _download(config)
         return _train(config)
     except LostRankError as error:
-        complain(str(error), "cifar_train")
+        tell(f"cifar_train: {error}")
         return 1
     except UserError as error:
-        complain(str(error))
+        tell(f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        complain("stopped by Ctrl-C", "cifar_train")
+        tell("cifar_train: stopped by Ctrl-C")
         return 130
     except OSError as error:
         if error.errno not in CANNOT_WRITE:
             raise
         where = error.filename2 or error.filename or "writing results"
-        complain(f"{where}: {error.strerror}; free some space or give another --run-dir")
+        tell(f"error: {where}: {error.strerror}; free some space or give another --run-dir")
         return 2
 
 
@@ -75,7 +77,7 @@ def _train(config: TrainConfig) -> int:
         _print(result, config)
     if result.stop_reason:
         done = f"{len(result.records)} steps; results so far are in {result.folder}"
-        complain(f"stopped by {result.stop_reason} after {done}", "cifar_train")
+        tell(f"cifar_train: stopped by {result.stop_reason} after {done}")
         return SIGTERM_EXIT_CODE
     return 0
 

@@ -10,20 +10,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
-import re
-import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from cifar_train.errors import UserError, shortened
 from cifar_train.schedule import ProfileSchedule
-from cifar_train.whole_files import whole_file
+from tidyprof.command_line import Parser, add_version, complete, program
+from tidyprof.errors import UserError, shortened
+from tidyprof.whole_files import whole_file
 
 SECONDS_PER_SLOW_IMAGE = 0.005
 """slow-loader: read latency of one image, as from a busy shared file system."""
@@ -366,61 +362,23 @@ def _check_field(item: dataclasses.Field, value: Any) -> None:
         raise UserError(f"{flag(item.name)} must be at most {maximum}, not {shortened(str(value))}")
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """argparse with one-line errors instead of a usage dump."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise UserError in place of printing the whole usage, with the option that a mistyped one
-        probably was.
-        """
-        wrong = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-        near = get_close_matches(wrong[1], self._option_string_actions, n=1) if wrong else []
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"{shortened(message)}{meant}; see {self.prog} --help")
-
-
-class _Help(argparse.RawDescriptionHelpFormatter):
+class _Help(argparse.HelpFormatter):
     """Breaks lines between words alone, since names of choices have hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
-class _Version(argparse.Action):
-    """Shows the version of the course, which has the trainer."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version
-
-        print(f"{parser.prog.split()[-1]} {version('rocm-profiling-course')}")
-        parser.exit()
-
-
-def program(module: str, command: str = "") -> str:
-    """The program's name as it was typed: its command, where it has one, or `python -m MODULE`."""
-    started = getattr(sys.modules["__main__"], "__spec__", None)
-    is_module = started is not None and module in (started.name, started.parent)
-    return f"python -m {module}" if is_module or not command else command
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The command line of TrainConfig: one option per field, in groups, and examples."""
-    prog = program("cifar_train", "cifar-train")
-    parser = OneLineParser(
-        prog=prog,
+    parser = Parser(
+        prog=program("cifar_train", "cifar-train"),
         description="Train a small image classifier on CIFAR-100, made to be profiled.",
-        epilog="\n  ".join(["examples:", *(f"{prog} {example}" for example in EXAMPLES)]),
         formatter_class=_Help,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "-V",
-        "--version",
-        action=_Version,
-        nargs=0,
-        default=argparse.SUPPRESS,
-        help="show the version and exit",
-    )
+    parser.examples = EXAMPLES
+    add_version(parser, "rocm-profiling-course")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for item in dataclasses.fields(TrainConfig):
         title = item.metadata["group"]
@@ -470,6 +428,5 @@ def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
     answer, and all ends.
     """
     parser = build_parser()
-    if "_ARGCOMPLETE" in os.environ:
-        import_module("argcomplete").autocomplete(parser)
+    complete(parser)
     return TrainConfig(**vars(parser.parse_args(arguments)))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import textwrap
 import time
-from typing import Self, TextIO
+from typing import Self
 
 from tqdm import tqdm
 
 from cifar_train.hooks import Hook, StepOutcome
+from tidyprof.standard_streams import as_shown
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -28,26 +27,8 @@ def keep_stdout_for_json() -> None:
 
 def say(message: str) -> None:
     """One line of news. A notebook shows standard error in red, so news go to standard output."""
-    _put(f"cifar_train: {message}", sys.stderr if _notes_on_stderr else sys.stdout)
-
-
-def complain(message: str, head: str = "error") -> None:
-    """One line on what is wrong, on standard error; of a stop, which is no error of the user's,
-    head says who stops.
-    """
-    _put(f"{head}: {message}", sys.stderr)
-
-
-def _put(line: str, stream: TextIO | None) -> None:
-    """The line; a terminal gets it broken between words. A stream that was closed at the start is
-    None.
-    """
-    if stream is not None and stream.isatty():
-        width = shutil.get_terminal_size().columns
-        line = textwrap.fill(
-            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-    print(line, file=stream, flush=True)
+    stream = sys.stderr if _notes_on_stderr else sys.stdout
+    print(as_shown(f"cifar_train: {message}", stream), file=stream, flush=True)
 
 
 class Progress(Hook):

@@ -1,9 +1,10 @@
-"""Hook points of the training loop, and the hooks that are not profilers."""
+"""Hook points of the training loop, hooks that are not profilers, and what a SIGTERM does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -125,3 +126,33 @@ class PhaseRanges(Hook):
     def step_end(self, outcome: StepOutcome) -> None:
         """Close `optimizer`."""
         self._end()
+
+
+@contextmanager
+def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Call `handler` with a SIGTERM that comes within the block; outside the main thread signals
+    stay as they are.
+    """
+    try:
+        previous = signal.signal(signal.SIGTERM, handler)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def sigterm_waits() -> Iterator[None]:
+    """Let a SIGTERM act at the end of the block, so that nothing cuts short what is written
+    there.
+    """
+    arrived: list[int] = []
+    try:
+        with on_sigterm(lambda number, frame: arrived.append(number)):
+            yield
+    finally:
+        if arrived:
+            signal.raise_signal(signal.SIGTERM)

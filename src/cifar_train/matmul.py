@@ -14,10 +14,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from cifar_train.config import DEVICES, MOST, OneLineParser, program
-from cifar_train.console import complain
-from cifar_train.errors import UserError, shortened
+from cifar_train.config import DEVICES, MOST
 from cifar_train.launch.ranks import Launch
+from tidyprof.command_line import Parser, program
+from tidyprof.errors import UserError, shortened
+from tidyprof.standard_streams import tell
 
 BYTES_PER_VALUE = 4
 """float32, torch's default."""
@@ -25,7 +26,7 @@ BYTES_PER_VALUE = 4
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of the matrix product."""
-    parser = OneLineParser(
+    parser = Parser(
         prog=program("cifar_train.matmul"), description="Multiply two random matrices on a device."
     )
     parser.add_argument(
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = build_parser().parse_args(arguments)
         result = multiply(options.x_shape, options.w_shape, options.repeat, options.device)
     except UserError as error:
-        complain(str(error))
+        tell(f"error: {error}")
         return 2
     if options.json:
         print(json.dumps(result))

@@ -19,10 +19,10 @@ from torch import profiler
 
 from cifar_train.clock import synchronize
 from cifar_train.config import TrainConfig
-from cifar_train.errors import UserError
-from cifar_train.hooks import Hook, PhaseRanges, StepOutcome
+from cifar_train.hooks import Hook, PhaseRanges, StepOutcome, sigterm_waits
 from cifar_train.schedule import ProfileSchedule
-from cifar_train.whole_files import sigterm_waits, whole_file
+from tidyprof.errors import UserError
+from tidyprof.whole_files import whole_file
 
 MEGABYTE = 10**6
 

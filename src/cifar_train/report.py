@@ -23,7 +23,7 @@ from cifar_train.loop import Trainer
 from cifar_train.models import training_flops_per_image
 from cifar_train.peaks import peak_flops
 from cifar_train.precision import arithmetic
-from cifar_train.whole_files import whole_file
+from tidyprof.whole_files import whole_file
 
 PACKAGES = ("torch", "torchvision", "transformers", "numpy")
 

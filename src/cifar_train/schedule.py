@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cifar_train.errors import UserError
+from tidyprof.errors import UserError
 
 
 @dataclass(frozen=True)

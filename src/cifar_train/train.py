@@ -25,13 +25,13 @@ from cifar_train.config import TrainConfig, apply_to_config
 from cifar_train.console import Progress, say
 from cifar_train.data.cifar100 import IMAGE_SIZE
 from cifar_train.data.loaders import build_loaders, lost_loaders_explained, resolve_data_source
-from cifar_train.errors import UserError
-from cifar_train.hooks import Hook, Hooks
+from cifar_train.hooks import Hook, Hooks, on_sigterm
 from cifar_train.launch.process_group import ProcessGroup, pick_device
 from cifar_train.launch.ranks import Launch, discover
 from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
-from cifar_train.whole_files import locked, on_sigterm
+from tidyprof.errors import UserError
+from tidyprof.whole_files import locked
 
 LOCK = ".running"
 """Name of the file in a run's folder that keeps a second run out; it is gone when the run is."""

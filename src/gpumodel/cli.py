@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cifar_train import config as trainer
-from cifar_train.config import OneLineParser, program
-from cifar_train.errors import UserError
 from gpumodel.workload import SOLUTIONS, Training
+from tidyprof.command_line import Parser, program
+from tidyprof.errors import UserError
+from tidyprof.standard_streams import tell
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Three commands; `write` hands every option that it doesn't know to the trainer's own
     parser.
     """
-    parser = OneLineParser(
+    parser = Parser(
         prog=program("gpumodel"), description="A model of AMD GPUs. Nothing it prints was measured."
     )
     commands = parser.add_subparsers(dest="command", required=True)
@@ -32,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     write = commands.add_parser(
         "write", help="play a training run and write it", allow_abbrev=False
     )
+    parser.passes_on = write.passes_on = True
     write.add_argument("format", help="kineto, rocprofv3-csv, rocpd, rpd, perfetto, ...")
     write.add_argument("folder", type=Path, help="where to write; made if missing")
     write.add_argument(
@@ -53,15 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 for success, 1 when a bar is missed, 2 for what the user can mend."""
     try:
         options, rest = build_parser().parse_known_args(arguments)
-        if rest and options.command != "write":
-            raise UserError(
-                f"unknown options {' '.join(rest)}; see python -m gpumodel {options.command} --help"
-            )
         if options.command == "validate":
             return _validate(options)
         return _devices() if options.command == "devices" else _write(options, rest)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}")
         return 2
 
 

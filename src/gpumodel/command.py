@@ -13,9 +13,9 @@ from pathlib import PurePath
 
 from cifar_train import config as trainer
 from cifar_train import matmul
-from cifar_train.errors import UserError
 from cifar_train.launch.ranks import discover
 from gpumodel.workload import MAXIMUM_RANKS, MatrixProduct, Training, Workload
+from tidyprof.errors import UserError
 
 KNOWN_COMMANDS = "python -m cifar_train ..., cifar-train ... or python -m cifar_train.matmul ..."
 

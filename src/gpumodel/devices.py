@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cifar_train.errors import UserError
+from tidyprof.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from cifar_train.config import SKEW_SECONDS, TrainConfig, apply_to_config, flag
-from cifar_train.errors import UserError
 from gpumodel import devices
 from gpumodel.devices import Device, model_error
 from gpumodel.kernels.launch import nbytes
@@ -32,6 +31,7 @@ from gpumodel.workload import (
     Training,
     Workload,
 )
+from tidyprof.errors import UserError
 
 START_NS = 1_550_151_853_000_000
 WALL_CLOCK_OFFSET_NS = 1_767_189_312_123_456_789

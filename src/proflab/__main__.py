@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cifar_train.errors import UserError
 from proflab.doctor import checkup as doctor_cli
-from tidyprof.cli.main import Parser, Version, complete, program
-from tidyprof.standard_streams import tell
+from tidyprof.command_line import Parser, add_version, parsed, program
+from tidyprof.errors import UserError
+from tidyprof.standard_streams import discard, tell
 
 EXAMPLES = {
     "doctor": ("", "--json", "--patience 60"),
@@ -32,9 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 1 for something to mend, or 2 after one line about what the user
     can put right.
     """
-    parser = build_parser()
-    complete(parser)
-    options = parser.parse_args(arguments)
+    options = parsed(build_parser(), arguments)
     try:
         code = options.run(options)
         sys.stdout.flush()
@@ -43,16 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(f"error: {error}")
         return 2
     except BrokenPipeError:  # the reader, such as head, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    parser = Parser(prog=program("proflab"), description="The bench of the course.")
-    parser.add_argument(
-        "-V", "--version", action=Version, nargs=0, help="show the version and exit"
-    )
+    parser = Parser(prog=program("proflab", "proflab"), description="The bench of the course.")
+    add_version(parser, "rocm-profiling-course")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     doctor = _add(commands, "doctor", doctor_cli.HELP)
@@ -166,8 +161,8 @@ def _case(options: argparse.Namespace) -> int:
 
 def _give(table: Table, file: Path | None) -> int:
     """Print a table, or write it as a page."""
-    from cifar_train.whole_files import whole_file
     from proflab.display import page
+    from tidyprof.whole_files import whole_file
 
     if file is None:
         print(table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cifar_train.errors import UserError
+from tidyprof.errors import UserError
 
 
 class CourseError(UserError):

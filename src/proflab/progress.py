@@ -76,6 +76,7 @@ def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
     out, and said.
     """
     exercises, learners, answers, notes = list(exercises), [], [], []
+    mistakes: list[tuple[tuple[str, int], str]] = []
     for file in files:
         try:
             records, damaged = journal.records_and_damaged(file)
@@ -87,12 +88,35 @@ def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
             notes.append(f"{file.name}: {damaged} damaged line{'s' if damaged > 1 else ''}, {rest}")
         if records or not damaged:
             learners.append(_by_exercise(records, exercises))
+            mistakes += _mistakes(records)
             answers.append(first_answers(records))
     ids = sorted({id for learner in learners for id in learner}, key=_order)
     rows = [_room_row(id, [_tried(learner.get(id, [])) for learner in learners]) for id in ids]
     who = f"{len(learners)} participant{'s' if len(learners) != 1 else ''}"
-    note = "\n".join([*_recalled(answers), *notes])
+    note = "\n".join([*_made(mistakes), *_recalled(answers), *notes])
     return Table(f"Progress of {who}", ROOM_COLUMNS, rows, note, flush_right=ROOM_COLUMNS[1:])
+
+
+def _mistakes(records: Iterable[dict[str, Any]]) -> list[tuple[tuple[str, int], str]]:
+    """The known mistakes of one learner, each once: exercise and place among its mistakes, and what
+    was said.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for record in records:
+        id, place, said = (record.get(key) for key in ("exercise", "mistake", "said"))
+        if isinstance(id, str) and isinstance(place, int) and isinstance(said, str):
+            found[id, place] = said
+    return [*found.items()]
+
+
+def _made(mistakes: Iterable[tuple[tuple[str, int], str]]) -> Iterator[str]:
+    """The mistakes that most learners made, with what one of them was told."""
+    said = dict(mistakes)
+    counts = Counter(which for which, _ in mistakes)
+    most = sorted(counts, key=lambda which: (-counts[which], which))[:WRONG_SHOWN]
+    for which in most:
+        learners = f"{counts[which]} participant{'s' if counts[which] > 1 else ''}"
+        yield f"Mistake in {which[0]}, made by {learners}: {said[which]}"
 
 
 def _recalled(answers: Iterable[dict[str, tuple[str, bool]]]) -> Iterator[str]:
@@ -133,8 +157,8 @@ def _by_exercise(
 
 
 WRONG_SHOWN = 5
-"""So many wrong answers to questions about earlier lessons are shown, those first that were given
-most often.
+"""So many mistakes, and wrong answers to questions about earlier lessons, are shown, those first
+that came most often.
 """
 
 HELP = ("hint", "solution")

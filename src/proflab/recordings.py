@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from cifar_train.data.limited_download import limited
-from cifar_train.whole_files import scratch_folder
 from proflab.display import Notice, near, show, size
 from proflab.errors import CourseError
+from tidyprof.whole_files import scratch_folder
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Origin
@@ -172,10 +172,10 @@ def places(entry: Entry) -> list[Place]:
     roots = [("shipped", shipped_folder()), ("cache", cache_folder())]
     if mirror := os.environ.get("PROFLAB_RECORDINGS"):
         roots.append(("mirror", Path(mirror)))
-    found = [Place(source, root, _problem(entry.files, root)) for source, root in roots]
+    found = [Place(source, root, problem(entry.files, root)) for source, root in roots]
     if entry.cut:
         root = shipped_folder() / f"{CUT}s"
-        found.append(Place(CUT, root, _problem(entry.cut.files, root)))
+        found.append(Place(CUT, root, problem(entry.cut.files, root)))
     return found
 
 
@@ -239,35 +239,41 @@ def download(entry: Entry) -> None:
 
 
 def _fetch_files(entry: Entry) -> None:
-    import pooch
     from tqdm import tqdm
 
-    pooch.get_logger().setLevel("WARNING")
     cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
     # JupyterLab shows what comes by standard error on red, as if it were a fault.
     shown = sys.stderr if sys.stderr.isatty() else sys.stdout
-    with (
-        scratch_folder(cache) as scratch,
-        tqdm(
-            total=entry.total_bytes,
-            unit="B",
-            unit_scale=True,
-            desc=entry.name,
-            file=shown,
-            leave=False,
-        ) as bar,
-    ):
+    with tqdm(
+        total=entry.total_bytes,
+        unit="B",
+        unit_scale=True,
+        desc=entry.name,
+        file=shown,
+        leave=False,
+    ) as bar:
         for file in entry.files:
-            target = cache / file.path
-            if not target.is_file() or _sha256(target) != file.sha256:
-                download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
-                pooch.retrieve(
-                    file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download
-                )
-                target.parent.mkdir(parents=True, exist_ok=True)
-                (scratch / target.name).replace(target)
+            fetch_file(file, cache)
             bar.update(file.bytes)
+
+
+def fetch_file(file: RecordedFile, folder: Path) -> None:
+    """Download one file into a folder of recordings, where it is not there yet, and verify it.
+
+    Raises OSError, requests' errors among them, and ValueError for another checksum or size.
+    """
+    import pooch
+
+    pooch.get_logger().setLevel("WARNING")
+    target = folder / file.path
+    if problem((file,), folder) is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with scratch_folder(folder) as scratch:
+        download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
+        pooch.retrieve(file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (scratch / target.name).replace(target)
 
 
 def _find(entry: Entry, searched: list[Place]) -> Recording | None:
@@ -283,7 +289,7 @@ def _find(entry: Entry, searched: list[Place]) -> Recording | None:
     return None
 
 
-def _problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
+def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
     """Why this folder can't serve these files: None if it can, "" if it holds none of them."""
     missing = [file.path for file in files if not (root / file.path).is_file()]
     if len(missing) == len(files):

@@ -22,9 +22,9 @@ from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 
-from cifar_train.errors import UserError
 from proflab.sealed import sealed_part
 from proflab.telltales import SECRET_NAMES, Places, Span, apart, blanked, secrets_in
+from tidyprof.errors import UserError
 from tidyprof.io.byte_stream import SQLITE_MAGIC
 
 GZIP_MAGIC = b"\x1f\x8b"

@@ -9,7 +9,6 @@ from tidyprof.analyses import (
     blocked_calls,
     busy,
     call_stacks,
-    collective_bandwidth,
     collective_entries,
     collectives,
     compare,
@@ -17,7 +16,6 @@ from tidyprof.analyses import (
     gaps,
     kernels,
     launches,
-    matrix_products,
     memory_blocks,
     modules,
     of_steps,
@@ -26,22 +24,19 @@ from tidyprof.analyses import (
     parts_of,
     phases,
     ranks,
-    reconcile,
     roofline_ceilings,
     roofline_points,
-    source_lines,
     speed_of_light,
     step_budget,
     steps,
 )
 from tidyprof.analyses.gpu_peaks import occupancy
 from tidyprof.analyses.hang import who_is_missing
-from tidyprof.diagnosis.recordings import triage_signs
 from tidyprof.diagnosis.verdict import Diagnosis, triage
 from tidyprof.errors import ProfileReadError
 from tidyprof.export.chrome_trace import write_chrome_trace
 from tidyprof.many import ReadManyError, read_many
-from tidyprof.names.short_names import category, short_name, unique_short_names
+from tidyprof.names.short_names import category, short_name
 from tidyprof.readers.assembly import read_assembly
 from tidyprof.readers.flight_recorder.reader import read_flight_recorder
 from tidyprof.readers.memory_snapshot.reader import read_memory_snapshot
@@ -82,7 +77,6 @@ __all__ = [
     "busy",
     "call_stacks",
     "category",
-    "collective_bandwidth",
     "collective_entries",
     "collectives",
     "compare",
@@ -90,7 +84,6 @@ __all__ = [
     "gaps",
     "kernels",
     "launches",
-    "matrix_products",
     "memory_blocks",
     "modules",
     "occupancy",
@@ -114,17 +107,13 @@ __all__ = [
     "read_rpd",
     "read_system",
     "read_torch_trace",
-    "reconcile",
     "roofline_ceilings",
     "roofline_points",
     "short_name",
-    "source_lines",
     "speed_of_light",
     "step_budget",
     "steps",
     "triage",
-    "triage_signs",
-    "unique_short_names",
     "who_is_missing",
     "write_chrome_trace",
 ]

@@ -1,7 +1,8 @@
-"""The error that readers raise about a file, and its kind for a folder of several recordings."""
+"""The errors that end a program with one line and no traceback, those about a file among them."""
 
 from __future__ import annotations
 
+import re
 from os import PathLike
 
 from tidyprof.harmless import printable
@@ -48,6 +49,27 @@ SAME = "what was read says the same"
 FOREIGN = "no file of this tool, or damaged at its start"
 SEVERAL_NUMBERS = "several numbers for one label"
 """Why a reader leaves a file out."""
+
+
+class UserError(Exception):
+    """A one-line message on what the user can put right; exit code 2.
+
+    What others say in it, such as a server or a file's name, may hold characters that command a
+    terminal: its text shows them as Python writes them.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return (
+            text
+            if text.isprintable()
+            else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        )
+
+
+def shortened(text: str) -> str:
+    """The text with the middle of endless words left out, so that a line stays a line."""
+    return re.sub(r"(\S{40})\S{40,}(\S{10})", r"\1...\2", text)
 
 
 class ProfileReadError(Exception):

@@ -12,18 +12,23 @@ from typing import TextIO
 
 
 def tell(text: str) -> None:
-    """Lines on standard error, where they can be written: exit codes do not depend on them.
+    """Lines on standard error, where they can be written: exit codes do not depend on them."""
+    if sys.stderr is None:
+        return
+    try:
+        print(as_shown(text, sys.stderr), file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        discard(sys.stderr)
+
+
+def as_shown(text: str, stream: TextIO | None) -> str:
+    """The text for a stream, which is None where it was closed at the start.
 
     A terminal gets a single line in as many as it takes; several, such as a traceback, stay as they
     are.
     """
-    if sys.stderr is None:
-        return
-    try:
-        shown = _broken(text) if "\n" not in text and sys.stderr.isatty() else text
-        print(shown, file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        discard(sys.stderr)
+    is_broken = stream is not None and "\n" not in text and stream.isatty()
+    return _broken(text) if is_broken else text
 
 
 def _broken(line: str) -> str:

@@ -1,19 +1,32 @@
-"""A file that takes its place when it is whole, whatever ends the process that writes it."""
+"""Files that are whole or not there, whatever ends the process that writes them, and folders with
+one user.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import glob
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 UNFINISHED = ".unfinished-"
-"""How the names of folders begin in which files are being written."""
+"""How the names of scratch folders and of their locks begin."""
 
-_LOCK = "lock"
+_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+"""What lockf says on file systems that keep no locks, such as Lustre mounted without them (man 2
+fcntl).
+"""
+
+_held: set[str] = set()
+"""Locks of this process. To ask the system for one of them again would be granted, and would lose
+it.
+"""
 
 
 @contextmanager
@@ -21,37 +34,85 @@ def whole_file(target: Path) -> Iterator[Path]:
     """A path to write to, with the target's own name; it takes the target's place when the block
     ends without error.
 
-    What killed processes left of this target goes first: the lock of its writer tells that it is
-    still in use. Raises OSError where the target cannot be written.
+    Raises OSError where the target cannot be written.
     """
-    if target.exists() and not target.is_file():
+    if target.exists() and not target.is_file() and not target.is_dir():
         yield target  # such as /dev/stdout, which must not be replaced
         return
     target = target.resolve()
-    for left in target.parent.glob(f"{UNFINISHED}*-{glob.escape(target.name)}"):
-        _remove_unless_in_use(left)
-    # A folder, for readers of the one around it take no files from there.
-    scratch = target.with_name(f"{UNFINISHED}{os.getpid()}-{target.name}")
-    try:
-        scratch.mkdir(exist_ok=True)
-        with (scratch / _LOCK).open("wb") as held:
-            _is_locked(held.fileno())
-            yield scratch / target.name
-            (scratch / target.name).replace(target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch_folder(target.parent) as scratch:
+        partial = scratch / target.name
+        yield partial
+        partial.replace(target)
 
 
-def _remove_unless_in_use(scratch: Path) -> None:
-    with suppress(OSError), (scratch / _LOCK).open("ab") as file:
-        if _is_locked(file.fileno()):
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """A new folder in `parent`, gone at the end; first it removes those whose processes were
+    killed.
+    """
+    _clear(parent)
+    scratch = parent / f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
+    with locked(scratch.with_name(f"{scratch.name}.lock"), wait=True):
+        try:
+            scratch.mkdir()
+            yield scratch
+        finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _is_locked(file: int) -> bool:
-    """Lock an open file; False where another has done so, or the file system keeps no locks."""
+def _clear(parent: Path) -> None:
+    for lock in parent.glob(f"{UNFINISHED}*.lock"):
+        # Whose owner lives is busy; another user's is not ours to remove.
+        with suppress(OSError):
+            if _name(lock) not in _held:
+                with _open_locked(lock, _NOW):
+                    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                    lock.unlink()
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a file that is gone at the end; the death of the process releases it.
+
+    Raises BlockingIOError where another process holds it, unless told to wait. A file system
+    without locks lets everybody in.
+    """
+    name = _name(path)
+    _held.add(name)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        with _open_locked_or_not(path, fcntl.LOCK_EX if wait else _NOW):
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    finally:
+        _held.discard(name)
+
+
+def _open_locked_or_not(path: Path, how: int) -> IO[str]:
+    try:
+        return _open_locked(path, how)
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+        return path.open("a")
+
+
+def _open_locked(path: Path, how: int) -> IO[str]:
+    while True:
+        file = path.open("a")
+        try:
+            # This kind is not inherited: loader processes may outlive a trainer that was killed.
+            fcntl.lockf(file, how)
+            with suppress(FileNotFoundError):  # its owner has removed it meanwhile
+                if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                    return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _name(path: Path) -> str:
+    return os.path.realpath(path)

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cifar_train.errors import UserError
 from docs.book import pdf
-from docs.book.contents import Part
 from docs.book.finish import (
     PAPER_COLUMNS,
     SHORT_LINES,
@@ -20,6 +18,7 @@ from docs.book.finish import (
     finished,
     sections,
 )
+from tidyprof.errors import UserError
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (2000).to_bytes(4) + (500).to_bytes(4)
 """The head of a picture of 2000 by 500 pixels, which is all that is read of it."""
@@ -159,59 +158,17 @@ def test_the_search_knows_each_section_with_its_title_its_own_text_and_its_code(
     )
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """Three finished pages."""
-    pages = {
-        "index.html": page('<p>About it.</p><a href="docs/a.html#when">a</a>', title="A course"),
-        "docs/a.html": page(
-            '<h2 id="when">When</h2><a href="b.html">b</a><a href="../_downloads/x.csv">x</a>'
-        ),
-        "docs/b.html": page(
-            '<p>Next question: where?</p><a href="#top">up</a>'
-            '<a href="https://example/">e</a><details><img src="../_images/i.png">'
-        ),
-    }
-    for name, text in pages.items():
-        (tmp_path / "html" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "html" / name).write_text(text)
-    return tmp_path / "html"
-
-
-PARTS = (Part("To look up", ("docs/a.md", "docs/b.md")),)
-
-
-def test_the_whole_book_is_one_page_whose_links_stay_in_it(site: Path):
-    whole = pdf.whole_book(site, PARTS, {"index": 3, "docs-a": 7})
-    names = re.findall(r'\bid="([^"]+)"', whole)
-    assert len(set(names)) == len(names)
-    inner = re.findall(r'href="#([^"]+)"', whole)
-    assert {"docs-a--when", "docs-b", "docs-b--top"} <= set(inner) <= set(names)
-    assert '<a href="#index">A course</a><span>3</span>' in whole
-    assert '<a href="#docs-a">A page</a><span>7</span>' in whole
-    assert "Next question" not in whole
-    assert "_downloads" not in whole
-    assert 'href="https://example/"' in whole
-    assert '<details open><img src="html/_images/i.png">' in whole
-    assert re.findall(r"<(h\d)[^>]*>(?:To look up|A page|When|A course)<", whole)[-4:] == [
-        "h1",
-        "h2",
-        "h3",
-        "h2",
-    ]
-
-
-def test_a_print_that_fails_is_told_in_one_line(site: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_print_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(UserError, match="run `make book` first"):
-        pdf.print_book(site.parent / "none", PARTS)
-    browser = site.parent / "chromium"
+        pdf.print_book(tmp_path / "none")
+    page, browser = tmp_path / "page.html", tmp_path / "chromium"
     browser.write_text("#!/bin/sh\necho it is out of memory >&2\n")
     browser.chmod(0o755)
-    monkeypatch.setenv("PATH", str(site.parent))
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         UserError, match="chromium printed nothing: it is out of memory; try it by hand on /"
     ):
-        pdf.print_book(site, PARTS)
+        pdf.to_paper(page, tmp_path / "book.pdf")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="install one of chromium"):
-        pdf.print_book(site, PARTS)
+        pdf.to_paper(page, tmp_path / "book.pdf")

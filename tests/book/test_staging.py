@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from nbformat import v4, write
 
-from cifar_train.errors import UserError
 from docs.book.__main__ import executed
 from docs.book.contents import START
 from docs.book.offline import in_page, remote_resources
 from docs.book.staging import COVER, LINK, remove_others, stage_page, write_if_new
 from tests.conftest import REPOSITORY
+from tidyprof.errors import UserError
 
 
 def test_pages_are_staged_where_their_links_expect_them(tmp_path: Path):

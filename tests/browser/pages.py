@@ -46,21 +46,6 @@ hard[0]?.scrollIntoView();
 return [texts.length, hard.map(element => contrast(element).toFixed(1) + ': ' + element.outerHTML.slice(0, 160))];
 """
 
-_SLIDE_FAULTS = r"""
-return [...document.querySelectorAll('section')].flatMap((slide, place) => {
-    const [content] = slide.children;
-    const text = content.innerText.trim();
-    const shows = content.querySelector('figure, table, pre') || text.includes('?');
-    return Object.entries({
-        'too high': slide.scrollHeight > slide.clientHeight,
-        'too wide': slide.scrollWidth > slide.clientWidth,
-        'too small': !(content.style.zoom >= 0.75),
-        'ends with a colon': text.endsWith(':'),
-        'says nothing': !shows && (text.match(/[.!](\s|$)/g) ?? []).length < 2,
-    }).filter(([, is]) => is).map(([fault]) => `${place + 1} ${fault}: ${text.slice(0, 80)}`);
-});
-"""
-
 
 def show(browser: Any, address: str, scheme: str, width: int) -> None:
     """Open a page in a theme, in a window of this width in CSS pixels."""
@@ -93,10 +78,3 @@ def hard_to_read(browser: Any, inside: str, but: str) -> tuple[int, list[str]]:
 def overhang(browser: Any) -> int:
     """Pixels by which the page that is open is wider than its window; none if it is 0 or less."""
     return browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
-
-
-def slide_faults(browser: Any) -> list[str]:
-    """What is wrong with slides that are open: they don't fit the window, or can't be used
-    alone.
-    """
-    return browser.execute_script(_SLIDE_FAULTS)

@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from cifar_train import cli, train
-from cifar_train.errors import UserError
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
 from tests.test_architecture import files_entered, stated_way
+from tidyprof.errors import UserError
 
 QUICK = [
     "--data",

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cifar_train.config import ZOO, TrainConfig, build_parser, parse
-from cifar_train.errors import UserError
 from cifar_train.schedule import ProfileSchedule
+from tidyprof.errors import UserError
 
 
 def test_seed_command_line_keeps_its_defaults():

@@ -21,8 +21,8 @@ from cifar_train.config import TrainConfig
 from cifar_train.data import cifar100, loaders
 from cifar_train.data.cifar100 import verify_staged
 from cifar_train.data.loaders import Loaders, SyntheticImages, build_loaders, resolve_data_source
-from cifar_train.errors import UserError
 from tests.cifar_train.cifar_files import make_split, write_cifar100
+from tidyprof.errors import UserError
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from cifar_train.errors import UserError
 from cifar_train.launch.process_group import ordinal
 from cifar_train.launch.ranks import Launch, discover
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
+from tidyprof.errors import UserError
 
 TRAINER, MORTAL_TRAINER = "tests.cifar_train.tiny_trainer", "tests.cifar_train.mortal_trainer"
 

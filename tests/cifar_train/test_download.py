@@ -24,9 +24,9 @@ import pytest
 from cifar_train.data import download
 from cifar_train.data.cifar100 import find_damage
 from cifar_train.data.download import ARCHIVE_NAME, download_cifar100
-from cifar_train.errors import UserError
 from tests.cifar_train.cifar_files import md5, write_archive, write_cifar100
 from tests.patience import PATIENCE_S
+from tidyprof.errors import UserError
 
 
 @dataclass

@@ -14,12 +14,13 @@ import pytest
 from cifar_train import clock, loop
 from cifar_train.clock import StepClock
 from cifar_train.config import MOST_SEED
-from cifar_train.console import Progress, complain, say
-from cifar_train.errors import UserError
+from cifar_train.console import Progress, say
 from cifar_train.hooks import Hook, Hooks, PhaseRanges
 from cifar_train.launch.ranks import Launch
 from cifar_train.loop import train
 from cifar_train.train import run, set_up
+from tidyprof.errors import UserError
+from tidyprof.standard_streams import tell
 
 
 class Losses(Hook):
@@ -86,18 +87,18 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("put", "stream", "head"), [(complain, "stderr", "error"), (say, "stdout", "cifar_train")]
+    ("put", "stream", "head"), [(tell, "stderr", ""), (say, "stdout", "cifar_train: ")]
 )
 def test_a_line_on_a_terminal_is_broken_between_words(put, stream, head, monkeypatch, capsys):
     message = "--profile-wait 9 needs more than the 5 steps that --max-steps allows"
     put(message)
-    assert f"{head}: {message}\n" in capsys.readouterr()
+    assert f"{head}{message}\n" in capsys.readouterr()
     monkeypatch.setattr(sys, stream, Terminal())
     monkeypatch.setenv("COLUMNS", "40")
     put(message)
     shown = getattr(sys, stream).getvalue().splitlines()
     assert max(map(len, shown)) <= 40
-    assert " ".join(map(str.strip, shown)) == f"{head}: {message}"
+    assert " ".join(map(str.strip, shown)) == f"{head}{message}"
     monkeypatch.setattr(sys, stream, None)  # closed when Python started
     put(message)
 

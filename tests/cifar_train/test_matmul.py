@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from cifar_train.errors import UserError
 from cifar_train.matmul import check_shapes, main, multiply
+from tidyprof.errors import UserError
 
 
 def test_product_is_right_and_counted():

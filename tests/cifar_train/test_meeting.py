@@ -7,12 +7,12 @@ import threading
 import pytest
 from torch.distributed import HashStore
 
-from cifar_train.errors import UserError
 from cifar_train.launch import failure_watch, meeting
 from cifar_train.launch.failure_watch import FailureWatch
 from cifar_train.launch.meeting import Deadline, agree
 from cifar_train.launch.ranks import Launch
 from tests.patience import PATIENCE_S
+from tidyprof.errors import UserError
 
 
 def launch(rank: int, world_size: int) -> Launch:

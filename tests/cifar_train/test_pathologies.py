@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from cifar_train import config, pathologies
-from cifar_train.errors import UserError
 from cifar_train.launch.ranks import Launch
 from cifar_train.train import run, set_up
+from tidyprof.errors import UserError
 
 
 def operators(result) -> Counter:

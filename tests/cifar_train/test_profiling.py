@@ -12,12 +12,12 @@ import pytest
 
 from cifar_train import profiling
 from cifar_train.config import TrainConfig
-from cifar_train.errors import UserError
 from cifar_train.hooks import PHASES
 from cifar_train.schedule import ProfileSchedule
 from cifar_train.train import run
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
+from tidyprof.errors import UserError
 
 
 def events(path) -> list[dict]:

@@ -11,15 +11,15 @@ import sys
 
 import pytest
 
-from cifar_train import whole_files
-from cifar_train.errors import UserError
 from cifar_train.train import LOCK, run
-from cifar_train.whole_files import locked, scratch_folder, whole_file
+from tidyprof import whole_files
+from tidyprof.errors import UserError
+from tidyprof.whole_files import locked, scratch_folder, whole_file
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from cifar_train.whole_files import {name}
+from tidyprof.whole_files import {name}
 with {name}(Path(sys.argv[1])) as place:
     if place is not None and not place.is_dir():
         place.write_text("half of it")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cifar_train.errors import UserError
 from gpumodel.command import read_command, workload_of
 from gpumodel.workload import MatrixProduct, Training
+from tidyprof.errors import UserError
 
 SLURM_STEP = {
     "SLURM_JOB_ID": "7",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cifar_train.errors import UserError
 from cifar_train.peaks import peak_flops
 from gpumodel.devices import device, names
 from tidyprof.analyses.gpu_peaks import ARCHITECTURES, MODELS
+from tidyprof.errors import UserError
 
 AMD = [name for name in names() if device(name).gfx]
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import tidyprof
 from cifar_train.config import TrainConfig
-from cifar_train.errors import UserError
 from gpumodel.devices import device
 from gpumodel.kernels import launches_of
 from gpumodel.kernels.convolutions import shapes_of, solution_of
@@ -20,6 +19,7 @@ from gpumodel.kernels.matrix_products import choose_tile, parallelism, product
 from gpumodel.kernels.multi_tensor import packed
 from gpumodel.recording.operators import Operator, TensorInfo
 from gpumodel.recording.steps import operators_of_step
+from tidyprof.errors import UserError
 
 MI300X = device("MI300X")
 RECORDED_STEPS = 3

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cifar_train.config import TrainConfig, parse
-from cifar_train.errors import UserError
 from gpumodel import MatrixProduct, Run, ShardedStep, Training, simulate, step_rates
 from gpumodel.devices import model_error
 from gpumodel.play.costs import PROFILERS
@@ -34,6 +33,7 @@ from gpumodel.writers.common.files import identity
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import collectives
 from tidyprof.analyses.ranks import ranks
+from tidyprof.errors import UserError
 
 BASE = Training(TrainConfig(max_steps=4), ranks=2, stacks=Sampling(by_wall_clock=500))
 

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cifar_train.config import TrainConfig
-from cifar_train.errors import UserError
 from gpumodel import MatrixProduct, Run, Training, simulate, writers
 from gpumodel.play.counters import parameter_bytes
 from gpumodel.writers.memory_snapshot import (
@@ -28,6 +27,7 @@ from gpumodel.writers.memory_snapshot import (
     frames_of,
 )
 from tidyprof import memory_blocks, read_memory_snapshot
+from tidyprof.errors import UserError
 
 MEBIBYTE = 2**20
 STEPS = 3

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cifar_train.errors import UserError
 from gpumodel import devices, writers
 from gpumodel.run import DEVICE_WORK, Run
 from gpumodel.writers.common.device_work import dispatches_and_copies
@@ -32,6 +31,7 @@ from tidyprof.analyses.counter_formulas import fabric_reads, fabric_writes
 from tidyprof.analyses.gpu_peaks import ARCHITECTURES
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.speed_of_light import speed_of_light
+from tidyprof.errors import UserError
 
 MI300X = devices.device("MI300X")
 

@@ -1,4 +1,4 @@
-"""rpd files: what is written is what is read, in the tables and views of real files."""
+"""rpd files: what is written is what is read, in tables and views of schema 3."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.writers.rpd import TRACERS
 from tests.gpumodel.handmade import (
@@ -17,8 +16,7 @@ from tests.gpumodel.handmade import (
     small_run,
 )
 from tidyprof import busy, read_rpd
-
-REAL_FILE = "rpd-mi200-matmul/matmul_result.rpd"
+from tidyprof.errors import UserError
 
 
 def columns_of(path: Path) -> dict[str, list[str]]:
@@ -39,13 +37,8 @@ def columns_of(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def test_tables_and_views_are_those_of_a_real_file(tmp_path: Path, recordings: Path) -> None:
+def test_a_file_is_in_schema_3(tmp_path: Path) -> None:
     (path,) = writers.write("rpd", small_run(), tmp_path)
-    assert columns_of(path) == columns_of(recordings / REAL_FILE)
-
-
-def test_version_3_has_other_names_and_no_ktop(tmp_path: Path) -> None:
-    (path,) = writers.write("rpd", small_run(), tmp_path, schema=3)
     columns = columns_of(path)
     assert columns["top"] == ["name", "totalcalls", "totalduration_us", "ave_us", "percentage"]
     assert columns["api"][5:7] == ["domain", "category"]
@@ -53,16 +46,14 @@ def test_version_3_has_other_names_and_no_ktop(tmp_path: Path) -> None:
     assert read_rpd(path).meta["schema_version"] == 3
 
 
-@pytest.mark.parametrize("schema", [2, 3])
-def test_views_agree_with_what_the_reader_works_out(tmp_path: Path, schema: int) -> None:
-    (path,) = writers.write("rpd", small_run(), tmp_path, schema=schema)
+def test_views_agree_with_what_the_reader_works_out(tmp_path: Path) -> None:
+    (path,) = writers.write("rpd", small_run(), tmp_path)
     profile = read_rpd(path)
     by_name = profile.device_events.groupby("name", observed=True)["duration_ns"].agg(
         ["size", "sum"]
     )
-    whole = schema == 2
     top = {
-        (name, calls, total // 1000, total // calls // 1000 if whole else total // calls / 1000)
+        (name, calls, total // 1000, total // calls / 1000)
         for name, calls, total in by_name.itertuples()
     }
     assert top == {row[:4] for row in query(path, "SELECT * FROM top")}
@@ -74,13 +65,9 @@ def test_views_agree_with_what_the_reader_works_out(tmp_path: Path, schema: int)
 
 def test_views_hold_numbers_worked_out_by_hand(tmp_path: Path) -> None:
     (path,) = writers.write("rpd", small_run(), tmp_path, rank=0)
-    # 3 all-reduces of 110,027 ns on the GPU, whose launches take 6,023 ns each on the host.
-    assert query(
-        path, f"SELECT TotalCalls, TotalDuration, Ave FROM top WHERE Name = '{COLLECTIVE_KERNEL}'"
-    ) == [(3, 330, 110)]
-    assert query(
-        path, f"SELECT TotalCalls, TotalDuration, Ave FROM ktop WHERE Name = '{COLLECTIVE_KERNEL}'"
-    ) == [(3, 18, 6)]
+    # 3 all-reduces of 110,027 ns on the GPU
+    totals = "SELECT TotalCalls, TotalDuration_us, Ave_us FROM top"
+    assert query(path, f"{totals} WHERE Name = '{COLLECTIVE_KERNEL}'") == [(3, 330, 110.027)]
     launched = query(
         path,
         f"SELECT gridX, gridY, workgroupX, stream FROM kernel WHERE kernelName = '{GEMM_KERNEL}'",
@@ -94,17 +81,13 @@ def test_views_hold_numbers_worked_out_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_gpus_count_from_0_since_the_tool_of_2024(tmp_path: Path) -> None:
-    for schema, tracer, expected in (
-        (2, "roctracer", "agent"),
-        (3, "roctracer", "device"),
-        (3, TRACERS[1], "device"),
-    ):
-        run = small_run()
-        (path,) = writers.write("rpd", run, tmp_path, rank=1, schema=schema, tracer=tracer)
-        found = query(path, "SELECT DISTINCT gpuId FROM op WHERE opType = 'KernelExecution'")
-        assert found == [(getattr(run.ranks[1], expected),)]
-        assert read_rpd(path).meta.get("device_numbering") == (None if schema == 2 else "index")
+@pytest.mark.parametrize("tracer", TRACERS)
+def test_gpus_count_from_0(tracer: str, tmp_path: Path) -> None:
+    run = small_run()
+    (path,) = writers.write("rpd", run, tmp_path, rank=1, tracer=tracer)
+    found = query(path, "SELECT DISTINCT gpuId FROM op WHERE opType = 'KernelExecution'")
+    assert found == [(run.ranks[1].device,)]
+    assert read_rpd(path).meta["device_numbering"] == "index"
 
 
 def test_large_copies_have_no_size(tmp_path: Path) -> None:
@@ -117,9 +100,9 @@ def test_large_copies_have_no_size(tmp_path: Path) -> None:
 def test_a_tracer_on_the_sdk_tells_kernels_and_copies_apart_as_the_hardware_does(
     tmp_path: Path,
 ) -> None:
-    (old,) = writers.write("rpd", small_run(), tmp_path, rank=1, name="old.rpd", schema=3)
+    (old,) = writers.write("rpd", small_run(), tmp_path, rank=1, name="old.rpd")
     (new,) = writers.write(
-        "rpd", small_run(), tmp_path, rank=1, name="new.rpd", schema=3, tracer="rocprofiler-sdk"
+        "rpd", small_run(), tmp_path, rank=1, name="new.rpd", tracer="rocprofiler-sdk"
     )
     count = "SELECT count(*) FROM op WHERE opType "
     # Three of seven copies are within the device: the runtime does them by a kernel of its own.
@@ -147,7 +130,7 @@ def test_a_file_of_either_tracer_gives_the_same_device_time(tmp_path: Path) -> N
     times = []
     for tracer in ("roctracer", "rocprofiler-sdk"):
         (path,) = writers.write(
-            "rpd", small_run(), tmp_path, rank=0, name=f"{tracer}.rpd", schema=3, tracer=tracer
+            "rpd", small_run(), tmp_path, rank=0, name=f"{tracer}.rpd", tracer=tracer
         )
         times.append(read_rpd(path).device_events["duration_ns"].sum())
     assert times[0] == times[1] > 0
@@ -166,9 +149,7 @@ def test_clocks_come_back(tmp_path: Path) -> None:
     assert read_rpd(path).counters["value"].tolist() == [2_100.0, 2_099.0, 2_098.0]
 
 
-def test_an_unknown_schema_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no schema 4 of rpd; there are 2 and 3"):
-        writers.write("rpd", small_run(), tmp_path, schema=4)
+def test_an_unknown_tracer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match="not built on 'cupti'; there are roctracer and rocprofiler-sdk"
     ):

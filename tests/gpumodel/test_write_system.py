@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import COUNTERS, Run
 from gpumodel.writers.system.readings import readings
 from tests.gpumodel.handmade import START_NS, WALL_CLOCK_OFFSET_NS, small_run
 from tidyprof import read, read_system
+from tidyprof.errors import UserError
 
 SECOND = 10**9
 COLUMNS = {

@@ -16,13 +16,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
 from tests.gpumodel.handmade import WALL_CLOCK_OFFSET_NS, query, runs, small_run
 from tests.tidyprof.contract_run import FORMATS
-from tidyprof import Profile, read, reconcile
-from tidyprof.analyses.reconcile import AGREE
+from tidyprof import Profile, read
+from tidyprof.errors import UserError
 
 SEES_RANGES = ("rocprofv3-csv", "rocprofv3-json", "rocpd", "rpd", "perfetto")
 SEES_RUNTIME_KERNELS = ("rocprofv3-csv", "rocprofv3-json", "rocpd", "perfetto", "rocprof-sys")
@@ -60,9 +59,8 @@ def assert_same_work(name: str, run: Run, folder: Path) -> None:
     assert found["stream"][streams].tolist() == true["stream"][streams].tolist()
     # In rocprof-sys copies tell the number of the agent, kernels that of the GPU.
     devices = kernels if name == "rocprof-sys" else true["kind"] != ""
-    # A file of rpd of early 2024 doesn't say that it numbers agents; ranks of rocprof-sys that
-    # differ say nothing.
-    numbering = profile.meta.get("device_numbering", "agent" if name == "rpd" else "index")
+    # Ranks of rocprof-sys that differ say nothing.
+    numbering = profile.meta.get("device_numbering", "index")
     assert found["device"][devices].tolist() == true[numbering][devices].tolist()
 
 
@@ -84,23 +82,6 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
     """The small run as it comes back from each format."""
     folder = tmp_path_factory.mktemp("formats")
     return {name: written(name, small_run(), folder / name) for name in FORMATS}
-
-
-def test_tools_differ_only_in_how_they_list_copies_and_fills(profiles: dict[str, Profile]) -> None:
-    table = reconcile(profiles)
-    differing = table[table["reason"] != AGREE]
-    assert set(differing["category"]) == {"copy"}
-    assert differing["reason"].str.contains("copies|fills|copy|fill").all()
-    agreeing = table[table["reason"] == AGREE]
-    assert agreeing["calls_kineto"].tolist() == [6, 6, 6, 6]
-    assert set(agreeing["difference_ns"]) == {0}
-
-
-def test_tools_that_see_the_runtimes_kernels_agree_on_everything(
-    profiles: dict[str, Profile],
-) -> None:
-    table = reconcile({name: profiles[name] for name in SEES_RUNTIME_KERNELS})
-    assert set(table["reason"]) == {AGREE}
 
 
 @pytest.mark.parametrize("name", SEES_RUNTIME_KERNELS)

@@ -20,6 +20,7 @@ from proflab.doctor.findings import Finding, Status
 from proflab.doctor.report import COLOURS, Report
 from proflab.recordings import load_manifest
 from tests.proflab.test_course_commands import RIGHT, WRONG
+from tests.public_recordings import Mirror
 from tidyprof.cli.output import QUIET
 from tidyprof.plots.style import MINIMUM_CONTRAST, contrast
 
@@ -75,9 +76,9 @@ def test_unknown_attribute_is_an_attribute_error() -> None:
 
 
 def test_recordings_lists_all_with_their_place(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     assert main(["recordings"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name in load_manifest():
@@ -127,9 +128,9 @@ def test_recordings_names_a_damaged_copy(
 
 
 def test_fetch_says_where_and_under_which_licence(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     assert main(["fetch", "torch-mi210-gpu-only"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("torch-mi210-gpu-only: mirror, ")
@@ -235,6 +236,25 @@ def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert out.startswith("Progress of 2 participants\n")
     assert ["99.1", "1", "1", "0", "2", "1", "1"] in [line.split() for line in out.splitlines()]
+
+
+def test_a_room_is_told_the_mistakes_that_most_people_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {"anna": [0, 0, 1], "ben": [1], "cara": [1], "dora": [None]}
+    for name, places in made.items():
+        lines = [
+            {"exercise": "99.1", "mistake": place, "said": f"{name} took it for {place}."}
+            for place in places
+        ]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    assert main(["progress", "--runs", str(tmp_path)]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Mistake")]
+    assert told == [
+        "Mistake in 99.1, made by 3 participants: cara took it for 1.",
+        "Mistake in 99.1, made by 1 participant: anna took it for 0.",
+    ]
 
 
 def test_progress_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,10 @@
-"""The course's manifest: complete, consistent with the mirror, and found in a checkout and in a
-wheel.
+"""The course's manifest: complete, consistent with the truths of the tests, and found in a checkout
+and in a wheel.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -82,19 +83,35 @@ def test_wheel_is_told_to_carry_the_manifest() -> None:
     assert build["force-include"]["recordings"] == "proflab/shipped_recordings"
 
 
-def test_import_script_reproduces_the_manifest(recordings: Path, tmp_path: Path) -> None:
-    target = tmp_path / "manifest.json"
-    shutil.copy(REPOSITORY / "recordings/manifest.json", target)
-    script = REPOSITORY / "scripts/dev/import_manifest.py"
-    command = [
-        sys.executable,
-        str(script),
-        str(recordings / "manifest.json"),
-        "--target",
-        str(target),
-    ]
+def imported(listed: list[dict], known: list[dict], folder: Path) -> tuple[Path, Path]:
+    """The manifest and the truths that the script writes from a list and the manifest before."""
+    (folder / "list.json").write_text(json.dumps(listed))
+    target, truths = folder / "manifest.json", folder / "recordings.json"
+    target.write_text(json.dumps(known))
+    script = str(REPOSITORY / "scripts/dev/import_manifest.py")
+    places = ["--target", str(target), "--truths", str(truths)]
+    command = [sys.executable, script, str(folder / "list.json"), *places]
     subprocess.run(command, check=True, capture_output=True)
-    assert target.read_text() == (REPOSITORY / "recordings/manifest.json").read_text()
+    return target, truths
+
+
+def test_the_truths_are_of_the_files_that_the_manifest_names(tmp_path: Path) -> None:
+    """Both come from one list: what the script writes from the two together is the two again."""
+    course, tests = REPOSITORY / "recordings/manifest.json", REPOSITORY / "tests/recordings.json"
+    known, truths = json.loads(course.read_text()), json.loads(tests.read_text())
+    listed = [{**truths[entry["name"]], **entry} for entry in known if entry["name"] in truths]
+    target, written = imported(listed, known, tmp_path)
+    assert target.read_text() == course.read_text()
+    assert written.read_text() == tests.read_text()
+
+
+def test_every_public_recording_has_its_truth_and_the_truths_are_small() -> None:
+    path = REPOSITORY / "tests/recordings.json"
+    public = [name for name, entry in load_manifest().items() if entry.has_address]
+    truths = json.loads(path.read_text())
+    assert list(truths) == public
+    assert all(entry["truth"] for entry in truths.values())
+    assert path.stat().st_size < 62_000
 
 
 def test_import_script_leaves_out_files_without_an_address_and_keeps_the_courses_own(
@@ -120,19 +137,19 @@ def test_import_script_leaves_out_files_without_an_address_and_keeps_the_courses
         {"name": "b", **texts, "files": [{**file, "path": "b/x", "url": None}]},
     ]
     own = {"name": "own", **texts, "files": [{**file, "path": "own/x", "url": None}]}
-    (tmp_path / "mirror.json").write_text(json.dumps(mirror))
-    (tmp_path / "target.json").write_text(json.dumps([own]))
-    script = REPOSITORY / "scripts/dev/import_manifest.py"
-    command = [
-        sys.executable,
-        str(script),
-        str(tmp_path / "mirror.json"),
-        "--target",
-        str(tmp_path / "target.json"),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    written = {entry["name"]: entry for entry in json.loads((tmp_path / "target.json").read_text())}
+    target, truths = imported(mirror, [own], tmp_path)
+    written = {entry["name"]: entry for entry in json.loads(target.read_text())}
     assert set(written) == {"a", "own"}
     assert [file["path"] for file in written["a"]["files"]] == ["a/x"]
     assert written["a"]["main"] == "x"
     assert "truth" not in written["a"]
+    assert json.loads(truths.read_text()) == {
+        "a": {
+            "address": "https://example.org/x",
+            "files": 1,
+            "bytes": 1,
+            "sha256": hashlib.sha256(f"{'0' * 64}  a/x\n".encode()).hexdigest(),
+            "licence": "text",
+            "truth": {"rows": 1},
+        }
+    }

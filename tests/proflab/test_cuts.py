@@ -20,6 +20,7 @@ import tidyprof
 from proflab.lessons import lessons
 from proflab.recordings import Recording, fetch, load_manifest, recording, shipped_folder
 from tests.conftest import REPOSITORY, others_later
+from tests.public_recordings import Mirror
 from tools.cuts import make_cut, notice
 from tools.cuts.recipes import RECIPES
 
@@ -63,12 +64,12 @@ def large_ones_later(names: Iterable[str]) -> list[Any]:
 
 @pytest.fixture
 def both(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> list[Recording]:
     """The cut of a recording, as a machine without anything else has it, and the whole one."""
     cut = recording(request.param)
     assert cut.source == "cut"
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     return [cut, fetch(request.param)]
 
 
@@ -214,7 +215,7 @@ def test_views_of_a_cut_database_answer_as_those_of_the_whole(
 @pytest.mark.parametrize(
     "name", ["torch-mi300x-compile-triton", "rpd-mi200-matmul", "rocprof-compute-mi200-vcopy"]
 )
-def test_cutting_again_changes_nothing(name: str, recordings: Path, tmp_path: Path) -> None:
+def test_cutting_again_changes_nothing(name: str, recordings: Mirror, tmp_path: Path) -> None:
     entry = load_manifest()[name]
     made = make_cut(entry, recordings, tmp_path)
     assert [file.path for file in made.files] == [file.path for file in entry.cut.files]

@@ -368,6 +368,9 @@ def test_progress_is_kept_in_a_local_file(bench: Path) -> None:
         ("solution", None),
     ]
     assert {record["exercise"] for record in records} == {"99.1"}
+    assert records[0]["mistake"] == 0
+    assert records[0]["said"].endswith("intervals overlap: merge them first.")
+    assert "mistake" not in records[2]
 
 
 def test_unwritable_progress_costs_the_note_only(

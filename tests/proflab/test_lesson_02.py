@@ -4,14 +4,13 @@ recordings.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.recordings import fetch, recording
+from tests.public_recordings import Mirror
 from tests.tidyprof.analyses.test_analyses import event, profile_of
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
@@ -28,10 +27,10 @@ def gpu() -> Profile:
 
 
 @pytest.fixture(params=["cut", pytest.param("mirror", marks=pytest.mark.long)])
-def recorded(request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch):
+def recorded(request: pytest.FixtureRequest, recordings: Mirror, monkeypatch: pytest.MonkeyPatch):
     """What reads a recording by its name, the course's cut of it and the whole one."""
     if request.param == "mirror":
-        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     found = recording if request.param == "cut" else fetch
 
     def read(name: str) -> Profile:

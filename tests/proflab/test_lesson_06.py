@@ -29,7 +29,6 @@ from proflab.parts.trace_database import QuestionError, answer_of
 from proflab.recordings import shipped_folder
 from proflab.standins import append_to_path
 from proflab.standins.play import understand
-from proflab.standins.run_tracer import SCHEMA
 
 lesson = exercises_of("06")
 
@@ -125,11 +124,7 @@ def test_overlapping_work_is_no_gap(by_hand: sqlite3.Connection) -> None:
 def played(folder: Path, command: str, format_name: str = "rocpd") -> list[Path]:
     """The files that the lesson's tools write of a command, played by the model."""
     run = simulate(understand(command.split(), {}).workload)
-    more = (
-        {"name": "played.rpd", "schema": SCHEMA, "tracer": "rocprofiler-sdk"}
-        if format_name == "rpd"
-        else {}
-    )
+    more = {"name": "played.rpd", "tracer": "rocprofiler-sdk"} if format_name == "rpd" else {}
     return writers.write(format_name, run, folder, **more)
 
 
@@ -331,7 +326,7 @@ def test_names_of_columns_and_a_semicolon_are_free(by_hand: sqlite3.Connection) 
 
 def test_a_question_with_nothing_to_find_cannot_be_judged() -> None:
     empty = sqlite3.connect(":memory:")
-    empty.executescript(schema_text(3))
+    empty.executescript(schema_text())
     result = find("06.5").on(empty).evaluate("SELECT 1")
     assert (result.outcome, "holds nothing" in result.message) == (Outcome.NOT_ATTEMPTED, True)
     empty.close()

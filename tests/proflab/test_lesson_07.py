@@ -20,6 +20,7 @@ from proflab.parts.clinic_runs import modelled
 from proflab.parts.steady_part import own_run, steady_part
 from proflab.recordings import fetch, recording
 from tests.conftest import REPOSITORY
+from tests.public_recordings import Mirror
 from tidyprof.tables.contract import Profile
 
 lesson = exercises_of("07")
@@ -107,11 +108,11 @@ def test_four_gpus_with_a_quarter_of_the_images_each_gain_nothing_in_the_model()
 
 @pytest.fixture(params=["cut", pytest.param("mirror", marks=pytest.mark.long)])
 def unknown(
-    request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, recordings: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> Profile:
     """AMD's recording of four ranks: the course's cut of it, and the whole one."""
     if request.param == "mirror":
-        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     found = (recording if request.param == "cut" else fetch)(UNKNOWN)
     assert found.source == request.param
     return tidyprof.read(found.path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,6 +12,7 @@ import tidyprof
 from proflab.exercises import Outcome, find, selftest
 from proflab.lessons import lessons
 from proflab.recordings import fetch, recording
+from tests.public_recordings import Mirror
 
 
 def function_of_lesson(name: str, **known: object) -> Callable:
@@ -65,10 +65,10 @@ def test_slips_about_graphs_are_named() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_mistakes_are_told_apart_on_cuts_and_on_whole_recordings(
-    whole: bool, recordings: Path, monkeypatch: pytest.MonkeyPatch
+    whole: bool, recordings: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if whole:
-        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     read = fetch if whole else recording
     for number, name in {"12.2": "torch-mi300x-sglang-decode", "12.3": "rpd-vllm-mytrace"}.items():
         selftest(number, tidyprof.read(read(name).path))

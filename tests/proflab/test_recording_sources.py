@@ -24,6 +24,7 @@ from proflab.recordings import (
     load_manifest,
     places,
 )
+from tests.public_recordings import Mirror
 
 CONTENT = {
     "tiny/trace.json": b'{"traceEvents": []}',
@@ -109,9 +110,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
 
 
 def test_all_recordings_of_the_mirror_verify_in_place(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     for name, entry in load_manifest().items():
         found = proflab.recording(name)
         assert found.path.exists()
@@ -121,9 +122,9 @@ def test_all_recordings_of_the_mirror_verify_in_place(
 
 
 def test_path_is_the_main_file_or_the_folder(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     assert proflab.recording("rpd-mi200-matmul").path.name == "matmul_result.rpd"
     assert (
         proflab.recording("torch-mi300-ddp-4ranks-fused").path.name == "merged_all_events.json.gz"
@@ -134,9 +135,9 @@ def test_path_is_the_main_file_or_the_folder(
 
 
 def test_origin_says_gpu_rocm_and_publisher(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch
+    recordings: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     origin = proflab.recording("torch-mi300x-resnet-ddp-rank0").origin
     assert str(origin) == "recorded: AMD Instinct MI300X, ROCm 6.4, AMD-AGI/TraceLens"
     silent = proflab.recording("rocprofv3-json-mi350x-torch-training").origin

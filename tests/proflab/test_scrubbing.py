@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from cifar_train.errors import UserError
 from proflab.scrubbing import Scrubber
 from tests.tidyprof import chrome_writer, perfetto_writer
 from tests.tidyprof.rocpd_writer import RocpdWriter
+from tidyprof.errors import UserError
 
 HOSTS = ("node17.cluster.example", "login2")
 ENVIRONMENT = {

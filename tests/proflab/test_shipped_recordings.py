@@ -23,6 +23,7 @@ SHIPPED = [
     name for name, entry in load_manifest().items() if all(file.url is None for file in entry.files)
 ]
 MOST_BYTES = 10 * 10**6
+MOST_BYTES_OF_A_GPU = 8 * 10**6
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,12 @@ def test_every_model_and_every_recorded_pathology_is_there(maker):
 
 def test_modelled_recordings_stay_small():
     assert sum(load_manifest()[name].total_bytes for name in MODELLED) <= MOST_BYTES
+
+
+def test_traces_of_the_gpu_that_the_course_ran_on_are_small() -> None:
+    programs = (REPOSITORY / "tests/strangers/gpu").rglob("*.zst")
+    own = (REPOSITORY / "recordings").glob("torch-h200-*/*")
+    assert sum(path.stat().st_size for path in (*programs, *own)) <= MOST_BYTES_OF_A_GPU
 
 
 def test_every_file_in_the_folder_is_listed_and_has_its_checksum():

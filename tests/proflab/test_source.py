@@ -13,6 +13,7 @@ import pytest
 from proflab import ledger
 from proflab.correctness_gate import CorrectnessGate
 from proflab.errors import CourseError
+from proflab.recordings import shipped_folder
 from proflab.sources import source
 from proflab.training import training_run
 from tests.proflab.training_records import write_run
@@ -62,13 +63,11 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
             "blocked_calls",
             "busy",
             "call_stacks",
-            "collective_bandwidth",
             "collective_entries",
             "collectives",
             "gaps",
             "kernels",
             "launches",
-            "matrix_products",
             "memory_blocks",
             "modules",
             "operators",
@@ -82,11 +81,10 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
             "speed_of_light",
             "step_budget",
         ),
-        *("source_lines", "steps"),
+        "steps",
     )
 } | {
     "compare": once(lambda profile: analyses.compare(profile, profile)),
-    "reconcile": lambda profile: analyses.reconcile({"one": profile, "two": profile}),
     "compare_ranks": lambda profile: analyses.compare_ranks(
         analyses.overlap(profile), analyses.collective_entries(profile)
     ),
@@ -144,6 +142,16 @@ def profiles(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         functions, python_functions=True, origin=origin_for("functions")
     )
     return found
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, Profile]:
+    """Traces of one rank and of several that come with the course."""
+    traces = {"torch": "torch-h200-case-compiled", "many ranks": "modelled-rank-skew/torch"}
+    return {
+        name: FORMATS[0].read(shipped_folder() / path, origin=origin_for(name))
+        for name, path in traces.items()
+    }
 
 
 def corner(figure: TidyFigure) -> str:
@@ -212,11 +220,8 @@ class TestEveryPath:
     def test_a_comparison_names_both_origins(self, profiles: dict[str, Profile]) -> None:
         one, other = profiles["rpd"], profiles["rocprofv3"]
         origins = [str(origin_for(name)) for name in ("rpd", "rocprofv3")]
-        for table in (
-            analyses.compare(one, other),
-            analyses.reconcile({"one": one, "other": other}),
-        ):
-            assert all(origin in source(table) for origin in origins)
+        stated = source(analyses.compare(one, other))
+        assert all(origin in stated for origin in origins)
 
 
 LOSING = {
@@ -246,9 +251,9 @@ class TestPandas:
     @pytest.mark.parametrize("way", LOSING)
     @pytest.mark.parametrize("plot", TABLES)
     def test_plots_refuse_what_lost_its_origin(
-        self, plot: str, way: str, profiles: dict[str, Profile]
+        self, plot: str, way: str, shipped: dict[str, Profile]
     ) -> None:
-        table = table_for(plot, profiles)
+        table = table_for(plot, shipped)
         other = table.copy()
         other.attrs["origin"] = Origin("modelled", "by hand")
         lost = LOSING[way](table, other)
@@ -261,15 +266,15 @@ class TestPandas:
 
     @pytest.mark.parametrize("way", KEEPING)
     def test_choosing_rows_and_columns_keeps_it(
-        self, way: str, profiles: dict[str, Profile]
+        self, way: str, shipped: dict[str, Profile]
     ) -> None:
-        table = KEEPING[way](table_for("top_kernels", profiles))
+        table = KEEPING[way](table_for("top_kernels", shipped))
         assert corner(plots.top_kernels(table)) == str(origin_for("torch"))
 
     def test_timeline_takes_profiles_and_these_always_have_one(
-        self, profiles: dict[str, Profile]
+        self, shipped: dict[str, Profile]
     ) -> None:
-        profile = profiles["torch"]
+        profile = shipped["torch"]
         rebuilt = Profile(pd.DataFrame(profile.events))
         assert corner(plots.timeline(rebuilt)) == "recorded: machine not stated"
 

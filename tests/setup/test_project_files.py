@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 
 from proflab.releases import releases, shown
 from tests.conftest import REPOSITORY, require
+from tools import mirror
 
 CONDA_NAMES = {"python-isal": "isal", "msgspec-python": "msgspec"}
 """conda-forge's names where they differ from the registry's."""
@@ -72,6 +73,24 @@ def test_a_version_is_the_same_wherever_it_stands():
     assert alone == cited["version"] == version
 
 
+def test_news_become_the_newest_part_of_the_changelog(tmp_path):
+    """Towncrier refuses what lies in news under a name that it can't place."""
+    for name in ("pyproject.toml", "CHANGELOG.md"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    shutil.copytree(REPOSITORY / "news", tmp_path / "news")
+    (tmp_path / "news/+one.tools.md").write_text("One thing is new.\n")
+    command = ["towncrier", "build", "--yes", "--version", "9.9.9", "--date", "2030-01-01"]
+    subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=True)
+    before, found = (
+        (folder / "CHANGELOG.md").read_text().split("\n## ") for folder in (REPOSITORY, tmp_path)
+    )
+    assert found[1].startswith("9.9.9, 2030-01-01\n")
+    assert "\n### Tools\n\n" in found[1]
+    assert "\n- One thing is new.\n" in found[1]
+    assert (found[0], found[2:]) == (before[0], before[1:])
+    assert os.listdir(tmp_path / "news") == ["README.md"]
+
+
 def test_every_dependency_has_a_tested_version():
     lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
     pinned = {line.split("==")[0].lower() for line in lines if "==" in line}
@@ -108,15 +127,56 @@ def test_shell_scripts_are_clean():
     assert done.returncode == 0, done.stdout
 
 
+def workflow() -> dict:
+    text = (REPOSITORY / ".github/workflows/test.yml").read_text()
+    return yaml.safe_load(text)["jobs"]
+
+
+def test_the_workflow_runs_on_each_python_that_the_course_names():
+    named = re.findall(r":: (3\.\d+)", "\n".join(project()["classifiers"]))
+    assert workflow()["test"]["strategy"]["matrix"]["python"] == named
+
+
+def test_the_workflow_calls_targets_and_scripts_that_are_here():
+    steps = [step for job in workflow().values() for step in job["steps"]]
+    run = [step["run"] for step in steps if "run" in step]
+    targets = [line.split()[1] for line in run if line.startswith("make ")]
+    assert targets == ["setup", "mirror", "test"]
+    for target in targets:
+        subprocess.run(
+            ["make", "--dry-run", target], cwd=REPOSITORY, check=True, capture_output=True
+        )
+    assert ".ci/run packages" in run
+    assert all(
+        re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"]) for step in steps if "uses" in step
+    )
+
+
+def test_the_workflow_keeps_the_mirror_where_it_is_and_publishes_the_book_where_it_is_made(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PROFLAB_RECORDINGS", "PROFLAB_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(mirror, "BESIDE", tmp_path / "nothing")
+    given = {step["name"]: step["with"] for step in workflow()["test"]["steps"] if "with" in step}
+    assert Path(given["Public recordings"]["path"]).expanduser() == mirror.mirror_folder()
+    assert "hashFiles('tests/recordings.json')" in given["Public recordings"]["key"]
+    (book,) = re.findall(
+        r"^book: .* in (\S+)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE
+    )
+    assert given["The book"]["path"] == book
+
+
 def test_make_names_every_target_in_its_help():
     done = subprocess.run(
         ["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
-    for target in ("setup", "lab", "test", "notebooks", "bench"):
+    for target in ("setup", "lab", "mirror", "test", "notebooks", "bench"):
         assert f"make {target}" in done.stdout
 
 
-@pytest.mark.parametrize("target", ["test", "lessons"])
+@pytest.mark.parametrize("target", ["test", "lessons", "lesson-04"])
 def test_lessons_run_as_on_a_machine_without_network_and_mirror(target):
     done = subprocess.run(
         ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=True

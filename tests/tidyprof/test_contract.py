@@ -351,16 +351,10 @@ ENTRIES: dict[str, type] = {
 }
 """Entries of `Profile.meta` that every reader of events has, where the file tells."""
 
-UNSTATED = {("rpd", "device_numbering")}
-"""What files do not tell: those of rpd of early 2024 number agents, and look like later ones, which
-do not.
-"""
-
 
 @pytest.mark.parametrize(("name", "entry"), cases(FORMATS, ENTRIES))
 def test_meta_has_the_same_entries(name: str, entry: str) -> None:
-    expected = type(None) if (name, entry) in UNSTATED else ENTRIES[entry]
-    assert type(profile_of(name).meta.get(entry)) is expected
+    assert type(profile_of(name).meta.get(entry)) is ENTRIES[entry]
 
 
 @pytest.mark.parametrize("name", cases(FORMATS))

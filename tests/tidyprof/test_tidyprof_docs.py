@@ -18,7 +18,6 @@ from tidyprof.analyses.budget import BLOCKED_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
 from tidyprof.analyses.collectives import (
-    BANDWIDTH_COLUMNS,
     COLLECTIVE_COLUMNS,
     COLLECTIVE_RANK_COLUMNS,
 )
@@ -28,12 +27,10 @@ from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.gaps import GAP_COLUMNS
 from tidyprof.analyses.kernels import KERNEL_COLUMNS
 from tidyprof.analyses.launches import LAUNCH_COLUMNS
-from tidyprof.analyses.matrix_products import PRODUCT_COLUMNS
 from tidyprof.analyses.memory import MEMORY_BLOCK_COLUMNS
-from tidyprof.analyses.modules import MODULE_COLUMNS, SOURCE_LINE_COLUMNS
+from tidyprof.analyses.modules import MODULE_COLUMNS
 from tidyprof.analyses.operators import OPERATOR_COLUMNS
 from tidyprof.analyses.ranks import RANK_COLUMNS
-from tidyprof.analyses.reconcile import RECONCILIATION_COLUMNS
 from tidyprof.analyses.roofline import CEILING_COLUMNS, ROOFLINE_COLUMNS
 from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS
 from tidyprof.analyses.steps import PHASE_COLUMNS, STEP_COLUMNS
@@ -79,12 +76,8 @@ COLUMNS = {
     "memory_blocks": MEMORY_BLOCK_COLUMNS,
     "operators": OPERATOR_COLUMNS,
     "modules": MODULE_COLUMNS,
-    "source_lines": SOURCE_LINE_COLUMNS,
-    "matrix_products": PRODUCT_COLUMNS,
     "compare": COMPARISON_COLUMNS,
     'compare(..., by="operator")': OPERATOR_COMPARISON_COLUMNS,
-    "collective_bandwidth": BANDWIDTH_COLUMNS,
-    "reconcile": RECONCILIATION_COLUMNS,
     "ranks": RANK_COLUMNS,
     "collectives": COLLECTIVE_COLUMNS,
     "collectives(..., per_rank=True)": COLLECTIVE_RANK_COLUMNS,
@@ -463,8 +456,6 @@ def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
     ("text", "shown"),
     [
         ("of_steps", "ncclDevKernel_Generic"),
-        ("collective_bandwidth", "allreduce"),
-        ("matrix_products", "aten::mm"),
         ('by="operator"', "aten::mm"),
     ],
 )

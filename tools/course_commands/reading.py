@@ -19,10 +19,10 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
 
-from cifar_train.errors import UserError
 from gpumodel.command import LAUNCHERS
 from proflab.standins.tools import MODULE_OF_TOOL, split, verify
 from proflab.standins.tools import build_parser as standin_parser
+from tidyprof.errors import UserError
 from tools.course_commands.shell import OPAQUE, Command, commands_in
 
 _OWN = ("cifar-train", "proflab", "tidyprof")

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from cifar_train.errors import UserError
 from proflab.scrubbing import Scrubber
+from tidyprof.errors import UserError
 from tidyprof.harmless import markdown_text
 from tools.gpu_check.parts import PARTS, PYTHON, DiffersError, Gpus, NotHereError, Part
 

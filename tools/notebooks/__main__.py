@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cifar_train.errors import UserError
 from proflab.errors import CourseError
+from tidyprof.errors import UserError
 from tools.notebook_lint import lint_all
 from tools.notebooks import COLUMNS, Folders, read_sources, stale, write
 from tools.notebooks.excerpt import excerpts

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cifar_train.errors import UserError
+from tidyprof.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np

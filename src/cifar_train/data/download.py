@@ -31,8 +31,8 @@ from tqdm import tqdm
 from cifar_train.console import say
 from cifar_train.data.cifar100 import FILE_MD5S, FOLDER, find_damage, is_absent, md5_of
 from cifar_train.data.limited_download import limited
-from cifar_train.errors import UserError
-from cifar_train.whole_files import scratch_folder, whole_file
+from tidyprof.errors import UserError
+from tidyprof.whole_files import scratch_folder, whole_file
 
 ARCHIVE_NAME = "cifar-100-python.tar.gz"
 ARCHIVE_URL = f"https://www.cs.toronto.edu/~kriz/{ARCHIVE_NAME}"

@@ -30,7 +30,7 @@ from cifar_train.data.cifar100 import (
     verify_staged,
 )
 from cifar_train.data.transforms import BatchTransform, per_image_transform, scale_batch
-from cifar_train.errors import UserError
+from tidyprof.errors import UserError
 
 LONGEST_WAIT_S = 300
 """For a batch of loader processes. One that cannot be handed over (no room in shared memory) would

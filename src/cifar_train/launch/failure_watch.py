@@ -16,8 +16,8 @@ from functools import partial
 
 from torch.distributed import Store
 
-from cifar_train.console import complain
 from cifar_train.launch.meeting import Deadline, say_farewell, wait_for_farewells
+from tidyprof.standard_streams import tell
 
 POLL_SECONDS = 1.0
 FAILURE_KEY = "failure"
@@ -145,7 +145,7 @@ class FailureWatch:
         if self._stopped.is_set() or self._leaving.is_set():
             return
         self._leaving.set()
-        complain(f"rank {self._rank} stops because {reason}", "cifar_train")
+        tell(f"cifar_train: rank {self._rank} stops because {reason}")
         if last_act:
             last_act()
         # The main thread may sit in a collective that never returns: only a hard exit frees it.

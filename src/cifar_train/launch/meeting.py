@@ -24,8 +24,8 @@ import torch.distributed as dist
 from torch.distributed import Store
 from torch.distributed.rendezvous import rendezvous
 
-from cifar_train.errors import UserError
 from cifar_train.launch.ranks import Launch
+from tidyprof.errors import UserError
 
 ARRIVALS, VERDICT = "meeting/arrivals", "meeting/verdict"
 """Keys of the store: how many entries there are (their keys end with their number), and what rank 0

@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import Store
 
-from cifar_train.errors import LostRankError, UserError
 from cifar_train.launch.failure_watch import FailureWatch
 from cifar_train.launch.meeting import Deadline, first_line, job_store
-from cifar_train.launch.ranks import Launch
+from cifar_train.launch.ranks import Launch, LostRankError
+from tidyprof.errors import UserError
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 """Longest wait inside one collective; the first steps may compile kernels for minutes."""

@@ -8,11 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cifar_train.config import MOST
-from cifar_train.errors import UserError, shortened
+from tidyprof.errors import UserError, shortened
 
 # Linux gives ports from here on to whoever asks for any (net.ipv4.ip_local_port_range): a job that
 # counts on one of these finds it taken now and then.
 FIRST_EPHEMERAL_PORT = 32768
+
+
+class LostRankError(UserError):
+    """Another rank is gone; exit code 1, since this one did nothing wrong."""
 
 
 @dataclass(frozen=True)

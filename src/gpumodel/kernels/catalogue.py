@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cifar_train.errors import UserError
 from gpumodel.devices import Device
 from gpumodel.kernels import (
     attention,
@@ -20,6 +19,7 @@ from gpumodel.kernels import (
 )
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.recording.operators import Operator
+from tidyprof.errors import UserError
 
 _BY_NAME: dict[str, Callable[[Operator], tuple[KernelLaunch, ...]]] = {
     "aten::miopen_batch_norm": normalization.batch_norm,

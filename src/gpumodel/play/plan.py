@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cifar_train.errors import UserError
 from gpumodel.devices import Device
 from gpumodel.kernels import KernelLaunch, duration_ns, launches_of
 from gpumodel.play import costs
 from gpumodel.play.waits import NEXT_NS, transfer_factor
 from gpumodel.recording.operators import Operator
+from tidyprof.errors import UserError
 
 PAGEABLE_BANDWIDTH = 12.9e9
 """Bytes per second from memory that is not pinned: 12.9 and 12.8 GB/s in the two runs of AMD's

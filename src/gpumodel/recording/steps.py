@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from cifar_train.config import ZOO, TrainConfig, apply_to_config
-from cifar_train.whole_files import whole_file
 from gpumodel.recording.operators import Operator
+from tidyprof.whole_files import whole_file
 
 RECORDED_FIELDS = (
     *(

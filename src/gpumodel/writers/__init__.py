@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cifar_train.errors import UserError
 from gpumodel.run import Run
+from tidyprof.errors import UserError
 
 MODULE_OF_FORMAT = {
     "kineto": "gpumodel.writers.kineto.writer",

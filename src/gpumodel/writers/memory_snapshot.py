@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from cifar_train.config import TrainConfig
-from cifar_train.errors import UserError
 from gpumodel.kernels.launch import nbytes
 from gpumodel.play.counters import parameter_bytes
 from gpumodel.recording.operators import Operator
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.files import config_of, put, ranks_of, write_marker
+from tidyprof.errors import UserError
 
 PROTOCOL = 4
 """What `pickle.dump` takes up to Python 3.13 (documentation of `pickle`), and the newest that

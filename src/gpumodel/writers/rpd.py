@@ -1,4 +1,4 @@
-"""The SQLite file of rocmProfileData's runTracer.sh (see rpd_schema_2.sql and rpd_schema_3.sql in
+"""The SQLite file of rocmProfileData's runTracer.sh, in schema 3 (see rpd_schema.sql in
 gpumodel/data).
 """
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import (
     COPY_KINDS,
@@ -21,8 +20,7 @@ from gpumodel.writers.common.device_work import (
     work_with_launches,
 )
 from gpumodel.writers.common.files import MARK, NewDatabase, has_ranges, marker_text, ranks_of
-
-VERSIONS = (2, 3)
+from tidyprof.errors import UserError
 
 TRACERS = ("roctracer", "rocprofiler-sdk")
 """What rpd is built on: roctracer for ROCm 6, else ROCprofiler-SDK (rpd_tracer/Makefile)."""
@@ -39,7 +37,6 @@ def write(
     *,
     rank: int | None = None,
     name: str = "trace.rpd",
-    schema: int = 2,
     tracer: str = "roctracer",
 ) -> list[Path]:
     """One file with all ranks, as `runTracer.sh -o NAME srun ...` gives, or with one: `srun ...
@@ -47,51 +44,43 @@ def write(
 
     rank   -- write only this rank.
     name   -- of the file, which is replaced, as by the tool.
-    schema -- 2 (files of before June 2024, with the view ktop) or 3 (2026; other names in the view
-              top, no ktop).
     tracer -- what the tool is built on, one of TRACERS.
 
     As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx)
-    are calls named UserMarker. In schema 2 devices are agent numbers, in schema 3 they count from
-    0. With roctracer queues count from 0, the size of a copy is blank from 2 GiB on, and a launch
-    states the grid that its call received. With ROCprofiler-SDK all copies say device 0; what the
-    runtime copies and fills by kernels of its own is a kernel, and a grid counts work-items
-    (rpd_tracer/RoctracerDataSource.cpp, RocprofDataSource.cpp). The marker of the model is a row of
-    rocpd_metadata. Raises UserError for an unknown rank, schema or tracer.
+    are calls named UserMarker. Devices count from 0. With roctracer queues count from 0, the size
+    of a copy is blank from 2 GiB on, and a launch states the grid that its call received. With
+    ROCprofiler-SDK all copies say device 0; what the runtime copies and fills by kernels of its own
+    is a kernel, and a grid counts work-items (rpd_tracer/RoctracerDataSource.cpp,
+    RocprofDataSource.cpp). The marker of the model is a row of rocpd_metadata. Raises UserError for
+    an unknown rank or tracer.
     """
-    if schema not in VERSIONS:
-        raise UserError(f"no schema {schema} of rpd; there are {' and '.join(map(str, VERSIONS))}")
     if tracer not in TRACERS:
         raise UserError(f"rpd is not built on {tracer!r}; there are {' and '.join(TRACERS)}")
     chosen = ranks_of(run, rank)
     path = folder / name
     filler = _Filler if tracer == "roctracer" else _SdkFiller
-    with NewDatabase(path, schema_text(schema)) as database:
-        filler(run, schema, database).fill(chosen)
+    with NewDatabase(path, schema_text()) as database:
+        filler(run, database).fill(chosen)
     return [path]
 
 
-def schema_text(version: int) -> str:
-    """The statements that make an empty file of this version."""
-    return (files("gpumodel") / "data" / f"rpd_schema_{version}.sql").read_text()
+def schema_text() -> str:
+    """The statements that make an empty file."""
+    return (files("gpumodel") / "data" / "rpd_schema.sql").read_text()
 
 
 class _Filler:
     """Fills one file; identifiers count up over all ranks, strings are shared."""
 
-    def __init__(self, run: Run, schema: int, database: NewDatabase) -> None:
+    def __init__(self, run: Run, database: NewDatabase) -> None:
         self._run = run
-        self._schema = schema
         self._database = database
-        self._strings: dict[str, dict[str, int]] = {"rocpd_string": {}}
-        self._arguments = "rocpd_ustring" if schema == 3 else "rocpd_string"
-        self._strings.setdefault(self._arguments, {})
+        self._strings: dict[str, dict[str, int]] = {"rocpd_string": {}, "rocpd_ustring": {}}
         self._rows: Counter[str] = Counter()
 
     def fill(self, ranks: Sequence[RankRun]) -> None:
         """All tables, then all strings, which the others refer to."""
-        metadata = {"schema_version": str(self._schema), "session_count": str(len(ranks))}
-        metadata |= _GPU_STRIDE if self._schema == 3 else {}
+        metadata = {"schema_version": "3", "session_count": str(len(ranks)), **_GPU_STRIDE}
         metadata[MARK] = marker_text(self._run)
         self._insert(
             "rocpd_metadata", len(metadata), tag=list(metadata), value=list(metadata.values())
@@ -138,9 +127,6 @@ class _Filler:
         domain: str,
     ) -> list[int]:
         ids = self._new_ids("rocpd_api", len(table))
-        places = {}
-        if self._schema == 3:
-            places = {"domain_id": self._string(domain), "category_id": self._string("")}
         self._insert(
             "rocpd_api",
             len(table),
@@ -150,8 +136,9 @@ class _Filler:
             start=table["start_ns"],
             end=table["start_ns"] + table["duration_ns"],
             apiName_id=self._string_ids(names),
-            args_id=self._string_ids(arguments, self._arguments),
-            **places,
+            args_id=self._string_ids(arguments, "rocpd_ustring"),
+            domain_id=self._string(domain),
+            category_id=self._string(""),
         )
         return ids
 
@@ -169,10 +156,7 @@ class _Filler:
         return types.where(work["kind"] != "fill", "FillBuffer")
 
     def _places(self, rank: RankRun, work: pd.DataFrame) -> dict[str, Any]:
-        return {
-            "gpuId": rank.agent if self._schema == 2 else rank.device,
-            "queueId": work["queue"] - 1,
-        }
+        return {"gpuId": rank.device, "queueId": work["queue"] - 1}
 
     def _operations(self, rank: RankRun, work: pd.DataFrame) -> None:
         ids = self._new_ids("rocpd_op", len(work))

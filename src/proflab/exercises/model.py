@@ -80,12 +80,13 @@ class Exercise:
 @dataclass(frozen=True)
 class Result:
     """The outcome of one check and what the learner is told; `cause` is the error that prevented a
-    check.
+    check, `mistake` the place of a known mistake among the exercise's.
     """
 
     outcome: Outcome
     message: str
     cause: Exception | None = None
+    mistake: int | None = None
 
     @property
     def notice(self) -> Notice:
@@ -119,7 +120,10 @@ class Question:
         data.
         """
         result = self.evaluate(answer)
-        self._note("check", outcome=result.outcome.value)
+        known = (
+            {} if result.mistake is None else {"mistake": result.mistake, "said": result.message}
+        )
+        self._note("check", outcome=result.outcome.value, **known)
         show(result.notice)
         if os.environ.get("PROFLAB_STRICT") != "1" or untouched(answer):
             return
@@ -222,9 +226,9 @@ class Question:
         problem = self.exercise.answer.judge(answer, right, self.data)
         if problem is None:
             return self._passed()
-        for mistake in self.exercise.mistakes:
+        for place, mistake in enumerate(self.exercise.mistakes):
             if self._is(answer, mistake):
-                return Result(Outcome.WRONG, _text(mistake.message, self.data))
+                return Result(Outcome.WRONG, _text(mistake.message, self.data), mistake=place)
         return Result(Outcome.WRONG, f"{problem} `q.hint()` helps.")
 
     def _passed(self) -> Result:

@@ -265,8 +265,8 @@ def trainer(options: str = "", inside: bool = False) -> Measure:
 
 def _inside(options: list[str], folder: Path) -> float:
     from cifar_train.config import parse
-    from cifar_train.errors import UserError
     from cifar_train.train import run
+    from tidyprof.errors import UserError
 
     try:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cifar_train.whole_files import whole_file
 from proflab import journal
+from tidyprof.whole_files import whole_file
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
-from cifar_train.errors import UserError
 from proflab.standins.options import ToolError, refuse_unmodelled
 from proflab.standins.tools import MODULE_OF_TOOL, build_parser, module_of, split
+from tidyprof.errors import UserError
+from tidyprof.standard_streams import discard
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{tool}: stand-in: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, such as head, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 0
     except KeyboardInterrupt:
         return 130

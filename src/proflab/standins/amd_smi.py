@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cifar_train.errors import UserError
-from cifar_train.whole_files import locked, whole_file
 from proflab.standins import release
 from proflab.standins.options import ToolError
+from tidyprof.errors import UserError
+from tidyprof.whole_files import locked, whole_file
 
 if TYPE_CHECKING:
     from proflab.standins.sensors import Node

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from proflab.standins import release
+from tidyprof.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

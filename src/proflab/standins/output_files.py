@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from cifar_train.errors import UserError
-from cifar_train.whole_files import whole_file
+from tidyprof.errors import UserError
+from tidyprof.whole_files import whole_file
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run

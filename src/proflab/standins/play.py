@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from cifar_train.errors import UserError
 from gpumodel.command import Command, read_command
 from gpumodel.workload import Sampling
 from proflab.standins.output_files import Process
 from proflab.standins.trainer_lines import trainer_lines
+from tidyprof.errors import UserError
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from cifar_train.errors import UserError
 from proflab.standins.release import sdk_version
+from tidyprof.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
-from cifar_train.whole_files import whole_file
 from proflab.standins import release
 from proflab.standins.options import ToolError
+from tidyprof.errors import UserError
+from tidyprof.whole_files import whole_file
 
 if TYPE_CHECKING:
     from proflab.standins.play import Played

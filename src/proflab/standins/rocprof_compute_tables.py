@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import tidyprof
-from cifar_train.errors import UserError
 from proflab.standins import release
 from proflab.standins.options import ToolError
+from tidyprof.errors import UserError
 from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, counter_files
 
 if TYPE_CHECKING:

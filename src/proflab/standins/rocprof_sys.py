@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cifar_train.errors import UserError
 from proflab.standins.options import ToolError, at_dashes
 from proflab.standins.release import sys_version
 from proflab.standins.rocprof_sys_settings import Settings, default_of, settings_of
+from tidyprof.errors import UserError
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run

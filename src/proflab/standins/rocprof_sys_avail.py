@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from cifar_train.errors import UserError
 from proflab.standins import release
 from proflab.standins.release import sys_version
 from proflab.standins.rocprof_sys_settings import ADVANCED, SETTINGS, default_of, name_in_release
+from tidyprof.errors import UserError
 
 
 def version(tool: str) -> str:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from proflab.standins.options import ToolError
 from proflab.standins.release import default, sdk_version
 from proflab.standins.rocprofv3_options import check, passes
+from tidyprof.errors import UserError
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run

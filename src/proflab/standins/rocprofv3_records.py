@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cifar_train.errors import UserError
-from cifar_train.whole_files import whole_file
 from gpumodel.devices import Device
 from gpumodel.run import DEVICE_WORK, RankRun, Run
 from gpumodel.writers.common.device_work import MEMORY_COPY_NAMES, truncated_name
@@ -31,6 +29,8 @@ from gpumodel.writers.rocprofv3.csv_files import LDS_BLOCK, csv_text
 from gpumodel.writers.rocprofv3.records import Records
 from proflab.standins.options import ToolError
 from proflab.standins.rocprofv3_options import enabled_domains
+from tidyprof.errors import UserError
+from tidyprof.whole_files import whole_file
 
 
 def recorded(run: Run, options: argparse.Namespace) -> Run:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cifar_train.errors import UserError
+from tidyprof.errors import UserError
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:

@@ -9,10 +9,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from cifar_train.errors import UserError
 from proflab.standins import release
-
-SCHEMA = 3
+from tidyprof.errors import UserError
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -51,7 +49,6 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
             target.parent,
             rank=played.command.rank,
             name=target.name,
-            schema=SCHEMA,
             tracer=_tracer(),
         )
     except OSError as error:

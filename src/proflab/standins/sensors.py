@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cifar_train.errors import UserError
 from gpumodel.command import Command
 from gpumodel.workload import MAXIMUM_RANKS
 from proflab.standins.play import announce, knobs, understand
+from tidyprof.errors import UserError
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run

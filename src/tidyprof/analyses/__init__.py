@@ -7,18 +7,16 @@ where the numbers come from, and every plot prints it.
 from tidyprof.analyses.budget import blocked_calls, parts_of, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.call_stacks import call_stacks
-from tidyprof.analyses.collectives import collective_bandwidth, collective_entries, collectives
+from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.comparison import compare
 from tidyprof.analyses.device_time import DeviceTime, overlap
 from tidyprof.analyses.gaps import gaps
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.launches import launches
-from tidyprof.analyses.matrix_products import matrix_products
 from tidyprof.analyses.memory import memory_blocks
-from tidyprof.analyses.modules import modules, source_lines
+from tidyprof.analyses.modules import modules
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import compare_ranks, ranks
-from tidyprof.analyses.reconcile import reconcile
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.selection import between, of_steps
 from tidyprof.analyses.speed_of_light import speed_of_light
@@ -30,7 +28,6 @@ __all__ = [
     "blocked_calls",
     "busy",
     "call_stacks",
-    "collective_bandwidth",
     "collective_entries",
     "collectives",
     "compare",
@@ -38,7 +35,6 @@ __all__ = [
     "gaps",
     "kernels",
     "launches",
-    "matrix_products",
     "memory_blocks",
     "modules",
     "of_steps",
@@ -47,10 +43,8 @@ __all__ = [
     "parts_of",
     "phases",
     "ranks",
-    "reconcile",
     "roofline_ceilings",
     "roofline_points",
-    "source_lines",
     "speed_of_light",
     "step_budget",
     "steps",

@@ -35,8 +35,11 @@ def operators(
     """
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]
-    if by_shape:
-        require_shapes(events)
+    if by_shape and "input_shapes" not in events.columns:
+        raise ValueError(
+            "no shapes of inputs in this profile: record them with torch.profiler and"
+            " record_shapes=True"
+        )
     own = pd.DataFrame(
         {
             **{key: events[key] for key in keys},
@@ -56,15 +59,6 @@ def operators(
         kind="stable",
     )
     return result(table, dict.fromkeys(keys, "string") | OPERATOR_COLUMNS, profile)
-
-
-def require_shapes(events: pd.DataFrame) -> None:
-    """Raise ValueError for events of a profile that has no shapes of inputs."""
-    if "input_shapes" not in events.columns:
-        raise ValueError(
-            "no shapes of inputs in this profile: record them with torch.profiler and"
-            " record_shapes=True"
-        )
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:

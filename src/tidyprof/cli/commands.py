@@ -42,7 +42,8 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
-from tidyprof.cli.usage import TOP_IN_TERMINAL, UsageError
+from tidyprof.cli.usage import TOP_IN_TERMINAL
+from tidyprof.errors import UserError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import ORDER, Profile
 from tidyprof.tables.profiles import told
@@ -87,8 +88,8 @@ def _each_file(
         profile = read_selected(path, options)
         try:
             table = analyse(profile)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}") from None
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
         with showing(options):
             if len(options.files) > 1:
                 say(f"{path}:", "bold")
@@ -145,7 +146,7 @@ def _kernels(options: Namespace) -> None:
                 profile, per_device=options.per_device, by_step=options.by_step, mark=options.mark
             )
         except ValueError as error:
-            raise UsageError(in_options(error)) from None
+            raise UserError(in_options(error)) from None
 
     def display(profile: Profile, table: pd.DataFrame) -> None:
         if not len(table):
@@ -199,7 +200,7 @@ def _steps(options: Namespace) -> None:
                 options.timeline == "device" and options.mark is None and len(profile.device_events)
             )
             cure = "; use --timeline host" if on_device else ""
-            raise UsageError(f"{error}{cure}") from None
+            raise UserError(f"{error}{cure}") from None
 
     _each_file(options, analyse, lambda _, table: show_steps(table, options.timeline))
 
@@ -259,7 +260,7 @@ def _compare(options: Namespace) -> None:
     try:
         table = compare(*profiles, by=by)
     except ValueError as error:
-        raise UsageError(f"{', '.join(options.files)}: {error}") from None
+        raise UserError(f"{', '.join(options.files)}: {error}") from None
     with showing(options):
         shown = _top(table, options.top)
         if len(table):
@@ -290,7 +291,7 @@ def _convert(options: Namespace) -> None:
     try:
         check_name(options.target)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UserError(str(error)) from None
     profile = read_to_write(options.files[0], options)
     for warning in told(profile.meta):
         warn(warning)
@@ -322,7 +323,7 @@ def _marked(path: str, profile: Profile, options: Namespace) -> pd.DataFrame:
     try:
         return steps(profile, mark=options.mark)
     except ValueError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
 
 
 def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:

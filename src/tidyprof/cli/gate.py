@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import starmap
+from pathlib import Path
 
 import pandas as pd
 
@@ -21,11 +22,12 @@ from tidyprof.cli.output import (
     texts,
     write_report,
 )
-from tidyprof.cli.usage import UsageError
-from tidyprof.errors import one_line
+from tidyprof.errors import UserError, one_line
 from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
 from tidyprof.gate.runs import RunTimes, copies_among, repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
+from tidyprof.running.report import machine_of, read_run
+from tidyprof.tables.contract import NOT_STATED, Origin
 
 REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
 """Option that takes a file -> what writes it."""
@@ -40,18 +42,19 @@ def gate(options: Namespace) -> int:
     sides = [repeats_in(path) for path in options.files]
     if set(sides[0]) & set(sides[1]):
         found = "both sides name the same recording"
-        raise UsageError(
+        raise UserError(
             one_line(options.files[0], found, "one name was given twice", "give BASE and NEW")
         )
     base, new = (
-        [run_times(path, options.mark, options.measure) for path in side] for side in sides
+        [_with_machine(run_times(path, options.mark, options.measure)) for path in side]
+        for side in sides
     )
     try:
         verdict = judge(base, new, options.fail_above, options.in_turns)
     except ValueError as error:
         cause = "a run failed, has another name, or was made in another way"
         cure = "make all runs alike, and without turns leave --in-turns out"
-        raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
+        raise UserError(one_line(", ".join(options.files), str(error), cause, cure)) from None
     _refuse_copies([*base, *new])
     if options.fail_on_cant_tell and verdict.word == "can't tell":
         verdict = replace(verdict, fails=True)
@@ -64,12 +67,20 @@ def gate(options: Namespace) -> int:
     return int(verdict.fails)
 
 
+def _with_machine(run: RunTimes) -> RunTimes:
+    """The run, with what `tidyprof run` says beside its times that it ran on."""
+    watched = read_run(Path(run.path))
+    if run.origin != NOT_STATED or not watched.ranks:
+        return run
+    return replace(run, origin=Origin("recorded", machine_of(watched)))
+
+
 def _refuse_copies(runs: Sequence[RunTimes]) -> None:
     if copies := copies_among(runs):
         pairs = [f"{other.path} and {one.path}" for one, other in copies]
         rest = f"; and {len(pairs) - NAMED} pairs more" if len(pairs) > NAMED else ""
         cause, cure = "a copy or a link", "record each repeat by itself, or leave the copy out"
-        raise UsageError(
+        raise UserError(
             one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, cure)
         )
 

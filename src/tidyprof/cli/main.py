@@ -5,16 +5,17 @@ it runs.
 from __future__ import annotations
 
 import argparse
-import os
-import re
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
-from tidyprof.cli.usage import EXAMPLES, EXPORTS, JSON, TOP_IN_TERMINAL, UsageError
+from tidyprof.cli.usage import EXAMPLES, EXPORTS, JSON, TOP_IN_TERMINAL
+from tidyprof.command_line import Parser, add_version, parsed, program
+from tidyprof.errors import LONGEST_LINE, ProfileReadError, UserError
 from tidyprof.gate.measures import MEASURES
+from tidyprof.harmless import printable
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
@@ -27,97 +28,13 @@ DISTRIBUTIONS = ("tidyprof", "rocm-profiling-course")
 """What can have been installed to bring this package."""
 
 
-class Version(argparse.Action):
-    """Shows the version of the installed distribution, which is tidyprof on its own or the course
-    that has it.
-    """
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        """Print it and end."""
-        print(f"{parser.prog.split()[-1]} {_version()}")
-        parser.exit()
-
-
-def _version() -> str:
-    metadata = import_module("importlib.metadata")
-    for name in DISTRIBUTIONS:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return "of unknown version: it is not installed"
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and with examples, which follow the program's name, below
-    the help.
-    """
-
-    examples: Sequence[str] = ()
-    hint = ""
-    """What an unknown option probably is."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with one line instead of argparse's several."""
-        if message.endswith("required: COMMAND"):
-            message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
-        meant = "" if self.hint else _meant(message, self._option_string_actions)
-        tell(f"error: {message}{meant}; see {self.prog} --help")
-        self.exit(2)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse an unknown option where it stands: the command that was given knows which options
-        it has.
-        """
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self.hint}")
-        return found, unknown
-
-    def format_help(self) -> str:
-        """The help, and the examples."""
-        lines = [f"  {self.prog} {example}".rstrip() + "\n" for example in self.examples]
-        return "".join([super().format_help(), *(["\nexamples:\n"] if lines else []), *lines])
-
-
-def _meant(message: str, options: Iterable[str]) -> str:
-    """What a mistyped word or option probably was; nothing where none is near. Python's own does so
-    from 3.14 on.
-    """
-    found = re.search(
-        r"invalid choice: '?(.+?)'? \(choose from (.+)\)|unrecognized arguments: (--[^\s=]+)",
-        message,
-    )
-    if not found:
-        return ""
-    known = options if found[3] else re.findall(r"[\w-]+", found[2])
-    near = import_module("difflib").get_close_matches(found[1] or found[3], known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def program(package: str) -> str:
-    """The program's name as it was typed: `python -m PACKAGE`, or the command of that name."""
-    started = getattr(sys.modules["__main__"], "__spec__", None)
-    return f"python -m {package}" if started is not None and started.parent == package else package
-
-
-def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/), and
-    end.
-    """
-    if "_ARGCOMPLETE" in os.environ:
-        import_module("argcomplete").autocomplete(parser)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 1 where the gate closes or `isa --fail-on-spill` finds a spill
     and for nothing else, 2 after a one-line message about what the user can put right, 3 after the
     traceback of a bug, 130 after Ctrl-C.
     """
     try:
-        parser = build_parser()
-        complete(parser)
-        return _run(parser.parse_args(arguments))
+        return _run(parsed(build_parser(), arguments))
     except KeyboardInterrupt:
         return 130
     except Exception:
@@ -127,12 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     commands = import_module(f"tidyprof.cli.{'run' if options.command == 'run' else 'commands'}")
-    errors, harmless = import_module("tidyprof.errors"), import_module("tidyprof.harmless")
-    expected = (UsageError, errors.ProfileReadError)
     try:
         return commands.COMMANDS[options.command](options) or 0
-    except expected as error:
-        tell(f"error: {harmless.printable(str(error), errors.LONGEST_LINE)}")
+    except (UserError, ProfileReadError) as error:
+        tell(f"error: {printable(str(error), LONGEST_LINE)}")
         return 2
     except BrokenPipeError:  # the reader, such as head, has had enough
         discard(sys.stdout)
@@ -142,15 +57,13 @@ def _run(options: argparse.Namespace) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     parser = Parser(
-        prog=program("tidyprof"),
+        prog=program("tidyprof", "tidyprof"),
         description=(
             "Profiler output as tables: what recorded it, which kernels, how busy, which steps."
         ),
         epilog="Formats are recognised by content. Times in exported tables are whole nanoseconds.",
     )
-    parser.add_argument(
-        "-V", "--version", action=Version, nargs=0, help="show the version and exit"
-    )
+    add_version(parser, *DISTRIBUTIONS)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     summary = _add(
         commands,

@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyprof.analyses.common import join
-from tidyprof.cli.usage import EXPORTS, STDOUT, UsageError
-from tidyprof.errors import one_line
+from tidyprof.cli.usage import EXPORTS, STDOUT
+from tidyprof.errors import UserError, one_line
 from tidyprof.harmless import csv_text, printable
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.standard_streams import discard, tell
@@ -172,7 +172,7 @@ def _write(text: str) -> None:
 
 @contextmanager
 def _to_standard_output() -> Iterator[None]:
-    """Raises UsageError where it cannot be written, and BrokenPipeError where its reader has had
+    """Raises UserError where it cannot be written, and BrokenPipeError where its reader has had
     enough.
     """
     try:
@@ -182,7 +182,7 @@ def _to_standard_output() -> Iterator[None]:
     except OSError as error:
         discard(sys.stdout)
         found, cause = str(error.strerror or error), "the disk is full, or the terminal is gone"
-        raise UsageError(
+        raise UserError(
             one_line("standard output", found, cause, "write to another place")
         ) from None
 
@@ -223,12 +223,12 @@ def targets(options: Namespace) -> dict[str, str]:
 
 
 def check_targets(options: Namespace) -> None:
-    """Raise UsageError before any work is done if a file could not be written, or would replace
+    """Raise UserError before any work is done if a file could not be written, or would replace
     what is read.
     """
     wanted = targets(options)
     if "--parquet" in wanted and find_spec("pyarrow") is None:
-        raise UsageError(
+        raise UserError(
             "--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv"
         )
     if wanted.get("--json") == STDOUT:
@@ -250,7 +250,7 @@ def read_to_write(
 ) -> Profile:
     """Read a recording, with these options of its reader.
 
-    Raises UsageError if a file that is to be written is among those that were read.
+    Raises UserError if a file that is to be written is among those that were read.
     """
     profile = read(path, **reading)
     refuse_targets(options, profile.meta.get("files", ()))
@@ -258,7 +258,7 @@ def read_to_write(
 
 
 def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
-    """Raise UsageError if a file that is to be written is among these, which were read."""
+    """Raise UserError if a file that is to be written is among these, which were read."""
     for option, target in targets(options).items():
         read_files = filter(os.path.exists, files)
         if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):
@@ -282,7 +282,7 @@ def with_origin(table: pd.DataFrame) -> pd.DataFrame:
 def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
     """Write the tables as one to each file asked for.
 
-    Raises UsageError where a file cannot be written, and for tables with different columns.
+    Raises UserError where a file cannot be written, and for tables with different columns.
     """
     wanted = targets(options)
     if not wanted:
@@ -292,7 +292,7 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
     except ValueError:
         found = "the recordings give tables with different columns, which make none together"
         cause, cure = "some are of a GPU and some of a CPU", "give recordings of one kind at a time"
-        raise UsageError(one_line(", ".join(options.files), found, cause, cure)) from None
+        raise UserError(one_line(", ".join(options.files), found, cause, cure)) from None
     table.attrs = {}
     for option, path in wanted.items():
         if path == STDOUT:
@@ -317,7 +317,7 @@ def write_report(option: str, path: str, text: str) -> None:
     """Write one text to the file that an option names, or to standard output, whose reader may have
     had enough.
 
-    Raises UsageError where it cannot be written.
+    Raises UserError where it cannot be written.
     """
     try:
         if path == STDOUT:
@@ -330,11 +330,11 @@ def write_report(option: str, path: str, text: str) -> None:
         raise cannot_write(option, path, error) from None
 
 
-def cannot_write(option: str, path: str, found: str | OSError) -> UsageError:
+def cannot_write(option: str, path: str, found: str | OSError) -> UserError:
     """What to tell the user about a file that cannot be written."""
     found = str(found.strerror or found) if isinstance(found, OSError) else found
     cause = "a typing error, a full disk, or a folder that may not be written to"
-    return UsageError(one_line(path, found, cause, f"give {option} another file"))
+    return UserError(one_line(path, found, cause, f"give {option} another file"))
 
 
 def _belongs_to(target: str, source: Path) -> bool:
@@ -351,5 +351,5 @@ def _belongs_to(target: str, source: Path) -> bool:
     return resolved.parent == source.parent.resolve() and resolved.name.startswith(source.name)
 
 
-def _would_replace(option: str, path: str) -> UsageError:
+def _would_replace(option: str, path: str) -> UserError:
     return cannot_write(option, path, "it is among what is read, and would be lost")

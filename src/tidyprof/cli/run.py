@@ -12,8 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from tidyprof.cli.usage import UsageError
-from tidyprof.errors import one_line
+from tidyprof.errors import UserError, one_line
 from tidyprof.running.inside.files import RANKS, launched
 from tidyprof.running.launch import NOT_FOUND, NOT_RUN, Asked, end_as, launch
 from tidyprof.standard_streams import tell
@@ -24,12 +23,12 @@ def run(options: Namespace) -> int:
     rank = launched(RANKS)
     folder = Path(options.out) if options.out else _new_folder(rank)
     if folder.exists() and not folder.is_dir():
-        raise UsageError(
+        raise UserError(
             one_line(str(folder), "no folder", "a file has this name", "give another --out")
         )
     # Another rank may have begun already.
     if any(folder.glob("run_rank*.json" if rank is None else f"run_rank{rank}.json")):
-        raise UsageError(
+        raise UserError(
             one_line(str(folder), "there is a run in it", "an earlier one", "give another --out")
         )
     if options.json is not None or options.html is not None:
@@ -62,7 +61,7 @@ def _new_folder(rank: int | None) -> Path:
     """A folder of its own; ranks that were launched together can't agree on one."""
     if rank is not None:
         found = f"this is rank {rank} of a launcher, and all ranks need one folder"
-        raise UsageError(
+        raise UserError(
             one_line("--out", found, "a launcher in front of tidyprof", "give --out DIR")
         )
     number = 1

@@ -14,9 +14,8 @@ from typing import Any
 
 from tidyprof.cli.output import say, show_facts, write_report
 from tidyprof.cli.triage import diagnosed
-from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.verdict import HEALTHY, Diagnosis, as_json, facts, headline
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError, UserError
 from tidyprof.running.report import (
     Run,
     besides,
@@ -117,7 +116,7 @@ def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
     asked = {"files": [str(found.folder)], "mark": None, "step_ms": None, "jobs": None}
     try:
         return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
-    except (ProfileReadError, UsageError) as error:
+    except (ProfileReadError, UserError) as error:
         return None, str(error)
 
 

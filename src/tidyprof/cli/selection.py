@@ -6,14 +6,14 @@ from argparse import Namespace
 
 from tidyprof.analyses.selection import between, of_steps
 from tidyprof.cli.output import read_to_write
-from tidyprof.cli.usage import UsageError
+from tidyprof.errors import UserError
 from tidyprof.tables.contract import Profile
 
 
 def read_selected(path: str, options: Namespace) -> Profile:
     """The part of a recording that the options ask for, as far as the command has them.
 
-    Raises UsageError for steps that are not there and for a time that ends before it begins, and as
+    Raises UserError for steps that are not there and for a time that ends before it begins, and as
     `read_to_write`.
     """
     profile = read_to_write(path, options)
@@ -29,7 +29,7 @@ def read_selected(path: str, options: Namespace) -> Profile:
             profile = of_steps(profile, *chosen, mark=options.mark)
         return profile if limits == [None, None] else between(profile, *limits)
     except ValueError as error:
-        raise UsageError(f"{path}: {in_options(error)}") from None
+        raise UserError(f"{path}: {in_options(error)}") from None
 
 
 def in_options(error: ValueError) -> str:

@@ -25,19 +25,19 @@ from tidyprof.cli.output import (
     warn,
     write_report,
 )
-from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
 from tidyprof.diagnosis.verdict import (
     Diagnosis,
     WrongStepError,
     as_json,
+    diagnosis_of,
     facts,
     headline,
     judged_ones,
     without_ranks,
 )
 from tidyprof.diagnosis.verdict import triage as diagnose
-from tidyprof.errors import ProfileReadError, one_line
+from tidyprof.errors import ProfileReadError, UserError, one_line
 from tidyprof.many import ENDED, processors, read_many
 from tidyprof.readers.registry import ReadOptions, read, together
 from tidyprof.readers.torch.reader import (
@@ -186,7 +186,7 @@ def _read(
     table = read_many(paths, partial(reduced, mark=mark), executor, **options)
     for file, error in table.attrs["errors"]:
         if file not in ranks or ENDED in error:
-            raise UsageError(error)
+            raise UserError(error)
         broken[ranks[file]] = error
     return {Path(file): one for file, one in zip(table["file"], table["recording"], strict=True)}
 
@@ -214,7 +214,7 @@ def triage(options: Namespace) -> None:
         _show(options, diagnosed(options))
         return
     if options.html is not None or options.jobs is not None:
-        raise UsageError("--engine reads elsewhere: leave --html and --jobs out")
+        raise UserError("--engine reads elsewhere: leave --html and --jobs out")
     engines = import_module("tidyprof.engines")
     try:
         with engines.engine(options.engine) as options.jobs:
@@ -222,7 +222,7 @@ def triage(options: Namespace) -> None:
             if options.jobs is not None:
                 _show(options, diagnosed(options))
     except engines.EngineError as error:
-        raise UsageError(str(error)) from None
+        raise UserError(str(error)) from None
 
 
 def _show(options: Namespace, diagnosis: Diagnosis) -> None:
@@ -247,7 +247,7 @@ def _of_the_run(files: Sequence[str]) -> list[tuple[str, str]]:
 def diagnosed(options: Namespace) -> Diagnosis:
     """The diagnosis of the files; --html is written, and warnings are told.
 
-    Raises UsageError and ProfileReadError where there is none.
+    Raises UserError and ProfileReadError where there is none.
     """
     refuse_times(options.files)
     page = None if options.html is None else _page()
@@ -265,7 +265,7 @@ def diagnosed(options: Namespace) -> Diagnosis:
             "seconds in place of milliseconds, or a step of another run",
             "give the mean of a step in ms",
         )
-        raise UsageError(
+        raise UserError(
             one_line(f"--step-ms {options.step_ms:g}", str(error), cause, cure)
         ) from None
     except ValueError as error:
@@ -273,7 +273,7 @@ def diagnosed(options: Namespace) -> Diagnosis:
             "files of several runs, or another script",
             "give the files of one run, or another --mark",
         )
-        raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
+        raise UserError(one_line(", ".join(options.files), str(error), cause, cure)) from None
     for name, error in broken.items():
         warn(f"{name} is left out: {error}")
     diagnosis = without_ranks(diagnosis, list(broken))
@@ -287,7 +287,7 @@ TIMES = "times_rank*.jsonl"
 
 
 def refuse_times(files: Sequence[str]) -> None:
-    """Raise UsageError for a file of times: it adds to a trace in its folder, and is no
+    """Raise UserError for a file of times: it adds to a trace in its folder, and is no
     recording.
     """
     for file in files:
@@ -295,12 +295,12 @@ def refuse_times(files: Sequence[str]) -> None:
             raise _of_times(file)
 
 
-def _of_times(path: str) -> UsageError:
+def _of_times(path: str) -> UserError:
     cause, cure = (
         "WATCH=times wrote it",
         "pass the trace of WATCH=trace; tidyprof gate compares two such files",
     )
-    return UsageError(one_line(path, "times of steps, which say how long and not why", cause, cure))
+    return UserError(one_line(path, "times of steps, which say how long and not why", cause, cure))
 
 
 def _whole(options: Namespace, broken: Broken) -> list[Profile]:
@@ -339,7 +339,7 @@ def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
     for place in sorted(judged_ones([one.signs.kind for one in found])):
         if found[place].error:
             raise ValueError(found[place].error)
-    return diagnose(pd.DataFrame({"signs": [one.signs for one in found]}), step_ms=options.step_ms)
+    return diagnosis_of([one.signs for one in found], options.step_ms)
 
 
 def _page() -> Callable[..., str]:
@@ -347,6 +347,6 @@ def _page() -> Callable[..., str]:
     try:
         return import_module("tidyprof.diagnosis.page").page
     except ModuleNotFoundError as error:
-        raise UsageError(
+        raise UserError(
             f"--html needs {error.name}, which is not installed: pip install matplotlib"
         ) from None

@@ -1,6 +1,4 @@
-"""What the options and the commands share: the error about a wrong use, defaults, formats of
-tables, examples.
-"""
+"""What the options and the commands share: defaults, formats of tables, examples."""
 
 from __future__ import annotations
 
@@ -36,7 +34,3 @@ EXAMPLES = {
     "convert": ("run.rpd run.json.gz", "results.db trace.json"),
 }
 """Command -> what may follow it, a line each."""
-
-
-class UsageError(Exception):
-    """A one-line message about what the user can put right."""

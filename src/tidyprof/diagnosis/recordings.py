@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import equal, plain_columns, plain_events, plain_host_events, result
+from tidyprof.analyses.common import equal, plain_columns, plain_events, plain_host_events
 from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.steps import marks_to_try, plain_steps
 from tidyprof.diagnosis.on_device import Timeline, power_samples, roof_share, timeline
@@ -90,18 +90,6 @@ class RecordingSigns:
     offered: tuple[tuple[str, int], ...]
     ignored: tuple[str, ...]
     files: dict[int, str]
-
-
-def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """One row, whose column `signs` has all that `triage` needs of a profile: it takes such tables
-    for profiles.
-
-    Reduce many files with it, see `tidyprof.many`. `mark` is as in `triage`. Raises ValueError as
-    `step_budget` does.
-    """
-    kind = kind_of(profile)
-    found = recording_signs(profile, kind, kind.has_timeline or kind.on_host, mark)
-    return result([{"signs": found}], {"signs": "object"}, profile)
 
 
 def recording_signs(

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import pandas as pd
-
 from tidyprof.analyses.common import each, four_digits
 from tidyprof.diagnosis.causes import (
     CAUSES,
@@ -28,7 +26,7 @@ from tidyprof.diagnosis.causes import (
 from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.processor import BUSY, TAKEN
-from tidyprof.diagnosis.recordings import AMD, Kind, kind_of, recording_signs
+from tidyprof.diagnosis.recordings import AMD, Kind, RecordingSigns, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.errors import SAME
 from tidyprof.tables.contract import Profile
@@ -238,36 +236,34 @@ class WrongStepError(ValueError):
 
 
 def triage(
-    profiles: Profile | Iterable[Profile] | pd.DataFrame,
-    mark: str | None = None,
-    step_ms: float | None = None,
+    profiles: Profile | Iterable[Profile], mark: str | None = None, step_ms: float | None = None
 ) -> Diagnosis:
     """Diagnose one run: its profile, those of its ranks, or those of several tools.
 
     Device events of several tools are not mixed: the profile that knows most of the host is judged,
     with those of its tool; system logs and counters of the others add to it. `mark` is the range or
     operator with which each step begins, see `tidyprof.steps`; `step_ms` what a step takes without
-    a profiler, from any log. A table of `triage_signs`, of profiles that were reduced elsewhere,
-    stands for them. Raises ValueError without a profile, and as `step_budget` and `ranks` do;
-    WrongStepError, which is one, for a `step_ms` that no step can take or that is far from the
+    a profiler, from any log. Raises ValueError without a profile, and as `step_budget` and `ranks`
+    do; WrongStepError, which is one, for a `step_ms` that no step can take or that is far from the
     recorded ones, and where no step is marked.
 
     >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
     >>> found.cause, found.share
     ('launch-bound', 1.0)
     """
-    if isinstance(profiles, pd.DataFrame):
-        recordings = profiles["signs"].tolist()
-        judged = judged_ones([one.kind for one in recordings])
-    else:
-        given = list(each(profiles))
-        kinds = [kind_of(profile) for profile in given]
-        judged = judged_ones(kinds)
-        recordings = [
-            recording_signs(one, kinds[i], i in judged, mark) for i, one in enumerate(given)
-        ]
+    given = list(each(profiles))
+    kinds = [kind_of(profile) for profile in given]
+    judged = judged_ones(kinds)
+    return diagnosis_of(
+        [recording_signs(one, kinds[i], i in judged, mark) for i, one in enumerate(given)], step_ms
+    )
+
+
+def diagnosis_of(recordings: Sequence[RecordingSigns], step_ms: float | None) -> Diagnosis:
+    """`triage` of profiles that were reduced where they were read. Raises as it does."""
     if not recordings:
         raise ValueError("there is no profile to diagnose")
+    judged = judged_ones([one.kind for one in recordings])
     others = [one for i, one in enumerate(recordings) if i not in judged]
     if step_ms is not None and not LEAST_NS <= 1e6 * step_ms < MOST_NS:
         raise WrongStepError(f"no step takes {step_ms:g} ms")

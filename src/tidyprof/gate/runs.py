@@ -28,8 +28,7 @@ from tidyprof.gate.measures import MEASURES
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.registry import read
-from tidyprof.running.report import machine_of, read_run
-from tidyprof.tables.contract import NOT_STATED, Origin, Profile, origin_of_files
+from tidyprof.tables.contract import Origin, Profile, origin_of_files
 from tidyprof.tables.profiles import ignored_lines
 
 NAMES = "times_rank*.jsonl"
@@ -241,22 +240,13 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
         len(steady),
         parts.loc[judged.index].mean(),
         pd.DataFrame(columns=["full_name", "calls", "total_ns"]),
-        _origin(files),
+        origin_of_files(map(str, files)),
         profiled=False,
         work=work | ({"samples": table["samples"].sum(skipna=False)} if "samples" in table else {}),
         mean_ns=float(values.mean()) if quantile == 0.5 else None,
         lanes=lanes,
         measure=measure,
     )
-
-
-def _origin(files: Iterable[Path]) -> Origin:
-    """That of the model, if one made the files; else what `tidyprof run` says beside them that it
-    ran on.
-    """
-    marked = origin_of_files(map(str, files))
-    run = read_run(next(iter(files)).parent)
-    return Origin("recorded", machine_of(run)) if marked == NOT_STATED and run.ranks else marked
 
 
 def _typical(steps: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Modules, source lines and shapes of a torch trace: by hand, and on a recording against its raw
+"""Modules and shapes of a torch trace: by hand, and on a recording against its raw
 JSON.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, small_step, write_trace
-from tidyprof import Profile, modules, operators, read_torch_trace, source_lines
+from tidyprof import Profile, modules, operators, read_torch_trace
 
 RECORDING = "torch-mi300x-resnet18-train/train_resnet18.json.gz"
 
@@ -67,17 +67,6 @@ def test_modules_by_hand(forward_and_backward):
     ]
 
 
-def test_source_lines_by_hand(forward_and_backward):
-    assert source_lines(forward_and_backward).fillna("none").to_numpy().tolist() == [
-        ["train.py(7): step", "aten::linear", 1, 300, 100, 5_000],
-        ["train.py(7): step", "aten::addmm", 1, 200, 200, 5_000],
-        ["none", "aten::mm", 1, 200, 200, 4_000],
-        ["train.py(7): step", "aten::relu", 1, 50, 50, 3_000],
-    ]
-    of_torch = source_lines(forward_and_backward, without=()).set_index("operator")["source_line"]
-    assert of_torch["aten::addmm"] == "torch/nn/functional.py(11): linear"
-
-
 def test_shapes_by_hand(forward_and_backward):
     events = forward_and_backward.events.set_index("name")
     assert events.loc["aten::relu", ["input_shapes", "input_types"]].tolist() == [
@@ -89,7 +78,7 @@ def test_shapes_by_hand(forward_and_backward):
 
 def test_traces_without_functions_and_shapes(tmp_path):
     profile = read_torch_trace(write_trace(tmp_path / "trace.json", small_step()))
-    assert len(modules(profile)) == len(source_lines(profile)) == 0
+    assert len(modules(profile)) == 0
     with pytest.raises(ValueError, match="no shapes of inputs"):
         operators(profile, by_shape=True)
 
@@ -142,14 +131,3 @@ def test_operators_by_shape_of_a_recording(recorded):
         == calls
     )
     assert operators(profile, by_shape=True)["self_ns"].sum() == operators(profile)["self_ns"].sum()
-
-
-def test_source_lines_of_a_recording(recorded):
-    profile, _ = recorded
-    table = source_lines(profile).set_index(["operator", "source_line"])
-    assert (
-        table.loc[("aten::conv2d", "torchvision/models/resnet.py(89): forward"), "calls"].sum()
-        == 95
-    )
-    assert table["calls"].sum() == (profile.events["kind"] == "operator").sum()
-    assert table["self_ns"].sum() == operators(profile)["self_ns"].sum()

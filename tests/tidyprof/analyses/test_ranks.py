@@ -4,8 +4,6 @@ ranks.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -381,11 +379,8 @@ def four_ranks(recordings) -> Profile:
 
 
 class TestRecording:
-    def test_times_are_those_of_the_manifest(self, recordings, four_ranks):
-        manifest = json.loads((recordings / "manifest.json").read_text())
-        truth = next(entry for entry in manifest if entry["name"] == RANKS)["truth"][
-            "merged_all_events"
-        ]["per_rank"]
+    def test_times_are_those_of_the_manifest(self, manifest, four_ranks):
+        truth = manifest[RANKS]["truth"]["merged_all_events"]["per_rank"]
         table = ranks(four_ranks)
         for column, key in (
             ("total_ns", "gpu_span_us"),

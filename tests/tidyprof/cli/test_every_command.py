@@ -63,7 +63,6 @@ OF_MORE_THAN_A_PROFILE = {
     "parts_of",
     "compare",
     "compare_ranks",
-    "reconcile",
 }
 """Names of tidyprof.analyses that are not called with a profile alone."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -37,11 +36,8 @@ SAMPLED = "rocprof-sys-cpu/rocprofsys-python-output/perfetto-trace-18731.proto"
 
 
 @pytest.fixture(scope="session")
-def truth(recordings: Path) -> dict:
-    entries = {
-        entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())
-    }
-    return entries[LUMI]["truth"]["results.pftrace"]
+def truth(manifest: dict[str, dict]) -> dict:
+    return manifest[LUMI]["truth"]["results.pftrace"]
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +31,9 @@ def claimants(path):
 
 
 def test_no_file_of_the_recordings_is_claimed_twice(recordings):
-    claimed = {path: claimants(path) for path in sorted(recordings.rglob("*")) if path.is_file()}
+    claimed = {
+        path: claimants(path) for path in sorted(recordings.whole().rglob("*")) if path.is_file()
+    }
     assert {path: names for path, names in claimed.items() if len(names) > 1} == {}
 
 
@@ -115,11 +116,10 @@ def test_a_new_format_is_one_folder_and_one_line(tmp_path, monkeypatch):
         read(tmp_path / "lost.ticks")
 
 
-def test_every_recording_has_a_reader(recordings):
-    entries = json.loads((recordings / "manifest.json").read_text())
+def test_every_recording_has_a_reader(recordings, manifest):
     files = {
-        entry["name"]: [file["path"] for file in entry["files"] if file["role"] == "recording"]
-        for entry in entries
+        name: [file["path"] for file in entry["files"] if file["role"] == "recording"]
+        for name, entry in manifest.items()
     }
     assert [
         name

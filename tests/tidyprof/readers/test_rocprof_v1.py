@@ -5,7 +5,6 @@ outputs.
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
@@ -39,9 +38,8 @@ def folder(recordings: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def entry(recordings: Path) -> dict:
-    entries = json.loads((recordings / "manifest.json").read_text())
-    return next(entry for entry in entries if entry["name"] == RECORDING)
+def entry(manifest: dict[str, dict]) -> dict:
+    return manifest[RECORDING]
 
 
 # The recording

@@ -70,9 +70,8 @@ DOCUMENTED = [
 
 
 @pytest.fixture(scope="session")
-def truth(recordings: Path):
-    entries = json.loads((recordings / "manifest.json").read_text())
-    return {entry["name"]: entry["truth"] for entry in entries}
+def truth(manifest: dict[str, dict]):
+    return {name: entry["truth"] for name, entry in manifest.items()}
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,8 @@ FILES = ("cpu", "gpu_power", "gpu_temp", "gpu_usage", "memory")
 
 
 @pytest.fixture(scope="session")
-def truth(recordings: Path) -> dict:
-    entries = json.loads((recordings / "manifest.json").read_text())
-    return next(entry["truth"] for entry in entries if entry["name"] == RECORDING)
+def truth(manifest: dict[str, dict]) -> dict:
+    return manifest[RECORDING]["truth"]
 
 
 @pytest.fixture(scope="session")

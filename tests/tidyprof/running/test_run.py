@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,6 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.tidyprof.running.programs import BY_HAND, HEAD, TRAINING, Ended, plain, watched, write
-from tidyprof.gate.runs import run_times
 
 PYTHON = sys.executable
 
@@ -76,9 +76,11 @@ def test_a_gate_takes_what_a_run_leaves(trained: tuple[Ended, Ended, Path]) -> N
     *_, folder = trained
     ended = plain([PYTHON, "-m", "tidyprof", "gate", "out", "out/times_rank0.jsonl"], folder)
     assert "one and the same run" in ended.errors  # it was read, and found to be a copy
-    origin = run_times(folder / "out").origin
-    assert str(origin).startswith("recorded: ")
-    assert "no GPU, PyTorch" in str(origin)
+    (folder / "other").mkdir()
+    times = (folder / "out/times_rank0.jsonl").read_text().splitlines()
+    (folder / "other/times_rank0.jsonl").write_text("\n".join(times[:-1]))
+    shown = plain([PYTHON, "-m", "tidyprof", "gate", "out", "other"], folder).output
+    assert re.search(r"Origin: recorded: .+, no GPU, PyTorch", shown)
 
 
 def test_watching_costs_little(trained: tuple[Ended, Ended, Path]) -> None:

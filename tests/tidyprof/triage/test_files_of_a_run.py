@@ -79,7 +79,7 @@ def test_what_all_analyses_ask_for_is_looked_for_once(
     place = import_module(f"tidyprof.{module}")
     real, calls = getattr(place, name), []
     monkeypatch.setattr(place, name, lambda *arguments: calls.append(name) or real(*arguments))
-    tidyprof.triage_signs(tidyprof.read(RANKS / "trace_rank0_of_4.json.gz"))
+    tidyprof.triage(tidyprof.read(RANKS / "trace_rank0_of_4.json.gz"))
     assert calls == [name]
 
 

@@ -29,7 +29,6 @@ NAMES = [
 LARGE = {
     "rocprofv3-json-mi350x-torch-training",
     "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",
-    "torch-mi300x-owlv2",
 }
 """A third of the time for all goes into these, and others have sentences of each of their kinds."""
 

@@ -18,9 +18,9 @@ from typing import Any, Self
 import pandas as pd
 
 from cifar_train.config import TrainConfig
-from cifar_train.errors import UserError
-from cifar_train.whole_files import whole_file
 from gpumodel.run import RankRun, Run
+from tidyprof.errors import UserError
+from tidyprof.whole_files import whole_file
 
 
 class NewDatabase:

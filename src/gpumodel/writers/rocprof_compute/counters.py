@@ -24,8 +24,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.devices import Device
+from tidyprof.errors import UserError
 
 LANES = 64
 """Work-items of a wavefront."""

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.devices import Device
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import dispatches_and_copies, kernel_symbols
@@ -31,6 +30,7 @@ from gpumodel.writers.rocprof_compute.counters import (
     counters_of,
     runs_of,
 )
+from tidyprof.errors import UserError
 
 RELEASES = {"long": ("3.5.0", "7.12.0"), "wide": ("3.3.0", "7.1.0")}
 """Layout of pmc_perf.csv -> release of rocprof-compute and of ROCm whose own it is."""

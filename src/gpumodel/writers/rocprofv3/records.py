@@ -8,7 +8,6 @@ from functools import cached_property
 
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import (
     dispatches_and_copies,
@@ -16,6 +15,7 @@ from gpumodel.writers.common.device_work import (
     work_with_launches,
 )
 from gpumodel.writers.common.files import has_ranges
+from tidyprof.errors import UserError
 
 DOMAINS = ("kernel", "hip", "memory_copy", "marker", "rccl")
 """What can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace` is all of

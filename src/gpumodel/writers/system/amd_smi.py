@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cifar_train.errors import UserError
 from gpumodel.run import Run
 from gpumodel.writers.system.readings import NOT_AVAILABLE, Reading, csv_lines, readings, write_text
+from tidyprof.errors import UserError
 
 _MEBIBYTE, _GIBIBYTE = 2**20, 2**30
 """Bytes of what AMD's tools call MB and GB."""

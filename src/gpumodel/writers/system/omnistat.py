@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cifar_train.errors import UserError
 from gpumodel.run import Run
 from gpumodel.writers.system.readings import Reading, csv_lines, readings, write_text
+from tidyprof.errors import UserError
 
 _SHORTEST_INTERVAL_S = 0.005
 

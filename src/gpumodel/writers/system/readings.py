@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.files import put, ranks_of, write_marker
+from tidyprof.errors import UserError
 
 QUANTITIES = (
     *(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cifar_train.errors import UserError
 from cifar_train.launch.ranks import discover
 from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, unknown
 from proflab.doctor.machine import Answer, Machine
+from tidyprof.errors import UserError
 
 
 def slurm(machine: Machine) -> Iterator[Finding]:

@@ -28,9 +28,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from cifar_train.errors import UserError
 from proflab import releases
 from proflab.standins import release
+from tidyprof.errors import UserError
 
 FOLDER = Path(__file__).parent
 

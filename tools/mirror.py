@@ -1,0 +1,109 @@
+"""The mirror: every file of the public recordings, whole, in one folder, for the tests that read
+them.
+
+    python -m tools.mirror [--from FOLDER | --where]
+
+`make mirror` runs it. What is there already, by its hash, is not fetched again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from proflab.display import size
+from proflab.recordings import (
+    RecordedFile,
+    cache_folder,
+    fetch_file,
+    load_manifest,
+    problem,
+)
+from tidyprof.standard_streams import tell
+from tidyprof.whole_files import scratch_folder
+
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "recordings"
+AT_ONCE = 8
+"""Files that are on their way together: most are of a few kilobytes, and take the time of a
+question to the server.
+"""
+
+
+def mirror_folder() -> Path:
+    """Where the mirror is: PROFLAB_RECORDINGS, else `shared/recordings` beside the checkout if it
+    is there, or else a folder in the cache of recordings.
+
+    Lessons look into the cache, but not into that folder of it: they show what every learner sees.
+    """
+    if named := os.environ.get("PROFLAB_RECORDINGS"):
+        return Path(named).absolute()
+    return BESIDE if BESIDE.is_dir() else cache_folder() / "mirror"
+
+
+def bring(file: RecordedFile, folder: Path, given: Path | None) -> str | None:
+    """Bring one file into the mirror, by a copy of `given` where that has it; None or what went
+    wrong.
+    """
+    try:
+        if problem((file,), folder) is None:
+            return None
+        if given is not None and problem((file,), given) is None:
+            _copy(file, folder, given)
+        elif os.environ.get("PROFLAB_OFFLINE") == "1":
+            return f"{file.path}: not here, and PROFLAB_OFFLINE=1 forbids the download"
+        else:
+            fetch_file(file, folder)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        return f"{file.path}: {file.url} could not be had ({type(error).__name__}: {reason})"
+    return None
+
+
+def _copy(file: RecordedFile, folder: Path, given: Path) -> None:
+    target = folder / file.path
+    folder.mkdir(parents=True, exist_ok=True)
+    with scratch_folder(folder) as scratch:
+        shutil.copyfile(given / file.path, scratch / target.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (scratch / target.name).replace(target)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill the mirror. Returns 0, or 2 after a line for each file that could not be had."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mirror", description="Fetch the public recordings for the tests."
+    )
+    parser.add_argument(
+        "--from", dest="given", type=Path, metavar="FOLDER", help="copy what is in this mirror"
+    )
+    parser.add_argument("--where", action="store_true", help="print its folder, and fetch nothing")
+    options, folder = parser.parse_args(arguments), mirror_folder()
+    if options.where:
+        print(folder)
+        return 0
+    files = [file for entry in load_manifest().values() for file in entry.files if file.url]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        brought = pool.map(partial(bring, folder=folder, given=options.given), files)
+        found = list(tqdm(brought, total=len(files), unit="file", disable=None, leave=False))
+    wrong = [one for one in found if one]
+    for one in wrong:
+        tell(f"error: {one}")
+    if wrong:
+        tell(
+            f"error: {folder}: {len(wrong)} of {len(files)} files are missing; run it again, which"
+            " fetches these alone, or name a folder that has them: make mirror FROM=FOLDER"
+        )
+        return 2
+    print(f"{folder}: {len(files)} files are here, {size(sum(file.bytes for file in files))}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
