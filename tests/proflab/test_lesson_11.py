@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from proflab.exercises import Outcome, exercises_of, find
-from proflab.parts.memory_map import MEBIBYTE, memory_map
-from proflab.parts.snapshots import modelled_snapshot, play_requests, trainer_parameters
+from proflab.parts.snapshots import (
+    MEBIBYTE,
+    memory_map,
+    modelled_snapshot,
+    play_requests,
+    trainer_parameters,
+)
 from tidyprof import Profile, memory_blocks, plots
 
 lesson = exercises_of("11")
