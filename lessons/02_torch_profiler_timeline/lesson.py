@@ -172,7 +172,7 @@ second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
 
 # %% [markdown]
-# Read the picture from the lowest lane: does the stream work while the host is in `data`?
+# Read from the lowest lane: does the stream work while the host is in `data`? *Look closer* zooms to a kernel.
 #
 # ## Which operator, which shape launched a kernel?
 #
@@ -387,9 +387,9 @@ q.check(answer)
 # %% [markdown]
 # ## Look for yourself
 #
-# Perfetto is a viewer for traces in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev) and hands
-# it the trace, without an upload. The keys `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and
-# the arrow from a launch to its kernel. *Slices with the same name* in its details lists all its runs and their times.
+# Perfetto is a viewer in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev) and hands
+# it the trace, without an upload. `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and
+# the arrow from a launch to its kernel. *Slices with the same name* in its details lists its runs and times.
 
 # %%
 proflab.perfetto(gpu, step=second, title="One step of the case")

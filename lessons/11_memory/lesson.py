@@ -22,8 +22,12 @@ import proflab
 import tidyprof
 import torch
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.memory_map import memory_map
-from proflab.parts.snapshots import modelled_snapshot, play_requests, trainer_parameters
+from proflab.parts.snapshots import (
+    memory_map,
+    modelled_snapshot,
+    play_requests,
+    trainer_parameters,
+)
 from tidyprof import Origin, plots
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function

@@ -21,7 +21,9 @@ from docs.book.lesson_pages import FOLDED, METADATA
 from docs.book.pdf import print_book
 from proflab.lessons import lessons
 from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
+from tests.browser.test_viewer import HOSTILE, drawn, opened, press, said, timeline
 from tests.conftest import REPOSITORY, require
+from tidyprof.plots import viewer
 from tidyprof_tests.patience import PATIENCE_S
 
 LESSON, GATE, SHORT = "notebooks/00_first.ipynb", "docs/gate.md", "docs/short.md"
@@ -57,6 +59,7 @@ def lesson() -> str:
     image = (
         '<img alt="A timeline." width="1056"'
         f' src="data:image/png;base64,{base64.b64encode(figure).decode()}">'
+        f"{viewer.panel(timeline(HOSTILE.format).closer)}{viewer.script()}"
     )
     words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
     shown = v4.new_output("display_data", data={"text/html": image + words})
@@ -181,6 +184,18 @@ def test_a_figure_loads_when_it_is_needed_and_opens_whole(site: Path, browser: A
     assert image == "lazy"
     browser.get(link)
     assert browser.execute_script("return document.images[0].naturalWidth") > 390
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS[::3])
+def test_the_viewer_of_a_figure_opens_in_the_book(
+    site: Path, browser: Any, scheme: str, width: int
+):
+    opened(browser, f"{site.as_uri()}/notebooks/00_first.html", scheme, width)
+    press(browser, "n", "+")
+    assert drawn(browser) == (10_000_000, 30_000_000)
+    assert said(browser).startswith("ProfilerStep#7")
+    assert overhang(browser) <= 0
+    assert barriers(browser) == []
 
 
 def test_code_is_copied_at_a_click_and_outputs_are_not_offered(site: Path, browser: Any):

@@ -45,6 +45,7 @@ def test_slides_follow_the_keys_without_the_network(
     handouts.write_slides("02_tiny", v4.new_notebook(cells=cells))
     assert remote_resources(tmp_path) == []
     set_size(browser, 1280, 720)
+    console_errors(browser)  # of other pages
     browser.get(f"file://{tmp_path}/02_tiny.html")
     places = [browser.execute_script(HERE)]
     for key in (Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_LEFT):

@@ -13,11 +13,13 @@ import pandas as pd
 import pytest
 from nbformat import v4
 
+from docs.book.lesson_pages import METADATA
 from proflab.display import Notice, Table
 from proflab.lessons import lessons
 from proflab.showing import Picture
 from tests.browser.lab import (
     choose,
+    console_errors,
     open_notebook,
     running_lab,
     set_size,
@@ -26,6 +28,7 @@ from tests.browser.lab import (
     wait_for,
     write_settings,
 )
+from tests.browser.test_viewer import drawn, pixel, press, said, timeline
 from tidyprof import plots
 
 ROOM = 0.7
@@ -122,3 +125,34 @@ def test_outputs_are_as_dark_as_the_page(
         ]
         boxes = browser.execute_script(LIGHT_BOXES)
     assert bool(boxes) == (theme == "light")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_the_viewer_of_a_figure_is_as_dark_as_the_page_and_has_its_keys(
+    theme: str, tmp_path: Path, browser: Any
+) -> None:
+    root, home = tmp_path / "root", tmp_path / "home"
+    (root / "notebooks").mkdir(parents=True)
+    output = v4.new_output("display_data", {"text/html": Picture(timeline())._repr_html_()})
+    cells = [v4.new_code_cell("show()", outputs=[output], execution_count=1)]
+    path = root / "notebooks/viewer.ipynb"
+    nbformat.write(
+        v4.new_notebook(metadata=METADATA, cells=[*cells, v4.new_code_cell("second = 2")]), path
+    )
+    choose(home, theme)
+    trust(home, path)
+    with running_lab(home, root) as address:
+        open_notebook(browser, address, "notebooks/viewer.ipynb", root)
+        button = ".tidy-viewer > button"
+        wait_for(browser, lambda: browser.find_elements("css selector", button))
+        browser.find_element("css selector", button).click()
+        press(browser, *"nn++")
+        begin, end = drawn(browser)
+        assert end - begin == 10_000_000
+        assert said(browser).startswith("ProfilerStep#7")
+        assert (sum(pixel(browser, 0.5, 15)) < 150) == (theme == "dark")
+        active = ".jp-Cell.jp-mod-active .cm-content"
+        assert "show()" in browser.find_element("css selector", active).text
+        assert console_errors(browser) == []
+        browser.save_screenshot(str(tmp_path / f"{theme}.png"))

@@ -88,7 +88,9 @@ def test_every_recording_that_a_lesson_names_is_here_without_network() -> None:
         if recording(name).source not in ("shipped", "cut")
     } == {}
     in_tests = "".join(
-        path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py")
+        path.read_text(encoding="utf-8")
+        for tests in ("tests", "packages/tidyprof/tests")
+        for path in (REPOSITORY / tests).rglob("test_*.py")
     )
     assert {name for name in RECIPES if name not in named and name not in in_tests} == set()
 

@@ -22,6 +22,7 @@ from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.recordings import recording
 from proflab.standins.__main__ import main
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+from tidyprof_tests.plots.test_plot_viewer import data_of
 
 lesson = exercises_of("03")
 
@@ -216,6 +217,17 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     stacks, busy = figure.axes
     assert stacks.get_xlim() == busy.get_xlim() == (0, 50)
     assert [text.get_text() for text in busy.texts] == ["data", "forward", "backward"]
+    data = data_of(figure)
+    assert [lane for lane in data["lanes"] if lane] == [
+        "main thread",
+        "ranges of the host",
+        "device",
+    ]
+    told = [data["names"][name][0] for name in data["name"]]
+    ranges = data["lanes"].index("ranges of the host")
+    assert told[data["row"].index(ranges) :][:3] == ["data", "forward", "backward"]
+    device = by_hand.profile.device_events
+    assert data["row"].count(ranges + 1) == (device["start_ns"] < 50 * MS).sum()
     with pytest.raises(ValueError, match="sample more often"):
         stacks_over_kernels(by_hand.profile, 49 * MS, 50 * MS)
 

@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 
 from proflab.exercises import Outcome, exercises_of, find
-from proflab.parts.memory_map import MEBIBYTE, memory_map
-from proflab.parts.snapshots import modelled_snapshot, play_requests, trainer_parameters
+from proflab.parts.snapshots import (
+    MEBIBYTE,
+    memory_map,
+    modelled_snapshot,
+    play_requests,
+    trainer_parameters,
+)
 from tidyprof import Profile, memory_blocks, plots
+from tidyprof_tests.plots.test_plot_viewer import data_of
 
 lesson = exercises_of("11")
 IN_LESSON = (
@@ -41,8 +47,14 @@ def test_memory_runs_out_although_two_thirds_are_free(crowded: Profile) -> None:
 
 
 def test_the_map_says_how_much_is_free(crowded: Profile) -> None:
-    text = plots.describe(memory_map(memory_blocks(crowded), "A map"))
-    assert "Bars of 3 segments of memory. 70 % of them is free." in text
+    figure = memory_map(memory_blocks(crowded), "A map")
+    assert "Bars of 3 segments of memory. 70 % of them is free." in plots.describe(figure)
+    data = data_of(figure)
+    assert data["lanes"] == ["segment 0", "segment 1", "segment 2"]
+    assert data["span"] == 20 * MEBIBYTE
+    names = [data["names"][place][0] for place in data["name"]]
+    free = [one for one, name in zip(data["length"], names, strict=True) if name == "inactive"]
+    assert sum(free) == 3 * (20 - 6) * MEBIBYTE
 
 
 def test_the_trainers_parameters_are_those_of_resnet_50() -> None:

@@ -4,7 +4,7 @@ something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -58,8 +58,9 @@ def stacks_over_kernels(
     from tidyprof.tables.intervals import Intervals
 
     stacks = _stacks(profile, begin_ns, end_ns)
-    threads = stacks.groupby("thread")["stack"].nunique().nlargest(MOST_THREADS).index
+    most = stacks.groupby("thread")["stack"].nunique().nlargest(MOST_THREADS).index
     marking = set(profile.events.loc[profile.events["kind"] == "annotation", "thread"].dropna())
+    threads = {one: "main thread" if one in marking else f"thread {one}" for one in most}
     edges = begin_ns + (end_ns - begin_ns) * np.arange(_BINS + 1, dtype=np.int64) // _BINS
     device = profile.device_events
     busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
@@ -68,9 +69,9 @@ def stacks_over_kernels(
         figure, panes = new_figure(
             str(profile.origin), 2.1 * (len(threads) + 1), len(threads) + 1, title
         )
-        for axes, thread in zip(panes, threads, strict=False):
+        for axes, (thread, label) in zip(panes, threads.items(), strict=False):
             _icicles(axes, stacks[stacks["thread"] == thread], begin_ns, end_ns)
-            axes.set_ylabel("main thread" if thread in marking else f"thread {thread}")
+            axes.set_ylabel(label)
         panes[-1].stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
         panes[-1].set(
             ylim=(0, _RANGES_AT + _RANGES_HEIGHT / 2),
@@ -88,7 +89,59 @@ def stacks_over_kernels(
         f" {len(stacks)} samples in all, above the share of time in which the GPU ran something:"
         f" {share.mean():.0f} % on average."
     )
+    figure.closer = _closer(profile, stacks, threads, begin_ns, end_ns, title)
     return figure
+
+
+def _closer(
+    profile: Profile,
+    stacks: pd.DataFrame,
+    threads: Mapping[int, str],
+    begin_ns: int,
+    end_ns: int,
+    title: str | None,
+) -> str:
+    """What the viewer shows: every function, however narrow, the ranges, and the device's events
+    themselves.
+    """
+    import pandas as pd
+
+    import tidyprof
+    from tidyprof.plots import style, viewer
+
+    looks = {"function": (style.SKY_BLUE, ""), "range": (style.GREY, "")}
+    looks["on the device"] = (style.BLUE, "")
+    lanes: list[str] = []
+    rows: list[tuple[int, float, float, str, int]] = []
+    for thread, label in threads.items():
+        found = list(_boxes(stacks[stacks["thread"] == thread]))
+        rows += [(len(lanes) + depth, begin, end, name, 0) for depth, begin, end, name in found]
+        lanes += [label] + [""] * max((depth for depth, *_ in found), default=0)
+    ranges = tidyprof.phases(profile)
+    device = profile.device_events
+    for label, table, names, look in (
+        ("ranges of the host", ranges, ranges["phase"], 1),
+        ("device", device, device["short_name"], 2),
+    ):
+        ends = table["start_ns"] + table["duration_ns"]
+        for begin, end, name in zip(table["start_ns"], ends, names, strict=True):
+            rows.append((len(lanes), begin, end, str(name), look))
+        lanes.append(label)
+    drawn = pd.DataFrame(rows, columns=["row", "begin", "end", "name", "look"])
+    drawn = drawn[(drawn["end"] > begin_ns) & (drawn["begin"] < end_ns)]
+    begins, ends = (drawn[side].round().astype("int64") - begin_ns for side in ("begin", "end"))
+    return viewer.boxes(
+        drawn.assign(start=begins, length=ends - begins, whole_name=drawn["name"]),
+        end_ns - begin_ns,
+        lanes,
+        looks,
+        origin=str(profile.origin),
+        title=title,
+        unit="ns",
+        things="boxes",
+        axis="A stack reaches half the way to the samples beside it, callers above what they call",
+        deep=True,
+    )
 
 
 def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:

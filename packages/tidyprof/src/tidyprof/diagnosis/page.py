@@ -1,4 +1,6 @@
-"""A diagnosis as one HTML file: text and figures, no script, nothing from elsewhere."""
+"""A diagnosis as one HTML file: text, figures and the viewer that opens from them, nothing from
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,7 @@ from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
 from tidyprof.diagnosis.verdict import Diagnosis, facts, headline, judged_ones
 from tidyprof.harmless import html_text
+from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, in_the_dark, save
 from tidyprof.tables.contract import Profile
 
@@ -69,7 +72,10 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
         if diagnosis.signs.step_ns
         else []
     )
-    figures = "\n".join(map(_figure, _figures(diagnosis, ranks, mark))) if ranks else ""
+    drawn = list(_figures(diagnosis, ranks, mark)) if ranks else []
+    figures = "\n".join(map(_figure, drawn))
+    if any(figure.closer for figure in drawn):
+        figures += f"\n{viewer.script()}"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta'
         f' charset="utf-8">\n<title>{title}</title>\n'
@@ -175,7 +181,7 @@ def _figure(figure: TidyFigure) -> str:
     caption = _text(describe(figure))
     return (
         f'<figure>\n<div class="light">{light}</div>\n<div class="dark">{dark}</div>\n'
-        f"<figcaption>{caption}</figcaption>\n</figure>"
+        f"{viewer.panel(figure.closer)}<figcaption>{caption}</figcaption>\n</figure>"
     )
 
 

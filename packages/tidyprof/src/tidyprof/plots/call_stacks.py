@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tidyprof.plots import style
+from tidyprof.plots import style, viewer
 from tidyprof.plots.bars import FOLDED, name_bar
 from tidyprof.plots.figure import (
     TidyFigure,
@@ -44,7 +44,7 @@ one.
 @dataclass(frozen=True)
 class _Box:
     """A function, or several that call nothing but the next: its name, row from 0, left end and
-    width, and its look.
+    width, its look, what of the width is its own, and the names of all of them.
     """
 
     name: str
@@ -52,6 +52,8 @@ class _Box:
     left: float
     width: float
     look: str
+    own: float
+    whole_name: str
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,8 @@ def call_stacks(
     is_time = bool(table["total_ns"].any())
     tree = _tree(table, *_NUMBERS[0 if is_time else 1])
     whole = sum(tree.weight[root] for root in tree.below[-1])
-    boxes = [
-        box
-        for box in _boxes(tree, _threads(table, tree))
-        if box.width >= smallest_percent / 100 * whole
-    ]
+    found = list(_boxes(tree, _threads(table, tree)))
+    boxes = [box for box in found if box.width >= smallest_percent / 100 * whole]
     if not boxes:
         raise ValueError(
             f"there is nothing to plot: no function has a share of {smallest_percent:g} %"
@@ -130,7 +129,35 @@ def call_stacks(
             {name: look for name, look in _LOOKS.items() if any(box.look == name for box in shown)},
         )
     figure.alternative_text = _words(table, tree, whole, is_time)
+    figure.closer = _closer(found, origin, title, "ns" if is_time else _counted(table))
     return figure
+
+
+def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str:
+    """What the viewer shows: all of them, with what a row's width leaves out of the picture."""
+    looks = {name: look for name, look in _LOOKS.items() if any(box.look == name for box in boxes)}
+    table = {
+        "row": [box.row for box in boxes],
+        "start": [round(box.left) for box in boxes],
+        "length": [round(box.width) for box in boxes],
+        "name": [box.name for box in boxes],
+        "whole_name": [box.whole_name for box in boxes],
+        "look": [[*looks].index(box.look) for box in boxes],
+        "own": [round(box.own) for box in boxes],
+    }
+    return viewer.boxes(
+        pd.DataFrame(table),
+        max(round(box.left + box.width) for box in boxes),
+        [""] * (1 + max(table["row"])),
+        looks,
+        origin=origin,
+        title=title,
+        unit=unit,
+        things="functions",
+        axis="Callers stand above what they call, the longest first",
+        deep=True,
+        share=True,
+    )
 
 
 def _counted(table: pd.DataFrame) -> str:
@@ -168,26 +195,31 @@ def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
     for label, roots in threads.items():
         width = sum(tree.weight[root] for root in roots)
         if label:
-            yield _Box(label, 0, left, width, _THREAD)
+            yield _Box(label, 0, left, width, _THREAD, 0, label)
         waiting.append((roots, int(bool(label)), left))
         left += width
     while waiting:
         siblings, row, left = waiting.pop()
         for first in siblings:
-            last, width = _last_of_chain(tree, first), tree.weight[first]
+            chain, width = _chain(tree, first), tree.weight[first]
+            last = chain[-1]
             name = tree.name[last] if last == first else f"{FOLDED}{tree.name[last]}"
-            yield _Box(name, row, left, width, _OWN if tree.own[last] > width / 2 else _CALLING)
+            look = _OWN if tree.own[last] > width / 2 else _CALLING
+            calls = " > ".join(tree.name[one] for one in chain)
+            yield _Box(name, row, left, width, look, tree.own[last], calls)
             waiting.append((tree.below.get(last, []), row + 1, left))
             left += width
 
 
-def _last_of_chain(tree: _Tree, row: int) -> int:
-    """The innermost of the functions that, from this one on, do nothing of their own but call one
-    other.
+def _chain(tree: _Tree, row: int) -> list[int]:
+    """The functions that, from this one on, do nothing of their own but call one other, and the
+    one that the last of them calls.
     """
+    chain = [row]
     while len(tree.below.get(row, [])) == 1 and tree.own[row] <= _NOTHING * tree.weight[row]:
         (row,) = tree.below[row]
-    return row
+        chain.append(row)
+    return chain
 
 
 def _draw(axes: Axes, box: _Box, whole: float, size: float) -> None:

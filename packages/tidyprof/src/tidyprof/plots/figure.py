@@ -21,7 +21,7 @@ from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.text import Text
 
 from tidyprof.harmless import html_text
-from tidyprof.plots import style
+from tidyprof.plots import style, viewer
 
 _DPI = 150
 _SCREEN_DPI = 96
@@ -39,14 +39,15 @@ class TidyFigure(Figure):
     """A matplotlib figure with its origin in the corner and a text alternative.
 
     origin -- what the corner says; alternative_text -- two sentences computed from the plotted
-    data. In a notebook it shows as an image whose `alt` is that text, on a ground that is as light
-    or dark as the page.
+    data; closer -- what the viewer shows that opens from it, as `viewer` writes it. In a notebook
+    it shows as an image whose `alt` is that text, on a ground that is as light or dark as the page.
     """
 
     def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self.origin = origin
         self.alternative_text = ""
+        self.closer = ""
 
     def _repr_html_(self) -> str:
         text, width = (
@@ -65,7 +66,8 @@ class TidyFigure(Figure):
             f' src="data:image/png;base64,{data}">'
             for name, look, data in pair
         )
-        return f"{''.join(images)}<style>{style.PAIR_RULES}</style>"
+        opened = f"{viewer.panel(self.closer)}{viewer.script()}" if self.closer else ""
+        return f"{''.join(images)}<style>{style.PAIR_RULES}</style>{opened}"
 
 
 def _image(figure: Figure) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.textpath import TextPath
 
-from tidyprof.plots import style
+from tidyprof.plots import style, viewer
 from tidyprof.plots.figure import TidyFigure, new_figure, settings
 from tidyprof.tables.contract import Profile
 
@@ -74,7 +74,24 @@ def memory(
     figure.alternative_text = (
         f"Steps of memory over {len(table):,} changes{shaded}. The {', the '.join(said)}."
     )
+    figure.closer = _closer(table, bands, str(profile.origin), title)
     return figure
+
+
+def _closer(
+    table: pd.DataFrame, bands: Sequence[tuple[str, int, int]], origin: str, title: str | None
+) -> str:
+    names = [name for name in LOOKS if (table["name"] == name).any()]
+    dashed = {"--": "dashed", "-": ""}
+    shaded = [(*band, style.PART_LOOK.get(band[0], style.PART_LOOK["other"])[0]) for band in bands]
+    return viewer.curve(
+        table.assign(look=table["name"].map(names.index)),
+        shaded,
+        [(name, LOOKS[name][0], dashed[LOOKS[name][1]]) for name in names],
+        origin=origin,
+        title=title,
+        axis="Across: the number of the change",
+    )
 
 
 def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, int]]:

@@ -10,9 +10,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
-from tidyprof.analyses.common import host_events, names_matching, occupied, of_rank, start_and_end
-from tidyprof.analyses.steps import STEP_PATTERN, steps
-from tidyprof.plots import style
+from tidyprof.analyses.common import (
+    equal,
+    host_events,
+    launch_times,
+    names_matching,
+    occupied,
+    of_rank,
+    start_and_end,
+)
+from tidyprof.analyses.steps import STEP_PATTERN, step_of_time, steps
+from tidyprof.plots import style, viewer
 from tidyprof.plots.bars import name_bar
 from tidyprof.plots.figure import (
     TidyFigure,
@@ -22,6 +30,7 @@ from tidyprof.plots.figure import (
     new_figure,
     settings,
 )
+from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
 
 DENSE = 600
@@ -40,6 +49,9 @@ _AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MOST_THREADS = 3
 _OUTLINED = 0.006
 """Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
+
+_TOLD = ("rank", "kind", "name", "short_name", "start_ns", "duration_ns", "launch_ns", "operator")
+"""Columns of which the viewer tells; the last two are not in every profile."""
 
 _AUTOGRAD_PREFIX = "autograd::engine::evaluate_function: "
 _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
@@ -102,7 +114,68 @@ def timeline(
         axes.set_xlabel(f"time since the beginning of the window, {unit}")
         add_legend(axes, _looks(lanes))
     figure.alternative_text = _words(shown, begin, finish, step)
+    figure.closer = _closer(profile, lanes, begin, finish, title)
     return figure
+
+
+def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title: str | None) -> str:
+    """What the viewer shows: the events of the lanes, with their launch and part of a step."""
+    columns = profile.events.columns.intersection(_TOLD)
+    every = pd.concat([lane.events[columns] for lane in lanes])
+    row = np.repeat(np.arange(len(lanes)), [len(lane.events) for lane in lanes])
+    chosen = viewer.longest_of_each(every["duration_ns"].to_numpy(), row)
+    events = every.iloc[chosen]
+    start, launch = events["start_ns"].to_numpy(), launch_times(events)
+    is_known = launch != ABSENT
+    kinds = events["kind"].astype(str)
+    looks = _looks(lanes)
+    used = [kind for kind in style.KIND_LOOK if (every["kind"] == kind).any()]
+    table = {
+        "row": row[chosen],
+        "start": start - begin,
+        "length": events["duration_ns"],
+        "name": events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX),
+        "whole_name": events["name"],
+        "look": kinds.map(used.index),
+        "launched": np.where(is_known, start - launch, ABSENT),
+        "part": _parts(profile, events, np.where(is_known, launch, start)),
+    }
+    if "operator" in events:
+        table["operator"] = events["operator"]
+    return viewer.boxes(
+        pd.DataFrame({name: np.asarray(values) for name, values in table.items()}),
+        finish - begin,
+        [lane.label for lane in lanes],
+        looks,
+        origin=str(profile.origin),
+        title=title,
+        totals=np.bincount(row, minlength=len(lanes)).tolist(),
+        unit="ns",
+        things="events",
+        axis="Across: time since the beginning of the window",
+    )
+
+
+def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.ndarray:
+    """The host's step and range of each event's rank at these times, as `ProfilerStep#3, forward`;
+    "" for neither. A range is part of its step, and a step of none.
+    """
+    ranks, found = events["rank"], np.full(len(moments), "", object)
+    marks = host_events(profile, ["annotation"])
+    is_mark = (events["kind"] == "annotation").to_numpy()
+    is_itself = is_mark & names_matching(events, STEP_PATTERN)
+    for rank in ranks.drop_duplicates():
+        own = of_rank(marks, rank)
+        is_step = names_matching(own, STEP_PATTERN)
+        outer = [_outermost(own[is_step]), _outermost(own[~is_step])]
+        chosen = equal(ranks, rank)
+        step, part = (step_of_time(one, moments[chosen]) for one in outer)
+        step, part = np.where(is_itself[chosen], -1, step), np.where(is_mark[chosen], -1, part)
+        marked, ranges = (["", *one["short_name"].astype(str)] for one in outer)
+        both, code = np.unique((step + 1) * len(ranges) + part + 1, return_inverse=True)
+        pairs = ((marked[one // len(ranges)], ranges[one % len(ranges)]) for one in both)
+        found[chosen] = np.array([", ".join(filter(None, pair)) for pair in pairs], object)[code]
+    return found
 
 
 def _name_lanes(axes: Axes, lanes: list[Lane]) -> None:

@@ -19,6 +19,7 @@ import tidyprof
 from tidyprof.cli.main import main
 from tidyprof.diagnosis import recordings as reduction
 from tidyprof.diagnosis.verdict import as_json
+from tidyprof.plots import viewer
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof_tests.conftest import REPOSITORY, STRANGERS
 from tidyprof_tests.test_alone import WITHOUT_THEM
@@ -466,7 +467,12 @@ def test_no_text_of_a_file_becomes_part_of_the_page(
     page = target.read_text(encoding="utf-8")
     elements = Elements(page)
     assert elements.suspicious == []
-    assert elements.tags.isdisjoint({"script", "img", "link", "iframe"})
+    assert elements.tags.isdisjoint({"img", "link", "iframe"})
+    scripts = re.findall(r"<script[^>]*>.*?</script>", page, re.DOTALL)
+    assert scripts[-1] == viewer.script()
+    (shown,) = (re.sub(r"</?script[^>]*>", "", one) for one in scripts[:-1])
+    assert json.loads(shown)["things"] == "events"
+    assert page.count("<script") == page.count("</script") == 2
     assert page.count("<svg") == page.count("</svg>") == 2 * page.count("<figcaption>") == 6
     used = set(re.findall(r"url\(#([^)]+)\)", page))
     assert {name.startswith("dark-") for name in used} == {

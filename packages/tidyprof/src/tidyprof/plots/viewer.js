@@ -1,0 +1,696 @@
+// The viewer below a figure: zoom, pan, and name each event. It draws on a canvas what stands as JSON in its box,
+// needs nothing from elsewhere, and makes elements and texts only, never HTML, of what came from a file.
+(function () {
+  "use strict";
+  const GROUNDS = { light: ["#ffffff", "#1a1a1a", "#595959", "#d0d0d0"], dark: ["#111111", "#eeeeee", "#b0b0b0", "#444444"] };
+  const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
+  const AXIS = 34; // pixels above the rows: where the view lies in the whole, and the ticks
+  const LABEL = 17; // of a lane's name above its bars
+  const CURVE = 260; // height of a curve
+  const NARROW = 2; // pixels: bars below are drawn together, as high as the share of time that they fill
+  const NEAR = 5; // pixels around the pointer in which a narrow bar is found
+  const UNITS = { ns: [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]], bytes: [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["bytes", 1]] };
+  const STYLE = `
+.tidy-viewer{font:13px/1.45 system-ui,'DejaVu Sans',sans-serif;max-width:1056px;margin:.4em 0}
+.tidy-viewer button,.tidy-viewer input{font:inherit;color:inherit;background:transparent;border:1px solid currentColor;
+border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-sizing:border-box}
+.tidy-viewer button{cursor:pointer}
+.tidy-viewer input{cursor:text;width:11em;max-width:100%}
+.tidy-viewer input::placeholder{color:inherit;opacity:.8}
+.tidy-viewer :focus-visible{outline:3px solid #0072b2;outline-offset:1px}
+.tidy-viewer .tv-dark :focus-visible,.tidy-viewer.tv-dark :focus-visible{outline-color:#56b4e9}
+.tidy-viewer .tv-panel{padding:8px;margin-top:6px;border:1px solid #808080;border-radius:4px}
+.tidy-viewer .tv-bar,.tidy-viewer .tv-legend{display:flex;flex-wrap:wrap;gap:6px;align-items:center}
+.tidy-viewer .tv-legend{gap:4px 14px;margin-top:6px}
+.tidy-viewer .tv-legend span{display:inline-flex;gap:5px;align-items:center}
+.tidy-viewer .tv-legend canvas{width:22px;height:14px}
+.tidy-viewer .tv-stage{margin-top:8px;touch-action:pan-y;cursor:grab;user-select:none;-webkit-user-select:none}
+.tidy-viewer .tv-stage canvas{display:block}
+.tidy-viewer .tv-said{min-height:5.4em;margin-top:6px;overflow-wrap:anywhere}
+.tidy-viewer .tv-said div{margin:0}
+.tidy-viewer .tv-name{font-weight:bold;font-size:14px}
+.tidy-viewer .tv-whole{font-size:12px;max-height:4.4em;overflow:hidden}
+.tidy-viewer .tv-note{font-size:12px;margin-top:4px}
+@media (max-width:600px){.tidy-viewer .tv-said{min-height:8em}}
+@media print{.tidy-viewer{display:none}}`;
+
+  const make = (tag, className, text) => {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text) element.textContent = text;
+    return element;
+  };
+  const within = (value, least, most) => Math.max(least, Math.min(most, value));
+  const channels = (colour) => (/^#/.test(colour) ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : (colour.match(/[\d.]+/g) || [0, 0, 0]).map(Number));
+  const luminance = (colour) => channels(colour).slice(0, 3).map((one) => one / 255)
+    .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
+  const whole = (number) => Math.round(number).toLocaleString("en-US");
+
+  // A quantity for people: three digits or more in the unit that suits it.
+  function amount(value, unit) {
+    if (!UNITS[unit]) return `${whole(value)} ${unit}`;
+    const [name, size] = UNITS[unit].find(([, one]) => Math.abs(value) >= one) || UNITS[unit].at(-1);
+    const scaled = value / size;
+    const digits = size === 1 ? 0 : Math.abs(scaled) < 9.995 ? 2 : Math.abs(scaled) < 99.95 ? 1 : 0;
+    return `${scaled.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
+  }
+
+  // A moment: with enough digits to tell it from its neighbours, in the unit of the whole.
+  function moment(value, unit, span) {
+    if (!UNITS[unit]) return whole(value);
+    const [name, size] = UNITS[unit].find(([, one]) => span >= one) || UNITS[unit].at(-1);
+    const digits = within(Math.round(Math.log10(size)), 0, unit === "ns" ? 6 : 3);
+    return `${(value / size).toLocaleString("en-US", { maximumFractionDigits: digits })} ${name}`;
+  }
+
+  // Ticks at round numbers, about one in 110 pixels, and the text of each.
+  function ticks(from, to, pixels, unit) {
+    const units = UNITS[unit] || [["", 1]];
+    const rough = ((to - from) * 110) / Math.max(pixels, 1);
+    const [name, size] = units.find(([, one]) => Math.max(Math.abs(from), Math.abs(to)) >= one) || units.at(-1);
+    const power = 10 ** Math.floor(Math.log10(rough / size));
+    const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one * size >= rough) || power * 10;
+    const digits = within(-Math.floor(Math.log10(step) + 1e-9), 0, 9);
+    const found = [];
+    for (let number = Math.ceil(from / size / step - 1e-9); number * step * size <= to + 1e-9 * (to - from); number++) {
+      const text = (number * step).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+      found.push([number * step * size, text.replace(/^-(?=[0.]+$)/, ""), name]);
+    }
+    return found;
+  }
+
+  function summed(deltas) {
+    let sum = 0;
+    return deltas.map((delta) => (sum += delta));
+  }
+
+  // A column that may stand as runs: value, how often, value, how often ...
+  function spread(column) {
+    if (!column || !column.runs) return column;
+    const values = [];
+    for (let at = 0; at < column.runs.length; at += 2) for (let one = 0; one < column.runs[at + 1]; one++) values.push(column.runs[at]);
+    return values;
+  }
+
+  // A pattern for a hatch, as in the picture: / \ . x +
+  function hatch(context, kind, colour, ink) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const pen = tile.getContext("2d");
+    pen.fillStyle = colour;
+    pen.fillRect(0, 0, 8, 8);
+    pen.strokeStyle = pen.fillStyle = ink;
+    pen.lineWidth = 0.9;
+    pen.beginPath();
+    const line = (a, b, c, d) => (pen.moveTo(a, b), pen.lineTo(c, d));
+    if (/[/x]/.test(kind)) [-8, 0, 8].forEach((at) => line(at, 8, at + 8, 0));
+    if (/[\\x]/.test(kind)) [-8, 0, 8].forEach((at) => line(at, 0, at + 8, 8));
+    if (/\+/.test(kind)) (line(4, 0, 4, 8), line(0, 4, 8, 4));
+    pen.stroke();
+    if (/\./.test(kind)) (pen.fillRect(1, 1, 1.6, 1.6), pen.fillRect(5, 5, 1.6, 1.6));
+    return context.createPattern(tile, "repeat");
+  }
+
+  // Items: start, length, row, and what is said of each. Both kinds of figure have them in order of their start.
+  function boxItems(data) {
+    const start = summed(data.start);
+    for (const column of ["row", "look", "name", "operator", "part", "known"]) data[column] = spread(data[column]);
+    let place = 0;
+    const launched = (data.known || []).map((known) => (known ? data.launched[place++] : null));
+    const part = (name, place) => (data[name] ? data[`${name}s`][data[name][place]] : "");
+    return {
+      count: start.length, start, length: data.length, row: data.row, look: data.look,
+      name: (place) => data.names[data.name[place]][0],
+      whole: (place) => data.names[data.name[place]][1],
+      facts(place) {
+        const facts = [amount(data.length[place], data.unit)];
+        if (data.share) facts[0] += `, ${((100 * data.length[place]) / data.span).toPrecision(3)} % of all`;
+        if (data.own && data.own[place]) facts.push(`${amount(data.own[place], data.unit)} in itself`);
+        if (!data.share) facts.push(`begins at ${moment(start[place], data.unit, data.span)}`);
+        const caller = part("operator", place), before = launched[place];
+        if (before !== null && before !== undefined) {
+          const when = before < 0 ? `${amount(-before, data.unit)} after it began` : `${amount(before, data.unit)} earlier`;
+          facts.push(`launched ${when}${caller ? `, in ${caller}` : ""}`);
+        } else if (caller) facts.push(`in ${caller}`);
+        if (part("part", place)) facts.push(`part of ${part("part", place)}`);
+        return facts;
+      },
+      lane: (place) => data.lanes[data.row[place]],
+    };
+  }
+
+  function curveItems(data) {
+    const start = summed(data.start);
+    const value = new Array(start.length), change = new Array(start.length);
+    const last = {};
+    data.value.forEach((delta, place) => {
+      const line = data.look[place];
+      change[place] = line in last ? delta : null;
+      value[place] = last[line] = (last[line] || 0) + delta;
+    });
+    const time = data.time && summed(data.time);
+    return {
+      count: start.length, start, value, length: start.map(() => 1), row: data.look, look: data.look,
+      name: (place) => data.looks[data.look[place]][0],
+      whole: () => "",
+      facts(place) {
+        const delta = change[place];
+        const facts = [amount(value[place], data.unit)];
+        if (delta !== null) facts.push(`${delta < 0 ? "−" : "+"}${amount(Math.abs(delta), data.unit)} ${data.left ? "since the one before that is shown" : "by this change"}`);
+        facts.push(`change ${whole(start[place] + 1)} of ${whole(data.span)}`);
+        if (time) facts.push(`${amount(time[place], "ns")} after the first`);
+        const band = data.bands.find(([, from, to]) => from <= start[place] && start[place] < to);
+        if (band) facts.push(`part of ${band[0]}`);
+        return facts;
+      },
+      lane: () => "",
+    };
+  }
+
+  function connect(box) {
+    const text = box.querySelector("script").textContent;
+    box.dataset.ready = "1";
+    box.append(make("style", "", STYLE));
+    const opener = make("button", "", "Look closer");
+    opener.type = "button";
+    opener.setAttribute("aria-expanded", "false");
+    opener.title = "Zoom and pan, and name each event";
+    box.append(opener);
+    let panel = null;
+    opener.addEventListener("click", () => {
+      const fresh = !panel;
+      if (fresh) panel = open(box, JSON.parse(text));
+      else panel.hidden = !panel.hidden;
+      opener.setAttribute("aria-expanded", String(!panel.hidden));
+      opener.textContent = panel.hidden ? "Look closer" : "Close the viewer";
+      if (!panel.hidden) panel.querySelector(".tv-stage").focus({ preventScroll: true });
+    });
+  }
+
+  function open(box, data) {
+    const curve = data.kind === "curve";
+    const items = curve ? curveItems(data) : boxItems(data);
+    const panel = make("div", "tv-panel");
+    panel.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the keys for its own
+    const bar = make("div", "tv-bar");
+    const stage = make("div", "tv-stage");
+    const canvas = make("canvas");
+    const legend = make("div", "tv-legend");
+    const said = make("div", "tv-said");
+    const note = make("div", "tv-note");
+    stage.tabIndex = 0;
+    stage.setAttribute("role", "application");
+    stage.setAttribute("aria-label", `${data.title || "Viewer"}: ${whole(items.count)} ${data.things}. Plus and minus zoom, `
+      + "the arrows to left and right move, n and p go to the next and the previous one, up and down to another row, "
+      + "Enter fills the width with it, Home shows all.");
+    canvas.setAttribute("aria-hidden", "true");
+    stage.append(canvas);
+
+    const least = data.unit === "ns" ? 20 : 2; // the narrowest view
+    const perRow = [];
+    for (let place = 0; place < items.count; place++) (perRow[items.row[place]] ||= []).push(place);
+    let from = 0, to = data.span, chosen = -1, hovered = -1, waiting = false, found = "";
+
+    // --- where things are
+    let width = 0, height = 0, dark = false;
+    const tops = [];
+    const [laneHeight, gap] = data.deep ? [20, 0] : [22, 5];
+    if (!curve) {
+      let y = AXIS;
+      data.lanes.forEach((label) => {
+        y += label ? LABEL : 0;
+        tops.push(y);
+        y += laneHeight + gap;
+      });
+      height = y + 2;
+    } else height = AXIS + CURVE;
+    const pixel = (value) => ((value - from) / (to - from)) * width;
+    const valueAt = (x) => from + (x / width) * (to - from);
+
+    function view(begin, finish) {
+      const size = within(finish - begin, least, data.span);
+      const middle = (begin + finish) / 2;
+      from = within(middle - size / 2, 0, Math.max(0, data.span - size));
+      to = from + size;
+      later();
+    }
+    function zoom(factor, around) {
+      const fixed = around ?? (chosen >= 0 && seen(chosen) ? within(middleOf(chosen), from, to) : (from + to) / 2);
+      const size = within((to - from) / factor, least, data.span);
+      const begin = fixed - ((fixed - from) / (to - from)) * size;
+      view(begin, begin + size);
+    }
+    const pan = (share) => view(from + share * (to - from), to + share * (to - from));
+    const middleOf = (place) => items.start[place] + items.length[place] / 2;
+    const seen = (place) => items.start[place] <= to && items.start[place] + items.length[place] >= from;
+    function fill(place) {
+      const room = items.length[place] * (curve ? 10 : 0.35) || least;
+      view(items.start[place] - room, items.start[place] + items.length[place] + room);
+    }
+
+    // --- choosing
+    function choose(place, byKey) {
+      chosen = place;
+      hovered = -1;
+      tell(place, byKey);
+      if (place >= 0 && !seen(place)) {
+        const size = to - from;
+        view(middleOf(place) - size / 2, middleOf(place) + size / 2);
+      }
+      later();
+    }
+    function nearest(row) {
+      const goal = chosen >= 0 && seen(chosen) ? within(middleOf(chosen), from, to) : (from + to) / 2;
+      const away = (place) => Math.max(items.start[place] - goal, goal - items.start[place] - items.length[place], 0);
+      return (perRow[row] || []).reduce((best, place) => (best < 0 || away(place) < away(best) ? place : best), -1);
+    }
+    function along(step) {
+      if (chosen < 0) {
+        const row = perRow.findIndex((own) => own && own.some(seen));
+        choose(row < 0 ? -1 : perRow[row].find(seen), true);
+        return;
+      }
+      const own = perRow[items.row[chosen]];
+      choose(own[within(own.indexOf(chosen) + step, 0, own.length - 1)], true);
+    }
+    function across(step) {
+      const first = chosen < 0 ? (step > 0 ? 0 : perRow.length - 1) : items.row[chosen] + step;
+      for (let row = first; row >= 0 && row < perRow.length; row += step) {
+        if (perRow[row]) return choose(nearest(row), true);
+      }
+      return undefined;
+    }
+    function find(words) {
+      const wanted = words.trim().toLowerCase();
+      if (!wanted) return;
+      const hit = (place) => `${items.name(place)} ${items.whole(place)}`.toLowerCase().includes(wanted);
+      const all = [];
+      for (let place = 0; place < items.count; place++) if (hit(place)) all.push(place);
+      if (!all.length) {
+        said.replaceChildren(make("div", "", `No name of these ${whole(items.count)} ${data.things} holds “${words.trim()}”.`));
+        return;
+      }
+      const next = wanted === found && chosen >= 0 ? all.find((place) => place > chosen) ?? all[0] : all[0];
+      found = wanted;
+      choose(next, true);
+      if (pixel(items.start[next] + items.length[next]) - pixel(items.start[next]) < 40) fill(next);
+      said.append(make("div", "", `${whole(all.indexOf(next) + 1)} of ${whole(all.length)} found; Enter goes to the next.`));
+    }
+
+    // --- words
+    function tell(place, byKey) {
+      said.setAttribute("aria-live", byKey ? "polite" : "off");
+      if (place < 0) {
+        said.replaceChildren(make("div", "", curve
+          ? "Point at the curve or touch it, or press n, for the value after each change."
+          : `Point at one of the ${whole(items.count)} ${data.things} or touch it, or press n, for its name and length.`));
+        return;
+      }
+      const name = make("div", "tv-name", items.name(place));
+      const facts = make("div", "", items.facts(place).join(" · "));
+      said.replaceChildren(name, facts);
+      if (!curve) {
+        const own = perRow[items.row[place]];
+        const lane = items.lane(place);
+        if (!data.deep) said.append(make("div", "", `number ${whole(own.indexOf(place) + 1)} of ${whole(own.length)}${lane ? ` in the lane “${lane}”` : " in its row"}`));
+      }
+      const full = items.whole(place);
+      if (full) said.append(make("div", "tv-whole", full));
+    }
+
+    // --- drawing
+    function later() {
+      if (!waiting) requestAnimationFrame(() => ((waiting = false), draw()));
+      waiting = true;
+    }
+    function draw() {
+      width = stage.clientWidth;
+      if (!width || panel.hidden) return;
+      dark = luminance(getComputedStyle(box).color) > 0.4; // light text stands on a dark page
+      const [ground, ink, muted, grid] = GROUNDS[dark ? "dark" : "light"];
+      panel.classList.toggle("tv-dark", dark);
+      panel.style.background = ground;
+      panel.style.color = ink;
+      const scale = window.devicePixelRatio || 1;
+      if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+        canvas.width = Math.round(width * scale);
+        canvas.height = Math.round(height * scale);
+        canvas.style.width = `${width}px`;
+        canvas.style.height = `${height}px`;
+      }
+      const pen = canvas.getContext("2d");
+      pen.setTransform(scale, 0, 0, scale, 0, 0);
+      pen.fillStyle = ground;
+      pen.fillRect(0, 0, width, height);
+      pen.font = FONT;
+      pen.textBaseline = "middle";
+      drawAxis(pen, ink, muted, grid);
+      if (curve) drawCurve(pen, ground, ink, muted, grid);
+      else drawRows(pen, ground, ink, muted);
+      drawLegend();
+      stage.dataset.view = JSON.stringify([from, to]);
+      for (const [kind, button] of Object.entries(buttons)) {
+        const off = (kind === "−" || kind === "All") ? to - from >= data.span : kind === "+" && to - from <= least;
+        button.setAttribute("aria-disabled", String(off));
+        button.style.opacity = off ? 0.55 : 1;
+      }
+    }
+    function drawAxis(pen, ink, muted, grid) {
+      pen.fillStyle = grid;
+      pen.fillRect(0, 2, width, 6);
+      pen.fillStyle = dark ? "#56b4e9" : "#0072b2";
+      const [left, size] = [(from / data.span) * width, Math.max(6, ((to - from) / data.span) * width)];
+      pen.fillRect(Math.min(left, width - size), 2, size, 6);
+      let free = 0;
+      for (const [value, label, unit] of ticks(from, to, width, curve ? "" : data.unit)) {
+        const x = pixel(value);
+        pen.fillStyle = grid;
+        pen.fillRect(Math.round(x), AXIS - 6, 1, height);
+        const words = `${label} ${unit}`.trim(), size = pen.measureText(words).width;
+        const at = within(x - size / 2, 0, width - size);
+        if (at < free) continue;
+        free = at + size + 10;
+        pen.fillStyle = ink;
+        pen.fillText(words, at, 19);
+      }
+    }
+    function nameOn(pen, words, colour, hatched, x, y, room) {
+      if (room < 26) return;
+      let shown = words;
+      if (pen.measureText(shown).width > room) {
+        const many = Math.floor((room / pen.measureText(shown).width) * shown.length) - 1;
+        if (many < 3) return;
+        shown = `${words.slice(0, many)}…`;
+      }
+      if (hatched) {
+        pen.fillStyle = colour;
+        pen.fillRect(x - 2, y - 7, pen.measureText(shown).width + 4, 15);
+      }
+      pen.fillStyle = luminance(colour) > 0.18 ? "#000000" : "#ffffff";
+      pen.fillText(shown, x, y + 1);
+    }
+    const patterns = new Map();
+    function paint(pen, look) {
+      const [, colour, kind] = data.looks[look];
+      if (!kind) return colour;
+      if (!patterns.has(look)) patterns.set(look, hatch(pen, kind, colour, "#1a1a1a"));
+      return patterns.get(look);
+    }
+    function drawRows(pen, ground, ink, muted) {
+      data.lanes.forEach((label, row) => {
+        const top = tops[row];
+        if (label) {
+          pen.fillStyle = ground;
+          pen.fillRect(0, top - 15, pen.measureText(label).width + 6, 14);
+          pen.fillStyle = ink;
+          pen.fillText(label, 2, top - 8);
+        }
+        const shares = new Map();
+        for (const place of perRow[row] || []) {
+          if (!seen(place)) continue;
+          const left = pixel(items.start[place]), right = pixel(items.start[place] + items.length[place]);
+          const [, colour, kind] = data.looks[items.look[place]];
+          if (right - left < NARROW) {
+            if (!shares.has(items.look[place])) shares.set(items.look[place], new Float32Array(Math.ceil(width) + 1));
+            const share = shares.get(items.look[place]);
+            for (let x = Math.max(0, Math.floor(left)); x <= Math.min(width, Math.floor(right)); x++)
+              share[x] += Math.max(Math.min(right, x + 1) - Math.max(left, x), 1e-6);
+            continue;
+          }
+          const [x, size] = [Math.max(left, -2), Math.min(right, width + 2) - Math.max(left, -2)];
+          pen.fillStyle = size > 8 ? paint(pen, items.look[place]) : colour;
+          pen.fillRect(x, top, size, laneHeight);
+          if (size > 5) {
+            pen.strokeStyle = data.deep ? ground : ink;
+            pen.lineWidth = 0.6;
+            pen.strokeRect(x + 0.3, top + 0.3, size - 0.6, laneHeight - 0.6);
+          }
+          const begin = Math.max(x, 0) + 5;
+          nameOn(pen, items.name(place), colour, kind, begin, top + laneHeight / 2, Math.min(x + size, width) - begin - 4);
+        }
+        const filled = new Float32Array(Math.ceil(width) + 1);
+        for (const [look, share] of shares) {
+          pen.fillStyle = data.looks[look][1];
+          share.forEach((part, x) => {
+            if (!part) return;
+            const size = Math.max(3, Math.min(1, part) * laneHeight);
+            pen.fillRect(x, top + laneHeight - filled[x] - size, 1, size);
+            filled[x] += size;
+          });
+        }
+      });
+      for (const [place, line] of [[hovered, 1.5], [chosen, 2.5]]) {
+        if (place < 0 || !seen(place)) continue;
+        const top = tops[items.row[place]];
+        const left = pixel(items.start[place]), right = pixel(items.start[place] + items.length[place]);
+        const [x, size] = [Math.max(left, 1), Math.max(3, Math.min(right, width - 1) - Math.max(left, 1))];
+        pen.lineWidth = line + 2;
+        pen.strokeStyle = ground;
+        pen.strokeRect(x, top, size, laneHeight);
+        pen.lineWidth = line;
+        pen.strokeStyle = ink;
+        pen.strokeRect(x, top, size, laneHeight);
+        if (size < 10) mark(pen, ink, x + size / 2, top);
+      }
+    }
+    function mark(pen, ink, x, y) {
+      pen.fillStyle = ink;
+      pen.beginPath();
+      pen.moveTo(x, y - 1);
+      pen.lineTo(x - 5, y - 9);
+      pen.lineTo(x + 5, y - 9);
+      pen.fill();
+    }
+    const lineColour = (colour) => (dark && luminance(colour) < 0.17 ? "#56b4e9" : colour); // blue is too dark there
+    let lowest = 0, highest = 1;
+    const across0 = (value) => height - 4 - ((value - lowest) / (highest - lowest)) * (CURVE - 26);
+    // The values of a line from the one before the view to its end.
+    function visible(own) {
+      const first = Math.max(0, own.findIndex((place) => items.start[place] > from) - 1);
+      const begin = items.start[own[first]] > from && first === 0 ? 0 : first;
+      const shown = own.slice(own.findIndex((place) => items.start[place] > from) < 0 ? own.length - 1 : begin);
+      const end = shown.findIndex((place) => items.start[place] > to);
+      return end < 0 ? shown : shown.slice(0, end);
+    }
+    function drawCurve(pen, ground, ink, muted, grid) {
+      const lines = perRow.map((own, row) => [row, visible(own || [])]).filter(([, own]) => own.length);
+      const values = lines.flatMap(([, own]) => own.map((place) => items.value[place]));
+      const all = to - from >= data.span;
+      lowest = all ? 0 : values.reduce((one, other) => Math.min(one, other), Infinity);
+      highest = values.reduce((one, other) => Math.max(one, other), -Infinity);
+      if (!all && lowest > 0) lowest = Math.max(0, lowest - 0.08 * (highest - lowest || highest));
+      if (highest <= lowest) highest = lowest + 1;
+      for (const [name, first, last, colour] of data.bands) {
+        const left = Math.max(0, pixel(first)), right = Math.min(width, pixel(last));
+        if (right <= left) continue;
+        pen.globalAlpha = 0.22;
+        pen.fillStyle = colour;
+        pen.fillRect(left, AXIS, right - left, CURVE);
+        pen.globalAlpha = 1;
+        pen.fillStyle = ink;
+        if (pen.measureText(name).width < right - left - 6) pen.fillText(name, left + 4, AXIS + 9);
+      }
+      const heights = ticks(lowest, highest, (CURVE * 110) / 50, data.unit);
+      for (const [value] of heights) {
+        const y = across0(value);
+        pen.fillStyle = grid;
+        pen.fillRect(0, Math.round(y), width, 1);
+      }
+      for (const [row, own] of lines) {
+        const [, colour, dashes] = data.looks[row];
+        pen.strokeStyle = lineColour(colour);
+        pen.lineWidth = 2;
+        pen.setLineDash(dashes ? [6, 4] : []);
+        pen.beginPath();
+        own.forEach((place, number) => {
+          const y = across0(items.value[place]);
+          if (number) pen.lineTo(pixel(items.start[place]), across0(items.value[own[number - 1]]));
+          if (number) pen.lineTo(pixel(items.start[place]), y);
+          else pen.moveTo(pixel(items.start[place]), y);
+        });
+        pen.lineTo(width, across0(items.value[own.at(-1)]));
+        pen.stroke();
+        pen.setLineDash([]);
+      }
+      for (const [value, label, unit] of heights) {
+        const y = across0(value) - 8, words = `${label} ${unit}`;
+        pen.globalAlpha = 0.8;
+        pen.fillStyle = ground;
+        pen.fillRect(0, y - 7, pen.measureText(words).width + 6, 14);
+        pen.globalAlpha = 1;
+        pen.fillStyle = ink;
+        pen.fillText(words, 3, y);
+      }
+      for (const place of [hovered, chosen]) {
+        if (place < 0 || !seen(place)) continue;
+        const [x, y] = [pixel(items.start[place]), across0(items.value[place])];
+        pen.fillStyle = muted;
+        pen.fillRect(x, AXIS, 1, CURVE);
+        pen.fillStyle = ink;
+        pen.strokeStyle = ground;
+        pen.lineWidth = 2;
+        pen.beginPath();
+        pen.arc(x, y, 5, 0, 7);
+        pen.fill();
+        pen.stroke();
+      }
+    }
+
+    // --- pointer
+    function at(event) {
+      const frame = canvas.getBoundingClientRect();
+      const x = event.clientX - frame.left, y = event.clientY - frame.top;
+      let best = -1, nearestBy = Infinity;
+      const rows = curve ? perRow.map((_, row) => row) : data.lanes.map((_, row) => row).filter((row) => y >= tops[row] && y < tops[row] + laneHeight + gap);
+      for (const row of rows) {
+        for (const place of perRow[row] || []) {
+          const left = pixel(items.start[place]), right = pixel(items.start[place] + items.length[place]);
+          let away = Math.max(left - x, x - right, 0);
+          if (curve) away = left <= x ? x - left + Math.abs(across0(items.value[place]) - y) * 1e-3 : Infinity;
+          else if (away > NEAR) continue;
+          // Of several that are as near the shorter one: the long one can be pointed at elsewhere.
+          if (away < nearestBy || (away === nearestBy && items.length[place] < items.length[best])) [best, nearestBy] = [place, away];
+        }
+      }
+      return best;
+    }
+    const held = new Map();
+    let moved = 0;
+    stage.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      held.set(event.pointerId, event.clientX);
+      moved = 0;
+      stage.setPointerCapture(event.pointerId);
+    });
+    stage.addEventListener("pointermove", (event) => {
+      if (!held.has(event.pointerId)) {
+        if (event.pointerType === "touch") return;
+        const place = at(event);
+        if (place !== hovered) {
+          hovered = place;
+          tell(place >= 0 ? place : chosen, false);
+          later();
+        }
+        return;
+      }
+      const before = [...held.values()];
+      const shift = event.clientX - held.get(event.pointerId);
+      held.set(event.pointerId, event.clientX);
+      moved += Math.abs(shift);
+      if (held.size === 1) {
+        if (moved < 4) return;
+        stage.style.cursor = "grabbing";
+        view(from - (shift / width) * (to - from), to - (shift / width) * (to - from));
+      } else {
+        const after = [...held.values()];
+        const wide = (both) => Math.max(20, Math.abs(both[0] - both[1]));
+        zoom(wide(after) / wide(before), valueAt((after[0] + after[1]) / 2 - canvas.getBoundingClientRect().left));
+      }
+    });
+    const release = (event) => {
+      if (!held.delete(event.pointerId)) return;
+      stage.style.cursor = "";
+      if (event.type === "pointerup" && moved < 4) choose(at(event), false);
+    };
+    stage.addEventListener("pointerup", release);
+    stage.addEventListener("pointercancel", release);
+    stage.addEventListener("pointerleave", () => {
+      if (hovered < 0) return;
+      hovered = -1;
+      tell(chosen, false);
+      later();
+    });
+    stage.addEventListener("dblclick", (event) => {
+      const place = at(event);
+      if (place >= 0) fill(place);
+    });
+    stage.addEventListener("wheel", (event) => {
+      const frame = canvas.getBoundingClientRect();
+      if (event.ctrlKey || event.metaKey) {
+        event.preventDefault(); // or the browser would zoom the page
+        zoom(Math.exp(-within(event.deltaY, -120, 120) / 200), valueAt(event.clientX - frame.left));
+      } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        event.preventDefault();
+        pan(event.deltaX / width);
+      }
+    }, { passive: false });
+
+    // --- keys and buttons
+    const keys = {
+      "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(0.5), _: () => zoom(0.5),
+      ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), ArrowUp: () => across(-1), ArrowDown: () => across(1),
+      n: () => along(1), p: () => along(-1), Home: () => view(0, data.span), 0: () => view(0, data.span),
+      Enter: () => chosen >= 0 && fill(chosen), Escape: () => choose(-1, true),
+    };
+    stage.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      keys[event.key]();
+    });
+    const buttons = {};
+    for (const [label, name, act] of [
+      ["+", "Zoom in", keys["+"]], ["−", "Zoom out", keys["-"]], ["←", "Move to the left", keys.ArrowLeft],
+      ["→", "Move to the right", keys.ArrowRight], ["All", "All: the whole of it", keys.Home],
+      ["Previous", "Previous one in the row", keys.p], ["Next", "Next one in the row", keys.n],
+      ["Zoom to it", "Zoom to it: fill the width with the one that is chosen", keys.Enter],
+    ]) {
+      const button = make("button", "", label);
+      button.type = "button";
+      button.title = name;
+      button.setAttribute("aria-label", name);
+      button.addEventListener("click", act);
+      buttons[label] = button;
+      bar.append(button);
+    }
+    if (!curve) {
+      const search = make("input");
+      search.type = "search";
+      search.placeholder = "Find a name";
+      search.setAttribute("aria-label", "Find a name; Enter goes to the next");
+      search.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") (event.preventDefault(), find(search.value));
+        event.stopPropagation();
+      });
+      bar.append(search);
+    }
+
+    // --- legend, and what else there is to know
+    const swatches = data.looks.map(([label]) => {
+      const entry = make("span");
+      const swatch = make("canvas");
+      swatch.setAttribute("aria-hidden", "true");
+      [swatch.width, swatch.height] = [44, 28];
+      entry.append(swatch, make("span", "", label));
+      legend.append(entry);
+      return swatch.getContext("2d");
+    });
+    function drawLegend() {
+      data.looks.forEach(([, colour, kind], look) => {
+        const pen = swatches[look];
+        pen.clearRect(0, 0, 44, 28);
+        pen.fillStyle = curve ? lineColour(colour) : paint(pen, look);
+        if (curve) (kind ? [0, 16, 32] : [0]).forEach((x) => pen.fillRect(x, 11, kind ? 11 : 44, 5));
+        else pen.fillRect(0, 0, 44, 28);
+      });
+    }
+    const of = curve ? "" : data.deep ? " of each row" : " of each lane";
+    const left = data.left ? `Left out are the smallest${of}: ${whole(data.left)} of ${whole(data.left + items.count)} ${data.things}, `
+      + "with which the page would be too large. " : "";
+    const low = curve ? "" : " Where bars are narrower than two pixels, their height is the share that they fill.";
+    note.append(make("div", "", `${left}${data.axis}.${low} Ctrl and wheel, two fingers, or + and − zoom; a drag or the arrows move.`), make("div", "", data.origin));
+
+    panel.append(bar, stage, legend, said, note);
+    box.append(panel);
+    tell(-1, false);
+    new ResizeObserver(later).observe(stage);
+    const watch = new MutationObserver(() => (later(), setTimeout(later, 400)));
+    for (const root of [document.documentElement, document.body]) watch.observe(root, { attributes: true });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
+    draw();
+    return panel;
+  }
+
+  for (const box of document.querySelectorAll(".tidy-viewer:not([data-ready])")) connect(box);
+})();
