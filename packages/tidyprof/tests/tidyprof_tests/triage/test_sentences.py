@@ -281,7 +281,7 @@ def test_advice_of_another_trade_is_found(advice: str, name: str, recordings: Pa
 
 def test_the_truth_comes_from_the_raw_files_alone():
     for module in Path(__file__).parent.glob("raw*.py"):
-        assert not re.search(r"^\s*(from|import) tidyprof", module.read_text(), re.MULTILINE), (
+        assert not re.search(r"^\s*(from|import) tidyprof\b", module.read_text(), re.MULTILINE), (
             module
         )
 
