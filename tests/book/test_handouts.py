@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from docs.book import handouts
 from docs.book.handouts import LONG_CODE, slides
 from docs.book.lesson_pages import lesson_page
 from proflab.lessons import lessons
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, require
 from tests.proflab.test_notebook_build import write_lesson
 from tools.drawings import DRAWINGS
 from tools.notebooks import Folders, build
@@ -128,6 +129,7 @@ def test_of_a_long_cell_the_outputs_stand_alone(page: NotebookNode) -> None:
 def test_a_drawing_is_in_the_slides_which_have_no_file_beside_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    require(find_spec("sphinx_revealjs") is not None, "reveal.js (make .venv/.book)")
     monkeypatch.setattr(handouts, "TARGET", tmp_path)
     drawing = DRAWINGS["02_launch"]()
     text = f"## Lanes\n\nIn lanes:\n\n![{drawing.words}](../docs/drawings/02_launch.svg)"
