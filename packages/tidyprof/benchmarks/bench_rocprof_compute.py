@@ -61,7 +61,8 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     ):
         wide.write(f"{LAUNCH},Kernel_Name,{','.join(names)},Start_Timestamp,End_Timestamp\n")
         long.write(
-            f"{LAUNCH},Kernel_Name,Start_Timestamp,End_Timestamp,Kernel_ID,Counter_Name,Counter_Value\n"
+            f"{LAUNCH},Kernel_Name,Start_Timestamp,End_Timestamp,Kernel_ID,Counter_Name,"
+            f"Counter_Value\n"
         )
         for dispatch in range(DISPATCHES):
             launch = f"2,{dispatch},1048576,256,0,0,4,4,16,{kernel_name(dispatch)}"

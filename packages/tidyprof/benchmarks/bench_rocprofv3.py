@@ -47,8 +47,10 @@ from benchmarks.bench_rocprofv3 import WAYS, medians
 print(medians({"one": lambda: WAYS[sys.argv[1]](Path(sys.argv[2]))}, rounds=3)["one"])
 """
 HEADER = (
-    "Kind,Agent_Id,Queue_Id,Stream_Id,Thread_Id,Dispatch_Id,Kernel_Id,Kernel_Name,Correlation_Id,Start_Timestamp,"
-    "End_Timestamp,LDS_Block_Size,Scratch_Size,VGPR_Count,Accum_VGPR_Count,SGPR_Count,Workgroup_Size_X,"
+    "Kind,Agent_Id,Queue_Id,Stream_Id,Thread_Id,Dispatch_Id,Kernel_Id,Kernel_Name,Correlation_Id,"
+    "Start_Timestamp,"
+    "End_Timestamp,LDS_Block_Size,Scratch_Size,VGPR_Count,Accum_VGPR_Count,SGPR_Count,"
+    "Workgroup_Size_X,"
     "Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z"
 )
 PEAK_PROGRAM = """
@@ -82,7 +84,8 @@ def write_kernel_trace(path: Path, rows: int) -> Path:
             file.write(
                 '"KERNEL_DISPATCH","Agent'
                 f' 4",{kernel % 4},{kernel % 3},834304,{row},{kernel},"{names[kernel]}",'
-                f"{row + 7},{begin},{begin + length},{512 * (kernel % 8)},0,{8 * (kernel % 16)},{4 * (kernel % 3)},"
+                f"{row + 7},{begin},{begin + length},{512 * (kernel % 8)},0,{8 * (kernel % 16)},"
+                f"{4 * (kernel % 3)},"
                 f"{16 + 16 * (kernel % 5)},256,1,1,{256 * (1 + kernel)},{1 + kernel % 2},1\n"
             )
     return path

@@ -26,7 +26,8 @@ from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import has_amd_gpu
 
 NETWORK_FILE_SYSTEMS = re.compile(
-    "cifs|panfs|(fuse[.])?glusterfs|fuse[.]sshfs|lustre|pvfs2|smb3|dvs|nfs4?|(fuse[.])?ceph|beegfs|afs|wekafs|virtiofs"
+    "cifs|panfs|(fuse[.])?glusterfs|fuse[.]sshfs|lustre|pvfs2|smb3|dvs|nfs4?|(fuse[.])?ceph"
+    "|beegfs|afs|wekafs|virtiofs"
     "|9p|gpfs"
 )
 """Types in /proc/mounts whose files lie on another machine; names of the Linux kernel and of their

@@ -28,8 +28,10 @@ backward of its own graph, which it runs within, it is forward.
 """
 
 FORWARD = (
-    r"aten::(linear|conv[123]d|(layer|rms|batch|group|instance)_norm|embedding|scaled_dot_product_attention|gelu|silu|"
-    r"relu_?|leaky_relu_?|elu|hardswish_?|dropout_?|(log_)?softmax|cross_entropy_loss|max_pool[12]d|adaptive_avg_pool2d)"
+    r"aten::(linear|conv[123]d|(layer|rms|batch|group|instance)_norm|embedding"
+    r"|scaled_dot_product_attention|gelu|silu|"
+    r"relu_?|leaky_relu_?|elu|hardswish_?|dropout_?|(log_)?softmax|cross_entropy_loss"
+    r"|max_pool[12]d|adaptive_avg_pool2d)"
 )
 """Operators that a model calls and no formula of a backward does (tools/autograd of PyTorch): those
 call the parts that these consist of, or operators of their own. `aten::mm` says nothing.

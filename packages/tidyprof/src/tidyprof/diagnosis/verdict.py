@@ -726,7 +726,14 @@ def _operator_words(signs: Signs) -> str:
 
 
 def _time_words(signs: Signs) -> Iterator[str]:
-    """What was judged, its parts, and what is odd about it."""
+    """What was judged, its parts, and what is odd about its steps and its work."""
+    yield _judged_words(signs)
+    yield from _step_words(signs)
+    yield from _work_words(signs)
+
+
+def _judged_words(signs: Signs) -> str:
+    """How many steps were judged, how long they are, and their parts."""
     parts = sorted(signs.shares.items(), key=lambda item: -item[1])
     listed = ", ".join(
         f"{part_words(part)} {percent(value)}" for part, value in parts if value >= 0.005
@@ -748,7 +755,11 @@ def _time_words(signs: Signs) -> Iterator[str]:
         + (", without what is left out" if signs.earlier_ns else "")
     )
     without = _without_profiler(signs)
-    yield f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    return f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+
+
+def _step_words(signs: Signs) -> Iterator[str]:
+    """What marks the steps, how they differ, and what of the recording is not judged."""
     if signs.observer.is_traced_one:
         yield (
             "--step-ms is as long as the recorded steps, so it was left out: give that of a step"
@@ -773,6 +784,10 @@ def _time_words(signs: Signs) -> Iterator[str]:
             f"left out, {four_digits(signs.earlier_ns / 1e6)} ms: work that was launched before"
             " waited for what is not in the files, such as the batch before (gaps: earlier work)"
         )
+
+
+def _work_words(signs: Signs) -> Iterator[str]:
+    """What is odd about the work itself: names, graphs, and what runs again."""
     if _like_communication(signs) >= NAMED:
         name, share = signs.alike
         yield (

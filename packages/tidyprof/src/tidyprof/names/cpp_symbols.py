@@ -305,12 +305,14 @@ _WRAPPERS = re.compile(
 )
 _OPERATION = re.compile(r"_kernel|Kernel|Functor|_functor|Ops$|^launch_|_cuda(_|$)|_gpu$")
 _STANDARD_OPERATIONS = re.compile(
-    r"plus|minus|multiplies|divides|maximum|minimum|Sqrt|Abs|Exp|Log|Neg|Sigmoid|Tanh|Round|Floor|Ceil|Trunc"
+    r"plus|minus|multiplies|divides|maximum|minimum|Sqrt|Abs|Exp|Log|Neg|Sigmoid|Tanh|Round|Floor"
+    r"|Ceil|Trunc"
     r"|Reciprocal|Minimum|Maximum|Sin|Cos|Erf"
 )
 _AFFIXES = re.compile(
     r"^(launch_|CUDAFunctorOnSelf_|CUDAFunctorOnOther_|CUDAFunctor_|_+)"
-    r"|(_kernel_cuda|_cuda_kernel|_cuda_out|_cuda_?|_gpu|_kernel_impl|_kernel|_impl|CUDAKernelImpl|CUDAKernel"
+    r"|(_kernel_cuda|_cuda_kernel|_cuda_out|_cuda_?|_gpu|_kernel_impl|_kernel|_impl"
+    r"|CUDAKernelImpl|CUDAKernel"
     r"|KernelImpl|Kernel|_functor|MathFunctor|Functor|Ops|Op|_stub)$"
 )
 

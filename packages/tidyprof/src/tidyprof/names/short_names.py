@@ -266,7 +266,8 @@ _CATEGORY_RULES = tuple(
     for name, pattern in (
         (
             "collective",
-            r"nccl|rccl|msccl|oneRankReduce|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter",
+            r"nccl|rccl|msccl|oneRankReduce|cross_device_reduce|all_?reduce|all_?gather"
+            r"|reduce_?scatter",
         ),
         (
             "optimizer",
@@ -282,13 +283,15 @@ _CATEGORY_RULES = tuple(
         ),
         (
             "normalisation",
-            r"batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|l2_norm|GammaBetaBackward|RowwiseMoments"
+            r"batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|l2_norm"
+            r"|GammaBetaBackward|RowwiseMoments"
             r"|cuComputeGradInput|cuComputePartGrad",
         ),
         ("GEMM", r"(?<!fb)gemm|^GEMM|gemv|matmul|mul_mat|nvjet|hipblaslt|splitK|wvSplt?K|_mm_"),
         (
             "copy",
-            r"memcpy|memset|copyBuffer|fillBuffer|^Copy|^Fill|direct_copy|CatArray|batched_transpose|^transpose_"
+            r"memcpy|memset|copyBuffer|fillBuffer|^Copy|^Fill|direct_copy|CatArray"
+            r"|batched_transpose|^transpose_"
             r"|elementwise fill|_copy_kernel",
         ),
         (
@@ -297,7 +300,8 @@ _CATEGORY_RULES = tuple(
         ),
         (
             "elementwise",
-            r"elementwise|triton_poi_|SubTensorOp|dropout|unary|binary|act_and_mul|_op_kernel|threshold|rotary"
+            r"elementwise|triton_poi_|SubTensorOp|dropout|unary|binary|act_and_mul|_op_kernel"
+            r"|threshold|rotary"
             r"|quant|scale_f32|k_bin_bcast",
         ),
     )

@@ -176,7 +176,8 @@ counts on one device.
 """
 
 _OWN_COLLECTIVE = re.compile(
-    r"(multimem|one_shot|two_shot|push|pull|persistent)_(all_reduce|all_gather|all_to_all|reduce_scatter)"
+    r"(multimem|one_shot|two_shot|push|pull|persistent)_(all_reduce|all_gather|all_to_all"
+    r"|reduce_scatter)"
     r"|(all_reduce|all_gather|all_to_all|reduce_scatter)_iris|cross_device_reduce_\dstage"
     r"|reduce_scatter_cross_device|allreduce_prototype_(one|two)shot|allreduce_fusion_kernel"
 )

@@ -21,13 +21,16 @@ DEEPEST = 3
 
 _DATA_NAME = re.compile(r"\.(csv|json)(\.gz|\.zst)?$", re.IGNORECASE)
 _SUBJECTS = (
-    "kernel|hip_api|hip_runtime|hip_compiler|hip_compile|hip|hsa_api|hsa_core_api|hsa|marker_api|marker|memory_copy"
-    "|memory_allocation|scratch_memory|rccl_api|rccl|rocdecode_api|rocjpeg_api|hipfile_api|rocshmem_api|ompt|domain"
+    "kernel|hip_api|hip_runtime|hip_compiler|hip_compile|hip|hsa_api|hsa_core_api|hsa|marker_api"
+    "|marker|memory_copy"
+    "|memory_allocation|scratch_memory|rccl_api|rccl|rocdecode_api|rocjpeg_api|hipfile_api"
+    "|rocshmem_api|ompt|domain"
     "|counter_collection|pc_sampling_host_trap|pc_sampling_stochastic|graph_launch|hip_event|kfd"
 )
 _OUTPUT_NAME = re.compile(
     rf"(?:(?P<prefix>.*?)_)?(?P<subject>{_SUBJECTS})_(?:trace|stats)"
-    r"|(?:(?P<prefix_only>.*?)_)?(?:agent_info|counter_collection|pc_sampling_\w+|streaming_performance_monitor|results)",
+    r"|(?:(?P<prefix_only>.*?)_)?(?:agent_info|counter_collection|pc_sampling_\w+"
+    r"|streaming_performance_monitor|results)",
     re.DOTALL,
 )
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
