@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, require
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, clean_environment
 from tidyprof.cli.main import main
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.patience import PATIENCE_S
@@ -132,6 +132,27 @@ def test_a_file_that_kills_dask_s_workers_is_named_and_the_others_are_read(
     ((file, error),) = found["errors"]
     assert file == "ranks/trace_2.json.gz"
     assert "a process ended while this or another file was read" in error
+
+
+def test_a_signal_means_after_the_block_what_it_meant_before():
+    require(shutil.which("mpirun") is not None, "Open MPI (apt-get install openmpi-bin)")
+    program = (
+        "import signal; from tidyprof.engines import engine; before ="
+        " signal.getsignal(signal.SIGTERM)\nwith engine('mpi') as executor:\n    assert"
+        " signal.getsignal(signal.SIGTERM) != before\nassert signal.getsignal(signal.SIGTERM) =="
+        " before"
+    )
+    environment = clean_environment() | {"OMPI_ALLOW_RUN_AS_ROOT": "1"}
+    environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    done = subprocess.run(
+        [PYTHON, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_mpi_ends_with_a_killed_rank_and_the_file_is_named(cluster: Cluster, ranks: Path):

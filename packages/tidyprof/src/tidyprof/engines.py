@@ -50,7 +50,15 @@ def _ranks() -> Iterator[Executor | None]:
     except ImportError as error:
         raise _lacks("mpi", error) from None
     with MPICommExecutor() as pool:
-        yield None if pool is None else _Ended(pool)
+        if pool is None:
+            yield None
+            return
+        ended = _Ended(pool)
+        before = signal.signal(signal.SIGTERM, ended.tell)
+        try:
+            yield ended
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -83,7 +91,6 @@ class _Ended(Executor):
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
         self._files: dict[Future[Any], Any] = {}
-        signal.signal(signal.SIGTERM, self._tell)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         """As of any executor; the first argument is the file."""
@@ -91,12 +98,13 @@ class _Ended(Executor):
         self._files[future] = args[0]
         return future
 
-    def _tell(self, *_: object) -> None:
+    def tell(self, *_: object) -> None:
+        """Name the files on standard error, and end the process."""
         running = [str(file) for future, file in self._files.items() if future.running()]
         done = sum(future.done() for future in self._files)
         told = f"MPI ended the job when {done} of {len(self._files)} files were read"
         cause = "a rank was killed, as for want of memory, while it read one of these"
-        names = ", ".join(running)
+        names = ", ".join(running) or "no file was begun"
         sys.stderr.write(f"tidyprof: {told}. Likely cause: {cause}: {names}. {FEWER}\n")
         sys.stderr.flush()
         os._exit(2)
