@@ -66,11 +66,28 @@ def test_the_untraced_step_lies_in_the_estimate_of_most_that_the_host_limits() -
     assert inside >= 0.8 * len(HOST_LIMITED)
 
 
+TIMED_BY_THE_BLOCK = {
+    "bird_spectrograms",
+    "ecg_checkpoints",
+    "face_gallery",
+    "fleet_heartbeat",
+    "flux_emulator_mlp",
+    "mixture_accumulate",
+    "ocean_fields",
+    "rerank_graphs",
+    "seismic_mixer",
+    "sketch_diffusion",
+    "surgery_clips",
+    "tissue_vit",
+}
+"""Programs whose first form, if there are two, wrote its untraced steps into the trace. Named here
+and not asked of the files: a reader that loses those times must fail, and a collection of tests
+reads no traces.
+"""
 FIRST_TRACED = [
     (name, form)
     for name, form in FORMS
-    if profiles(name, form)[0].meta.get("untraced")
-    and (form == "sick" or len(TRUTH[name]["untraced_ms"]) == 1)
+    if name in TIMED_BY_THE_BLOCK and (form == "sick" or len(TRUTH[name]["untraced_ms"]) == 1)
 ]
 
 
@@ -78,6 +95,7 @@ FIRST_TRACED = [
 def test_what_the_block_timed_is_what_an_own_clock_says(name: str, form: str) -> None:
     """Within a fifth: other steps, of the same process."""
     own = TRUTH[name]["untraced_ms"][form]
+    assert profiles(name, form)[0].meta["untraced"]
     found = tidyprof.triage(profiles(name, form))
     assert found.signs.observer.untraced_ns == pytest.approx(1e6 * own, rel=0.2)
     assert found.cause == triaged(name, form, "given").cause
