@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 from proflab.exercises import all_exercises
 from proflab.exercises.model import Exercise, Message, exercise_cell
 from proflab.lessons import lesson
+from tidyprof.errors import UserError
 
 SPECIFICATION = re.compile(r"[<>^+,]*\d*,?(\.\d+)?[a-z%]?|,")
 """How a number is formatted, which stands among the constants of a function as its texts do."""
 
 
-def sheet(lessons: list[str]) -> Iterator[str]:
-    """Lines of Markdown on the exercises of these lessons; of all without one."""
+def sheet(asked: Sequence[str]) -> Iterator[str]:
+    """Lines of Markdown on these exercises, or all of these lessons; on everything without one.
+
+    Raises UserError for what is neither a lesson nor an exercise.
+    """
+    exercises = all_exercises()
+    names = {name for one in exercises for name in (one.id, one.id[:2])}
+    if unknown := [name for name in asked if name not in names]:
+        raise UserError(
+            f"{unknown[0]} is neither a lesson, such as 02, nor an exercise, such as 02.2"
+        )
     yield "# Exercises, solutions and known mistakes"
     shown = ""
-    for one in all_exercises():
+    for one in exercises:
         number = one.id[:2]
-        if lessons and number not in lessons:
+        if asked and not {one.id, number} & {*asked}:
             continue
         if number != shown:
             shown = number
@@ -31,16 +44,37 @@ def sheet(lessons: list[str]) -> Iterator[str]:
 def _exercise(exercise: Exercise) -> Iterator[str]:
     cell = exercise_cell(exercise.id)
     yield f"\n**{exercise.id}**, {cell.question}\n\n```python\n{cell.solution}\n```\n"
+    known = replies(exercise.id[:2])
     for mistake in exercise.mistakes:
-        yield f"- {spoken(mistake.message)}"
+        yield f"- {spoken(mistake.message, known)}"
 
 
-def spoken(message: Message) -> str:
+@cache
+def replies(number: str) -> tuple[str, ...]:
+    """All texts in a lesson's exercises, as they stand there: dots stand for what is computed."""
+    tree = ast.parse((lesson(number).folder / "exercises.py").read_text(encoding="utf-8"))
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    pieces = {id(part) for node in joined for part in node.values}
+    plain = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces
+    ]
+    return tuple(plain + ["".join(map(_piece, node.values)) for node in joined])
+
+
+def _piece(part: ast.expr) -> str:
+    return str(part.value) if isinstance(part, ast.Constant) else "..."
+
+
+def spoken(message: Message, known: Sequence[str] = ()) -> str:
     """What is said to who makes a mistake. Where it is computed, three dots stand for what comes
-    from a learner's data.
+    from a learner's data. Of an open question the tests know a piece of the reply, whose whole is
+    the shortest of `known` that holds it.
     """
     if isinstance(message, str):
-        return message
+        whole = [text for text in known if message in text]
+        return min(whole, key=lambda text: (text == message, len(text)), default=message)
     code = getattr(message, "__code__", None)
     texts = [text for text in code.co_consts if isinstance(text, str)] if code else []
     words = [text.strip() for text in texts if not SPECIFICATION.fullmatch(text)]
@@ -50,14 +84,21 @@ def spoken(message: Message) -> str:
 def build_parser() -> argparse.ArgumentParser:
     """The command's options."""
     parser = argparse.ArgumentParser(prog="python -m tools.answer_sheet", description=__doc__)
-    parser.add_argument("lessons", nargs="*", metavar="LESSON", help="such as 02; all without one")
+    parser.add_argument(
+        "asked", nargs="*", metavar="LESSON|EXERCISE", help="such as 02 or 02.2; all without one"
+    )
     return parser
 
 
-def main() -> None:
-    """Print the sheet."""
-    print("\n".join(sheet(build_parser().parse_args().lessons)))
+def main() -> int:
+    """Print the sheet. Returns 2 for what is neither a lesson nor an exercise."""
+    try:
+        print("\n".join(sheet(build_parser().parse_args().asked)))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

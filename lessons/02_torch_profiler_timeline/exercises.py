@@ -188,7 +188,7 @@ def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
     for what, twice in counted_twice(profile).values():
         if abs(excess - twice) <= TWICE_TOLERANCE * twice:
             return f"{share} some time is counted twice, probably {what}."
-    return f"{share} some time is counted twice."
+    return f"{share} some time is counted twice, or lies outside of `whole_step`."
 
 
 TOLERANCES = {"compute": PART_TOLERANCE, "data_wait": PART_TOLERANCE, "idle": IDLE_TOLERANCE}

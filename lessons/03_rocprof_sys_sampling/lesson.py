@@ -76,7 +76,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # `perf::CONTEXT-SWITCHES`. `rocprof-sys-sample` switches call stacks on, `rocprof-sys-run` does not.
 
 # %% language="bash"
-# rocprof-sys-avail -bd -r SAMPLING_REALTIME
+# rocprof-sys-avail -bd -r SAMPLING_REALTIME --advanced
 # cat > $FOLDER/course.cfg <<END
 # ROCPROFSYS_TRACE                   = true
 # ROCPROFSYS_PROFILE                 = true
@@ -290,7 +290,9 @@ q.check(answer)
 # 5 minutes, open: give a run in which the largest gap is at most half as long: `answer = own_run(fixed)`.
 q = exercise("03.3", steady)
 # solution
-# The cell above: the command of Capture with `--num-workers 2`, and `-o $FOLDER/fixed`.
+# In the cell above, behind `rm -rf $FOLDER/fixed`:
+# rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
+#     -- $CASE --max-steps 6 --roctx --num-workers 2
 answer = own_run(fixed)
 # end solution
 q.check(answer)

@@ -394,7 +394,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # %%
 OWN_SCRIPT = ""  # path of yours
 LAUNCH = [sys.executable]  # or ["torchrun", "--standalone", "--nproc-per-node", "2"]
-script = Path(OWN_SCRIPT or folder / "sort_letters.py").resolve()
+script = Path(OWN_SCRIPT or folder / "sort_letters.py").expanduser().resolve(strict=True)
 
 
 def run(script, to, *options):
@@ -467,7 +467,7 @@ print(f"verdict: {VERDICT}")
 # ## At work, without this course
 #
 # First `python -m tidyprof run -- python train.py`, or without tidyprof the hook of torch above. Where hooks can't name
-# your parts, the block that this lesson pasted:
+# your parts, this block:
 #
 # {snippet 14_instrument_me.py}
 #

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from proflab.exercises import all_exercises
-from tools.answer_sheet import sheet, spoken
+from tools.answer_sheet import main, sheet, spoken
 
 
 def test_each_exercise_has_a_question_a_solution_and_its_mistakes() -> None:
@@ -18,9 +18,21 @@ def test_each_exercise_has_a_question_a_solution_and_its_mistakes() -> None:
         assert own.count("\n- ") == len(one.mistakes), one.id
 
 
-def test_a_lesson_alone() -> None:
-    text = "\n".join(sheet(["02"]))
-    assert {*re.findall(r"\*\*(\d\d)\.\d+\*\*", text)} == {"02"}
+def test_a_lesson_or_an_exercise_alone() -> None:
+    text = "\n".join(sheet(["02", "03.3"]))
+    assert {*re.findall(r"\*\*(\d\d)\.\d+\*\*", text)} == {"02", "03"}
+    assert re.findall(r"\*\*(03\.\d+)\*\*", text) == ["03.3"]
+
+
+def test_what_does_not_exist_is_said(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["answer_sheet", "90_minutes"])
+    assert main() == 2
+    assert capsys.readouterr().err.startswith("error: 90_minutes is neither a lesson")
+
+
+def test_of_an_open_question_the_whole_reply_stands_there() -> None:
+    text = "\n".join(sheet(["02.2"]))
+    assert "- ... some time is in no part, or not in ns." in text
 
 
 @pytest.mark.parametrize(

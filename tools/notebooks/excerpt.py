@@ -50,6 +50,9 @@ _LESSON = re.compile(r"\blesson(?= = proflab\.start\(|\.)")
 _START = re.compile(r"(proflab\.start\([^)]*)\)")
 """The lesson's session in code, and the call that begins it."""
 
+_SHEET = re.compile(r"\nlesson_\d\d\.sheet\(\)$", re.MULTILINE)
+"""Shows what the lessons before found: here it would tell what a later part asks."""
+
 _TARGET = re.compile(r"^\[([^\]]+)\]: \S.*$", re.MULTILINE)
 """Where a reference such as [text][name] leads."""
 
@@ -198,6 +201,7 @@ def _own(cell: NotebookNode, source: Source, recipe: Path) -> NotebookNode:
     if cell.cell_type == "code" and not text.startswith("%%"):
         text = _LESSON.sub(f"lesson_{source.number}", text)
         text = _START.sub(rf'\1, within="{recipe.parent.name}")', text)
+        text = _SHEET.sub("", text)
     own = copy(cell)
     own.source = text
     return own

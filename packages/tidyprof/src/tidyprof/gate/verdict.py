@@ -399,10 +399,10 @@ def _word(
     if ratio.low > 1:
         return "slower", False, f"but it may be less than the limit of {100 * limit:g} %"
     if ratio.high < 1:
-        return "faster", False, "even the high end of the interval is below 1"
+        return "faster", False, "all of the interval lies below 0 %"
     if ratio.high > 1 + limit:
         low, high = np.quantile(times[0], [0.25, 0.75]) / np.median(times[0]) - 1
-        found = f"the interval reaches from below 1 to above the limit of {100 * limit:g} %"
+        found = f"the interval reaches from below 0 % to above the limit of {100 * limit:g} %"
         return (
             "can't tell",
             False,
