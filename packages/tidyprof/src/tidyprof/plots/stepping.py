@@ -69,6 +69,8 @@ def _across(axes: Axes, untraced_ns: float | tuple[float, float], size: float) -
     """
     ends = untraced_ns if isinstance(untraced_ns, tuple) else (untraced_ns,)
     text = f"without the profiler {' to '.join(duration_text(end) for end in ends)}"
+    # Other programs, or another clock, may make it longer than every step that was recorded.
+    axes.set_xlim(right=max(axes.get_xlim()[1], 1.05 * ends[-1] / size))
     for end in ends:
         axes.axvline(end / size, color=style.TEXT, linewidth=1.4, linestyle="--")
     lower, upper = axes.get_ylim()

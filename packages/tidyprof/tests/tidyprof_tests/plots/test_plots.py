@@ -199,6 +199,13 @@ class TestWords:
         text = plots.describe(plots.timeline(profile_of(*rows)))
         assert "1 events. 2 frames of call-stack samples are not drawn." in text
 
+    def test_a_step_without_the_profiler_is_seen_where_it_is_the_longest(self, run):
+        longest = int(analyses.step_budget(run)["duration_ns"].max())
+        axes = plots.step_budget(analyses.step_budget(run), untraced_ns=2 * longest).axes[0]
+        left, right = axes.get_xlim()
+        (line,) = (one.get_xdata()[0] for one in axes.lines if one.get_linestyle() == "--")
+        assert left < line < right
+
     def test_slow_steps(self):
         table = pd.DataFrame({"step": range(8), "duration_ns": [450_000_000] + [20_000_000] * 7})
         table.attrs["origin"] = ORIGIN
