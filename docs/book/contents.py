@@ -31,7 +31,14 @@ TO_LOOK_UP = (
     "reliability",
 )
 
-FOR_INSTRUCTORS = ("instructor", "room", "before-and-after", "slurm")
+FOR_INSTRUCTORS = (
+    "instructor",
+    "room",
+    "hands",
+    "before-and-after",
+    "before-and-after-key",
+    "slurm",
+)
 
 TO_CARRY_ON = (
     "CONTRIBUTING.md",

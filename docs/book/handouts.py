@@ -1,8 +1,8 @@
 """What an instructor shows and prints, as pages that need no network: `python -m
 docs.book.handouts`.
 
-nbconvert makes slides of each executed lesson, without its solutions; docs/cheat-sheet.md becomes
-one sheet of A4.
+nbconvert makes slides of each executed lesson, without its solutions. docs/cheat-sheet.md becomes
+one sheet of A4, and the questions for a room get pages of their own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 TARGET = REPOSITORY / "build/handouts"
 STATIC = Path(__file__).with_name("static")
 
+SHEETS = ("cheat-sheet", "hands", "before-and-after")
+"""Pages of docs that are printed or shown; sheet.css knows them by these names."""
+
 LONG_CODE = 8
 """Lines of code that can be read from the last row of seats; of a longer cell the outputs stand
 alone.
@@ -38,9 +41,10 @@ _LINK_WITHIN = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")
 
 
 def main() -> int:
-    """Write the sheet, and the slides of all lessons. Returns 2 if a lesson was not run."""
+    """Write the sheets, and the slides of all lessons. Returns 2 if a lesson was not run."""
     TARGET.mkdir(parents=True, exist_ok=True)
-    write_sheet()
+    for name in SHEETS:
+        write_sheet(name)
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
     try:
@@ -56,7 +60,7 @@ def main() -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"the sheet and the slides: {TARGET.relative_to(REPOSITORY)}")
+    print(f"the sheets and the slides: {TARGET.relative_to(REPOSITORY)}")
     return 0
 
 
@@ -70,11 +74,12 @@ def opening(lesson: Lesson) -> str:
     )
 
 
-def write_sheet() -> None:
-    """Write the cheat sheet as a page to print."""
+def write_sheet(name: str) -> None:
+    """Write a page of docs as one to print."""
     from markdown_it import MarkdownIt
 
-    sheet = (REPOSITORY / "docs/cheat-sheet.md").read_text(encoding="utf-8")
+    sheet = (REPOSITORY / f"docs/{name}.md").read_text(encoding="utf-8")
+    title = sheet.partition("\n")[0].lstrip("# ")
     body = MarkdownIt("commonmark").enable("table").render(_LINK_WITHIN.sub(r"\1", sheet))
     # Each line of the commands is an element, so that what wraps can hang below its begin.
     parts = re.split(r"(?<=<code class=\"language-bash\">)(.*?)(?=</code>)", body, flags=re.DOTALL)
@@ -82,9 +87,10 @@ def write_sheet() -> None:
         "".join(f"<span>{line}</span>" for line in part.splitlines()) for part in parts[1::2]
     ]
     css = (STATIC / "sheet.css").read_text(encoding="utf-8")
-    head = f'<head><meta charset="utf-8"><title>Cheat sheet</title><style>{css}</style></head>'
-    text = f'<!doctype html>\n<html lang="en">{head}<body>\n{"".join(parts)}\n</body></html>\n'
-    (TARGET / "cheat-sheet.html").write_text(text, encoding="utf-8")
+    head = f'<head><meta charset="utf-8"><title>{title}</title><style>{css}</style></head>'
+    page = f'{head}<body class="{name}">\n{"".join(parts)}\n</body>'
+    text = f'<!doctype html>\n<html lang="en">{page}</html>\n'
+    (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
 
 
 def write_slides(name: str, page: NotebookNode) -> None:

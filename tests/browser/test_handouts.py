@@ -23,17 +23,20 @@ LONG = "word " * 2_000
 HERE = "const {h, v} = Reveal.getIndices(); return [h, v]"
 
 
-def test_the_cheat_sheet_is_one_page_of_a4(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any
+@pytest.mark.parametrize(
+    ("name", "count"), [("cheat-sheet", 1), ("hands", 4), ("before-and-after", 2)]
+)
+def test_a_sheet_has_its_pages_of_a4(
+    name: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any
 ) -> None:
     monkeypatch.setattr(handouts, "TARGET", tmp_path)
-    handouts.write_sheet()
-    browser.get(f"file://{tmp_path}/cheat-sheet.html")
+    handouts.write_sheet(name)
+    browser.get(f"file://{tmp_path}/{name}.html")
     printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"]
     pages = re.findall(rb"/MediaBox\s*\[0 0 ([\d.]+) ([\d.]+)\]", base64.b64decode(printed))
     assert [tuple(round(float(length) / 72 * 25.4) for length in page) for page in pages] == [
         (210, 297)
-    ]
+    ] * count
 
 
 def test_slides_follow_the_keys_without_the_network(

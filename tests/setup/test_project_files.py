@@ -496,7 +496,7 @@ def test_settings_of_pip_for_other_places_do_not_lead_uv_away(tmp_path):
     often set.
     """
     setup = (REPOSITORY / "scripts/dev/setup").read_text()
-    script = re.search(r"^unset PIP_.*\n.* -m pip install .* uv$", setup, re.MULTILINE)[0]
+    script = re.search(r"^unset PIP_.*\n.* -m pip install .* uv(?= \|\|$)", setup, re.MULTILINE)[0]
     script = script.replace(
         "--constraint constraints.txt uv", f"--no-index --force-reinstall {empty_wheel(tmp_path)}"
     )
