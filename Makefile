@@ -10,7 +10,8 @@ BIN := .venv/bin
 READY := .venv/.ready-$(TORCH)
 # Once set-up has ended it holds the path of .venv, which all its programs begin with. Set-up tells where that is another.
 IS_HERE := $(shell [ "$$(cat '$(READY)' 2>/dev/null)" -ef . ] && echo yes)
-NOTEBOOKS := $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
+NOTEBOOKS = $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses $(AT_ONCE) --dist worksteal
+AT_ONCE := 2
 ALONE := -p tests.lessons_alone
 TIDYPROF := packages/tidyprof
 TESTS := tests
@@ -96,7 +97,9 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, their drawings, the 
 	$(BIN)/python -m tools.release_page
 	$(BIN)/python -m tools.issue_page
 
-book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
+# What a lesson measures, and others read, is of a machine that does nothing else.
+book slides: AT_ONCE := 1
+book: lessons .venv/.book ## run the lessons, one by one, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
 
 pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
