@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docs.book import traces
 from docs.book.contents import START, contents
 from docs.book.finish import finish
 from docs.book.lesson_pages import lesson_page
@@ -137,7 +138,8 @@ def build_site(pages: Path, html: Path, builder: str = "html") -> int:
 
     It writes every page, since one that was finished already can't be finished again.
     """
-    shutil.rmtree(html / "_images", ignore_errors=True)
+    for folder in ("_images", traces.FOLDER):
+        shutil.rmtree(html / folder, ignore_errors=True)
     command = [
         sys.executable,
         "-m",
