@@ -17,7 +17,7 @@ from proflab.display import size
 
 FOLDER = "_traces"
 
-_BUTTON = re.compile(
+BUTTON = re.compile(
     r'<div id="(proflab-perfetto-[0-9a-f]+)" data-config="([^"]*)" data-trace="([^"]*)">'
     r'.*?</div><script>.*?\("\1"\);</script>',
     re.DOTALL,
@@ -29,7 +29,7 @@ _ODD = re.compile(r"[^\w.-]+")
 
 def with_files(page: str, html: Path, up: str) -> str:
     """A page whose traces are files of the site in `html`; `up` leads there from the page."""
-    return _BUTTON.sub(lambda found: _linked(found[2], found[3], html, up), page)
+    return BUTTON.sub(lambda found: _linked(found[2], found[3], html, up), page)
 
 
 def _linked(config: str, trace: str, html: Path, up: str) -> str:

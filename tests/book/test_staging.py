@@ -48,6 +48,7 @@ def test_what_lies_beside_the_files_on_the_repositorys_site_is_no_link_in_the_bo
     text = (tmp_path / "index.md").read_text()
     assert "](../" not in text
     assert "each release has it as one file" in text
+    assert "[a finished lesson](notebooks/02_torch_profiler_timeline.ipynb)" in text
 
 
 def test_a_picture_with_a_dark_twin_is_staged_as_both(tmp_path: Path):
