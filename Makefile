@@ -95,6 +95,7 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, their drawings, the 
 	$(BIN)/python -m tools.method_picture
 	$(BIN)/python -m tools.release_page
 	$(BIN)/python -m tools.issue_page
+	$(BIN)/python -m tools.who_ran
 
 book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
