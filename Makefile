@@ -96,6 +96,7 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, their drawings, the 
 	$(BIN)/python -m tools.method_picture
 	$(BIN)/python -m tools.release_page
 	$(BIN)/python -m tools.issue_page
+	$(BIN)/python -m tools.who_ran
 
 # What a lesson measures, and others read, is of a machine that does nothing else.
 book slides: AT_ONCE := 1

@@ -5,19 +5,23 @@ The lessons' outputs are those of build/combined, where `make lessons` leaves th
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docs.book import finished_lesson, traces
 from docs.book.contents import START, contents
 from docs.book.finish import finish
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
-from proflab.lessons import Lesson
+from proflab.lessons import Lesson, lessons
 from tidyprof.errors import UserError
 from tools.notebooks import Folders, build, read_sources
 from tools.notebooks.excerpt import excerpts
@@ -32,11 +36,29 @@ DOWNLOADS = "downloads"
 """The folder beside the pages with the learners' notebooks, which are no pages themselves."""
 
 
-def main() -> int:
+def build_parser() -> argparse.ArgumentParser:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m docs.book", description="Build the book in build/book/html."
+    )
+    parser.add_argument(
+        "--finished",
+        action="store_true",
+        help="write the finished lesson that the repository shows in"
+        f" notebooks/{finished_lesson.FOLDER} instead",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Stage, build and check. Returns 0, 2 if a lesson was not run, 1 if the book does not come out
     right.
     """
+    options = build_parser().parse_args(arguments)
     try:
+        if options.finished:
+            print(f"the finished lesson: {write_finished().relative_to(REPOSITORY)}")
+            return 0
         stage(TARGET / "pages")
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -78,15 +100,7 @@ def stage_lessons(names: list[str], pages: Path) -> None:
         for one in [*sources, *excerpts(folders.lessons, sources)]
     }
     for name in names:
-        learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
-        path = folders.combined / f"{name}.ipynb"
-        done = executed(path, nbformat.reads(texts[path], 4))
-        page = lesson_page(
-            name[:2],
-            done,
-            learner,
-            lesson_note(made[name], date.fromtimestamp(path.stat().st_mtime)),
-        )
+        page = page_of(name, folders, texts, partial(lesson_note, made[name]))
         stage_linked(
             REPOSITORY,
             f"notebooks/{name}.ipynb",
@@ -97,6 +111,32 @@ def stage_lessons(names: list[str], pages: Path) -> None:
             pages / f"{DOWNLOADS}/{name}.ipynb", texts[folders.notebooks / f"{name}.ipynb"]
         )
         write_if_new(pages / f"notebooks/{name}.ipynb", nbformat.writes(page))
+
+
+def write_finished() -> Path:
+    """Write the finished lesson of the repository's own page, and return its path. Raises UserError
+    if it was not run as it is now.
+    """
+    folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
+    lesson = lessons()[finished_lesson.LESSON]
+    name = lesson.folder.name
+    note = partial(finished_lesson.note, lesson.minutes)
+    page = page_of(name, folders, build(folders), note)
+    return finished_lesson.write(page, name, folders.notebooks)
+
+
+def page_of(
+    name: str, folders: Folders, texts: Mapping[Path, str], note: Callable[[date], str]
+) -> NotebookNode:
+    """The page of a lesson with the outputs of its run, and a note that knows its day; raises
+    UserError if it was not run as it is now.
+    """
+    import nbformat
+
+    learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
+    path = folders.combined / f"{name}.ipynb"
+    done = executed(path, nbformat.reads(texts[path], 4))
+    return lesson_page(name[:2], done, learner, note(date.fromtimestamp(path.stat().st_mtime)))
 
 
 def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
@@ -137,7 +177,8 @@ def build_site(pages: Path, html: Path, builder: str = "html") -> int:
 
     It writes every page, since one that was finished already can't be finished again.
     """
-    shutil.rmtree(html / "_images", ignore_errors=True)
+    for folder in ("_images", traces.FOLDER):
+        shutil.rmtree(html / folder, ignore_errors=True)
     command = [
         sys.executable,
         "-m",

@@ -29,6 +29,7 @@ TO_LOOK_UP = (
     "packages",
     "gpumodel",
     "reliability",
+    "who-ran-this",
 )
 
 FOR_INSTRUCTORS = (

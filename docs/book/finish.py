@@ -15,6 +15,8 @@ from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+from docs.book import traces
+
 DESCRIPTION_LENGTH = 155
 """Characters of a page's description; much longer ones are cut where they are shown."""
 
@@ -78,9 +80,9 @@ def finish(html: Path) -> None:
     texts = {}
     for path in sorted(html.rglob("*.html")):
         name = path.relative_to(html)
-        page = finished(
-            path.read_text(encoding="utf-8"), html / "_images", "../" * (len(name.parts) - 1)
-        )
+        up = "../" * (len(name.parts) - 1)
+        page = traces.with_files(path.read_text(encoding="utf-8"), html, up)
+        page = finished(page, html / "_images", up)
         path.write_text(page, encoding="utf-8")
         texts[name.as_posix()] = sections(page)
     written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))

@@ -19,6 +19,12 @@ COVER = (
 
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
+SITE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:deployments/[\w-]+|releases)\)")
+"""A link of the first page to what the repository's site has beside the files."""
+
+_FINISHED = re.compile(r"\]\(notebooks/finished/(\w+)\.md\)")
+"""And to a finished lesson: in the book every lesson is one."""
+
 PAIR = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>'
 )
@@ -30,6 +36,7 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
     gets the contents.
     """
     text = PAIR.sub(_pair, (repository / page).read_text(encoding="utf-8"))
+    text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", text))
     if page == START:
         text = text.replace("\n", f"\n\n{COVER}\n", 1)
     stage_linked(repository, page, text, target)

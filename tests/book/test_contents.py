@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from docs.book.contents import READERS, START, contents, toctrees
+from docs.book.staging import SITE
 from proflab.lessons import lessons as all_lessons
 from tests.conftest import REPOSITORY
 
@@ -31,7 +32,8 @@ def anchors(page: str) -> set[str]:
 
 
 def links(page: str) -> list[str]:
-    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    """The links to files and headings of the repository."""
+    text = SITE.sub("", (REPOSITORY / page).read_text(encoding="utf-8"))
     return [link for link in re.findall(r"\]\(([^()\s]+)\)", text) if not urlsplit(link).scheme]
 
 

@@ -18,6 +18,9 @@ from docs.book.finish import (
     finished,
     sections,
 )
+from docs.book.traces import with_files
+from proflab.perfetto_button import PerfettoButton
+from proflab.perfetto_trace import Trace
 from tidyprof.errors import UserError
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (2000).to_bytes(4) + (500).to_bytes(4)
@@ -172,3 +175,22 @@ def test_a_print_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="install one of chromium"):
         pdf.to_paper(page, tmp_path / "book.pdf")
+
+
+def test_the_trace_of_a_button_becomes_one_file_and_names_of_files_stay_in_their_folder(
+    tmp_path: Path,
+):
+    button = PerfettoButton(
+        Trace("../a b.json.gz", b"\x1f\x8bbytes"), "https://ui.perfetto.dev/", "<b>"
+    )
+    done = with_files(
+        page(button._repr_html_() + "<p>and</p>" + button._repr_html_()), tmp_path, "../"
+    )
+    (folder,) = tmp_path.iterdir()
+    (file,) = folder.iterdir()
+    assert file.read_bytes() == b"\x1f\x8bbytes"
+    assert done.count(f'href="../_traces/{file.name}" download="..-a-b.json.gz"') == 2
+    assert "<strong>&lt;b&gt;</strong>" in done
+    assert "<p>and</p>" in done
+    assert "<script" not in done
+    assert "data-config" not in done

@@ -42,6 +42,15 @@ def test_the_first_page_has_the_cover_below_its_title(tmp_path: Path):
     assert (tmp_path / LINK.search(COVER)[1]).is_file()
 
 
+def test_what_lies_beside_the_files_on_the_repositorys_site_is_no_link_in_the_book(tmp_path: Path):
+    assert "](../../releases)" in (REPOSITORY / START).read_text()
+    stage_page(REPOSITORY, START, tmp_path, ())
+    text = (tmp_path / "index.md").read_text()
+    assert "](../" not in text
+    assert "each release has the book as one file" in text
+    assert "[a finished lesson](notebooks/02_torch_profiler_timeline.ipynb)" in text
+
+
 def test_a_picture_with_a_dark_twin_is_staged_as_both(tmp_path: Path):
     stage_page(REPOSITORY, START, tmp_path, ())
     text = (tmp_path / "index.md").read_text()

@@ -144,6 +144,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     options.binary_location = programs["chromium"]
     for argument in ARGUMENTS:
         options.add_argument(argument)
+    options.accept_insecure_certs = True  # of a server of a test
     options.set_capability("goog:loggingPrefs", {"browser": "SEVERE"})
     options.add_experimental_option("excludeSwitches", ["disable-popup-blocking"])
     downloads = tmp_path_factory.mktemp("downloads")

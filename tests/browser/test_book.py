@@ -7,19 +7,32 @@ from __future__ import annotations
 import base64
 import io
 import re
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from nbformat import v4, writes
 
+import tidyprof
 from docs.book.__main__ import DOWNLOADS, build_site, lesson_note
 from docs.book.contents import Part, toctrees
 from docs.book.lesson_pages import FOLDED, METADATA
 from docs.book.pdf import print_book
 from proflab.lessons import lessons
+from proflab.perfetto_button import PerfettoButton, viewer_page
+from proflab.perfetto_trace import Trace, prepare
+from tests.browser.conftest import Site
 from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
 from tests.browser.test_viewer import HOSTILE, drawn, opened, press, said, timeline
 from tests.conftest import REPOSITORY, require
@@ -37,8 +50,15 @@ TITLE = (
 LONGEST = f"text = '{'x' * 91}'"
 """As long as a line of code may be: 100 characters."""
 
-PERFETTO = '<div data-trace="x">One step. <button>Open</button></div>'
-"""As the button of `proflab.perfetto_button` stands in a notebook, words around it."""
+RECORDING = REPOSITORY / "recordings/torch-h200-resnet50"
+"""Whose trace a figure of the lesson hands to Perfetto, twice."""
+
+FETCHED = """
+const [address, done] = arguments;
+fetch(address).then(answer => answer.blob()).then(blob => Object.assign(new FileReader(), {
+    onload: event => done(event.target.result.split(',')[1]) }).readAsDataURL(blob));
+"""
+"""Bytes of an address, in base64, as any page may fetch them."""
 
 SHEET = 672
 """Pixels of a line on A4: 210 mm less two margins of 16 mm, at 96 pixels an inch."""
@@ -64,7 +84,8 @@ def lesson() -> str:
     words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
     shown = v4.new_output("display_data", data={"text/html": image + words})
     printed = v4.new_output("stream", text="what was printed\n")
-    wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{PERFETTO}"})
+    button = PerfettoButton(trace(), viewer_page(), "One step.")._repr_html_()
+    wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{button}"})
     note = lesson_note(lessons()["00"], date(2026, 1, 2))
     cells = [
         v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
@@ -77,6 +98,11 @@ def lesson() -> str:
         v4.new_markdown_cell('Type {"kind": 1}.'),
     ]
     return writes(v4.new_notebook(metadata=METADATA, cells=cells))
+
+
+def trace() -> Trace:
+    """What the button of a notebook hands over."""
+    return prepare(next(RECORDING.glob("*.json.gz")))[0]
 
 
 def wide_table() -> str:
@@ -110,6 +136,55 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "pages" / page).write_text(text, encoding="utf-8")
     assert build_site(folder / "pages", folder / "html") == 0
     return folder / "html"
+
+
+@contextmanager
+def served(site: Path, *, certificate: Path | None = None, **headers: str) -> Iterator[str]:
+    """Serve the book from the folder `site`, over https with a certificate; yields its address."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def end_headers(self) -> None:
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            super().end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=site))
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and its certificate, which the browser takes from anybody."""
+    require(shutil.which("openssl") is not None, "openssl (apt-get install openssl)")
+    path = tmp_path_factory.mktemp("certificate") / "both.pem"
+    words = [
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=127.0.0.1",
+        "-keyout",
+    ]
+    subprocess.run(["openssl", *words, path, "-out", path], check=True, capture_output=True)
+    return path
 
 
 def wait_for(browser: Any, selector: str) -> list[Any]:
@@ -196,6 +271,42 @@ def test_the_viewer_of_a_figure_opens_in_the_book(
     assert said(browser).startswith("ProfilerStep#7")
     assert overhang(browser) <= 0
     assert barriers(browser) == []
+
+
+def test_perfetto_opens_the_very_trace_from_where_the_book_is(
+    site: Path, certificate: Path, notebook: Site, browser: Any, tmp_path: Path
+):
+    with served(site, certificate=certificate, Access_Control_Allow_Origin="*") as address:
+        show(browser, f"{address}/notebooks/00_first.html", "light", 1280)
+        links = [link.get_attribute("href") for link in wait_for(browser, "a.open:not([hidden])")]
+        assert len(set(links)) == 1
+        page, _, given = links[0].partition("#!/?url=")
+        assert page == "https://ui.perfetto.dev/"
+        assert unquote(given).startswith(f"{address}/_traces/")
+        assert barriers(browser) == []
+        browser.get(notebook.serve("/elsewhere", "<p>another origin, as Perfetto's is</p>"))
+        fetched = browser.execute_async_script(FETCHED, unquote(given))
+    copy = tmp_path / "fetched.json.gz"
+    copy.write_bytes(base64.b64decode(fetched))
+    assert copy.read_bytes() == trace().content
+    assert len(tidyprof.steps(tidyprof.read(copy))) == 3
+    assert len(list((site / "_traces").iterdir())) == 1
+
+
+def test_perfetto_is_not_offered_where_it_could_not_fetch_and_the_trace_can_be_saved(
+    site: Path, certificate: Path, browser: Any
+):
+    page = "notebooks/00_first.html"
+    with (
+        served(site, Access_Control_Allow_Origin="*") as plain,
+        served(site, certificate=certificate) as closed,
+    ):
+        for address in (site.as_uri(), plain, closed):
+            show(browser, f"{address}/{page}", "light", 390)
+            browser.execute_async_script("offers.finally(arguments[0])")
+            assert not any(link.is_displayed() for link in wait_for(browser, "a.open")), address
+            saved = wait_for(browser, ".perfetto a[download]")[0].get_attribute("href")
+            assert (site / saved.removeprefix(f"{address}/")).read_bytes() == trace().content
 
 
 def test_code_is_copied_at_a_click_and_outputs_are_not_offered(site: Path, browser: Any):

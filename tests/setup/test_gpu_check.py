@@ -132,6 +132,7 @@ def test_the_archive_hides_secrets_and_holds_everything(
         )
     assert {Path(name).name for name in names} == {
         "report.md",
+        "summary.json",
         "result.json",
         "only.log",
         "only.errors",
@@ -169,6 +170,7 @@ def test_the_archive_holds_the_folder_and_nothing_from_elsewhere(
         contents = {entry.name: archive.extractfile(entry).read() for entry in archive}
     assert {Path(name).name for name in contents} == {
         "report.md",
+        "summary.json",
         "result.json",
         "only.log",
         "only.errors",

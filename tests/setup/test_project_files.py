@@ -20,6 +20,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from proflab import case
 from proflab.releases import releases, shown
 from tests.conftest import REPOSITORY, require
 from tidyprof_tests.conftest import HOUSE, STRANGERS
@@ -179,6 +180,47 @@ def test_the_workflow_keeps_the_mirror_where_it_is_and_publishes_the_book_where_
         r"^book: .* in (\S+)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE
     )
     assert given["The book"]["path"] == book
+
+
+def test_a_tag_attaches_the_book_to_its_release_as_one_file(tmp_path):
+    text = (REPOSITORY / ".github/workflows/test.yml").read_text()
+    # YAML 1.1 reads `on` as a truth value.
+    assert yaml.safe_load(text)[True]["push"]["tags"] == ["v*"]
+    jobs = workflow()
+    kept = next(
+        step for step in jobs["test"]["steps"] if step.get("name") == "The book of a release"
+    )
+    taken, *steps = jobs["release"]["steps"]
+    assert kept["if"].startswith(jobs["release"]["if"])
+    assert kept["with"]["name"] == taken["with"]["name"]
+    name = jobs["release"]["env"]["BOOK"]
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "index.html").write_text("the book")
+    # A program that knows of no release
+    (tmp_path / "gh").write_text('#!/bin/sh\necho "$@" >>calls\n[ "$2" != view ]\n')
+    (tmp_path / "gh").chmod(0o755)
+    environment = os.environ | {
+        "BOOK": name,
+        "GITHUB_REF_NAME": "v1.2.3",
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
+    for step in steps:
+        subprocess.run(["bash", "-ec", step["run"]], cwd=tmp_path, env=environment, check=True)
+    assert f"{name}/index.html" in zipfile.ZipFile(tmp_path / f"{name}.zip").namelist()
+    _, created, uploaded = (tmp_path / "calls").read_text().splitlines()
+    assert created.startswith("release create v1.2.3 --verify-tag")
+    assert uploaded == f"release upload v1.2.3 {name}.zip --clobber"
+
+
+def test_the_gain_that_the_readme_states_is_the_measured_one_of_the_case():
+    steps = case.measured().query("part == 'steady' and not traced")
+    sums = steps.groupby("run")[["images", "duration_ns"]].sum()
+    rates = 1e9 * sums["images"] / sums["duration_ns"]
+    before, after = rates["plain"], rates["batched"]
+    gain = f"from {before:,.0f} to {after:,.0f} images/s, {after / before:.1f} times as many"
+    text = (REPOSITORY / "README.md").read_text()
+    assert f"On one {case.MEASURED_ON}, in single runs, the case went {gain}" in text
+    assert f"batched transforms {after / before:.1f} times" in case.shipped()[-1].evidence
 
 
 def test_make_names_every_target_in_its_help():

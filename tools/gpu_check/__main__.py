@@ -34,11 +34,15 @@ import json, torch
 count = torch.cuda.device_count() if torch.cuda.is_available() else 0
 maker = "AMD" if torch.version.hip else "NVIDIA"
 name = torch.cuda.get_device_name(0) if count else ""
-print(json.dumps([maker, name, count, torch.__version__]))
+platform = f"HIP {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+print(json.dumps([maker, name, count, torch.__version__, platform]))
 """
 HIDDEN = (
     "names, addresses, paths, secrets and environments are hidden as far as they can be recognised"
 )
+LICENCE = "whoever sends it agrees that it is published under this repository's licence"
+SUMMARY = "summary.json"
+"""The page for programs: `python -m tools.who_ran` makes a row of it."""
 STATES = ("passed", "differed", "failed", "could not run")
 
 
@@ -61,11 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     page = report(gpus, results)
     (options.folder / "report.md").write_text(page, encoding="utf-8")
+    (options.folder / SUMMARY).write_text(json.dumps(summary(gpus, results)), encoding="utf-8")
     archive, left_out = pack(options.folder)
     print("\n".join([page, *(f"not packed: {text}" for text in left_out)]))
     print(
         f"{archive}: send it with an issue of this repository, once you have looked into it:"
-        f" {HIDDEN}. Whoever sends it agrees that it is published under this repository's licence"
+        f" {HIDDEN}. {LICENCE.capitalize()}"
     )
     return int(any(result["state"] in ("differed", "failed") for result in results.values()))
 
@@ -182,6 +187,23 @@ def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
         if result["state"] == state
     ]
     return head + "\n".join(rows) + "\n"
+
+
+def summary(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> dict[str, object]:
+    """The same for a program: the machine, and by each part's line its state and what it said."""
+    return {
+        "date": date.today().isoformat(),
+        "maker": gpus.maker,
+        "gpu": gpus.name,
+        "count": gpus.count,
+        "platform": gpus.platform,
+        "torch": gpus.build,
+        "python": platform.python_version(),
+        "licence": LICENCE,
+        "parts": {
+            part.what: {key: results[part.name][key] for key in ("state", "text")} for part in PARTS
+        },
+    }
 
 
 def pack(folder: Path) -> tuple[Path, list[str]]:

@@ -38,13 +38,14 @@ Commands = dict[str, list[str]]
 @dataclass(frozen=True)
 class Gpus:
     """What torch sees: `maker` is AMD or NVIDIA, `name` that of the first device, `build` torch's
-    version.
+    version, `platform` the HIP or CUDA that it was built with.
     """
 
     maker: str
     name: str
     count: int
     build: str
+    platform: str = ""
 
 
 class NotHereError(Exception):

@@ -7,3 +7,18 @@ function reachable() {
 }
 addEventListener("load", reachable);
 addEventListener("resize", reachable);
+
+// A link by which Perfetto's page fetches a trace from this site. It does so over https, from a server that lets it:
+// https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui. From http it takes its own tool's address alone.
+// Of its own server a page may read all headers, so the site need not know where it lies.
+async function offerPerfetto(link) {
+  const address = new URL(link.closest("[data-trace]").dataset.trace, location);
+  if (address.protocol !== "https:" && address.origin !== "http://127.0.0.1:9001") return;
+  const viewer = new URL(link.dataset.viewer);
+  const answer = await fetch(address, { method: "HEAD" });
+  const allowed = answer.headers.get("Access-Control-Allow-Origin");
+  if (!answer.ok || !["*", viewer.origin].includes(allowed)) return;
+  link.href = `${viewer}#!/?url=${encodeURIComponent(address)}`;
+  link.hidden = false;
+}
+const offers = Promise.all(Array.from(document.querySelectorAll("[data-viewer]"), offerPerfetto));

@@ -1,0 +1,151 @@
+"""One lesson with what came out of it, as Markdown that the repository's page shows by itself:
+`python -m docs.book --finished`.
+
+Its pictures lie beside it, each in a light and a dark form. What only a notebook can do, such as
+buttons, scripts and widgets, stays out, and so do styles, which the page would not keep.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from dataclasses import dataclass, field
+from datetime import date
+from hashlib import sha256
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from docs.book import traces
+from docs.book.lesson_pages import FOLDED
+from docs.book.staging import LINK
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+LESSON = "02"
+"""The one that shows what the course is about: a trace, a diagnosis, and three exercises."""
+
+FOLDER = "finished"
+"""Beside the notebooks."""
+
+SITE = "../../../../deployments/github-pages"
+"""From a page in that folder to where the repository's page has the published book."""
+
+_SCRIPT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
+_VIEWER = re.compile(r'<div class="tidy-viewer">\s*</div>')
+_NOTICE = re.compile(r'<div style="[^"]*border-left[^"]*">(.*?)</div>', re.DOTALL)
+_CAPTION = re.compile(r"<caption[^>]*>(.*?)</caption>", re.DOTALL)
+_RIGHT = re.compile(r'style="[^"]*text-align:right[^"]*"')
+_LOOK = re.compile(r' (?:style|class|scope|id)="[^"]*"')
+_LINES = re.compile(r"\s*\n\s*")
+_PAIR = re.compile(
+    r'<img alt="(?P<words>[^"]*)"[^>]*width="(?P<width>\d+)"[^>]*base64,(?P<light>[^"]*)">'
+    r'<img [^>]*base64,(?P<dark>[^"]*)">'
+)
+_FENCE = re.compile(r"`{3,}")
+_IN_A_NOTEBOOK = "<p><em>In JupyterLab a button opens this step in Perfetto here.</em></p>"
+
+
+def note(minutes: int, day: date) -> str:
+    """What stands below the title: what this is, and where there is more."""
+    return (
+        f"*A finished lesson: all that came out of it on {day.isoformat()}, on two processor cores"
+        " without a GPU. What is of a GPU was recorded, and each figure says on which. Solutions"
+        f" are folded away. To do it yourself, about {minutes} minutes, run `make lab`. All"
+        f" lessons, finished, are in* [*the published book*]({SITE})*.*"
+    )
+
+
+@dataclass
+class Pictures:
+    """The pictures of a page, as files of a folder, each once."""
+
+    folder: Path
+    names: dict[str, str] = field(default_factory=dict)
+
+    def pair(self, found: re.Match[str]) -> str:
+        """A picture and its dark twin, as GitHub shows one of them."""
+        light, dark = (self._name(found[theme], theme) for theme in ("light", "dark"))
+        return (
+            f'<p><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+            f'<img src="{light}" alt="{found["words"]}" width="{found["width"]}"></picture></p>'
+        )
+
+    def _name(self, data: str, theme: str) -> str:
+        content = base64.b64decode(data)
+        key = sha256(content).hexdigest()
+        if key not in self.names:
+            number = 1 + sum(theme in name for name in self.names.values())
+            self.names[key] = f"figure_{number}_{theme}.png"
+            (self.folder / self.names[key]).write_bytes(content)
+        return self.names[key]
+
+
+def write(page: NotebookNode, name: str, notebooks: Path) -> Path:
+    """Write a lesson's page into the folder of finished ones, and return its path; what lay there
+    is replaced.
+    """
+    folder = notebooks / FOLDER
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    path = folder / f"{name}.md"
+    path.write_text(document(page, Pictures(folder)), encoding="utf-8")
+    return path
+
+
+def document(page: NotebookNode, pictures: Pictures) -> str:
+    """The page of a lesson as Markdown; its links count from one folder deeper."""
+    parts = [part for cell in page.cells for part in _cell(cell, pictures)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(cell: NotebookNode, pictures: Pictures) -> list[str]:
+    if cell.cell_type == "markdown":
+        return [LINK.sub(_deeper, cell.source.strip())]
+    shell = cell.source.startswith("%%bash\n")
+    code = cell.source.removeprefix("%%bash\n").strip("\n")
+    parts = [fenced(code, "bash" if shell else "python")]
+    parts += [text for output in cell.outputs if (text := _output(output, pictures))]
+    if FOLDED not in cell.metadata.get("tags", []):
+        return parts
+    return [
+        "<details>\n<summary>A solution, and what came out</summary>",
+        *parts,
+        "</details>",
+    ]
+
+
+def _output(output: NotebookNode, pictures: Pictures) -> str:
+    if output.output_type == "stream":
+        return fenced(output.text.strip("\n"), "text")
+    data = output.get("data", {})
+    shown = data.get("text/html")
+    return simple(shown, pictures) if shown else fenced(data.get("text/plain", ""), "text")
+
+
+def fenced(text: str, language: str) -> str:
+    """A block of code, fenced by more backticks than any line of it has."""
+    marks = "`" * (1 + max((len(marks) for marks in _FENCE.findall(text)), default=2))
+    return f"{marks}{language}\n{text}\n{marks}"
+
+
+def simple(shown: str, pictures: Pictures) -> str:
+    """HTML of a notebook without what needs a script or a style, in one line: a blank one would end
+    it.
+    """
+    shown = traces.BUTTON.sub(_IN_A_NOTEBOOK, shown)
+    shown = _PAIR.sub(pictures.pair, _VIEWER.sub("", _SCRIPT.sub("", shown)))
+    shown = _NOTICE.sub(r"<blockquote>\1</blockquote>", shown)
+    shown = _CAPTION.sub(r"<caption><strong>\1</strong></caption>", shown)
+    return _LINES.sub(" ", _LOOK.sub("", _RIGHT.sub('align="right"', shown))).strip()
+
+
+def _deeper(found: re.Match[str]) -> str:
+    parts = urlsplit(unescape(found[1]))
+    if parts.scheme or not parts.path or found[1] == SITE:
+        return found[0]
+    return f"]({os.path.normpath(f'../{found[1]}')})"
