@@ -155,7 +155,7 @@ def test_the_workflow_calls_targets_and_scripts_that_are_here():
     steps = [step for job in workflow().values() for step in job["steps"]]
     run = [step["run"] for step in steps if "run" in step]
     targets = [line.split()[1] for line in run if line.startswith("make ")]
-    assert targets == ["setup", "mirror", "test"]
+    assert targets == ["setup", "mirror", "test", "book"]
     for target in targets:
         subprocess.run(
             ["make", "--dry-run", target], cwd=REPOSITORY, check=True, capture_output=True
@@ -179,7 +179,7 @@ def test_the_workflow_keeps_the_mirror_where_it_is_and_publishes_the_book_where_
     (book,) = re.findall(
         r"^book: .* in (\S+)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE
     )
-    assert given["The book"]["path"] == book
+    assert given["Its pages"]["path"] == book
 
 
 def test_a_tag_attaches_the_book_to_its_release_as_one_file(tmp_path):
