@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidyprof.harmless import html_text, printable_lines
+from tidyprof.standard_streams import joined, parted
 
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
 """Border colour by tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
@@ -96,7 +97,7 @@ class Table:
 
         if self.widths:
             width = min(terminal_width(), _READABLE)
-            notes = [textwrap.fill(line, width) for line in self.note.splitlines()]
+            notes = [parted(textwrap.fill(joined(line), width)) for line in self.note.splitlines()]
             return printable_lines(
                 "\n".join([self.caption, *self._below_each_other(width), *notes])
             )
@@ -138,7 +139,8 @@ class Table:
             ]
             yield first
             for text in [", ".join(others)] if are_short else named:
-                yield from map(wrap.fill, printable_lines(text).replace("\n", "\n  ").split("\n"))
+                lines = joined(printable_lines(text)).replace("\n", "\n  ").split("\n")
+                yield from (parted(wrap.fill(line)) for line in lines)
 
     def _repr_html_(self) -> str:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]

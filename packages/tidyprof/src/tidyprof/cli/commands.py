@@ -64,6 +64,7 @@ TOP_IN_SUMMARY = 5
 
 _MOST_DEVICES = 8
 _MEBIBYTE = 2**20
+_GIGABYTE = 10**9
 _UNMARKED = "none marked; `steps --mark NAME` takes a range or an operator that runs once in each"
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
@@ -478,6 +479,7 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
     hides a busy one.
     """
     keys = ["name", "unit"]
+    counters = _in_gigabytes(counters)
     of_device = counters.groupby([*keys, "device"], observed=True, dropna=False)["value"].mean()
     means = (
         of_device.groupby(keys, observed=True, dropna=False)
@@ -489,11 +491,7 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
         grouped.agg(samples="size", lowest="min", highest="max").reset_index().merge(means, on=keys)
     )
     found["mean"] = [
-        (
-            four_digits(row["min"])
-            if row["size"] == 1
-            else f"{four_digits(row['min'])} to {four_digits(row['max'])}"
-        )
+        " to ".join(dict.fromkeys((four_digits(row["min"]), four_digits(row["max"]))))
         for row in found.to_dict("records")
     ]
     several = {"devices": "size"} if (found["size"] > 1).any() else {}
@@ -506,6 +504,17 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
         Column("mean of each" if several else "mean", found["mean"].tolist()),
         Column("highest", texts(found["highest"], four_digits)),
     ]
+
+
+def _in_gigabytes(counters: pd.DataFrame) -> pd.DataFrame:
+    """The samples with those in GB that are too many bytes to compare at a glance."""
+    amounts = counters["unit"].eq("bytes")
+    large = counters["name"][amounts & counters["value"].ge(_GIGABYTE)]
+    chosen = amounts & counters["name"].isin(large)
+    return counters.assign(
+        unit=counters["unit"].astype("string").mask(chosen, "GB"),
+        value=counters["value"].astype(float).mask(chosen, counters["value"] / _GIGABYTE),
+    )
 
 
 def _duration(nanoseconds: float) -> str:

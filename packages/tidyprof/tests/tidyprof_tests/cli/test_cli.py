@@ -41,6 +41,8 @@ from tidyprof_tests.conftest import REPOSITORY, require
 from tidyprof_tests.patience import PATIENCE_S
 from tidyprof_tests.rocprofv3_writer import Call, Kernel, call_csv, write_results
 
+MODELLED = REPOSITORY / "recordings/modelled-resnet"
+
 HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
 LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"
 assert len(LONG_NAME) == 60, "longer names are shortened"
@@ -713,15 +715,60 @@ class TestOutput:
     def test_a_terminal_of_80_columns(self, command, on_screen, four_ranks):
         lines = on_screen(command, four_ranks)
         assert max(map(len, lines)) <= 80
-        assert "…" not in "".join(lines), "numbers are never cut"
         assert len(lines) > 3
 
-    def test_a_narrow_terminal_folds_names_and_keeps_them(self, on_screen, trace):
-        lines = on_screen("kernels", trace, columns=60)
+    def test_a_row_is_a_line_whose_name_is_shortened_but_stays_apart(
+        self, call, on_screen, tmp_path
+    ):
+        begin, end = "a_name_that_begins", "and_ends_as_others"
+        names = [f"{one}_{begin}_{end}_as_do" for one in ("first", "second")]
+        path = write_trace(
+            tmp_path / "trace.json",
+            [kernel(name, 1_000_000 + n * 1000, 500, n) for n, name in enumerate(names)],
+        )
+        lines = on_screen("kernels", path, columns=60)
         assert max(map(len, lines)) <= 60
-        name = kernels(read_torch_trace(trace)).set_index("total_ns").loc[10_000, "short_name"]
-        parts = [line.split("  ")[0].strip() for line in lines]
-        assert name.replace(" ", "") in "".join(parts).replace(" ", "")
+        rows = [line.split()[0] for line in lines if " 0.001 " in line]
+        assert [row.partition("_")[0] for row in rows] == ["first", "second"]
+        assert all("…" in row for row in rows)
+        assert len(lines) - len(rows) == 5, "headings and rule, what … is, origin"
+        assert any("a pipe gets the whole names" in line for line in lines)
+        assert all(name in call("kernels", path) for name in names)
+
+    def test_names_that_would_look_alike_are_folded(self, on_screen, tmp_path):
+        names = [f"{'a' * 27}{one}{'b' * 27}" for one in "xy"]
+        path = write_trace(
+            tmp_path / "trace.json",
+            [kernel(name, 1_000_000 + n * 1000, 500, n) for n, name in enumerate(names)],
+        )
+        shown = "".join(
+            line.split("  ")[0].strip() for line in on_screen("kernels", path, columns=55)
+        )
+        assert all(name in shown for name in names)
+
+    def test_what_the_compiler_made_is_a_line_for_each_kernel(self, on_screen):
+        lines = on_screen("isa", REPOSITORY / "lessons/16_compiler/compiled/3.9.0")
+        assert max(map(len, lines)) <= 80
+        rows = [line for line in lines if line.startswith((" matmul ", " add_norm"))]
+        assert len(rows) == 2 * 16
+        assert len({row.partition("  ")[0] for row in rows[:16]}) == 16
+        assert len({row.partition("  ")[0] for row in rows[16:]}) == 16
+
+    def test_a_minus_is_as_wide_as_a_plus_and_a_pipe_keeps_the_hyphen(
+        self, call, on_screen, trace, tmp_path
+    ):
+        faster = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
+        assert any(
+            line.endswith("\N{MINUS SIGN}0.006") for line in on_screen("compare", trace, faster)
+        )
+        assert "-0.006" in call("compare", trace, faster)
+
+    @pytest.mark.parametrize("columns", range(60, 81, 4))
+    def test_a_number_and_its_unit_are_on_one_line(self, columns, on_screen):
+        lines = on_screen("triage", MODELLED / "torch", columns=columns)
+        lines += on_screen("summary", MODELLED / "torch", columns=columns)
+        assert not [line for line in lines if re.match(r" *(%|ms|µs)[ ,.:;)]", line)]
+        assert "1 calls" not in " ".join(" ".join(lines).split())
 
     @pytest.mark.parametrize("columns", [60, 30])
     def test_a_narrow_terminal_shortens_no_number(self, columns, call, on_screen, tmp_path, trace):
@@ -738,7 +785,8 @@ class TestOutput:
             ["busy", ranks],
             ["compare", trace, ranks, "--top", "9"],
         ):
-            cells = " ".join(on_screen(*arguments, columns=columns)).split()
+            shown = " ".join(on_screen(*arguments, columns=columns))
+            cells = shown.replace("\N{MINUS SIGN}", "-").split()
             piped = " ".join(call(*arguments).splitlines()[1:-1]).split()
             numbers = [cell for cell in piped if re.fullmatch(r"[-+]?[\d,]+\.\d+", cell)]
             assert numbers
@@ -746,7 +794,8 @@ class TestOutput:
 
     def test_a_name_keeps_a_few_columns_on_the_narrowest_terminal(self, on_screen, trace):
         lines = on_screen("kernels", trace, columns=20)
-        assert LONG_NAME[:8] in [line.strip().split(" ")[0] for line in lines]
+        name = f"{LONG_NAME[:3]}…{LONG_NAME[-4:]}"
+        assert name in [line.strip().split(" ")[0] for line in lines]
 
     def test_long_tables_are_cut_on_a_terminal_and_it_is_said(self, four_ranks):
         lines = in_terminal("kernels", four_ranks)

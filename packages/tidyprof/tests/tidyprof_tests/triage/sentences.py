@@ -982,7 +982,7 @@ CHECKS: list[tuple[str, Check]] = [
         rf"copies to the device: (?P<count>{N}) (?P<unit>a step|in all|in this time)",
         _count("copies"),
     ),
-    (rf"for (?P<count>{N}) calls of the loader", _batches),
+    (rf"for (?P<count>{N}) calls? of the loader", _batches),
     (rf"copying back to the host (?P<share>{N}) %", _back),
     (
         (
