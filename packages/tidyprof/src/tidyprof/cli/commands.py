@@ -11,7 +11,7 @@ from pandas.api.typing import DataFrameGroupBy
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
-from tidyprof.analyses.common import four_digits, result, start_and_end
+from tidyprof.analyses.common import four_digits, has_launches, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels, stated_kernels
 from tidyprof.analyses.memory import memory_blocks
@@ -203,11 +203,23 @@ def _steps(options: Namespace) -> None:
             cure = "; use --timeline host" if on_device else ""
             raise UserError(f"{error}{cure}") from None
 
-    _each_file(options, analyse, lambda _, table: show_steps(table, options.timeline))
+    def display(profile: Profile, table: pd.DataFrame) -> None:
+        show_steps(table, options.timeline, has_launches(profile.device_events))
+
+    _each_file(options, analyse, display)
 
 
-def show_steps(table: pd.DataFrame, timeline: str) -> None:
-    """Show a table of `step_budget` of this timeline."""
+_CLOCKS = {
+    "host": "the host's, which runs ahead; --timeline device has the steps that triage judges",
+    "device": "the device's: the work that each step launched, as late as it ran",
+}
+"""Timeline -> whose times they are, where both are known."""
+
+
+def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None:
+    """Show a table of `step_budget` of this timeline; linked -- whether launches are known, so that
+    the device has steps of its own.
+    """
     if not len(table):
         if timeline == "host":
             say("There are no events in this recording.")
@@ -243,6 +255,8 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
         :MOST_RANGES
     ]:
         say(f"of other: {', '.join(named)} of all steps, the script's own ranges", QUIET)
+    if linked and table.attrs["mark"]:
+        say(f"clock: {_CLOCKS[timeline]}", QUIET)
     say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", QUIET)
 
 

@@ -292,6 +292,21 @@ class TestTables:
         assert heading.split()[:5] == ["rank", "device", "step", "time", "ms"]
         assert row.split()[:4] == ["0", "2", "1", "0.100"]
 
+    @pytest.mark.parametrize(
+        ("timeline", "clock"), [("host", "clock: the host's,"), ("device", "clock: the device's:")]
+    )
+    def test_steps_and_triage_say_whose_clock_it_is(self, timeline, clock, call, trace):
+        assert clock in call("steps", trace, "--timeline", timeline)
+        assert " 1 step of 0.03 ms on the device (step_budget)" in call("triage", trace)
+
+    def test_without_a_device_there_is_one_clock(self, call, tmp_path):
+        path = write_trace(
+            tmp_path / "cpu.json",
+            [*small_step()[:2], operator("aten::linear", 1_000_500, 2_000, 1)],
+            header={"schemaVersion": 1},
+        )
+        assert "clock" not in call("steps", path)
+
     def test_compare(self, call, trace, tmp_path):
         faster = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
         text = call("compare", trace, faster, "--json", tmp_path / "out.json")
