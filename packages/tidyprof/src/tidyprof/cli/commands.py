@@ -38,6 +38,7 @@ from tidyprof.cli.output import (
     showing,
     texts,
     warn,
+    with_minus,
     with_origin,
 )
 from tidyprof.cli.selection import in_options, part_of, read_selected
@@ -276,22 +277,10 @@ def _compare(options: Namespace) -> None:
         table = compare(*profiles, by=by)
     except ValueError as error:
         raise UserError(f"{', '.join(options.files)}: {error}") from None
+    pairs = zip(options.files, profiles, strict=True)
+    marked = [len(_marked(path, profile)) for path, profile in pairs]
     with showing(options):
-        shown = _top(table, options.top)
-        if len(table):
-            name = "short_name" if by == "kernel" else "operator"
-            shown[name] = shown[name].fillna("not known")
-            headings = {by: name, "calls before": "calls_before", "calls after": "calls_after"}
-            times = {
-                f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"])
-                for side in ("before", "after")
-            }
-            times["ms change"] = texts(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")
-            show([*columns_of(shown, headings), *(Column(*column) for column in times.items())])
-        before, after = (
-            FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after")
-        )
-        say(f"{len(table)} {by}s, {before} ms before and {after} ms after")
+        _show_comparison(table, by, marked, options.top)
         if by == "operator" and on_hosts:
             say(
                 "No kernel is in either recording: each operator has its own time on the host,"
@@ -299,6 +288,82 @@ def _compare(options: Namespace) -> None:
             )
         say(f"origin: {table.attrs['origin']}", QUIET)
     export([with_origin(table)], options)
+
+
+LEAST_CHANGE = 0.01
+"""A row of a comparison is shown from this share of the larger total on; with --top as asked."""
+
+
+def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: int | None) -> None:
+    """Totals, steps, the rows that changed most, and the sum of the others; of one step where both
+    recordings mark some. marked -- steps of all ranks, before and after.
+    """
+    sides = dict(zip(("before", "after"), marked if all(marked) else (1, 1), strict=True))
+    own = table.assign(
+        **{
+            f"{value}_{side}": table[f"{value}_{side}"] / number
+            for value in ("calls", "total_ns")
+            for side, number in sides.items()
+        }
+    )
+    own["change"] = own["total_ns_after"] - own["total_ns_before"]
+    own = own.sort_values("change", key=abs, ascending=False, kind="stable")
+    before, after = (own[f"total_ns_{side}"].sum() for side in sides)
+    ms, word = FORMATS["ms"], by if len(own) == 1 else f"{by}s"
+    each = " a step" if all(marked) else ""
+    percent = f" ({100 * (after / before - 1):+.1f} %)" if before else ""
+    change = with_minus(f"{_signed(after - before)} ms{percent}")
+    say(
+        f"{len(own)} {word}, {ms(before)} ms{each} before and {ms(after)} ms after: {change}",
+        "bold",
+    )
+    say(f"steps: {_steps_of_both(marked)}", QUIET)
+    floor = LEAST_CHANGE * max(before, after) if top is None else 0
+    shown = _top(own[own["change"].abs() >= floor], top)
+    if len(shown):
+        _show_changes(shown, by)
+    if len(rest := own.drop(shown.index)):
+        others = f"{len(rest)} {'others' if len(shown) else word}"
+        if rest["change"].abs().max() < floor:
+            others += f", each below {100 * LEAST_CHANGE:.0f} % of the time ({ms(floor)} ms)"
+        say(f"{others}, together {with_minus(_signed(rest['change'].sum()))} ms; --top 0 shows all")
+
+
+def _steps_of_both(marked: Sequence[int]) -> str:
+    before, after = (f"{number:,}" if number else "none marked" for number in marked)
+    if all(marked):
+        return (
+            f"{before} before and {after} after, over all ranks; calls and times are those of one"
+        )
+    return (
+        f"{before} before, {after} after; calls and times are of whole recordings, which may hold"
+        " unequal work"
+    )
+
+
+def _show_changes(shown: pd.DataFrame, by: str) -> None:
+    """The rows of `_show_comparison`."""
+    name = "short_name" if by == "kernel" else "operator"
+    calls = shown[["calls_before", "calls_after"]]
+    whole = "{:,.0f}" if (calls % 1 == 0).all(axis=None) else "{:,.1f}"
+    show(
+        [
+            Column(by, shown[name].fillna("not known").tolist(), is_text=True),
+            *(
+                Column(f"calls {side}", texts(calls[f"calls_{side}"], whole.format))
+                for side in ("before", "after")
+            ),
+            *(
+                Column(f"ms {side}", texts(shown[f"total_ns_{side}"], FORMATS["ms"]))
+                for side in ("before", "after")
+            ),
+            Column("ms change", texts(shown["change"], _signed)),
+        ]
+    )
+
+
+def _signed(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e6:+,.3f}"
 
 
 def _convert(options: Namespace) -> None:
@@ -325,7 +390,7 @@ def _summary(options: Namespace) -> None:
     tables = []
     for number, path in enumerate(options.files):
         profile = read_selected(path, options)
-        occupancy, marked = busy(profile), _marked(path, profile, options)
+        occupancy, marked = busy(profile), _marked(path, profile, options.mark)
         with showing(options):
             if number:
                 say("")
@@ -334,9 +399,9 @@ def _summary(options: Namespace) -> None:
     export(tables, options)
 
 
-def _marked(path: str, profile: Profile, options: Namespace) -> pd.DataFrame:
+def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFrame:
     try:
-        return steps(profile, mark=options.mark)
+        return steps(profile, mark=mark)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
 

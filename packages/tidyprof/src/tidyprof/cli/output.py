@@ -102,6 +102,11 @@ def on_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def with_minus(number: str) -> str:
+    """A number, on a terminal with the sign that is as wide as a plus; programs read a hyphen."""
+    return number.replace("-", "\N{MINUS SIGN}") if on_terminal() else number
+
+
 def say(line: str, style: str = "") -> None:
     """A line of text; only a terminal breaks it."""
     _print(Text(joined(printable(line)), style), soft_wrap=not on_terminal())
@@ -125,7 +130,7 @@ def _show_in_lines(columns: Sequence[Column]) -> None:
     """A table on a terminal: a line for each row, but for texts that would look alike shortened."""
     headings = ["\n".join(column.heading.rpartition(" ")[::2]) for column in columns]
     texts = [
-        [printable(text) if column.is_text else _with_minus(text) for text in column.values]
+        [printable(text) if column.is_text else with_minus(text) for text in column.values]
         for column in columns
     ]
     least = [max(map(cell_len, heading.split("\n"))) for heading in headings]
@@ -145,11 +150,6 @@ def _show_in_lines(columns: Sequence[Column]) -> None:
     _print(table, least_width=sum(widths) + _AROUND * len(columns))
     if shortened != texts:
         say("…: shortened to this width; a pipe gets the whole names", QUIET)
-
-
-def _with_minus(number: str) -> str:
-    """A number with the sign that is as wide as a plus; programs read that of a pipe."""
-    return number.replace("-", "\N{MINUS SIGN}")
 
 
 def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int]:

@@ -316,6 +316,41 @@ class TestTables:
             "ncclDevKernel_Generic"
         ] == -30_000
 
+    def test_recordings_of_other_numbers_of_steps_are_compared_by_the_step(self, call, tmp_path):
+        """The long kernel of a step takes 10 µs before and 30 after; the others as good as nothing."""
+
+        def recorded(name: str, steps: int, long_ns: int) -> Path:
+            events = []
+            for step in range(steps):
+                begin = 1_000_000 * (step + 1)
+                events += [
+                    TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 900_000, 1, 1, {}),
+                    kernel("long_one", begin + 1_000, long_ns, 2 * step),
+                    kernel("small_one", begin + 100_000, 1_000, 2 * step + 1),
+                    kernel("tiny_one", begin + 200_000, 10 + 5 * steps, 2 * step + 50),
+                ]
+            return write_trace(tmp_path / name, events)
+
+        paths = recorded("before.json", 4, 10_000), recorded("after.json", 2, 30_000)
+        total, steps, _, row, rest, _ = call("compare", *paths).splitlines()
+        assert total == "3 kernels, 0.011 ms a step before and 0.031 ms after: +0.020 ms (+181.2 %)"
+        assert steps.startswith("steps: 4 before and 2 after")
+        assert row.split() == ["long_one", "1", "1", "0.010", "0.030", "+0.020"]
+        assert rest.startswith(
+            "2 others, each below 1 % of the time (0.000 ms), together -0.000 ms"
+        )
+        assert len(call("compare", *paths, "--top", "0").splitlines()) == 7
+
+    def test_recordings_of_which_one_marks_no_step_are_compared_whole(self, call, trace, tmp_path):
+        unmarked = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
+        _, steps, *_ = call("compare", trace, unmarked).splitlines()
+        assert steps.startswith("steps: 1 before, none marked after; calls and times are of whole")
+
+    def test_equal_recordings_have_no_row(self, call, trace):
+        total, _, rest, _ = call("compare", trace, trace).splitlines()
+        assert total.endswith(": +0.000 ms (+0.0 %)")
+        assert rest.startswith("3 kernels, each below 1 % of the time")
+
     def test_several_files(self, call, trace, tmp_path):
         header = HEADER | {"distributedInfo": {"rank": 1}}
         second = write_trace(tmp_path / "rank1.json", small_step(), header=header)
