@@ -23,10 +23,17 @@ The heading says the same in words, so that nothing depends on telling colours a
 # Text and ground are the theme's own, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
-_PAGE = (
-    "@media screen{:root{color-scheme:light dark}}body{font:1rem/1.4"
-    " sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
-)
+_PAGE = """
+@media screen { :root { color-scheme: light dark } }
+body { font: 1rem/1.5 sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem }
+main > div { padding: 0 !important }
+main > div > div { margin-top: 1rem }
+table { border-collapse: collapse; min-width: min(100%, 40rem) }
+thead { border-bottom: 2px solid #808080 }
+tr { border-top: 1px solid #80808080; break-inside: avoid }
+@media (max-width: 40rem) { td, th { padding: 0.15em 0.2em !important; font-size: 0.75rem } }
+"""
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
@@ -117,9 +124,9 @@ class Table:
         else:
             console.print(table)
             lines = [line.rstrip() for line in target.getvalue().splitlines()]
-        return printable_lines(
-            "\n".join([self.caption, *lines, *([self.note] if self.note else [])])
-        )
+        width = terminal_width(_UNLIMITED)
+        notes = [parted(textwrap.fill(joined(line), width)) for line in self.note.splitlines()]
+        return printable_lines("\n".join([self.caption, *lines, *notes]))
 
     __repr__ = __str__
 
@@ -181,11 +188,11 @@ def page(table: Table) -> str:
     Nothing on it is folded away, since it may be printed.
     """
     title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
-    head = f'<head><meta charset="utf-8">{title}<style>{_PAGE}</style></head>'
-    return (
-        "<!doctype html>\n<html"
-        f' lang="en">{head}<body>{replace(table, earlier=0)._repr_html_()}</body></html>\n'
-    )
+    width = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<head><meta charset="utf-8">{width}{title}<style>{_PAGE}</style></head>'
+    shown = f"<h1>{inline_html(table.caption)}</h1>"
+    shown += replace(table, earlier=0, caption="")._repr_html_()
+    return f'<!doctype html>\n<html lang="en">{head}<body><main>{shown}</main></body></html>\n'
 
 
 def show(item: Notice | Table) -> None:
