@@ -17,9 +17,10 @@ WAITS = (  # calls that may hold the host up
     r"(?:hip|cuda).*(?:Synchronize|Malloc|Free)|(?:hip|cuda)Memcpy(?!.*Async)"
 )
 
-with (gzip.open if sys.argv[1].endswith(".gz") else open)(
-    sys.argv[1], "rt", encoding="utf-8"
-) as file:
+path = sys.argv[1]
+if path.endswith(".zst"):
+    sys.exit(f"{path}: unpack it first: zstd -d {path}")
+with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
     trace = json.load(file)
 events = pd.DataFrame(event for event in trace["traceEvents"] if event.get("ph") == "X")
 events["begin"] = (

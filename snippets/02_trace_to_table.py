@@ -12,6 +12,8 @@ import sys
 import pandas as pd
 
 path = sys.argv[1]
+if path.endswith(".zst"):
+    sys.exit(f"{path}: unpack it first: zstd -d {path}")
 with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
     trace = json.load(file)
 events = pd.DataFrame(

@@ -28,6 +28,8 @@ def read(path):
     """The collectives of one rank, in order; times in ms. Those that the file's end cuts off are
     left out.
     """
+    if path.endswith(".zst"):
+        raise SystemExit(f"{path}: unpack it first: zstd -d {path}")
     with (gzip.open if path.endswith(".gz") else open)(path) as file:
         trace = json.load(file)
     events = [

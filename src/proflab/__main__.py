@@ -17,7 +17,7 @@ EXAMPLES = {
     "doctor": ("", "--json", "--patience 60"),
     "recordings": ("",),
     "fetch": ("torch-mi250-minitoy", "--all"),
-    "progress": ("", "--runs notebooks/runs", "--runs collected --page room.html"),
+    "progress": ("", "--lesson 02 03", "--runs collected --page room.html"),
     "case": ("", "--html case.html"),
     "rehearse": ("", "02 04 --keep rehearsed"),
 }
@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     doctor_cli.add_arguments(doctor)
     doctor.set_defaults(run=doctor_cli.run)
 
-    progress = _add(commands, "progress", "show which exercises are passed")
+    progress = _add(commands, "progress", "show for each lesson which exercises are passed")
     progress.add_argument(
         "--runs",
         nargs="+",
@@ -62,6 +62,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="progress file, its folder, or a folder of collected ones "
         "(default: runs, or notebooks/runs); of several files one table of the room",
+    )
+    progress.add_argument(
+        "--lesson", nargs="+", default=[], metavar="NN", help="each exercise of these lessons"
     )
     progress.add_argument(
         "--page", type=Path, metavar="FILE", help="write it as one page, to print or to show"
@@ -149,8 +152,9 @@ def _progress(options: argparse.Namespace) -> int:
         return 0
     files = progress_files(options.runs or [progress_file()])
     if len(files) == 1:
-        return _give(progress_table(journal.read(files[0]), all_exercises()), options.page)
-    return _give(room_table(files, all_exercises()), options.page)
+        records = journal.read(files[0])
+        return _give(progress_table(records, all_exercises(), options.lesson), options.page)
+    return _give(room_table(files, all_exercises(), options.lesson), options.page)
 
 
 def _case(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidyprof.harmless import html_text, printable_lines
+from tidyprof.standard_streams import joined, parted
 
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
 """Border colour by tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
@@ -22,10 +23,17 @@ The heading says the same in words, so that nothing depends on telling colours a
 # Text and ground are the theme's own, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
-_PAGE = (
-    "@media screen{:root{color-scheme:light dark}}body{font:1rem/1.4"
-    " sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
-)
+_PAGE = """
+@media screen { :root { color-scheme: light dark } }
+body { font: 1rem/1.5 sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem }
+main > div { padding: 0 !important }
+main > div > div { margin-top: 1rem }
+table { border-collapse: collapse; min-width: min(100%, 40rem) }
+thead { border-bottom: 2px solid #808080 }
+tr { border-top: 1px solid #80808080; break-inside: avoid }
+@media (max-width: 40rem) { td, th { padding: 0.15em 0.2em !important; font-size: 0.75rem } }
+"""
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
@@ -96,7 +104,7 @@ class Table:
 
         if self.widths:
             width = min(terminal_width(), _READABLE)
-            notes = [textwrap.fill(line, width) for line in self.note.splitlines()]
+            notes = [parted(textwrap.fill(joined(line), width)) for line in self.note.splitlines()]
             return printable_lines(
                 "\n".join([self.caption, *self._below_each_other(width), *notes])
             )
@@ -116,9 +124,9 @@ class Table:
         else:
             console.print(table)
             lines = [line.rstrip() for line in target.getvalue().splitlines()]
-        return printable_lines(
-            "\n".join([self.caption, *lines, *([self.note] if self.note else [])])
-        )
+        width = terminal_width(_UNLIMITED)
+        notes = [parted(textwrap.fill(joined(line), width)) for line in self.note.splitlines()]
+        return printable_lines("\n".join([self.caption, *lines, *notes]))
 
     __repr__ = __str__
 
@@ -138,7 +146,8 @@ class Table:
             ]
             yield first
             for text in [", ".join(others)] if are_short else named:
-                yield from map(wrap.fill, printable_lines(text).replace("\n", "\n  ").split("\n"))
+                lines = joined(printable_lines(text)).replace("\n", "\n  ").split("\n")
+                yield from (parted(wrap.fill(line)) for line in lines)
 
     def _repr_html_(self) -> str:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]
@@ -179,11 +188,11 @@ def page(table: Table) -> str:
     Nothing on it is folded away, since it may be printed.
     """
     title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
-    head = f'<head><meta charset="utf-8">{title}<style>{_PAGE}</style></head>'
-    return (
-        "<!doctype html>\n<html"
-        f' lang="en">{head}<body>{replace(table, earlier=0)._repr_html_()}</body></html>\n'
-    )
+    width = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<head><meta charset="utf-8">{width}{title}<style>{_PAGE}</style></head>'
+    shown = f"<h1>{inline_html(table.caption)}</h1>"
+    shown += replace(table, earlier=0, caption="")._repr_html_()
+    return f'<!doctype html>\n<html lang="en">{head}<body><main>{shown}</main></body></html>\n'
 
 
 def show(item: Notice | Table) -> None:

@@ -5,17 +5,22 @@ all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from statistics import median
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from proflab import journal
-from proflab.display import Table, number
+from proflab.display import Table, near, number
 from proflab.errors import CourseError
 from proflab.exercises import Exercise, Outcome
 from proflab.exercises.model import PROGRESS_FILE
 from proflab.recall import first_answers
+
+Mistake = tuple[tuple[str, int], str]
+"""Exercise and place among its mistakes, and what was said."""
 
 
 def progress_file(folder: Path | None = None) -> Path:
@@ -50,19 +55,68 @@ def progress_files(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def progress_table(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]) -> Table:
-    """One row per exercise: its best outcome, its checks, the help used. Below: questions about
-    earlier lessons.
+def progress_table(
+    records: Iterable[dict[str, Any]], exercises: Iterable[Exercise], lessons: Collection[str] = ()
+) -> Table:
+    """One row per lesson; of the lessons named one per exercise: its best outcome, its checks, the
+    help used. Below: the mistakes, and questions about earlier lessons.
     """
     records = list(records)
     by_id = _by_exercise(records, exercises)
-    rows = []
-    for id in sorted(by_id, key=_order):
-        tried = _tried(by_id[id])
-        rows.append((id, tried.outcome, str(tried.checks), ", ".join(tried.helped)))
-    passed = sum(row[1] == Outcome.PASSED.value for row in rows)
-    note = "\n".join([f"{passed} of {len(rows)} passed.", *_recalled([first_answers(records)])])
+    wanted = _in(lessons, by_id)
+    tried = {id: _tried(by_id[id]) for id in wanted}
+    mistakes = [one for one in _mistakes(records) if one[0][0] in wanted]
+    passed = sum(one.outcome == Outcome.PASSED.value for one in tried.values())
+    notes = [f"{passed} of {len(tried)} passed.", *_recalled([first_answers(records)])]
+    note = "\n".join([*notes, *_made(mistakes, "time")])
+    if not lessons:
+        return _lesson_table("Progress", [tried], mistakes, note)
+    rows = [(id, own.outcome, str(own.checks), ", ".join(own.helped)) for id, own in tried.items()]
     return Table("Progress", ("exercise", "best outcome", "checks", "help"), rows, note)
+
+
+LESSON_COLUMNS = ("lesson", "passed", "wrong", "not attempted", "helped", "commonest mistake")
+"""How many exercises of it, over all learners, have this best outcome; with how many a hint or the
+solution helped.
+"""
+
+WORDS = 32
+"""Characters of a mistake that have room in a line of 80."""
+
+
+def _lesson_table(
+    caption: str,
+    learners: Sequence[Mapping[str, Tried]],
+    mistakes: Iterable[Mistake],
+    note: str,
+) -> Table:
+    """One row per lesson over all learners, who have the same exercises in the same order."""
+    said: dict[str, Counter[str]] = {}
+    for (id, _), words in mistakes:
+        said.setdefault(_lesson(id), Counter())[f"{id}: {words}"] += 1
+    rows = []
+    for lesson, own in groupby(learners[0] if learners else (), _lesson):
+        tried = [learner[id] for id in own for learner in learners]
+        most = said[lesson].most_common(1)[0][0] if lesson in said else ""
+        helped = str(sum(bool(one.helped) for one in tried))
+        rows.append((lesson, *_outcomes(tried), helped, shorten(most, WORDS, placeholder=" …")))
+    return Table(caption, LESSON_COLUMNS, rows, note, flush_right=LESSON_COLUMNS[1:-1])
+
+
+def _lesson(id: str) -> str:
+    return id.partition(".")[0]
+
+
+def _in(lessons: Collection[str], ids: Iterable[str]) -> list[str]:
+    """The exercises of these lessons, by default of all, in order. Raises CourseError for a lesson
+    without any.
+    """
+    ids = sorted(ids, key=_order)
+    known = {_lesson(id) for id in ids}
+    if unknown := sorted({*lessons} - known):
+        found = f"--lesson {unknown[0]}: there is no exercise of such a lesson"
+        raise CourseError(f"{found}; {near(unknown[0], known)}")
+    return [id for id in ids if not lessons or _lesson(id) in lessons]
 
 
 ROOM_COLUMNS = ("exercise", "passed", "wrong", "not attempted", "median checks", "hint", "solution")
@@ -71,12 +125,14 @@ solution.
 """
 
 
-def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
-    """One row per exercise over the progress files of several learners; what is damaged is left
-    out, and said.
+def room_table(
+    files: Iterable[Path], exercises: Iterable[Exercise], lessons: Collection[str] = ()
+) -> Table:
+    """The same over the progress files of several learners; what is damaged is left out, and
+    said.
     """
     exercises, learners, answers, notes = list(exercises), [], [], []
-    mistakes: list[tuple[tuple[str, int], str]] = []
+    mistakes: list[Mistake] = []
     for file in files:
         try:
             records, damaged = journal.records_and_damaged(file)
@@ -88,35 +144,41 @@ def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
             notes.append(f"{file.name}: {damaged} damaged line{'s' if damaged > 1 else ''}, {rest}")
         if records or not damaged:
             learners.append(_by_exercise(records, exercises))
-            mistakes += _mistakes(records)
+            mistakes += dict.fromkeys(_mistakes(records))
             answers.append(first_answers(records))
-    ids = sorted({id for learner in learners for id in learner}, key=_order)
-    rows = [_room_row(id, [_tried(learner.get(id, [])) for learner in learners]) for id in ids]
-    who = f"{len(learners)} participant{'s' if len(learners) != 1 else ''}"
-    note = "\n".join([*_made(mistakes), *_recalled(answers), *notes])
-    return Table(f"Progress of {who}", ROOM_COLUMNS, rows, note, flush_right=ROOM_COLUMNS[1:])
+    wanted = _in(lessons, {id for learner in learners for id in learner})
+    tried = [{id: _tried(learner.get(id, [])) for id in wanted} for learner in learners]
+    mistakes = [one for one in mistakes if one[0][0] in wanted]
+    caption = f"Progress of {len(learners)} participant{'s' if len(learners) != 1 else ''}"
+    note = "\n".join([*_made(mistakes, "participant"), *_recalled(answers), *notes])
+    if not lessons:
+        return _lesson_table(caption, tried, mistakes, note)
+    rows = [_room_row(id, [learner[id] for learner in tried]) for id in wanted]
+    return Table(caption, ROOM_COLUMNS, rows, note, flush_right=ROOM_COLUMNS[1:])
 
 
-def _mistakes(records: Iterable[dict[str, Any]]) -> list[tuple[tuple[str, int], str]]:
-    """The known mistakes of one learner, each once: exercise and place among its mistakes, and what
-    was said.
-    """
-    found: dict[tuple[str, int], str] = {}
+def _mistakes(records: Iterable[dict[str, Any]]) -> list[Mistake]:
+    """The known mistakes of one learner, as often as they were made."""
+    found = []
     for record in records:
         id, place, said = (record.get(key) for key in ("exercise", "mistake", "said"))
         if isinstance(id, str) and isinstance(place, int) and isinstance(said, str):
-            found[id, place] = said
-    return [*found.items()]
+            found.append(((id, place), said))
+    return found
 
 
-def _made(mistakes: Iterable[tuple[tuple[str, int], str]]) -> Iterator[str]:
-    """The mistakes that most learners made, with what one of them was told."""
+def _made(mistakes: Iterable[Mistake], what: str) -> Iterator[str]:
+    """The mistakes that were made most often, with what was said of them.
+
+    what -- "time", or "participant" where each counts once.
+    """
     said = dict(mistakes)
     counts = Counter(which for which, _ in mistakes)
     most = sorted(counts, key=lambda which: (-counts[which], which))[:WRONG_SHOWN]
     for which in most:
-        learners = f"{counts[which]} participant{'s' if counts[which] > 1 else ''}"
-        yield f"Mistake in {which[0]}, made by {learners}: {said[which]}"
+        often = f"{counts[which]} {what}{'s' if counts[which] > 1 else ''}"
+        by = "by " if what == "participant" else ""
+        yield f"Mistake in {which[0]}, made {by}{often}: {said[which]}"
 
 
 def _recalled(answers: Iterable[dict[str, tuple[str, bool]]]) -> Iterator[str]:
@@ -136,14 +198,16 @@ def _recalled(answers: Iterable[dict[str, tuple[str, bool]]]) -> Iterator[str]:
 
 
 def _room_row(id: str, tried: list[Tried]) -> tuple[str, ...]:
-    outcomes = Counter(one.outcome for one in tried)
     checks = [one.checks for one in tried if one.checks]
     middle = number(median(checks)) if checks else ""
-    counts = [
-        str(outcomes[kind.value]) for kind in (Outcome.PASSED, Outcome.WRONG, Outcome.NOT_ATTEMPTED)
-    ]
     helped = [str(sum(event in one.helped for one in tried)) for event in HELP]
-    return id, *counts, middle, *helped
+    return id, *_outcomes(tried), middle, *helped
+
+
+def _outcomes(tried: Iterable[Tried]) -> list[str]:
+    counts = Counter(one.outcome for one in tried)
+    kinds = (Outcome.PASSED, Outcome.WRONG, Outcome.NOT_ATTEMPTED)
+    return [str(counts[kind.value]) for kind in kinds]
 
 
 def _by_exercise(

@@ -18,6 +18,7 @@ from proflab import journal
 from proflab.__main__ import EXAMPLES, main
 from proflab.doctor.findings import Finding, Status
 from proflab.doctor.report import COLOURS, Report
+from proflab.lessons import lessons
 from proflab.recordings import load_manifest
 from tests.proflab.test_course_commands import RIGHT, WRONG
 from tests.public_recordings import Mirror
@@ -181,7 +182,7 @@ def test_progress_table(
         "progress.jsonl", {"exercise": "99.10", "event": "check", "outcome": "not attempted"}
     )
     journal.append("progress.jsonl", {"exercise": "99.2", "event": "check", "outcome": "wrong"})
-    assert main(["progress"]) == 0
+    assert main(["progress", "--lesson", "99"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     ours = [row for row in rows if row and row[0].startswith("99.")]
     assert ours == [
@@ -190,6 +191,32 @@ def test_progress_table(
         ["99.10", "not", "attempted", "1"],
     ]
     assert main(["progress", "--runs", str(bench)]) == 0
+
+
+def test_progress_is_a_line_for_each_lesson_and_the_exercises_of_those_named(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lesson, place, said in (("98", 0, "once"), ("99", 0, "once"), ("99", 1, "twice " * 20)):
+        for _ in range(place + 1):
+            record = {"exercise": f"{lesson}.1", "event": "check", "outcome": "wrong"}
+            journal.append("progress.jsonl", record | {"mistake": place, "said": said})
+    journal.append("progress.jsonl", {"exercise": "99.2", "event": "solution"})
+    monkeypatch.setattr("proflab.display.terminal_width", lambda *_: 80)
+    assert main(["progress", "--runs", str(bench)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len([line for line in lines if re.match(r"\d\d ", line)]) == len(lessons()) + 2
+    (row,) = (line.split() for line in lines if line.startswith("99 "))
+    assert row[:6] == ["99", "0", "1", "1", "1", "99.1:"]
+    assert row[6:] == ["twice", "twice", "twice", "twice", "…"]
+    assert main(["progress", "--runs", str(bench), "--lesson", "98"]) == 0
+    out = capsys.readouterr().out
+    assert "98.1" in out
+    assert "99" not in out
+    assert main(["progress", "--runs", str(bench), "--lesson", "97"]) == 2
+    assert "--lesson 97: there is no exercise of such a lesson; did you mean" in (
+        capsys.readouterr().err
+    )
 
 
 def learner(path: Path, *records: tuple[str, str, str]) -> Path:
@@ -214,6 +241,9 @@ def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     cut.write_text(cut.read_text()[:-20])
     (room / "eve.jsonl").write_bytes(b"\x80\x00 no progress file\n" + b"[" * 100_000)
     assert main(["progress", "--runs", str(room)]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("99 "))
+    assert row.split() == ["99", "3", "1", "4", "2"]
+    assert main(["progress", "--runs", str(room), "--lesson", "99"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "Progress of 4 participants"
     ours = [line.split() for line in out if line.startswith("99.")]
@@ -229,6 +259,8 @@ def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
                 "progress",
                 "--runs",
                 *(str(room / f"{name}.jsonl") for name in ("anna", "ben", "anna")),
+                "--lesson",
+                "99",
             ]
         )
         == 0
@@ -260,7 +292,7 @@ def test_a_room_is_told_the_mistakes_that_most_people_made(
 def test_progress_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     room, page = tmp_path / "room", tmp_path / "progress.html"
     one = learner(room / "anna.jsonl", ("99.1", "check", "passed"), ("99.1", "hint", ""))
-    assert main(["progress", "--runs", str(one), "--page", str(page)]) == 0
+    assert main(["progress", "--lesson", "99", "--runs", str(one), "--page", str(page)]) == 0
     own = page.read_text()
     assert all(f">{text}</td>" in own for text in ("99.1", "passed", "hint"))
     learner(room / "<b>.jsonl", ("99.1", "check", "wrong")).write_text("[")
@@ -299,7 +331,7 @@ def test_progress_is_found_beside_the_notebooks(
     journal.append("progress.jsonl", {"exercise": "99.1", "event": "check", "outcome": "passed"})
     monkeypatch.chdir(tmp_path)
     assert main(["progress"]) == 0
-    assert "99.1" in capsys.readouterr().out
+    assert "\n99 " in capsys.readouterr().out
 
 
 def test_without_a_command_all_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,7 @@ def test_the_sheet_as_text_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("proflab.display.terminal_width", lambda: 80)
     text = str(case.table("08"))
     assert max(map(len, text.splitlines())) <= 80
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("%")]
     for line in case.shipped():
         for words in (
             line.evidence,

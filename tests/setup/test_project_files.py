@@ -13,6 +13,7 @@ import sys
 import textwrap
 import tomllib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -590,24 +591,28 @@ def test_uv_takes_the_mirror_that_pip_was_given(tmp_path, monkeypatch):
     assert "--editable .[train,lab] index https://own.example\n" in clone.calls.read_text()
 
 
-@pytest.fixture
-def shipped(tmp_path) -> Path:
-    """A lesson in a repository of its own, with the filter as set-up installs it."""
-    for name in (".gitattributes", "tools/notebooks/clean.py", "notebooks/00_start_here.ipynb"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPOSITORY / name, tmp_path / name)
+LESSONS = ("notebooks/00_start_here.ipynb", "notebooks/01_system_view.ipynb")
+
+
+def use_filter(clone: Path) -> None:
+    """Install git's filter of lessons as set-up does."""
     (command,) = re.findall(
         r"filter\.lesson\.clean '([^']+)'", (REPOSITORY / "scripts/dev/setup").read_text()
     )
+    python = command.replace(".venv/bin/python", shlex.quote(sys.executable))
+    git(clone, "config", "filter.lesson.clean", python)
+
+
+@pytest.fixture
+def shipped(tmp_path) -> Path:
+    """A lesson in a repository of its own, with the filter as set-up installs it."""
+    for name in (".gitattributes", "tools/notebooks/clean.py", *LESSONS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, tmp_path / name)
     git(tmp_path, "init", "--quiet")
-    git(
-        tmp_path,
-        "config",
-        "filter.lesson.clean",
-        command.replace(".venv/bin/python", shlex.quote(sys.executable)),
-    )
+    use_filter(tmp_path)
     git(tmp_path, "add", ".")
-    return tmp_path / "notebooks/00_start_here.ipynb"
+    return tmp_path / LESSONS[0]
 
 
 def git(folder: Path, *words: str) -> str:
@@ -641,6 +646,63 @@ def test_a_lesson_that_was_run_is_no_change_for_git(shipped):
 def test_an_answer_is_one_changed_line(shipped):
     run_in_jupyterlab(shipped, answer="94")
     assert git(shipped.parent, "diff", "--numstat").split()[:2] == ["1", "1"]
+
+
+@pytest.fixture
+def pulled(shipped, tmp_path_factory, monkeypatch) -> tuple[Path, Callable[[str], None]]:
+    """A learner's clone, in which the first lesson was run and the second answered, too; and what
+    publishes a new last cell of a lesson.
+    """
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # somebody may have git pull rebase
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "somebody")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "somebody@example.org")
+    author, clone = shipped.parents[1], tmp_path_factory.mktemp("learner") / "clone"
+    upstream = tmp_path_factory.mktemp("upstream")
+    git(upstream, "init", "--quiet", "--bare")
+
+    def publish(lesson: str) -> None:
+        notebook = nbformat.read(author / lesson, 4)
+        notebook.cells[-1].source += "\nnew words"
+        nbformat.write(notebook, author / lesson)
+        git(author, "commit", "--quiet", "--all", "--message", lesson)
+        git(author, "push", "--quiet", str(upstream), "HEAD")
+
+    git(author, "commit", "--quiet", "--message", "first")
+    git(author, "push", "--quiet", str(upstream), "HEAD")
+    git(upstream, "clone", "--quiet", str(upstream), str(clone))
+    use_filter(clone)
+    run_in_jupyterlab(clone / LESSONS[0])
+    run_in_jupyterlab(clone / LESSONS[1], answer="94")
+    return clone, publish
+
+
+def test_a_lesson_that_was_run_is_pulled_as_readme_says_and_answers_stay(pulled):
+    clone, publish = pulled
+    publish(LESSONS[0])
+    with pytest.raises(subprocess.CalledProcessError):
+        git(clone, "pull", "--quiet")
+    words = " ".join((REPOSITORY / "README.md").read_text().split())
+    assert "`git add -u notebooks`: do that before `git pull`" in words
+    git(clone, "add", "-u", "notebooks")
+    git(clone, "pull", "--quiet")
+    assert "new words" in (clone / LESSONS[0]).read_text()
+    assert "answer = 94" in (clone / LESSONS[1]).read_text()
+    assert git(clone, "status", "--short").split() == ["M", LESSONS[1]]
+
+
+def test_a_lesson_with_answers_that_changed_is_brought_together_as_readme_says(pulled):
+    clone, publish = pulled
+    publish(LESSONS[1])
+    git(clone, "add", "-u", "notebooks")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(clone, "pull", "--quiet")
+    assert "`git stash`, `git pull`, `git stash pop`" in (REPOSITORY / "README.md").read_text()
+    for words in (["stash"], ["pull", "--quiet"], ["stash", "pop"]):
+        git(clone, *words)
+    notebook = nbformat.read(clone / LESSONS[1], 4)
+    assert notebook.cells[-1].source.endswith("new words")
+    assert any("answer = 94" in cell.source for cell in notebook.cells)
 
 
 def test_a_file_that_is_no_notebook_passes_the_filter_as_it_is(shipped):

@@ -100,3 +100,15 @@ def test_shellcheck_finds_nothing_in_the_snippets() -> None:
         else None
     )
     assert done is None or done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if "gzip.open" in file.read_text()], ids=lambda file: file.name
+)
+def test_a_trace_that_python_cannot_unpack_is_told_what_to_do_with(
+    file: Path, bare: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "trace.json.zst").write_bytes(b"\x28\xb5\x2f\xfd and more")
+    done = bare("python", f"snippets/{file.name}", "trace.json.zst", check=False)
+    assert done.returncode == 1
+    assert done.stderr == "trace.json.zst: unpack it first: zstd -d trace.json.zst\n"

@@ -16,6 +16,7 @@ from typing import IO
 from proflab.display import Table
 from proflab.doctor.findings import Finding, Probe, Status, all_issues
 from proflab.doctor.probes import cluster, course, gpu, limits, pytorch, rocm, tools
+from tidyprof.standard_streams import joined, parted
 
 FORMAT = 1
 """Version of the JSON. New keys may come; a key that changes its meaning raises this number."""
@@ -142,7 +143,7 @@ def _wrapped(text: str, width: int, indent: str) -> str:
     wrap = textwrap.TextWrapper(
         width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
-    return wrap.fill(text) or indent
+    return parted(wrap.fill(joined(text))) or indent
 
 
 def _as_record(finding: Finding) -> dict[str, str | None]:

@@ -35,12 +35,28 @@ def _broken(line: str) -> str:
     """The line broken between words, as wide as the terminal; its likely cause and next step begin
     lines.
     """
-    parts = re.sub(r" (?=(Likely cause|Next step): )", "\n  ", line).split("\n")
+    parts = re.sub(r" (?=(Likely cause|Next step): )", "\n  ", joined(line)).split("\n")
     width = shutil.get_terminal_size().columns
     wrap = textwrap.TextWrapper(
         width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(map(wrap.fill, parts))
+    return parted("\n".join(map(wrap.fill, parts)))
+
+
+_JOINT = "\ue000"
+"""Stands for a blank at which no line may end, and in no text that can be shown: textwrap would
+leave a no-break space alone, rich would not.
+"""
+
+
+def joined(text: str) -> str:
+    """The text with each number and its unit as one word, until `parted` gets its lines."""
+    return re.sub(r"(?<=\d) (?=%|(?:[mµn]?s|[kMG]i?B|B)\b)", _JOINT, text)
+
+
+def parted(text: str) -> str:
+    """The text of `joined`, once it is broken into lines."""
+    return text.replace(_JOINT, " ")
 
 
 def discard(stream: TextIO) -> None:

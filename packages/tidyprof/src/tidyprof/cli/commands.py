@@ -11,7 +11,7 @@ from pandas.api.typing import DataFrameGroupBy
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
-from tidyprof.analyses.common import four_digits, result, start_and_end
+from tidyprof.analyses.common import four_digits, has_launches, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels, stated_kernels
 from tidyprof.analyses.memory import memory_blocks
@@ -38,6 +38,7 @@ from tidyprof.cli.output import (
     showing,
     texts,
     warn,
+    with_minus,
     with_origin,
 )
 from tidyprof.cli.selection import in_options, part_of, read_selected
@@ -64,6 +65,7 @@ TOP_IN_SUMMARY = 5
 
 _MOST_DEVICES = 8
 _MEBIBYTE = 2**20
+_GIGABYTE = 10**9
 _UNMARKED = "none marked; `steps --mark NAME` takes a range or an operator that runs once in each"
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
@@ -202,11 +204,23 @@ def _steps(options: Namespace) -> None:
             cure = "; use --timeline host" if on_device else ""
             raise UserError(f"{error}{cure}") from None
 
-    _each_file(options, analyse, lambda _, table: show_steps(table, options.timeline))
+    def display(profile: Profile, table: pd.DataFrame) -> None:
+        show_steps(table, options.timeline, has_launches(profile.device_events))
+
+    _each_file(options, analyse, display)
 
 
-def show_steps(table: pd.DataFrame, timeline: str) -> None:
-    """Show a table of `step_budget` of this timeline."""
+_CLOCKS = {
+    "host": "the host's, which runs ahead; --timeline device has the steps that triage judges",
+    "device": "the device's: the work that each step launched, as late as it ran",
+}
+"""Timeline -> whose times they are, where both are known."""
+
+
+def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None:
+    """Show a table of `step_budget` of this timeline; linked -- whether launches are known, so that
+    the device has steps of its own.
+    """
     if not len(table):
         if timeline == "host":
             say("There are no events in this recording.")
@@ -242,6 +256,8 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
         :MOST_RANGES
     ]:
         say(f"of other: {', '.join(named)} of all steps, the script's own ranges", QUIET)
+    if linked and table.attrs["mark"]:
+        say(f"clock: {_CLOCKS[timeline]}", QUIET)
     say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", QUIET)
 
 
@@ -261,22 +277,10 @@ def _compare(options: Namespace) -> None:
         table = compare(*profiles, by=by)
     except ValueError as error:
         raise UserError(f"{', '.join(options.files)}: {error}") from None
+    pairs = zip(options.files, profiles, strict=True)
+    marked = [len(_marked(path, profile)) for path, profile in pairs]
     with showing(options):
-        shown = _top(table, options.top)
-        if len(table):
-            name = "short_name" if by == "kernel" else "operator"
-            shown[name] = shown[name].fillna("not known")
-            headings = {by: name, "calls before": "calls_before", "calls after": "calls_after"}
-            times = {
-                f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"])
-                for side in ("before", "after")
-            }
-            times["ms change"] = texts(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")
-            show([*columns_of(shown, headings), *(Column(*column) for column in times.items())])
-        before, after = (
-            FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after")
-        )
-        say(f"{len(table)} {by}s, {before} ms before and {after} ms after")
+        _show_comparison(table, by, marked, options.top)
         if by == "operator" and on_hosts:
             say(
                 "No kernel is in either recording: each operator has its own time on the host,"
@@ -284,6 +288,82 @@ def _compare(options: Namespace) -> None:
             )
         say(f"origin: {table.attrs['origin']}", QUIET)
     export([with_origin(table)], options)
+
+
+LEAST_CHANGE = 0.01
+"""A row of a comparison is shown from this share of the larger total on; with --top as asked."""
+
+
+def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: int | None) -> None:
+    """Totals, steps, the rows that changed most, and the sum of the others; of one step where both
+    recordings mark some. marked -- steps of all ranks, before and after.
+    """
+    sides = dict(zip(("before", "after"), marked if all(marked) else (1, 1), strict=True))
+    own = table.assign(
+        **{
+            f"{value}_{side}": table[f"{value}_{side}"] / number
+            for value in ("calls", "total_ns")
+            for side, number in sides.items()
+        }
+    )
+    own["change"] = own["total_ns_after"] - own["total_ns_before"]
+    own = own.sort_values("change", key=abs, ascending=False, kind="stable")
+    before, after = (own[f"total_ns_{side}"].sum() for side in sides)
+    ms, word = FORMATS["ms"], by if len(own) == 1 else f"{by}s"
+    each = " a step" if all(marked) else ""
+    percent = f" ({100 * (after / before - 1):+.1f} %)" if before else ""
+    change = with_minus(f"{_signed(after - before)} ms{percent}")
+    say(
+        f"{len(own)} {word}, {ms(before)} ms{each} before and {ms(after)} ms after: {change}",
+        "bold",
+    )
+    say(f"steps: {_steps_of_both(marked)}", QUIET)
+    floor = LEAST_CHANGE * max(before, after) if top is None else 0
+    shown = _top(own[own["change"].abs() >= floor], top)
+    if len(shown):
+        _show_changes(shown, by)
+    if len(rest := own.drop(shown.index)):
+        others = f"{len(rest)} {'others' if len(shown) else word}"
+        if rest["change"].abs().max() < floor:
+            others += f", each below {100 * LEAST_CHANGE:.0f} % of the time ({ms(floor)} ms)"
+        say(f"{others}, together {with_minus(_signed(rest['change'].sum()))} ms; --top 0 shows all")
+
+
+def _steps_of_both(marked: Sequence[int]) -> str:
+    before, after = (f"{number:,}" if number else "none marked" for number in marked)
+    if all(marked):
+        return (
+            f"{before} before and {after} after, over all ranks; calls and times are those of one"
+        )
+    return (
+        f"{before} before, {after} after; calls and times are of whole recordings, which may hold"
+        " unequal work"
+    )
+
+
+def _show_changes(shown: pd.DataFrame, by: str) -> None:
+    """The rows of `_show_comparison`."""
+    name = "short_name" if by == "kernel" else "operator"
+    calls = shown[["calls_before", "calls_after"]]
+    whole = "{:,.0f}" if (calls % 1 == 0).all(axis=None) else "{:,.1f}"
+    show(
+        [
+            Column(by, shown[name].fillna("not known").tolist(), is_text=True),
+            *(
+                Column(f"calls {side}", texts(calls[f"calls_{side}"], whole.format))
+                for side in ("before", "after")
+            ),
+            *(
+                Column(f"ms {side}", texts(shown[f"total_ns_{side}"], FORMATS["ms"]))
+                for side in ("before", "after")
+            ),
+            Column("ms change", texts(shown["change"], _signed)),
+        ]
+    )
+
+
+def _signed(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e6:+,.3f}"
 
 
 def _convert(options: Namespace) -> None:
@@ -310,7 +390,7 @@ def _summary(options: Namespace) -> None:
     tables = []
     for number, path in enumerate(options.files):
         profile = read_selected(path, options)
-        occupancy, marked = busy(profile), _marked(path, profile, options)
+        occupancy, marked = busy(profile), _marked(path, profile, options.mark)
         with showing(options):
             if number:
                 say("")
@@ -319,9 +399,9 @@ def _summary(options: Namespace) -> None:
     export(tables, options)
 
 
-def _marked(path: str, profile: Profile, options: Namespace) -> pd.DataFrame:
+def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFrame:
     try:
-        return steps(profile, mark=options.mark)
+        return steps(profile, mark=mark)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
 
@@ -478,6 +558,7 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
     hides a busy one.
     """
     keys = ["name", "unit"]
+    counters = _in_gigabytes(counters)
     of_device = counters.groupby([*keys, "device"], observed=True, dropna=False)["value"].mean()
     means = (
         of_device.groupby(keys, observed=True, dropna=False)
@@ -489,11 +570,7 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
         grouped.agg(samples="size", lowest="min", highest="max").reset_index().merge(means, on=keys)
     )
     found["mean"] = [
-        (
-            four_digits(row["min"])
-            if row["size"] == 1
-            else f"{four_digits(row['min'])} to {four_digits(row['max'])}"
-        )
+        " to ".join(dict.fromkeys((four_digits(row["min"]), four_digits(row["max"]))))
         for row in found.to_dict("records")
     ]
     several = {"devices": "size"} if (found["size"] > 1).any() else {}
@@ -506,6 +583,17 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
         Column("mean of each" if several else "mean", found["mean"].tolist()),
         Column("highest", texts(found["highest"], four_digits)),
     ]
+
+
+def _in_gigabytes(counters: pd.DataFrame) -> pd.DataFrame:
+    """The samples with those in GB that are too many bytes to compare at a glance."""
+    amounts = counters["unit"].eq("bytes")
+    large = counters["name"][amounts & counters["value"].ge(_GIGABYTE)]
+    chosen = amounts & counters["name"].isin(large)
+    return counters.assign(
+        unit=counters["unit"].astype("string").mask(chosen, "GB"),
+        value=counters["value"].astype(float).mask(chosen, counters["value"] / _GIGABYTE),
+    )
 
 
 def _duration(nanoseconds: float) -> str:

@@ -27,31 +27,26 @@ def isa(options: Namespace) -> int:
     check_targets(options)
     kernels = read_assembly(options.files[0])
     table = kernels.join(occupancy(kernels))
-    names = zip(table["file"], table["kernel"], strict=True)
     spilling = table[table["spilled_vgprs"].fillna(0) > 0]
     with showing(options):
         say(
             f"kernels: {len(table)}, that spill vector registers to memory: {len(spilling)}", "bold"
         )
         say("")
-        headings = {"kernel": "kernel", "target": "target", "VGPR": "vgprs", "AGPR": "accum_vgprs"}
-        headings |= {
-            "spilled": "spilled_vgprs",
-            "scratch B": "scratch_bytes",
-            "LDS B": "lds_bytes",
-            "warps": "warps",
-        }
-        waves = Column("waves", texts(table["waves"], "{:g}".format))
-        rest = {"limited by": "limited_by", "MFMA": "matrix_instructions", "loads": "loads"}
-        places = [re.sub(rf"/{re.escape(kernel)}\.\w+(\.gz)?$", "", file) for file, kernel in names]
-        show(
-            [
-                *columns_of(table, headings),
-                waves,
-                *columns_of(table, rest),
-                Column("file", places, is_text=True),
-            ]
-        )
+        names = [_name(*row) for row in zip(table["kernel"], table["file"], strict=True)]
+        name = Column("kernel and file", names, is_text=True)
+        registers = {"target": "target", "VGPR": "vgprs", "AGPR": "accum_vgprs"}
+        memory = {"spilled": "spilled_vgprs", "scratch B": "scratch_bytes", "LDS B": "lds_bytes"}
+        show([name, *columns_of(table, registers | memory)])
+        runs = [
+            *columns_of(table, {"warps": "warps"}),
+            Column("waves", texts(table["waves"], "{:g}".format)),
+            Column("limited by", texts(table["limited_by"], _limit), is_text=True),
+            *columns_of(table, {"MFMA": "matrix_instructions", "loads": "loads"}),
+        ]
+        if known := [column for column in runs if any(column.values)]:
+            say("")
+            show([name, *known])
         say(
             "waves: most wavefronts on each SIMD at a time; lines of code are counted, not how"
             " often they run",
@@ -75,3 +70,14 @@ def isa(options: Namespace) -> int:
         report = {"origin": str(kernels.attrs["origin"]), "kernels": rows}
         write_report("--json", options.json, json.dumps(report, indent=1) + "\n")
     return int(options.fail_on_spill and len(spilling) > 0)
+
+
+def _name(kernel: str, file: str) -> str:
+    """What a row is called: the kernel, and its file without what repeats it."""
+    place = re.sub(rf"(^|/){re.escape(kernel)}\.\w+(\.gz)?$", "", file)
+    return kernel if place in ("", kernel) else f"{kernel} {place}"
+
+
+def _limit(words: str) -> str:
+    """What limits the waves, in the words of the columns."""
+    return words.replace("registers", "VGPR").replace(" and ", ", ")

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from tidyprof.cli.usage import EXPORTS, STDOUT
 from tidyprof.errors import UserError, one_line
 from tidyprof.harmless import csv_text, printable
 from tidyprof.readers.registry import ReadOptions, read
-from tidyprof.standard_streams import discard, tell
+from tidyprof.standard_streams import discard, joined, parted, tell
 from tidyprof.tables.contract import Profile
 from tidyprof.whole_files import whole_file
 
@@ -33,7 +34,7 @@ _UNLIMITED = 100_000
 """Columns of a pipe: more than any table has."""
 
 _LEAST_TEXT = 8
-"""Columns that a folded text keeps on a narrow terminal."""
+"""Columns that a text keeps on a narrow terminal."""
 
 QUIET = "color(243)"
 """What matters less: the grey of xterm's 256 colours that can be read on black and on white.
@@ -42,6 +43,11 @@ NO_COLOR takes it away.
 
 _AROUND = 2
 """Columns that each column of a table on a terminal takes beside its texts."""
+
+_HEADS = (1 / 2, 1 / 3, 2 / 3)
+"""Shares of a shortened text that its beginning may have; the first that keep most texts apart are
+taken.
+"""
 
 _WRITERS = {
     "--csv": lambda table, path: _for_spreadsheets(table).to_csv(path, index=False),
@@ -59,8 +65,8 @@ _WRITERS = {
 class Column:
     """One column as it is shown: its heading and a text for each row.
 
-    On a terminal texts are folded and numbers never: where these do not fit, lines are longer than
-    it is wide. A unit at the end of a heading goes below it there.
+    On a terminal long texts are shortened in the middle and numbers never: where these do not fit,
+    lines are longer than it is wide. A unit at the end of a heading goes below it there.
     """
 
     heading: str
@@ -96,32 +102,84 @@ def on_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def with_minus(number: str) -> str:
+    """A number, on a terminal with the sign that is as wide as a plus; programs read a hyphen."""
+    return number.replace("-", "\N{MINUS SIGN}") if on_terminal() else number
+
+
 def say(line: str, style: str = "") -> None:
     """A line of text; only a terminal breaks it."""
-    _print(Text(printable(line), style), soft_wrap=not on_terminal())
+    _print(Text(joined(printable(line)), style), soft_wrap=not on_terminal())
 
 
 def show(columns: Iterable[Column]) -> None:
     """A table. Columns that say nothing are left out by the caller."""
     columns = list(columns)
-    plain = not on_terminal()
-    table = Table(
-        box=None if plain else box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 2, 0, 0) if plain else (0, 0, 0, 1),
-        header_style="" if plain else "bold",
-    )
-    least_width = 0
+    if on_terminal():
+        _show_in_lines(columns)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for column in columns:
-        name, _, unit = column.heading.rpartition(" ")
-        heading = column.heading if plain else f"{name}\n{unit}"
-        kind = {"overflow": "fold"} if column.is_text else {"justify": "right", "no_wrap": True}
-        table.add_column(Text(heading), **kind)
-        widest = max(map(cell_len, [*heading.split("\n"), *column.values]))
-        least_width += _AROUND + (min(widest, _LEAST_TEXT) if column.is_text else widest)
+        table.add_column(Text(column.heading), justify="left" if column.is_text else "right")
     for row in zip(*(column.values for column in columns), strict=True):
         table.add_row(*(Text(printable(value)) for value in row))
-    _print(table, least_width=least_width)
+    _print(table)
+
+
+def _show_in_lines(columns: Sequence[Column]) -> None:
+    """A table on a terminal: a line for each row, but for texts that would look alike shortened."""
+    headings = ["\n".join(column.heading.rpartition(" ")[::2]) for column in columns]
+    texts = [
+        [printable(text) if column.is_text else with_minus(text) for text in column.values]
+        for column in columns
+    ]
+    least = [max(map(cell_len, heading.split("\n"))) for heading in headings]
+    widest = [max([width, *map(cell_len, own)]) for width, own in zip(least, texts, strict=True)]
+    floors = [
+        max(width, min(wide, _LEAST_TEXT)) if column.is_text else wide
+        for column, width, wide in zip(columns, least, widest, strict=True)
+    ]
+    widths = _shared(widest, floors, Console().width - _AROUND * len(columns))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), header_style="bold")
+    for column, heading, width in zip(columns, headings, widths, strict=True):
+        kind = {"overflow": "fold"} if column.is_text else {"justify": "right", "no_wrap": True}
+        table.add_column(Text(heading), width=width, **kind)
+    shortened = [_shortened(own, width) for own, width in zip(texts, widths, strict=True)]
+    for row in zip(*shortened, strict=True):
+        table.add_row(*map(Text, row))
+    _print(table, least_width=sum(widths) + _AROUND * len(columns))
+    if shortened != texts:
+        say("…: shortened to this width; a pipe gets the whole names", QUIET)
+
+
+def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int]:
+    """The widths of columns that have `most` together: the widest give first, none below its
+    floor.
+    """
+    found = list(widths)
+    while sum(found) > most:
+        can_give = [place for place, width in enumerate(found) if width > floors[place]]
+        if not can_give:
+            break
+        found[max(can_give, key=found.__getitem__)] -= 1
+    return found
+
+
+def _shortened(texts: Sequence[str], width: int) -> list[str]:
+    """The texts without their middle where they are too long, cut where they differ most; those
+    that would still look alike stay whole.
+    """
+    ways = [{text: _cut(text, width, share) for text in texts} for share in _HEADS]
+    ways.sort(key=lambda way: -len({*way.values()}))
+    times = Counter(ways[0].values())
+    return [ways[0][text] if times[ways[0][text]] == 1 else text for text in texts]
+
+
+def _cut(text: str, width: int, share: float) -> str:
+    if cell_len(text) <= width:
+        return text
+    head = int((width - 1) * share)
+    return f"{text[:head]}…{text[head + 1 - width :]}"
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
@@ -132,7 +190,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
     table.add_column()
     table.add_column(overflow="fold")
     for label, text in facts:
-        table.add_row(Text(label), Text(printable(text)))
+        table.add_row(Text(label), Text(joined(printable(text))))
     _print(table)
 
 
@@ -154,7 +212,8 @@ def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int
         console.width = max(console.width, least_width)
         with console.capture() as captured:
             console.print(renderable, soft_wrap=soft_wrap)
-    _write("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n") + "\n")
+    lines = (line.rstrip() for line in parted(captured.get()).splitlines())
+    _write("\n".join(lines).strip("\n") + "\n")
 
 
 def _write(text: str) -> None:

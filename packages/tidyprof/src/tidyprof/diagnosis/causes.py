@@ -450,7 +450,8 @@ def _memory_words(signs: Signs) -> str:
 
 def _copies_words(signs: Signs) -> str:
     batches = signs.per_step.get("batches", 0)
-    each = f" for {four_digits(batches)} calls of the loader" if batches else ""
+    calls = "call" if batches == 1 else "calls"
+    each = f" for {four_digits(batches)} {calls} of the loader" if batches else ""
     return (
         f"copies to the device: {_count(signs, 'copies_to_device')} {_unit(signs)}{each} (events)"
     )

@@ -173,7 +173,8 @@ class Timeline:
 
     budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS
               with `_ns`, `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch
-              record), `waited_ns` (see processor_time). Time in which the device did what the file
+              record), `by_launch` (whether the step is the device's own), `waited_ns` (see
+              processor_time). Time in which the device did what the file
               lacks is no part of it: earlier_ns.
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
@@ -287,6 +288,7 @@ def _devices(
             "length_ns": finish - begin,
         }
         columns |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
+        columns |= {"by_launch": linked}
         yield pd.DataFrame(columns | within | place | {"process": owner["process"]}), sets
 
 

@@ -36,20 +36,31 @@ MOST_FILES = 5
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif; }
+h1 { font-size: 1.5rem; line-height: 1.3; }
+h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.5rem; }
-dt { font-weight: bold; }
-dd { margin: 0; overflow-wrap: anywhere; }
-figure { margin: 2rem 0; break-inside: avoid; }
-figure svg { width: 100%; height: auto; }
-figcaption { padding: .5rem 1rem; }
+dt { grid-column: 1; font-weight: bold; }
+dd { grid-column: 2; margin: 0; overflow-wrap: anywhere; }
+figure { margin: 2.5rem 0; break-inside: avoid; }
+figure > .light, figure > .dark { overflow-x: auto; }
+figure svg { display: block; min-width: 40rem; max-width: 100%; height: auto; }
+figcaption { padding-top: .5rem; }
 .dark { display: none; }
+@media (max-width: 40rem) {
+  dl { display: block; }
+  dt { margin-top: .75rem; }
+  dd + dd { margin-top: .5rem; }
+}
+@media print { figure svg { min-width: 0; } }
 @media screen and (prefers-color-scheme: dark) {
   .light { display: none; }
   .dark { display: block; }
 }
 """
-"""Text and figures take the reader's colours, light or dark; paper is white."""
+"""Text and figures take the reader's colours, light or dark; paper is white. Figures are never
+larger than they were drawn, and scroll where they would become too small to read.
+"""
 
 
 def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = None) -> str:
@@ -63,7 +74,7 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
         for i, profile in enumerate(profiles[:MOST_FILES])
     ]
     rows = "\n".join(
-        f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>"
+        (f"<dt>{_text(label)}</dt>" if label else "") + f"<dd>{_text(text)}</dd>"
         for label, text in [*recordings, *facts(diagnosis)]
     )
     judged = judged_ones([kind_of(profile) for profile in profiles])
@@ -73,13 +84,14 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
         else []
     )
     drawn = list(_figures(diagnosis, ranks, mark)) if ranks else []
-    figures = "\n".join(map(_figure, drawn))
-    if any(figure.closer for figure in drawn):
+    figures = "\n".join(_figure(*one, number) for number, one in enumerate(drawn))
+    if any(figure.closer for _, figure in drawn):
         figures += f"\n{viewer.script()}"
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta'
-        f' charset="utf-8">\n<title>{title}</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<dl>\n{rows}\n</dl>\n{figures}\n</body>\n</html>\n"
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{title}</h1>\n<dl>\n{rows}\n</dl>\n{figures}\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -104,9 +116,9 @@ def _text(words: str) -> str:
 
 def _figures(
     diagnosis: Diagnosis, ranks: Sequence[tuple[Profile, pd.DataFrame]], mark: str | None
-) -> Iterator[TidyFigure]:
-    """The parts of the steps, the worst step's timeline, the kernels (without a GPU the operators),
-    the ranks.
+) -> Iterator[tuple[str, TidyFigure]]:
+    """Titles and figures: the parts of the steps, the worst step's timeline, the kernels (without a
+    GPU the operators), the ranks.
     """
     on_host = diagnosis.signs.on_host
     parts = pd.concat(
@@ -120,9 +132,8 @@ def _figures(
     estimated = observer.estimated_ns and (observer.estimated_ns[0], observer.estimated_ns[2])
     if estimated and estimated[0] >= NEARLY * observer.traced_ns:
         estimated = None
-    yield plots.step_budget(
-        parts, title="Where each traced step went", untraced_ns=observer.untraced_ns or estimated
-    )
+    bars = plots.step_budget(parts, untraced_ns=observer.untraced_ns or estimated)
+    yield "Where each traced step went", bars
     timelines, budgets = zip(*(judged_part(own, mark) for own, _ in ranks), strict=True)
     budget = join(budgets)
     worst = steady_steps(budget)["duration_ns"].idxmax()
@@ -133,16 +144,14 @@ def _figures(
     owner = next(one for one in timelines if pd.isna(rank) or (one.events["rank"] == rank).any())
     rank = None if pd.isna(rank) else int(rank)
     title = "The longest of the judged steps" + ("" if rank is None else f", of rank {rank}")
-    yield plots.timeline(
-        owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank, title=title
-    )
+    yield title, plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank)
     together = replace(timelines[0], events=pd.concat([profile.events for profile in timelines]))
     if len(table := kernels(together)):
-        yield plots.top_kernels(table)
+        yield "The kernels that take most time", plots.top_kernels(table)
     elif diagnosis.signs.on_host and len(table := operators(together)):
-        yield plots.top_operators(table)
+        yield "The operators that take most time", plots.top_operators(table)
     if diagnosis.signs.rank_table is not None:
-        yield plots.ranks(diagnosis.signs.rank_table)
+        yield "What each rank did, and who waited", plots.ranks(diagnosis.signs.rank_table)
 
 
 def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
@@ -169,18 +178,20 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
     return judged, step_budget(judged, mark=mark)
 
 
-def _figure(figure: TidyFigure) -> str:
-    """A figure as SVG in the page, light and dark, with its text alternative as a caption that
-    everybody can read.
+def _figure(title: str, figure: TidyFigure, number: int) -> str:
+    """A figure as SVG in the page, light and dark, below its title, with its text alternative as a
+    caption that everybody can read.
     """
     light = _svg(figure)
     with in_the_dark(figure):
         dark = re.sub(
             r'(\bid="|url\(#|href="#)', r"\1dark-", _svg(figure)
         )  # hatches of a hidden picture are not drawn
-    caption = _text(describe(figure))
+    name, caption = f"figure-{number}", _text(describe(figure))
+    reached = f'role="group" aria-labelledby="{name}" tabindex="0"'  # by keys, since it may scroll
     return (
-        f'<figure>\n<div class="light">{light}</div>\n<div class="dark">{dark}</div>\n'
+        f'<figure>\n<h2 id="{name}">{_text(title)}</h2>\n'
+        f'<div class="light" {reached}>{light}</div>\n<div class="dark" {reached}>{dark}</div>\n'
         f"{viewer.panel(figure.closer)}<figcaption>{caption}</figcaption>\n</figure>"
     )
 

@@ -57,6 +57,7 @@ class Signs:
                      longest_ns -- of these. apart -- steps that are longer because of a range that
                      the others lack, in words (step_choice).
     shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU.
+    by_launch     -- whether the steps are the devices' own, by their launches, or the host's.
     unlinked      -- share of the device's work whose launch is not recorded.
     earlier_ns    -- time in which devices did what the file lacks (idleness.Idleness.earlier); it
                      is not judged.
@@ -105,6 +106,7 @@ class Signs:
     longest_ns: float = 0.0
     apart: tuple[str, ...] = ()
     shares: dict[str, float] = field(default_factory=dict)
+    by_launch: bool = False
     unlinked: float = 0.0
     earlier_ns: float = 0.0
     first_step: float | None = None
@@ -201,6 +203,7 @@ def _signs_on_device(
         shares={
             part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS
         },
+        by_launch=bool(budget["by_launch"].any()),
         unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
         earlier_ns=float(budget["earlier_ns"].sum()),
         start_up=float(budget["start_up_ns"].sum() / total),

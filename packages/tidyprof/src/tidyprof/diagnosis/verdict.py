@@ -747,6 +747,8 @@ def _judged_words(signs: Signs) -> str:
     )
     which += " (the first left out)" if left else ""
     steps = f"{which}, a mean of {length} each" if signs.steps > 1 else f"1 step of {length}"
+    if not signs.on_host:  # the host ends a step when it has launched it
+        steps += " on the device" if signs.by_launch else " on the host"
     ends = "event" if signs.on_host else "device event"
     judged = (
         steps

@@ -27,7 +27,7 @@ from tidyprof.errors import DAMAGED, ProfileReadError
 from tidyprof.gate.measures import MEASURES
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.guard import guarded
-from tidyprof.readers.registry import read
+from tidyprof.readers.registry import read, recordings_in
 from tidyprof.tables.contract import Origin, Profile, origin_of_files
 from tidyprof.tables.profiles import ignored_lines
 
@@ -143,12 +143,28 @@ class RunTimes:
 def repeats_in(path: str | PathLike[str]) -> list[Path]:
     """The runs of one side: each sub-folder of a folder that has several, else the file or folder
     itself.
+
+    Raises ProfileReadError where these are recordings by several tools, and so of one run.
     """
     folder = Path(path)
     inside = (
         sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
     )
-    return inside if len(inside) > 1 else [folder]
+    if len(inside) < 2:
+        return [folder]
+    kinds = {
+        name: kind for name, kind in recordings_in(folder)[1].items() if folder / name in inside
+    }
+    tools = sorted({kind.partition(" (")[0] for kind in kinds.values()})
+    if len(tools) > 1:
+        with_steps = next((name for name in kinds if kinds[name].startswith("torch")), min(kinds))
+        raise ProfileReadError(
+            folder,
+            f"its folders are recordings by {len(tools)} tools ({', '.join(tools)}), not repeats",
+            "one run was recorded by each of them",
+            f"pass one whose steps are marked, such as {folder / with_steps}",
+        )
+    return inside
 
 
 def copies_among(runs: Iterable[RunTimes]) -> list[tuple[RunTimes, RunTimes]]:

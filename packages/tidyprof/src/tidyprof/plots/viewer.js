@@ -192,6 +192,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const curve = data.kind === "curve";
     const items = curve ? curveItems(data) : boxItems(data);
     const panel = make("div", "tv-panel");
+    const title = data.title || box.parentElement.querySelector("h2")?.textContent || "Viewer";
     panel.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the keys for its own
     const bar = make("div", "tv-bar");
     const stage = make("div", "tv-stage");
@@ -201,7 +202,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const note = make("div", "tv-note");
     stage.tabIndex = 0;
     stage.setAttribute("role", "application");
-    stage.setAttribute("aria-label", `${data.title || "Viewer"}: ${whole(items.count)} ${data.things}. Plus and minus zoom, `
+    stage.setAttribute("aria-label", `${title}: ${whole(items.count)} ${data.things}. Plus and minus zoom, `
       + "the arrows to left and right move, n and p go to the next and the previous one, up and down to another row, "
       + "Enter fills the width with it, Home shows all.");
     canvas.setAttribute("aria-hidden", "true");

@@ -138,7 +138,7 @@ def read(
         return _read_as(known, path, options)
     if not path.is_dir():
         raise _unknown(path, head)
-    names, recordings = _recordings_in(path)
+    names, recordings = recordings_in(path)
     if len(recordings) != 1 or len(names) > _MOST_TRIED:
         raise _unknown_folder(path, names, recordings)
     return read(path / next(iter(recordings)), **options)
@@ -154,13 +154,13 @@ def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
     try:
         return _with_left_out(known.read(path, **given), path, known)
     except SeveralRecordingsError:
-        names, recordings = _recordings_in(path)
+        names, recordings = recordings_in(path)
         if len(set(recordings.values())) > 1:
             raise _unknown_folder(path, names, recordings) from None
         raise
 
 
-def _recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
+def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
     """The names in a folder, and of the first of them those that are recordings, with their
     formats.
     """
@@ -181,7 +181,7 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
             "ignored_files", {}
         )
         named = [Path(file) for file in (*files, *ignored)]
-        for name, kind in _recordings_in(path)[1].items():
+        for name, kind in recordings_in(path)[1].items():
             if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
                 ignored[str(path / name)] = f"a recording of its own, by {kind}"
         profile.meta |= {"ignored_files": ignored} if ignored else {}
@@ -215,7 +215,7 @@ def _of_each_tool(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    recordings = _recordings_in(path)[1]
+    recordings = recordings_in(path)[1]
     tools = set(recordings.values())
     several = 1 < len(tools) == len(recordings) and all(
         (path / name).is_dir() for name in recordings

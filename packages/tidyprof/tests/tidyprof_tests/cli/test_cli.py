@@ -41,6 +41,8 @@ from tidyprof_tests.conftest import REPOSITORY, require
 from tidyprof_tests.patience import PATIENCE_S
 from tidyprof_tests.rocprofv3_writer import Call, Kernel, call_csv, write_results
 
+MODELLED = REPOSITORY / "recordings/modelled-resnet"
+
 HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
 LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"
 assert len(LONG_NAME) == 60, "longer names are shortened"
@@ -290,6 +292,21 @@ class TestTables:
         assert heading.split()[:5] == ["rank", "device", "step", "time", "ms"]
         assert row.split()[:4] == ["0", "2", "1", "0.100"]
 
+    @pytest.mark.parametrize(
+        ("timeline", "clock"), [("host", "clock: the host's,"), ("device", "clock: the device's:")]
+    )
+    def test_steps_and_triage_say_whose_clock_it_is(self, timeline, clock, call, trace):
+        assert clock in call("steps", trace, "--timeline", timeline)
+        assert " 1 step of 0.03 ms on the device (step_budget)" in call("triage", trace)
+
+    def test_without_a_device_there_is_one_clock(self, call, tmp_path):
+        path = write_trace(
+            tmp_path / "cpu.json",
+            [*small_step()[:2], operator("aten::linear", 1_000_500, 2_000, 1)],
+            header={"schemaVersion": 1},
+        )
+        assert "clock" not in call("steps", path)
+
     def test_compare(self, call, trace, tmp_path):
         faster = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
         text = call("compare", trace, faster, "--json", tmp_path / "out.json")
@@ -298,6 +315,41 @@ class TestTables:
         assert {row["short_name"]: row["difference_ns"] for row in rows}[
             "ncclDevKernel_Generic"
         ] == -30_000
+
+    def test_recordings_of_other_numbers_of_steps_are_compared_by_the_step(self, call, tmp_path):
+        """The long kernel of a step takes 10 µs before and 30 after; the others as good as nothing."""
+
+        def recorded(name: str, steps: int, long_ns: int) -> Path:
+            events = []
+            for step in range(steps):
+                begin = 1_000_000 * (step + 1)
+                events += [
+                    TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 900_000, 1, 1, {}),
+                    kernel("long_one", begin + 1_000, long_ns, 2 * step),
+                    kernel("small_one", begin + 100_000, 1_000, 2 * step + 1),
+                    kernel("tiny_one", begin + 200_000, 10 + 5 * steps, 2 * step + 50),
+                ]
+            return write_trace(tmp_path / name, events)
+
+        paths = recorded("before.json", 4, 10_000), recorded("after.json", 2, 30_000)
+        total, steps, _, row, rest, _ = call("compare", *paths).splitlines()
+        assert total == "3 kernels, 0.011 ms a step before and 0.031 ms after: +0.020 ms (+181.2 %)"
+        assert steps.startswith("steps: 4 before and 2 after")
+        assert row.split() == ["long_one", "1", "1", "0.010", "0.030", "+0.020"]
+        assert rest.startswith(
+            "2 others, each below 1 % of the time (0.000 ms), together -0.000 ms"
+        )
+        assert len(call("compare", *paths, "--top", "0").splitlines()) == 7
+
+    def test_recordings_of_which_one_marks_no_step_are_compared_whole(self, call, trace, tmp_path):
+        unmarked = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
+        _, steps, *_ = call("compare", trace, unmarked).splitlines()
+        assert steps.startswith("steps: 1 before, none marked after; calls and times are of whole")
+
+    def test_equal_recordings_have_no_row(self, call, trace):
+        total, _, rest, _ = call("compare", trace, trace).splitlines()
+        assert total.endswith(": +0.000 ms (+0.0 %)")
+        assert rest.startswith("3 kernels, each below 1 % of the time")
 
     def test_several_files(self, call, trace, tmp_path):
         header = HEADER | {"distributedInfo": {"rank": 1}}
@@ -713,15 +765,60 @@ class TestOutput:
     def test_a_terminal_of_80_columns(self, command, on_screen, four_ranks):
         lines = on_screen(command, four_ranks)
         assert max(map(len, lines)) <= 80
-        assert "…" not in "".join(lines), "numbers are never cut"
         assert len(lines) > 3
 
-    def test_a_narrow_terminal_folds_names_and_keeps_them(self, on_screen, trace):
-        lines = on_screen("kernels", trace, columns=60)
+    def test_a_row_is_a_line_whose_name_is_shortened_but_stays_apart(
+        self, call, on_screen, tmp_path
+    ):
+        begin, end = "a_name_that_begins", "and_ends_as_others"
+        names = [f"{one}_{begin}_{end}_as_do" for one in ("first", "second")]
+        path = write_trace(
+            tmp_path / "trace.json",
+            [kernel(name, 1_000_000 + n * 1000, 500, n) for n, name in enumerate(names)],
+        )
+        lines = on_screen("kernels", path, columns=60)
         assert max(map(len, lines)) <= 60
-        name = kernels(read_torch_trace(trace)).set_index("total_ns").loc[10_000, "short_name"]
-        parts = [line.split("  ")[0].strip() for line in lines]
-        assert name.replace(" ", "") in "".join(parts).replace(" ", "")
+        rows = [line.split()[0] for line in lines if " 0.001 " in line]
+        assert [row.partition("_")[0] for row in rows] == ["first", "second"]
+        assert all("…" in row for row in rows)
+        assert len(lines) - len(rows) == 5, "headings and rule, what … is, origin"
+        assert any("a pipe gets the whole names" in line for line in lines)
+        assert all(name in call("kernels", path) for name in names)
+
+    def test_names_that_would_look_alike_are_folded(self, on_screen, tmp_path):
+        names = [f"{'a' * 27}{one}{'b' * 27}" for one in "xy"]
+        path = write_trace(
+            tmp_path / "trace.json",
+            [kernel(name, 1_000_000 + n * 1000, 500, n) for n, name in enumerate(names)],
+        )
+        shown = "".join(
+            line.split("  ")[0].strip() for line in on_screen("kernels", path, columns=55)
+        )
+        assert all(name in shown for name in names)
+
+    def test_what_the_compiler_made_is_a_line_for_each_kernel(self, on_screen):
+        lines = on_screen("isa", REPOSITORY / "lessons/16_compiler/compiled/3.9.0")
+        assert max(map(len, lines)) <= 80
+        rows = [line for line in lines if line.startswith((" matmul ", " add_norm"))]
+        assert len(rows) == 2 * 16
+        assert len({row.partition("  ")[0] for row in rows[:16]}) == 16
+        assert len({row.partition("  ")[0] for row in rows[16:]}) == 16
+
+    def test_a_minus_is_as_wide_as_a_plus_and_a_pipe_keeps_the_hyphen(
+        self, call, on_screen, trace, tmp_path
+    ):
+        faster = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
+        assert any(
+            line.endswith("\N{MINUS SIGN}0.006") for line in on_screen("compare", trace, faster)
+        )
+        assert "-0.006" in call("compare", trace, faster)
+
+    @pytest.mark.parametrize("columns", range(60, 81, 4))
+    def test_a_number_and_its_unit_are_on_one_line(self, columns, on_screen):
+        lines = on_screen("triage", MODELLED / "torch", columns=columns)
+        lines += on_screen("summary", MODELLED / "torch", columns=columns)
+        assert not [line for line in lines if re.match(r" *(%|ms|µs)[ ,.:;)]", line)]
+        assert "1 calls" not in " ".join(" ".join(lines).split())
 
     @pytest.mark.parametrize("columns", [60, 30])
     def test_a_narrow_terminal_shortens_no_number(self, columns, call, on_screen, tmp_path, trace):
@@ -738,7 +835,8 @@ class TestOutput:
             ["busy", ranks],
             ["compare", trace, ranks, "--top", "9"],
         ):
-            cells = " ".join(on_screen(*arguments, columns=columns)).split()
+            shown = " ".join(on_screen(*arguments, columns=columns))
+            cells = shown.replace("\N{MINUS SIGN}", "-").split()
             piped = " ".join(call(*arguments).splitlines()[1:-1]).split()
             numbers = [cell for cell in piped if re.fullmatch(r"[-+]?[\d,]+\.\d+", cell)]
             assert numbers
@@ -746,7 +844,8 @@ class TestOutput:
 
     def test_a_name_keeps_a_few_columns_on_the_narrowest_terminal(self, on_screen, trace):
         lines = on_screen("kernels", trace, columns=20)
-        assert LONG_NAME[:8] in [line.strip().split(" ")[0] for line in lines]
+        name = f"{LONG_NAME[:3]}…{LONG_NAME[-4:]}"
+        assert name in [line.strip().split(" ")[0] for line in lines]
 
     def test_long_tables_are_cut_on_a_terminal_and_it_is_said(self, four_ranks):
         lines = in_terminal("kernels", four_ranks)

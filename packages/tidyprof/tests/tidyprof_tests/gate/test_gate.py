@@ -391,6 +391,17 @@ def test_a_side_is_one_run_or_a_folder_of_them(tmp_path: Path):
     ]
 
 
+def test_recordings_of_one_run_by_several_tools_are_no_repeats(
+    capsys: pytest.CaptureFixture[str],
+):
+    recordings = REPOSITORY / "recordings"
+    sides = [str(recordings / name) for name in ("modelled-resnet", "modelled-vit")]
+    assert main(["gate", *sides]) == 2
+    error = capsys.readouterr().err
+    assert "recordings by 7 tools" in error
+    assert error.rstrip().endswith(str(recordings / "modelled-resnet/torch") + ".")
+
+
 def test_the_command_closes_and_writes_its_reports(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

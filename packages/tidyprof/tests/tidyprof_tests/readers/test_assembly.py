@@ -156,8 +156,10 @@ def test_the_command_shows_and_writes_it_and_fails_on_a_spill(tmp_path: Path, ca
     assert main(["isa", folder]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "kernels: 16, that spill vector registers to memory: 4"
-    (row,) = (line.split() for line in shown if line.endswith(" 256x256x64"))
-    assert row[:8] == ["matmul", "gfx942", "512", "256", "201", "292", "65,536", "4"]
+    first, second = (line.split()[2:] for line in shown if line.startswith("matmul 256x256x64 "))
+    assert first == ["gfx942", "512", "256", "201", "292", "65,536"]
+    assert second == ["4", "1", "VGPR,", "LDS", "256", "32", "x", "16", "B"]
+    assert max(map(len, shown[:-1])) <= 90, "as much as a notebook shows in a line"
     assert main(["isa", folder, "--fail-on-spill", "--json", out]) == 1
     report = json.loads(Path(out).read_text())
     assert (report["origin"], len(report["kernels"])) == ("compiled: Triton 3.9.0", 16)

@@ -957,6 +957,31 @@ def test_counters_in_columns(tmp_path):
     }
 
 
+def test_an_unknown_column_among_counters_is_named(tmp_path):
+    counters = {
+        **dict.fromkeys(
+            ("SQ_WAVES", "TCC_HIT_sum", "TCC_EA0_RDREQ[3]", "SQ_INSTS_VALU_MFMA_F16"), 1
+        ),
+        **dict.fromkeys(("L2CacheHit", "VALUBusy", "MeanOccupancyPerCU", "Wavefronts"), 2),
+        **dict.fromkeys(("FETCH_SIZE", "MfmaFlopsBF16", "GPUBusy"), 3),
+    }
+    row = dict(zip(COUNTER_HEADER, counter_row(KERNEL, "", 0), strict=True))
+    row = {name: value for name, value in row.items() if not name.startswith("Counter")} | counters
+
+    def written(name: str, row: dict) -> Path:
+        path = tmp_path / name
+        path.write_text(csv_text(list(row), [list(row.values())]))
+        return path
+
+    assert not tidyprof.read(written("known.csv", row)).meta.get("warnings")
+    more = row | {"Cluster_Size_X": 4, "Context": 1}
+    profile = tidyprof.read(written("newer.csv", more))
+    (warning,) = profile.meta["warnings"]
+    assert warning.startswith("newer.csv: ")
+    assert warning.endswith("no counter is named like Cluster_Size_X, Context.")
+    assert {*profile.counters["name"]} == {*counters, "Cluster_Size_X", "Context"}
+
+
 def test_counters_without_times(recordings):
     profile = read_rocprofv3(recordings / DOCS / "kernel_names.csv")
     assert (profile.counters["time_ns"] == 0).all()

@@ -313,16 +313,22 @@ def _healthy(truth: Truth, found: re.Match) -> str:
     return true(not over, f"but these do: {over}")
 
 
+CLOCK = "(?: on the (?P<clock>host|device))?"
+
+
 def _judged(truth: Truth, found: re.Match) -> str:
-    """`2 of 3 steps (the first left out), a mean of 18.77 ms each`, `1 step of 9.288 ms`, `12.55 ms
-    between ...`.
+    """`2 of 3 steps (the first left out), a mean of 18.77 ms each on the device`, `1 step of 9.288 ms
+    on the host`, `12.55 ms between ...`.
     """
     lengths = [row.length for row in truth.rows if row.step is not None]
     groups = found.groupdict()
     apart = len({row.step for row in truth.rows if row.apart})
     steady = len({row.step for row in truth.steady})
+    calls = [call for side in truth.sides if side.work for call in side.work.calls]
+    clock = None if truth.on_host else "device" if any(calls) else "host"
     return first(
         true(bool(lengths), "nothing marks a step"),
+        true(found["clock"] == clock, f"it is {clock}'s clock"),
         true(int(groups.get("steady") or steady) == steady, f"{steady} count"),
         true(int(groups["steps"]) == truth.steps, f"there are {truth.steps}"),
         true(
@@ -879,10 +885,10 @@ CHECKS: list[tuple[str, Check]] = [
     (
         r"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, a"
         rf" mean of (?P<ms>{N}) ms"
-        " each",
+        rf" each{CLOCK}",
         _judged,
     ),
-    (rf"of (?P<steps>1) step of (?P<ms>{N}) ms", _judged),
+    (rf"of (?P<steps>1) step of (?P<ms>{N}) ms{CLOCK}", _judged),
     (
         (
             rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without"
@@ -982,7 +988,7 @@ CHECKS: list[tuple[str, Check]] = [
         rf"copies to the device: (?P<count>{N}) (?P<unit>a step|in all|in this time)",
         _count("copies"),
     ),
-    (rf"for (?P<count>{N}) calls of the loader", _batches),
+    (rf"for (?P<count>{N}) calls? of the loader", _batches),
     (rf"copying back to the host (?P<share>{N}) %", _back),
     (
         (

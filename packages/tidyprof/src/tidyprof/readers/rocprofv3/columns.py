@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 
 _READ = {
     "kind": "category",
@@ -111,6 +112,16 @@ _KINDS = (
 )
 
 
+_COUNTER = re.compile(
+    r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+(_(sum|avr|avg|max|min))?(\[\d+\])*"
+    r"|[A-Z][A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*|Wavefronts"
+)
+"""How the counters of source/share/rocprofiler-sdk/counter_defs.yaml are named: `SQ_WAVES`,
+`TCC_HIT_sum`, `TCC_HIT[3]`, `L2CacheHit`, `VALUBusy`. The tool's own columns are named
+`Dispatch_Id`.
+"""
+
+
 def canonical(column: str) -> str:
     """What a column is called here, whatever the release calls it; unknown ones in small
     letters.
@@ -166,6 +177,13 @@ def role_of(header: list[str]) -> str | None:
 def counter_columns(header: list[str]) -> list[str]:
     """The columns of a `wide counters` file that are counters."""
     return [column for column in header if not is_known(column)]
+
+
+def without_a_counters_name(columns: Iterable[str]) -> list[str]:
+    """Those of `counter_columns` that are named as no counter is: columns that are not known here,
+    perhaps of a newer release.
+    """
+    return [column for column in columns if not _COUNTER.fullmatch(column)]
 
 
 def kind_of_domain(domain: str) -> str | None:

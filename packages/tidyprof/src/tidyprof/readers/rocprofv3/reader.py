@@ -13,7 +13,11 @@ from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.csv_files import same_text
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
-from tidyprof.readers.rocprofv3.columns import counter_columns, kind_of_domain
+from tidyprof.readers.rocprofv3.columns import (
+    counter_columns,
+    kind_of_domain,
+    without_a_counters_name,
+)
 from tidyprof.readers.rocprofv3.frames import (
     RowFrame,
     counters_long,
@@ -114,7 +118,13 @@ def _add_trace(own: Collected, file: OutputFile, rows: RowFrame, texts: Codes) -
 def _add_counters(own: Collected, file: OutputFile, rows: RowFrame) -> None:
     frame = rows.rows
     if file.role == "wide counters":
-        frame = counters_long(frame, counter_columns(file.header))
+        counters = counter_columns(file.header)
+        frame = counters_long(frame, counters)
+        if doubtful := without_a_counters_name(counters):
+            own.warnings.append(
+                f"{file.path.name}: columns that are not known here were taken as counters, though"
+                f" no counter is named like {', '.join(doubtful)}."
+            )
     _take_counters(own, frame, file.path, rows.cut)
     own.warnings += rows.warnings
 
