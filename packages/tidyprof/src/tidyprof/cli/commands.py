@@ -325,7 +325,10 @@ def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: i
     if len(rest := own.drop(shown.index)):
         others = f"{len(rest)} {'others' if len(shown) else word}"
         if rest["change"].abs().max() < floor:
-            others += f", each below {100 * LEAST_CHANGE:.0f} % of the time ({ms(floor)} ms)"
+            others += (
+                f", each changed by less than {100 * LEAST_CHANGE:.0f} % of the time"
+                f" ({ms(floor)} ms)"
+            )
         say(f"{others}, together {with_minus(_signed(rest['change'].sum()))} ms; --top 0 shows all")
 
 
@@ -363,7 +366,8 @@ def _show_changes(shown: pd.DataFrame, by: str) -> None:
 
 
 def _signed(nanoseconds: float) -> str:
-    return f"{nanoseconds / 1e6:+,.3f}"
+    # What rounds to nothing has no minus: -0.0 + 0.0 is 0.0.
+    return f"{round(nanoseconds / 1e6, 3) + 0.0:+,.3f}"
 
 
 def _convert(options: Namespace) -> None:

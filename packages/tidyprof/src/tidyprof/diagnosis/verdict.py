@@ -706,9 +706,12 @@ def _heard(signs: Signs) -> bool:
 
 def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
     """Whether a cause that did not fire is a rival that the files rule out: without the host's
-    calls they can't, and without a loader in them nobody knows when data were made.
+    calls they can't, without a loader in them nobody knows when data were made, and one rank alone
+    does not say for whom it waits.
     """
     if other.name == "late-data" and not _knows_loading(signs):
+        return False
+    if other.name == "straggler" and signs.rank_table is None:
         return False
     return other.part == cause.part and (other.part != "idle" or signs.on_host or signs.calls > 0)
 

@@ -337,7 +337,7 @@ class TestTables:
         assert steps.startswith("steps: 4 before and 2 after")
         assert row.split() == ["long_one", "1", "1", "0.010", "0.030", "+0.020"]
         assert rest.startswith(
-            "2 others, each below 1 % of the time (0.000 ms), together -0.000 ms"
+            "2 others, each changed by less than 1 % of the time (0.000 ms), together +0.000 ms"
         )
         assert len(call("compare", *paths, "--top", "0").splitlines()) == 7
 
@@ -349,7 +349,7 @@ class TestTables:
     def test_equal_recordings_have_no_row(self, call, trace):
         total, _, rest, _ = call("compare", trace, trace).splitlines()
         assert total.endswith(": +0.000 ms (+0.0 %)")
-        assert rest.startswith("3 kernels, each below 1 % of the time")
+        assert rest.startswith("3 kernels, each changed by less than 1 % of the time")
 
     def test_several_files(self, call, trace, tmp_path):
         header = HEADER | {"distributedInfo": {"rank": 1}}

@@ -317,6 +317,12 @@ def test_idleness_without_a_reason_in_the_file_has_no_cause():
     assert any("no calls of the host" in sentence for sentence in diagnosis.unknown)
 
 
+def test_one_rank_alone_rules_out_no_straggler():
+    found = judge(made_signs({"exposed_communication": 0.6, "compute": 0.4}), ())
+    assert found.cause == "exposed-communication"
+    assert "straggler" not in {rival.name for rival in found.rivals}
+
+
 def test_what_needs_calls_is_not_ruled_out_without_them():
     for calls, operators in ((0, 0), (0, 500)):
         diagnosis = judge(made_signs({"data_wait": 0.6}, calls=calls, operators=operators), ())
