@@ -111,11 +111,11 @@ for workers in (2, 0):
     path = lesson.folder / f"own_trace_{workers}_workers.json.gz"
     prof.export_chrome_trace(str(path))
     runs[workers] = tidyprof.read(path, origin=tidyprof.Origin("measured", "this machine"))
-rows = prof.key_averages()
-print(rows.table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
+for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)[:6]:
+    print(f"{row.self_cpu_time_total / 1e3:6.1f} ms itself, {row.count:2} calls: {row.key}")
 
 # %% [markdown]
-# On a GPU sort by `self_device_time_total`. Notes such as `USDT ... profiler_start` are harmless.
+# On a GPU sort by `self_device_time_total`; `key_averages().table()` prints every column. Notes such as `USDT ... profiler_start` are harmless.
 #
 # ## First look, and what loader processes do
 #

@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import case, exercise, ledger, say, show_figure, show_table
+from proflab import case, exercise, ledger, say, show_table
 from proflab.parts.clinic_runs import modelled
 from proflab.parts.modelled_trace import modelled_trace
 from proflab.parts.steady_part import own_run
-from tidyprof.plots.figure import new_figure
+from proflab.showing import show_roofline
 
 lesson = proflab.start("05")
 
@@ -231,18 +231,12 @@ for name, row in shown.items():
 say(f"AMD's ten convolutions, recorded: {layers['pct_of_roof'].mean():.1f} % on average.")
 
 # %%
-origin = f"{mine.origin}. Hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
-figure, (axes,) = new_figure(origin, height=4.6, title="Far below both roofs, with either knee")
-x = np.logspace(-1, 4, 400)
-for look, name, rate in ("k-", "peak", PEAK), ("k--", "achievable", ACHIEVABLE):
-    axes.loglog(x, np.minimum(rate, x * BANDWIDTH), look, label=f"{name} {rate / 1e12:.0f} TFLOP/s")
-axes.plot(layers["flop_per_byte"], layers["rate"], "ko", fillstyle="none", label="AMD's, recorded")
-for marker, (name, row) in zip("os", shown.items(), strict=True):
-    axes.plot(row.hbm_intensity, row.flops_per_second, marker, ms=9, mec="black", label=name)
-axes.set(xlabel="intensity, FLOP per byte", ylabel="FLOP/s", xlim=(0.3, 3000), ylim=(1e11, 5e15))
-axes.legend(loc="lower right")
-figure.alternative_text = f"Far below both roofs: {', '.join(shown)}, {len(layers)} recorded."
-show_figure(figure)
+origin = f"{mine.origin}; hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
+recorded = ("AMD's convolutions, recorded", layers["flop_per_byte"], layers["rate"])
+placed = {name: (row.hbm_intensity, row.flops_per_second) for name, row in shown.items()}
+roofs = {"peak": PEAK, "achievable": ACHIEVABLE}
+title = "Far below both roofs, with either knee"
+show_roofline(placed, roofs, BANDWIDTH, title, origin, recorded)
 
 # %% [markdown]
 # So far below, neither roof holds you back. What does? A workgroup runs on one compute unit, so a launch with few
