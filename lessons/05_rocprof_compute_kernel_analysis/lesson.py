@@ -325,10 +325,12 @@ say(
     f"In `conflict` LDS is busy for {100 * busy:.0f} % of the clocks, {100 * lost:.0f} % of that "
     f"are conflicts. `padded` needs {change['SQ_LDS_IDX_ACTIVE']:.2f} times these, "
     f"{change['ns']:.2f} times the time in one run, {change['GRBM_GUI_ACTIVE']:.2f} times all "
-    "clocks in another. Launches differ by more: **no gain is proven**."
+    "clocks in another."
 )
 
 # %% [markdown]
+# Launches differ by more: **no gain is proven**.
+#
 # Which percentages to trust: [by which peak, and from which
 # run](../docs/more-of-rocprofv3.md#percentages-of-rocprof-compute).
 #
@@ -348,14 +350,14 @@ refused = ledger.add(
     "No transposes, faster", plain.seconds, nhwc.seconds, change="channels last", origin=plain,
 )  # fmt: skip
 say(
-    f"The transposes, {gone:.0f} % of the kernel time, are gone. Yet an image takes no less: in "
-    f"three steps kernels that shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those "
-    f"that grew cost {grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
+    f"The transposes, {gone:.0f} % of the kernel time, are gone. In three steps kernels that "
+    f"shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those that grew cost "
+    f"{grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
 )
 
 # %% [markdown]
-# In this layout PyTorch does the normalisation with its own kernels, not MIOpen's. A step is a sum: look at all that
-# changed. On a real GPU:
+# Yet an image takes no less. In this layout PyTorch does the normalisation with its own kernels, not MIOpen's. A step
+# is a sum: look at all that changed. On a real GPU:
 
 # %%
 steady = case.measured().query("part == 'steady' and not profiled").groupby("run")["duration_ns"]
@@ -363,11 +365,12 @@ there = steady.agg(["median", "mean"]).loc[["large", "channels"]] / 1e6
 say(
     f"Median step {there.at['large', 'median']:.0f} ms, with channels last "
     f"{there.at['channels', 'median']:.0f}; mean {there.at['large', 'mean']:.0f} and "
-    f"{there.at['channels', 'mean']:.0f} (recorded: NVIDIA H200, one run each). They disagree: "
-    "nothing is proven."
+    f"{there.at['channels', 'mean']:.0f} (recorded: NVIDIA H200, one run each)."
 )
 
 # %% [markdown]
+# Median and mean disagree: nothing is proven.
+#
 # ## Decide
 #
 # What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most

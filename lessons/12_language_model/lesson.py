@@ -402,8 +402,8 @@ say(
 
 # %% [markdown]
 # No kernel is shorter, however little it reads: the rest needs fewer kernels, by fusing them (lesson 10), not faster
-# ones. Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for the
-# second, fusion for the third.
+# ones. Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for
+# the second, fusion for the third.
 #
 # Names of kernels tell which path attention took: `attn_fwd` is [AOTriton][aot], PyTorch's fused kernel on AMD;
 # `ck_tile` with `Fmha` Composable Kernel; `aiter` AITER; `paged_attention` comes from vLLM, in SGLang too. A `softmax`
