@@ -290,7 +290,7 @@ def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any]
         return lambda value: _rounded(value, 1)
     # Of very small numbers six decimals are shown, of none at all (nan, 0) two.
     decimals = min(6, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
-    if (values.sub(1).abs().between(0, 0.1, inclusive="right")).any():
+    if not unit and values.sub(1).abs().between(0, 0.1, inclusive="right").any():
         decimals = max(2, decimals)  # a ratio near 1 is not 1.0
     return lambda value: _rounded(value, decimals)
 

@@ -326,3 +326,8 @@ def test_times_that_are_compared_have_equal_decimals(capsys: pytest.CaptureFixtu
     )
     show_table(table, "base_ms new_ms mean_us rest_ms", "Kernels", origin="by hand")
     assert lines(capsys)[2] == ["1.4", "20.5", "3.14", "0.42"]
+
+
+def test_a_time_near_one_is_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(pd.DataFrame({"longest_ms": [16.48, 0.94]}), "longest_ms", "Gaps", origin="by hand")
+    assert lines(capsys)[2:4] == [["16.5"], ["0.9"]]
