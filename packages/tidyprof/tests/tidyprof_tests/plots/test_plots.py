@@ -264,6 +264,17 @@ class TestTimeline:
         words = "% of it and idle for 710 ns at a stretch, mostly in the range data."
         assert words in plots.describe(figure)
 
+    def test_a_long_name_behind_a_lane_is_cut_and_names_on_bars_keep_to_theirs(self):
+        rows = [
+            event("annotation", "first_of_the_ranges", 0, 250),
+            event("annotation", "Optimizer.step#SGD.step", 990, 1000),
+        ]
+        axes = drawn(plots.timeline(profile_of(*rows))).axes[0]
+        first, last = axes.texts
+        assert last.get_text() == "Optimizer.s…"
+        end = axes.transData.transform((0.25, 0))[0]
+        assert first.get_window_extent().x1 < end
+
     def test_a_short_gap_has_none(self):
         kernels = [event("kernel", "k", 0, 480), event("kernel", "k", 520, 1000)]
         figure = plots.timeline(profile_of(*kernels))
