@@ -19,7 +19,6 @@ from tools.notebooks.minutes import ALL_AT_MOST, CORE_AT_MOST, needed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
-KINDS = ("markdown", "code")
 
 
 def test_lessons_and_notebooks_have_no_lint_and_their_code_has_room_in_a_cell() -> None:
@@ -58,9 +57,10 @@ def test_what_the_first_cell_says_without_the_packages_is_explained_above_it(
     one anywhere.
     """
     cells = json.loads(built[COURSE.notebooks / f"{folder.name}.ipynb"])["cells"]
-    head, code = (
-        next("".join(one["source"]) for one in cells if one["cell_type"] == kind) for kind in KINDS
-    )
+    here = next(place for place, one in enumerate(cells) if one["cell_type"] == "code")
+    head, code = ("".join(one["source"]) for one in cells[here - 1 : here + 1])
+    above = ["".join(one["source"]) for one in cells[: here - 1]]
+    assert any(text.startswith("# ") for text in above), "the title is read first"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
     )

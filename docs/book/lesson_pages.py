@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proflab.recall import WIDGET
-from tools.notebooks import SOLUTION_TAG
+from tools.notebooks import KERNEL_TAG, SOLUTION_TAG
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -36,10 +36,10 @@ def lesson_page(
     from nbformat import v4
 
     # The first and the last cell are links between the lessons, which the book has in its margins.
-    given = learner.cells[-2:0:-1]
+    given = _without_help(learner.cells[-2:0:-1])
     cells = []
     # Before the last links stands the proof that all exercises were passed.
-    for cell in combined.cells[1:-2]:
+    for cell in _without_help(combined.cells[1:-2]):
         if cell.cell_type == "code":
             cell.outputs = joined_streams(cell.outputs)
             for output in cell.outputs:
@@ -66,6 +66,11 @@ def lesson_page(
         )
     cells[0].source = _titled(number, cells[0].source, note)
     return v4.new_notebook(metadata=METADATA, cells=cells)
+
+
+def _without_help(cells: list[NotebookNode]) -> list[NotebookNode]:
+    """The cells but for what to do where the first one fails: on a page none does."""
+    return [cell for cell in cells if KERNEL_TAG not in cell.metadata.get("tags", [])]
 
 
 def joined_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:

@@ -273,15 +273,16 @@ show_figure(plots.counters(begun, names, [0, 1], title))
 limit = device("MI300X").power_watt
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
-odd = (at_full["power_watts"] < watt / 2).sum()
 say(
     f"In its {len(at_full)} samples at full activity GPU 0 takes {watt:.0f} W (median), "
     f"{100 * watt / limit:.0f} % of the limit of {limit:.0f} W, and without a model "
-    f"{idle_watt:.0f} W. Don't trust a single sample: {odd} of these show hardly any power, since "
-    "two sensors are not read at the same moment."
+    f"{idle_watt:.0f} W."
 )
 
 # %% [markdown]
+# Don't trust a single sample: some at full activity show hardly any power, since two sensors are not read at the same
+# moment.
+#
 # So this device is the limit, and rather its memory than its arithmetic: for every new word piece it reads nearly all
 # weights of the model, and its MFU stays small.
 #

@@ -111,11 +111,12 @@ for workers in (2, 0):
     path = lesson.folder / f"own_trace_{workers}_workers.json.gz"
     prof.export_chrome_trace(str(path))
     runs[workers] = tidyprof.read(path, origin=tidyprof.Origin("measured", "this machine"))
-rows = prof.key_averages()
-print(rows.table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
+for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)[:6]:
+    print(f"{row.self_cpu_time_total / 1e3:6.1f} ms itself, {row.count:2} calls: {row.key}")
 
 # %% [markdown]
-# On a GPU sort by `self_device_time_total`. Notes such as `USDT ... profiler_start` are harmless.
+# On a GPU sort by `self_device_time_total`; `key_averages().table()` prints every column. Notes such as
+# `USDT ... profiler_start` are harmless.
 #
 # ## First look, and what loader processes do
 #
@@ -209,14 +210,14 @@ span_ns = tidyprof.busy(rank)["span_ns"].iloc[0]
 kernels = rank.device_events[rank.device_events["kind"].isin(["kernel", "collective"])]
 say(
     f"Kernels: {kernels['duration_ns'].sum() / 1e6:.1f} ms. Span: {span_ns / 1e6:.1f} ms. "
-    f"**Busy: {100 * kernels['duration_ns'].sum() / span_ns:.0f} %**, which cannot be."
+    f"Busy: {100 * kernels['duration_ns'].sum() / span_ns:.0f} %."
 )
 step = int(tidyprof.steps(rank)["step"].iloc[1])
 show_figure(plots.timeline(rank, step=step, title="The rank of eight: a step of its host"))
 
 # %% [markdown]
-# Two streams run at once: the same moment counts twice. In a *union* it counts once. Sort events by their start; of
-# each, only what lies behind the latest end so far is new:
+# More than all of it? Two streams run at once: the same moment counts twice. In a *union* it counts once. Sort events
+# by their start; of each, only what lies behind the latest end so far is new:
 
 
 # %%
@@ -240,8 +241,8 @@ assert union_ns(kernels) == busy["union_ns"].sum()
 # %%
 parts = tidyprof.overlap(rank).iloc[0]
 say(
-    f"Busy with kernels: {busy['union_percent'].iloc[0]:.0f} % of the span. But computing: only "
-    f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %."
+    f"Busy with kernels: {busy['union_percent'].iloc[0]:.0f} % of the span. Computing: "
+    f"{parts['computation_percent']:.0f} %. Idle: {parts['idle_percent']:.0f} %."
 )
 
 # %%
@@ -332,11 +333,11 @@ say(
     f"On the {recorded.origin.detail} {traced_ns / 1e6:.0f} ms, without the profiler "
     f"{untraced_ns / 1e6:.0f} ms: {added_ns / events / 1e3:.1f} µs for each of {events:,.0f} "
     f"operators and runtime calls. Were all that in the wait for data, it would still be "
-    f"{100 * (data_ns - added_ns) / untraced_ns:.0f} % of the step: here the verdict holds."
+    f"{100 * (data_ns - added_ns) / untraced_ns:.0f} % of the step."
 )
 
 # %% [markdown]
-# And on your processor? Fifty tiny layers:
+# So here the verdict holds. And on your processor? Fifty tiny layers:
 
 # %%
 import timeit

@@ -100,13 +100,12 @@ steady = steady_part(run)
 table = tidyprof.kernels(steady.profile, include=DEVICE_KINDS)
 title = f"The first kernel has {table['percent'].iloc[0]:.0f} % of the kernel time"
 show_figure(plots.top_kernels(table, 8, title=title))
-say(
-    f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. The category `copy` means "
-    "kernels that only move data: the runtime's own, and those that transpose an array. A step "
-    "budget counts the latter as compute."
-)
+say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms.")
 
 # %% [markdown]
+# The category `copy` means kernels that only move data: the runtime's own, and those that transpose an array. A step
+# budget counts the latter as compute.
+#
 # Record raw names, and shorten them when you read: the tool's `--truncate-kernels` adds up different kernels.
 #
 # AMD published such tables of this training on MI300X:
@@ -160,14 +159,15 @@ from cifar_train.models import build_model
 network, steps_run = build_model("resnet"), (marks["Function"] == "data").sum()
 parameters, buffers = len(list(network.parameters())), len(list(network.buffers()))
 say(
-    f"{parameters} parameters and {buffers} buffers are {parameters + buffers} of the "
-    f"{len(copies) / steps_run:,.0f} copies in a step. They fit `DistributedDataParallel`, which "
-    "the trainer uses with one rank too: in forward it gathers the buffers, in backward it copies "
-    f"each gradient into a bucket. Each takes {copies['ns'].mean() / 1e3:.0f} µs, whatever the "
-    "batch: a fixed cost, not a transfer's."
+    f"{parameters} parameters and {buffers} buffers; {len(copies) / steps_run:,.0f} copies in a "
+    f"step, of {copies['ns'].mean() / 1e3:.0f} µs each."
 )
 
 # %% [markdown]
+# These numbers fit `DistributedDataParallel`, which the trainer uses with one rank too: in forward it gathers the
+# buffers, in backward it copies each gradient into a bucket. A copy takes as long whatever the batch: a fixed cost, not
+# a transfer's.
+#
 # ## Trap: percent of what?
 #
 # The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. But it is a
@@ -177,12 +177,14 @@ say(
 busy_ns = tidyprof.busy(steady.profile)["union_ns"].sum()
 first, took_us = table.iloc[0], steady.dispatches["duration_ns"] / 1e3
 say(
-    f"`{first['short_name']}`: {first['percent']:.0f} % of the kernel time. But kernels run during "
-    f"only {100 * busy_ns / steady.duration_ns:.0f} % of the steady steps. One takes "
-    f"{took_us.mean():.0f} µs on average, and the step has "
-    f"{steady.duration_ns / len(took_us) / 1e3:.0f} µs for each. If a launch takes longer than "
-    "that, the GPU waits."
+    f"`{first['short_name']}`: {first['percent']:.0f} % of the kernel time. Kernels run during "
+    f"{100 * busy_ns / steady.duration_ns:.0f} % of the steady steps. A kernel takes "
+    f"{took_us.mean():.0f} µs on average, a step has "
+    f"{steady.duration_ns / len(took_us) / 1e3:.0f} µs for each."
 )
+
+# %% [markdown]
+# If a launch takes longer than a step has for each kernel, the GPU waits.
 
 # %%
 # 3 minutes: during which share of the steady steps, in percent, does the first kernel of `table` run? All steady steps

@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import case, exercise, ledger, say, show_figure, show_table
+from proflab import case, exercise, ledger, say, show_table
 from proflab.parts.clinic_runs import modelled
 from proflab.parts.modelled_trace import modelled_trace
 from proflab.parts.steady_part import own_run
-from tidyprof.plots.figure import new_figure
+from proflab.showing import show_roofline
 
 lesson = proflab.start("05")
 
@@ -231,18 +231,12 @@ for name, row in shown.items():
 say(f"AMD's ten convolutions, recorded: {layers['pct_of_roof'].mean():.1f} % on average.")
 
 # %%
-origin = f"{mine.origin}. Hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
-figure, (axes,) = new_figure(origin, height=4.6, title="Far below both roofs, with either knee")
-x = np.logspace(-1, 4, 400)
-for look, name, rate in ("k-", "peak", PEAK), ("k--", "achievable", ACHIEVABLE):
-    axes.loglog(x, np.minimum(rate, x * BANDWIDTH), look, label=f"{name} {rate / 1e12:.0f} TFLOP/s")
-axes.plot(layers["flop_per_byte"], layers["rate"], "ko", fillstyle="none", label="AMD's, recorded")
-for marker, (name, row) in zip("os", shown.items(), strict=True):
-    axes.plot(row.hbm_intensity, row.flops_per_second, marker, ms=9, mec="black", label=name)
-axes.set(xlabel="intensity, FLOP per byte", ylabel="FLOP/s", xlim=(0.3, 3000), ylim=(1e11, 5e15))
-axes.legend(loc="lower right")
-figure.alternative_text = f"Far below both roofs: {', '.join(shown)}, {len(layers)} recorded."
-show_figure(figure)
+origin = f"{mine.origin}; hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
+recorded = ("AMD's convolutions, recorded", layers["flop_per_byte"], layers["rate"])
+placed = {name: (row.hbm_intensity, row.flops_per_second) for name, row in shown.items()}
+roofs = {"peak": PEAK, "achievable": ACHIEVABLE}
+title = "Far below both roofs, with either knee"
+show_roofline(placed, roofs, BANDWIDTH, title, origin, recorded)
 
 # %% [markdown]
 # So far below, neither roof holds you back. What does? A workgroup runs on one compute unit, so a launch with few
@@ -331,10 +325,12 @@ say(
     f"In `conflict` LDS is busy for {100 * busy:.0f} % of the clocks, {100 * lost:.0f} % of that "
     f"are conflicts. `padded` needs {change['SQ_LDS_IDX_ACTIVE']:.2f} times these, "
     f"{change['ns']:.2f} times the time in one run, {change['GRBM_GUI_ACTIVE']:.2f} times all "
-    "clocks in another. Launches differ by more: **no gain is proven**."
+    "clocks in another."
 )
 
 # %% [markdown]
+# Launches differ by more: **no gain is proven**.
+#
 # Which percentages to trust: [by which peak, and from which
 # run](../docs/more-of-rocprofv3.md#percentages-of-rocprof-compute).
 #
@@ -354,14 +350,14 @@ refused = ledger.add(
     "No transposes, faster", plain.seconds, nhwc.seconds, change="channels last", origin=plain,
 )  # fmt: skip
 say(
-    f"The transposes, {gone:.0f} % of the kernel time, are gone. Yet an image takes no less: in "
-    f"three steps kernels that shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those "
-    f"that grew cost {grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
+    f"The transposes, {gone:.0f} % of the kernel time, are gone. In three steps kernels that "
+    f"shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those that grew cost "
+    f"{grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
 )
 
 # %% [markdown]
-# In this layout PyTorch does the normalisation with its own kernels, not MIOpen's. A step is a sum: look at all that
-# changed. On a real GPU:
+# Yet an image takes no less. In this layout PyTorch does the normalisation with its own kernels, not MIOpen's. A step
+# is a sum: look at all that changed. On a real GPU:
 
 # %%
 steady = case.measured().query("part == 'steady' and not profiled").groupby("run")["duration_ns"]
@@ -369,11 +365,12 @@ there = steady.agg(["median", "mean"]).loc[["large", "channels"]] / 1e6
 say(
     f"Median step {there.at['large', 'median']:.0f} ms, with channels last "
     f"{there.at['channels', 'median']:.0f}; mean {there.at['large', 'mean']:.0f} and "
-    f"{there.at['channels', 'mean']:.0f} (recorded: NVIDIA H200, one run each). They disagree: "
-    "nothing is proven."
+    f"{there.at['channels', 'mean']:.0f} (recorded: NVIDIA H200, one run each)."
 )
 
 # %% [markdown]
+# Median and mean disagree: nothing is proven.
+#
 # ## Decide
 #
 # What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most

@@ -156,7 +156,7 @@ q.check(answer)
 runs = {name: steady_part(own_run(lesson.folder / name)) for name in ("healthy", "late")}
 rank0 = tidyprof.kernels(runs["late"].profile, per_device=True).query("rank == 0")
 rank0 = rank0.assign(percent=100 * rank0["total_ns"] / rank0["total_ns"].sum())
-show_table(rank0, "short_name calls total_ms mean_ms percent", "The late run by rank 0", rows=3)
+show_table(rank0, "short_name calls total_ms mean_us percent", "The late run by rank 0", rows=3)
 busy = tidyprof.busy(runs["late"].profile)
 show_table(busy, "rank union_percent span_ms", "How busy is each GPU?")
 
@@ -206,13 +206,12 @@ for name, table in compared.items():
     show_table(table, columns, f"The {name} run, {runs[name].steps} steps")
 sums = {name: table[["wait_ns", "transfer_ns"]].sum() for name, table in compared.items()}
 wait, transfer = sums["late"] / sums["healthy"]
-say(
-    f"The planted fault multiplies the waiting by {wait:.1f}, the transfer by {transfer:.2f}: "
-    "**here waiting makes RCCL's kernels long, not the network.** The rank with the *shortest* "
-    "collectives and the *least* busy GPU is the one that all wait for."
-)
+say(f"The planted fault multiplies the waiting by {wait:.1f}, the transfer by {transfer:.2f}.")
 
 # %% [markdown]
+# **Here waiting makes RCCL's kernels long, not the network.** The rank with the *shortest* collectives and the *least*
+# busy GPU is the one that all wait for.
+#
 # A wait can pass beside computation, so it may be longer than what is exposed in the figure. And a tracer makes these
 # kernels longer still: what it costs a rank differs, and all wait for the slowest.
 #
@@ -290,11 +289,12 @@ first = table[table["rank"] == 0].iloc[0]
 say(
     f"A step all-reduces {sent / 1e6:.0f} MB, four bytes for each parameter. At {rate:.0f} GB/s "
     f"that is {2 * (4 - 1) / 4 * sent / rate / 1e6:.2f} ms; recorded are {transfer_ms:.2f} ms. "
-    f"Rank 0 spends {first['communication_ns'] / 3 / 1e6:.1f} ms of a step in collectives. Such "
-    "a sum, made before you profile, tells whether the network can be the cause at all."
+    f"Rank 0 spends {first['communication_ns'] / 3 / 1e6:.1f} ms of a step in collectives."
 )
 
 # %% [markdown]
+# Such a sum, made before you profile, tells whether the network can be the cause at all.
+#
 # ## Do four GPUs pay?
 #
 # Is the case, a step of 1,024 images on one GPU, faster on four? Trainers print their rate *for each GPU*. The model
@@ -326,15 +326,15 @@ q.check(answer)
 # %%
 total = {which: which[0] * one.images_per_second for which, one in played.items()}
 say(
-    "The host launches the same kernels for a batch of 256 and of 1,024 (lesson 04). So **fill "
-    "each GPU first, then add GPUs**. With 1,024 on each, four are "
-    f"{total[4, 1024] / total[1, 1024]:.1f} times as fast as one, but a step of 4,096 images is "
-    f"another training. With 256 on each, four are {total[4, 256] / total[1, 256]:.1f} times as "
-    "fast as one with 256: that looks good only because a single GPU with 256 often waits for "
-    "its host."
+    f"Four against one, with 1,024 images on each: {total[4, 1024] / total[1, 1024]:.1f} times as "
+    f"fast; with 256: {total[4, 256] / total[1, 256]:.1f} times."
 )
 
 # %% [markdown]
+# The host launches the same kernels for a batch of 256 and of 1,024 (lesson 04). So **fill each GPU first, then add
+# GPUs**. With 1,024 on each, a step of 4,096 images is another training. With 256 the gain looks good only because a
+# single GPU with 256 often waits for its host.
+#
 # ## Decide
 #
 # Why is the straggler late? Compare its computation with that of the others. A late host may run on the wrong cores,

@@ -235,8 +235,8 @@ with open(healthy.meta["files"][0], "rb") as file:
 blocks = tidyprof.memory_blocks(healthy)
 assert sum(segment["total_size"] for segment in raw["segments"]) == blocks["bytes"].sum()
 lines = blocks.fillna({"source_line": "free"}).groupby("source_line", as_index=False)
-lines = lines[["bytes", "requested_bytes"]].sum()
-columns, caption = "source_line requested_bytes bytes", "After the last step, by line"
+lines = lines[["bytes", "requested_bytes"]].sum().rename(columns={"bytes": "taken_bytes"})
+columns, caption = "source_line requested_mib taken_mib", "After the last step, by line"
 show_table(lines, columns, caption, origin=healthy.origin)
 
 # %% [markdown]

@@ -113,14 +113,14 @@ alone_s = (2 * weights(LLAMA) + cache_bytes(LLAMA, 256)) / BANDWIDTH
 say(
     f"Llama-3.1-8B: {2 * weights(LLAMA) / 1e9:.1f} GB of weights a step, "
     f"{cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache for each token of the text. One request with "
-    f"256 tokens: **at most {1 / alone_s:.0f} tokens per second**, whatever the software does."
+    f"256 tokens: at most {1 / alone_s:.0f} tokens per second."
 )
 
 # %% [markdown]
-# A weight has two bytes, and takes two operations for each token. So the *intensity*, operations per byte (lesson 05),
-# is the number of tokens that a weight meets once it is read: the prompt's length in prefill, the number of requests in
-# decode. The *knee* of the roofline, where arithmetic takes over, is peak divided by bandwidth. A large batch reaches
-# it only with short texts: each request brings its own cache.
+# No software gives more. A weight has two bytes, and takes two operations for each token. So the *intensity*,
+# operations per byte (lesson 05), is the number of tokens that a weight meets once it is read: the prompt's length in
+# prefill, the number of requests in decode. The *knee* of the roofline, where arithmetic takes over, is peak divided by
+# bandwidth. A large batch reaches it only with short texts: each request brings its own cache.
 
 
 # %%
@@ -138,12 +138,11 @@ bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory",
 columns = "context batch limit tokens_per_second for_each_request"
 show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELLED)
 longest = 2 * weights(LLAMA) / PEAK * BANDWIDTH / cache_bytes(LLAMA, 1)
-say(
-    f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte: a prompt of so many tokens keeps "
-    "the arithmetic busy. In decode it takes as many requests, if there is no cache. With texts of "
-    f"more than {longest:.0f} tokens no batch gets there: to read one more request's cache takes "
-    "longer than to compute its token."
-)
+say(f"Knee: {PEAK / BANDWIDTH:.0f} operations per byte. Longest text: {longest:.0f} tokens.")
+
+# %% [markdown]
+# A prompt of as many tokens as the knee keeps the arithmetic busy. In decode it takes as many requests, if there is no
+# cache. With longer texts no batch gets there: to read one more request's cache takes longer than to compute its token.
 
 # %%
 # 4 minutes: how many tokens per second, all requests together, can an MI300X give at most for `asked`? Its `model` has
@@ -347,8 +346,8 @@ for server, run in runs.items():
     waited_ns = (first["start_ns"] - first["launch_ns"]).max()
     assert np.isclose(waited_ns, tidyprof.step_budget(run)["other_ns"].iloc[0], rtol=0.1)
     say(
-        f"{server}: **{idle_percent:.0f} % idle** of {whole_ns / 1e6:.1f} ms. But one stream's "
-        f"first work had been launched {waited_ns / 1e6:.1f} ms before it began."
+        f"{server}: {idle_percent:.0f} % idle of {whole_ns / 1e6:.1f} ms. One stream's first work "
+        f"was launched {waited_ns / 1e6:.1f} ms before it began."
     )
 
 # %% [markdown]
@@ -397,14 +396,14 @@ show_table(parts, columns, "SGLang's graph, by what has to be read", origin=sgla
 kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
 say(
     f"The step's bound is {1e3 * bound_s:.2f} ms, its kernels take {1e3 * kernels_s:.2f} ms: "
-    f"**{100 * bound_s / kernels_s:.0f} %** of the possible pace. No kernel of the graph is "
-    f"shorter than {nodes['duration_ns'].min() / 1e3:.1f} µs, however little it reads: the rest "
-    "needs fewer kernels, by fusing them (lesson 10), not faster ones."
+    f"{100 * bound_s / kernels_s:.0f} % of the possible pace. The shortest kernel of the graph "
+    f"takes {nodes['duration_ns'].min() / 1e3:.1f} µs."
 )
 
 # %% [markdown]
-# Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for the
-# second, fusion for the third.
+# No kernel is shorter, however little it reads: the rest needs fewer kernels, by fusing them (lesson 10), not faster
+# ones. Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for
+# the second, fusion for the third.
 #
 # Names of kernels tell which path attention took: `attn_fwd` is [AOTriton][aot], PyTorch's fused kernel on AMD;
 # `ck_tile` with `Fmha` Composable Kernel; `aiter` AITER; `paged_attention` comes from vLLM, in SGLang too. A `softmax`

@@ -247,21 +247,19 @@ def answer(kernels):
 q.check(answer)
 
 # %% [markdown]
-# The witness is the monitor, so let it run beside each side: `amd-smi monitor -p -u -w 1 --csv --file smi.csv`. The
-# column `gfx_clk` is the clock in MHz, `gfx` the activity, `max_power` (since ROCm 7.0) the power limit, which differs
-# where somebody set a *power cap*. Compare medians while the GPU works. It runs until you stop it, and newer releases
-# refuse a file that exists.
+# Run the monitor beside each side: `amd-smi monitor -p -u -w 1 --csv --file smi.csv`. `gfx_clk` is the clock, `gfx`
+# the activity, `max_power` (since ROCm 7.0) the power limit, which differs where somebody set a *power cap*. Compare
+# medians while the GPU works. Newer releases refuse existing files.
 
 # %%
 clocks = []
 for side in ("second", "other_node"):
     print(f"watching: {side}", flush=True)
     smi = pd.read_csv(upgrades.watch(side))
-    clocks.append(
-        {"side": side, **smi.loc[smi["gfx"] > 50, ["gfx_clk", "gfx", "max_power"]].median()}
-    )
-clocks = pd.DataFrame(clocks)
-show_table(clocks, "side gfx_clk gfx max_power", "The monitor, medians at work", origin=origin)
+    clocks.append((side, *smi.loc[smi["gfx"] > 50, ["gfx_clk", "gfx", "max_power"]].median()))
+columns = "side clock_mhz busy_percent limit_watt"
+clocks = pd.DataFrame(clocks, columns=columns.split())
+show_table(clocks, columns, "The monitor, medians at work", origin=origin)
 
 # %% [markdown]
 # The step is longer by less than the clock is lower: memory is as fast as before. Equal clocks and limits on both sides

@@ -264,35 +264,24 @@ rows = [
     for how in HOW
 ]
 memory = pd.DataFrame(rows)
+memory["off_percent"] = 100 * (memory["measured_peak_mb"] / memory["predicted_peak_mb"] - 1)
 show_table(
     memory,
     " ".join(memory),
     "Memory of rank 0",
     origin="predicted: FSDPMemTracker; measured: four processes",
 )
-# %%
-peaks = memory.set_index("how")
-off = (peaks["measured_peak_mb"] / peaks["predicted_peak_mb"] - 1).dropna() * 100
-say(
-    f"The measured peaks are {off.min():+.0f} to {off.max():+.0f} % from what the tracker says: "
-    "leave at least that much room. It has no prediction for DDP."
-)
-# %%
-say(
-    f"One layer is 1/{facts['layers']} of this model, so one gathered layer weighs as much as all "
-    f"parameters that a rank keeps, {predicted['fsdp']['Sharded Param'] / 1e6:.1f} MB. So do the "
-    "buffers of gather and reduce-scatter. That is why the peak is far above what FSDP holds. With "
-    "80 layers, a gathered layer is only an 80th of the model."
-)
-say(
-    "To keep the parameters costs "
-    f"{peaks['measured_peak_mb']['fsdp_keep'] - peaks['measured_peak_mb']['fsdp']:.1f} MB more at "
-    f"the peak and saves {compared['traced_mb'][1] - compared['traced_mb'][2]:.1f} MB of talk. "
-    "HSDP holds twice as much as FSDP, and its gathers stay within a pair: on a cluster, within "
-    "a node."
-)
 
 # %% [markdown]
+# Leave at least as much room as the tracker is off. It has no prediction for DDP.
+#
+# One layer is a quarter of this model, so one gathered layer weighs as much as all parameters that a rank keeps. So do
+# the buffers of gather and reduce-scatter. That is why the peak is far above what FSDP holds. With 80 layers, a gathered
+# layer is only an 80th of the model.
+#
+# Parameters that stay cost memory at the peak, and save talk. HSDP holds twice as much as FSDP, and its gathers stay
+# within a pair: on a cluster, within a node.
+#
 # ## Trap: slow by a column
 #
 # Now eight MI300X. AMD publishes traces of Llama 70B under FSDP2, two steps of each rank, and what its tool TraceLens
@@ -330,41 +319,35 @@ links = pd.read_csv(lesson.file("links.csv"), comment="#").iloc[0]
 rated, usable = (links["links"] * links[name] for name in ("rated_gb_per_s", "usable_gb_per_s"))
 gathers = published["collective"] == "all-gather"
 sent_bytes = published["in_mib"] * 2**20 * gathers.map({True: 7, False: 7 / 8})
-published["bus_gb_s"] = sent_bytes / published["transfer_us"] / 1e3
-published["of_usable"] = 100 * published["bus_gb_s"] / usable
-show_table(
-    published,
-    "collective unit bus_gb_s of_usable",
-    "Against the links; in % of the usable",
-    origin=PUBLISHED,
-)
-say(
-    f"Each GPU has {links['links']:.0f} links, rated at {rated:.0f} GB/s together, of which "
-    f"{usable:.0f} GB/s are usable. These transfers reach {published['of_usable'].min():.0f} to "
-    f"{published['of_usable'].max():.0f} % of that, while the GPU computes beside them. The links "
-    "are well used: there is no fault in the links."
-)
+published["bus_gb_per_s"] = sent_bytes / published["transfer_us"] / 1e3
+published["of_usable_percent"] = 100 * published["bus_gb_per_s"] / usable
+columns = "collective unit bus_gb_per_s of_usable_percent"
+show_table(published, columns, "Against the links", origin=PUBLISHED)
+say(f"{links['links']:.0f} links, together {rated:.0f} GB/s; usable are {usable:.0f} GB/s.")
 
 # %% [markdown]
+# The GPU computes beside these transfers. So the links are well used: there is no fault in them.
+#
 # ## Waiting, or transfer?
 #
 # Of the tool's table of ranks three of eight are published.
 
 # %%
 ranks = pd.read_csv(lesson.file("published_ranks.csv"), comment="#")
-show_table(ranks, " ".join(ranks), "Ranks of the same run", origin=PUBLISHED)
-own = ranks.set_index("rank").loc[0]
+ranks["waiting_percent"] = 100 * ranks["wait_us"] / ranks["collectives_us"]
+columns = "rank wait_s collectives_s waiting_percent came_last came_first calls"
+show_table(ranks, columns, "Ranks of the same run", origin=PUBLISHED)
 skew_s = (published["calls"] * published["skew_us"]).sum() / 1e6
-say(
-    f"Rank 0 comes first mostly. Of its time in collectives "
-    f"{100 * own['wait_us'] / own['collectives_us']:.0f} % is waiting, "
-    f"{own['wait_us'] / 1e6:.1f} s: who reads its trace alone takes the network for "
-    "several times slower than it is. All skews of "
-    f"the table above add up to {skew_s:.1f} s: the two agree."
-)
+say(f"All skews of the collectives add up to {skew_s:.1f} s.")
+
+# %% [markdown]
+# Rank 0 comes first mostly, and waits: who reads its trace alone takes the network for several times slower than it is.
+# Its waiting and the skews agree.
+
 # %%
 run = pd.read_csv(lesson.file("published_timeline.csv"), comment="#").iloc[0]
-show_table(run.to_frame().T, " ".join(run.index), "Rank 0, two steps", origin=PUBLISHED)
+columns = " ".join(run.index).replace("_ms", "_s")
+show_table(run.to_frame().T, columns, "Rank 0, two steps", origin=PUBLISHED)
 
 # %%
 # 3 minutes: if communication took no time at all, by how many percent would this run be shorter? Take it that what is
@@ -398,17 +381,17 @@ for name, step in runs.items():
     seconds = table["total_ns"].max() / 1e9
     row = {"knob": name, "step_s": seconds, "exposed_percent": 100 * exposed}
     rows.append({**row, "held_gb": held / 1e9})
+exposed = 100 * run["exposed_communication_ms"] / run["total_ms"]
+rows.append({"knob": "published run", "step_s": run["total_ms"] / 2e3, "exposed_percent": exposed})
 knobs = pd.DataFrame(rows)
 title = "Length of the step, exposed talk, parameters and states on a GPU"
-show_table(knobs, " ".join(knobs), title, origin=modelled["as published"].origin)
-say(
-    f"The published run takes {run['total_ms'] / 2e3:.1f} s a step, with the optimizer, which the "
-    f"model leaves out, and {100 * run['exposed_communication_ms'] / run['total_ms']:.1f} % of it "
-    "only talks. It has a slow rank 4, the model has none. The errors in the table’s footer are "
-    "those of AMD’s ResNet on four MI300X."
-)
+origin = f"{modelled['as published'].origin}; {PUBLISHED}"
+show_table(knobs, " ".join(knobs), title, origin=origin)
 
 # %% [markdown]
+# The published run has the optimizer in it, and a slow rank 4; the model has neither. Its errors are those of AMD's
+# ResNet on four MI300X.
+#
 # A knob that moves hidden time moves nothing: leave this job as it is. Parameters that stay would save nothing, and a
 # GPU would hold, before any activation, more than an MI300X has.
 #
@@ -424,6 +407,7 @@ say(
 
 # %%
 proflab.reveal("17.a", more, MEASURED)
+peaks = memory.set_index("how")
 share_of_ddp = peaks["measured_peak_mb"]["fsdp"] / peaks["measured_peak_mb"]["ddp"]
 proflab.reveal("17.b", 100 * share_of_ddp, "measured: four processes")
 proflab.reveal("17.c", 100 * run["exposed_communication_ms"] / run["total_ms"], PUBLISHED)

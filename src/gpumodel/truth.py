@@ -23,8 +23,9 @@ def profile_of(run: Run) -> Profile:
     ]
     events = pd.concat([part.astype(_PLAIN) for part in parts], ignore_index=True)
     events = events.sort_values("start_ns", kind="stable", ignore_index=True).astype(EVENT_DTYPES)
+    detail = ", ".join(filter(None, (run.device.name, run.error)))
     return Profile(
-        events, meta={"origin": Origin("modelled", run.error), "world_size": len(run.ranks)}
+        events, meta={"origin": Origin("modelled", detail), "world_size": len(run.ranks)}
     )
 
 

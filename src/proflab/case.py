@@ -21,7 +21,7 @@ from proflab import journal
 from proflab.display import Table, show
 from proflab.errors import CourseError
 from proflab.lessons import lessons, lessons_folder
-from proflab.sources import stated
+from proflab.sources import brief, errors, stated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,7 +193,8 @@ def table(until: str = LAST) -> Table:
         )
         for line, here in found
     ]
-    notes = [f"{mark} {origin}".strip() for origin, mark in marks.items()]
+    notes = [f"{mark} {brief(origin)}".strip() for origin, mark in marks.items()]
+    notes += [f"The model's {error}" for error in errors("; ".join(origins))]
     if not all(here for _, here in found):
         notes.append(SHIPPED_NOTE)
     return Table(

@@ -41,6 +41,11 @@ SUMMARY = '<summary style="display:list-item">'
 triangle away.
 """
 
+_TYPED = re.compile(
+    r"<(code|pre)\b.*?</\1> | (?<=\d)\ (?=%) | (?<![\w.)-])-(?=\d)", re.DOTALL | re.VERBOSE
+)
+"""Code, the space before `%`, and the hyphen that stands for a minus."""
+
 _UNLIMITED = 100_000
 """Columns of a terminal: more than any table has."""
 
@@ -215,7 +220,15 @@ def terminal_width(elsewhere: int = 160) -> int:
 
 def inline_html(text: str) -> str:
     """Escape `text` for HTML and set what stands in backticks as code."""
-    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html_text(text)).replace("\n", "<br>")
+    return typeset(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html_text(text))).replace(
+        "\n", "<br>"
+    )
+
+
+def typeset(html: str) -> str:
+    """HTML in which no line begins with `%`, and a minus is none that divides words; code stays."""
+    signs = {" ": "\N{NO-BREAK SPACE}", "-": "\N{MINUS SIGN}"}
+    return _TYPED.sub(lambda found: signs.get(found[0], found[0]), html)
 
 
 def number(value: object) -> str:

@@ -134,14 +134,16 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
     if prediction is None:
         show(
             Notice(
-                "Not predicted", f"the result is {number(plain)}. Next time, guess first.", "open"
+                "Not predicted",
+                f"the result is {_three_digits(plain)}. Next time, guess first.",
+                "open",
             )
         )
         return
     unit = prediction["unit"]
     rows = [
         ("predicted", _with_unit(prediction)),
-        ("result", _with_unit({"value": plain, "unit": unit})),
+        ("result", f"{_three_digits(plain)} {unit}".strip()),
     ]
     rows.append(("verdict", verdict(prediction["value"], plain)))
     note = "This prediction was made after the result had been shown." if prediction["late"] else ""
@@ -195,9 +197,9 @@ def show_guesses() -> None:
             one.id,
             one.what,
             number(one.predicted),
-            number(one.found),
+            _three_digits(one.found),
             one.unit,
-            number(float(off[one])),
+            _three_digits(float(off[one])),
         )
         for one in sorted(off, key=off.__getitem__, reverse=True)
     ]
@@ -249,6 +251,14 @@ def _records() -> Iterator[dict[str, Any]]:
                 "late": bool(record.get("late")),
                 **texts,
             }
+
+
+def _three_digits(value: float | str) -> str:
+    """A result as text: 94.5, 0.997. Whole numbers and words stay as they are."""
+    if isinstance(value, str) or not abs(value) < 1e3:
+        return number(value)
+    rounded = float(f"{value:.3g}")
+    return number(value if rounded == round(value) else rounded)
 
 
 def _with_unit(record: dict[str, Any]) -> str:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proflab.display import SUMMARY, Table, near, show
+from proflab.display import SUMMARY, Table, near, show, typeset
+from proflab.sources import brief, errors
 from tidyprof.harmless import html_text, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -19,13 +20,35 @@ if TYPE_CHECKING:
     from tidyprof.plots import TidyFigure
     from tidyprof.tables.contract import Origin
 
-TIME_UNITS = {"us": ("µs", 1e3), "ms": ("ms", 1e6), "s": ("s", 1e9)}
-"""Ending of a column's name in `show_table` -> the unit in its heading, and its length in ns."""
+SIZES = (
+    {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
+    {"bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30},
+)
+"""Ending of the name of a column of times, or of bytes -> its unit in ns, or in bytes."""
 
+UNITS = {
+    "gb_per_s": "GB/s",
+    "per_s": "",
+    **{"ns": "ns", "us": "µs", "ms": "ms", "s": "s"},
+    "percent": "%",
+    "watt": "W",
+    "mhz": "MHz",
+    "bytes": "bytes",
+    **{unit.lower(): unit for unit in ("kB", "MB", "GB", "KiB", "MiB", "GiB")},
+}
+"""Ending of a column's name -> the unit in its heading."""
 
-OTHER_UNITS = {"percent": "%", "ns": "ns", "us": "µs", "ms": "ms", "watt": "W"}
-"""Ending of a column's name that is shown as it is -> the unit in its heading."""
+SPELLED = {
+    **{word.lower(): word for word in ("GPU", "GPUs", "CPU", "LDS", "VGPRs", "SGPRs", "HBM")},
+    "pct": "percent",
+}
+"""Words of columns' names that are written otherwise in a heading."""
 
+COMPARED = 20
+"""Columns of one unit whose largest numbers differ by less than this factor have equal decimals."""
+
+_SHOWN_IN_FULL: dict[str, str] = {}
+"""Error of a model -> the title of what showed it first in this notebook, and does so again."""
 
 _FENCED = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 _MARKED = re.compile(
@@ -62,7 +85,7 @@ class Prose:
                 shown.append(f"<pre>{part}</pre>")
             elif text := part.strip():
                 shown.append(f"<p>{_MARKED.sub(_marked, text)}</p>".replace("\n", "<br>"))
-        return "".join(shown)
+        return typeset("".join(shown))
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -99,7 +122,56 @@ def say(text: str) -> None:
 
 def show_figure(figure: TidyFigure) -> None:
     """Show a figure of `tidyprof.plots` with its text alternative."""
+    figure.restate(stated_once(figure.origin, figure.get_suptitle()))
     show(Picture(figure))
+
+
+def show_roofline(
+    points: Mapping[str, tuple[float, float]],
+    roofs: Mapping[str, float],
+    bandwidth: float,
+    title: str,
+    origin: Origin | str,
+    hollow: tuple[str, Sequence[float], Sequence[float]],
+) -> None:
+    """Show kernels below the roofs of a GPU, each with its name beside it.
+
+    points -- name of a kernel -> its intensity in FLOP per byte, and its FLOP/s; hollow -- one name
+    for many such points, their intensities and their rates. roofs -- name -> FLOP/s; bandwidth --
+    of the memory, bytes per second.
+    """
+    from tidyprof.plots import style
+    from tidyprof.plots.figure import new_figure, settings
+
+    ends, tera = (0.3, 3000.0), 1e12
+    with settings():
+        figure, (axes,) = new_figure(str(origin), height=4.6, title=title)
+        axes.set(xscale="log", yscale="log", xlim=ends, ylim=(0.1, 4000))
+        for (name, rate), dashes in zip(roofs.items(), ("-", "--"), strict=False):
+            x = (ends[0], rate / bandwidth, ends[1])
+            axes.plot(x, [min(rate, at * bandwidth) / tera for at in x], dashes, color=style.TEXT)
+            text = f"{name} {rate / tera:,.0f} TFLOP/s "
+            axes.text(ends[1], rate / tera, text, ha="right", va="bottom")
+        beside = {"xytext": (9, 0), "textcoords": "offset points", "va": "center_baseline"}
+        memory = (0.4, 0.4 * bandwidth / tera)
+        axes.annotate(f"memory {bandwidth / tera:.1f} TB/s", memory, **beside)
+        for marker, (name, (x, rate)) in zip("osD^", points.items(), strict=False):
+            axes.plot(x, rate / tera, marker, ms=9, color=style.VERMILLION, mec=style.TEXT)
+            axes.annotate(name, (x, rate / tera), **{**beside, "xytext": (-9, 0), "ha": "right"})
+        name, x, rates = hollow
+        below = min(zip(rates, x, strict=True))
+        axes.plot(x, [rate / tera for rate in rates], "o", mfc="none", mec=style.TEXT)
+        axes.annotate(name, (below[1], below[0] / tera), **beside)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.set(xlabel="intensity, FLOP per byte", ylabel="TFLOP/s")
+    words = (
+        f"{name} at {x:.3g} FLOP per byte, {100 * rate / min(*roofs.values(), x * bandwidth):.1f} %"
+        f" of the lowest roof there"
+        for name, (x, rate) in points.items()
+    )
+    figure.alternative_text = f"{title}: {'; '.join(words)}; {name}, {len(rates)} points."
+    show_figure(figure)
 
 
 def show_table(
@@ -112,7 +184,8 @@ def show_table(
     """Show some columns of a table, its first `rows` rows, and where the numbers come from.
 
     columns -- names separated by spaces. A column of nanoseconds, such as `total_ns`, is shown in
-    another unit if it is asked for as `total_us`, `total_ms` or `total_s`.
+    another unit if it is asked for as `total_us`, `total_ms` or `total_s`, one of bytes as
+    `total_mib`.
     origin  -- for a table of your own; what an analysis returned knows its origin.
 
     Raises ValueError for an unknown column, and for a table that does not say where it comes from.
@@ -121,10 +194,13 @@ def show_table(
     if not origin:
         raise ValueError("the table does not say where its numbers come from; give `origin`")
     shown = frame if rows is None else frame.head(rows)
-    found = [_column(shown, name) for name in columns.split()]
+    values = {name: _values(shown, name) for name in columns.split()}
+    found = [_column(name, *one, _largest(one, values.values())) for name, one in values.items()]
     headings = [heading for heading, _, _ in found]
     flush_right = [heading for heading, _, is_number in found if is_number]
-    note = origin if len(shown) == len(frame) else f"{len(shown)} of {len(frame)} rows; {origin}"
+    note = stated_once(origin, caption)
+    if len(shown) < len(frame):
+        note = f"{len(shown)} of {len(frame)} rows; {note}"
     show(
         Table(
             caption,
@@ -136,27 +212,51 @@ def show_table(
     )
 
 
-def _column(frame: pd.DataFrame, name: str) -> tuple[str, list[str], bool]:
-    """Heading and texts of one column, and whether they are numbers."""
+def stated_once(origin: str, title: str) -> str:
+    """An origin, without the errors that a table or figure of another title has shown before."""
+    firsts = [_SHOWN_IN_FULL.setdefault(error, title) for error in errors(origin)]
+    return origin if title in firsts else brief(origin)
+
+
+def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[str, list[str], bool]:
+    """Heading and texts of one column, and whether they are numbers. How many decimals these have
+    follows from `largest`.
+    """
+    heading = _heading(name, unit)
+    if not _are_numbers(values):
+        return heading, _texts(values, str), False
+    return heading, _texts(values, _number_text(values, unit, largest)), True
+
+
+def _are_numbers(values: pd.Series) -> bool:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-    values, unit = _values(frame, name)
-    heading = _heading(name, unit)
-    if not is_numeric_dtype(values) or is_bool_dtype(values):
-        return heading, _texts(values, str), False
-    if unit == "%":
-        return heading, _texts(values, lambda value: _rounded(value, 1)), True
-    return heading, _texts(values, _number_text(values)), True
+    return is_numeric_dtype(values) and not is_bool_dtype(values)
+
+
+def _largest(own: tuple[pd.Series, str], columns: Iterable[tuple[pd.Series, str]]) -> float:
+    """The largest number of a column, or of one beside it that has the same unit and is to be
+    compared with it; 0 where there is none.
+    """
+
+    def most(values: pd.Series) -> float:
+        return float(values.abs().max()) if _are_numbers(values) and values.notna().any() else 0.0
+
+    values, unit = own
+    others = [most(other) for other, its_unit in columns if unit and its_unit == unit]
+    return max([most(values), *(one for one in others if one < COMPARED * most(values))])
 
 
 def _values(frame: pd.DataFrame, name: str) -> tuple[pd.Series, str]:
     """The values to show, and their unit."""
-    if name in frame.columns:
-        return frame[name], OTHER_UNITS.get(name.rpartition("_")[2], "")
     stem, _, ending = name.rpartition("_")
-    if ending in TIME_UNITS and f"{stem}_ns" in frame.columns:
-        unit, nanoseconds = TIME_UNITS[ending]
-        return frame[f"{stem}_ns"] / nanoseconds, unit
+    if name in frame.columns:
+        found = (unit for end, unit in UNITS.items() if name.endswith(f"_{end}"))
+        return frame[name], next(found, "%" if name == "percent" else "")
+    for sizes in SIZES:
+        kept = [unit for unit in sizes if f"{stem}_{unit}" in frame.columns]
+        if ending in sizes and kept:
+            return frame[f"{stem}_{kept[0]}"] * sizes[kept[0]] / sizes[ending], UNITS[ending]
     raise ValueError(
         f"there is no column {name!r} in the table: {near(name, map(str, frame.columns))}"
     )
@@ -167,12 +267,10 @@ def _heading(name: str, unit: str) -> str:
         return "share, %"
     if name.isupper():
         return name  # a counter, which is called so
-    words = (
-        re.sub(r"_(percent|watt|ns|us|ms|s)$", "", name).replace("_", " ")
-        if unit
-        else name.replace("_", " ")
-    )
-    return f"{words}, {unit}" if unit else words
+    endings = (f"_{end}" for end, known in UNITS.items() if unit and known == unit)
+    words = name.removesuffix(next(endings, "")).split("_")
+    heading = " ".join(SPELLED.get(word, word) for word in words)
+    return f"{heading}, {unit}" if unit else heading
 
 
 def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
@@ -182,16 +280,17 @@ def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
     ]
 
 
-def _number_text(values: pd.Series) -> Callable[[Any], str]:
-    """How to write a column's numbers: all with the decimals that give its largest three digits."""
-    from pandas.api.types import is_integer_dtype
-
-    if is_integer_dtype(values):
-        return lambda value: f"{value:,d}"
-    largest = float(values.abs().max())
+def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any], str]:
+    """How to write a column's numbers: all with the decimals that give the largest three digits, of
+    percent one, and none where all are whole.
+    """
+    if (values.dropna() % 1 == 0).all():
+        return lambda value: _rounded(value, 0)
+    if unit == "%":
+        return lambda value: _rounded(value, 1)
     # Of very small numbers six decimals are shown, of none at all (nan, 0) two.
     decimals = min(6, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
-    if (values.sub(1).abs().between(0, 0.1, inclusive="right")).any():
+    if not unit and values.sub(1).abs().between(0, 0.1, inclusive="right").any():
         decimals = max(2, decimals)  # a ratio near 1 is not 1.0
     return lambda value: _rounded(value, decimals)
 

@@ -4,7 +4,12 @@ recording.
 
 from __future__ import annotations
 
+import re
+
 from proflab.errors import CourseError
+
+_ERROR = re.compile(r", (error: [^;]+)")
+"""What the origin of modelled numbers says of the model's error."""
 
 
 def source(item: object) -> str:
@@ -37,3 +42,13 @@ def stated(origin: object) -> str:
     CourseError as `source`.
     """
     return "" if origin is None else origin.strip() if isinstance(origin, str) else source(origin)
+
+
+def errors(origin: str) -> list[str]:
+    """What an origin says of the errors of models, each once: `error: kernel time -3 %, ...`."""
+    return list(dict.fromkeys(_ERROR.findall(origin)))
+
+
+def brief(origin: str) -> str:
+    """An origin without these errors: `modelled: MI300X`."""
+    return _ERROR.sub("", origin)

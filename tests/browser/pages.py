@@ -26,16 +26,18 @@ _CONTRAST = 4.5
 _HARD_TO_READ = """
 const [inside, but, least] = arguments;
 const numbers = color => color.match(/[\\d.]+/g).map(Number);
-const luminance = color => numbers(color).slice(0, 3).map(value => value / 255)
+const luminance = color => color.slice(0, 3).map(value => value / 255)
     .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
     .reduce((sum, value, place) => sum + value * [0.2126, 0.7152, 0.0722][place], 0);
 const ground = element => {
-    if (!element) return 'rgb(255, 255, 255)';
-    const color = getComputedStyle(element).backgroundColor;
-    return (numbers(color)[3] ?? 1) > 0 ? color : ground(element.parentElement);
+    if (!element) return [255, 255, 255];
+    const own = numbers(getComputedStyle(element).backgroundColor), cover = own[3] ?? 1;
+    if (cover === 1) return own;
+    return ground(element.parentElement).slice(0, 3).map((below, place) => below + cover * (own[place] - below));
 };
 const contrast = element => {
-    const [dark, light] = [getComputedStyle(element).color, ground(element)].map(luminance).sort((a, b) => a - b);
+    const both = [numbers(getComputedStyle(element).color), ground(element)];
+    const [dark, light] = both.map(luminance).sort((a, b) => a - b);
     return (light + 0.05) / (dark + 0.05);
 };
 const texts = [...document.querySelectorAll(`:is(${inside}) *`)]

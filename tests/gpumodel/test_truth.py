@@ -98,3 +98,7 @@ def test_waiting_is_what_a_reader_of_all_ranks_finds(run):
         assert own == pytest.approx(
             sum(step.waited[rank].sum() for step in run.steps), abs=6 * 30_000
         )
+
+
+def test_the_origin_names_the_device_and_the_error(run):
+    assert str(profile_of(run).origin) == f"modelled: MI300X, {run.error}"

@@ -24,6 +24,7 @@ from proflab.errors import CourseError
 from proflab.ledger.entries import is_modelled
 from proflab.lessons import lessons, method, place
 from proflab.recordings import recording
+from proflab.sources import brief, errors
 from tidyprof import Origin
 from tools import case_lines
 from tools.method_picture import PICTURE
@@ -118,10 +119,12 @@ def test_the_sheet_as_text_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
             line.evidence,
             line.rules_out,
             line.because,
-            line.origin,
+            brief(line.origin),
             *map(str, line.changes),
         ):
             assert words in " ".join(text.split())
+    for error in {error for line in case.shipped() for error in errors(line.origin)}:
+        assert " ".join(text.split()).count(error) == 1
 
 
 def test_no_shipped_line_calls_a_modelled_number_a_gain_or_gives_it_an_interval() -> None:

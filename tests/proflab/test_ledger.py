@@ -151,9 +151,9 @@ class TestVerdict:
             origin=Origin("recorded", "by hand"),
         )
         out = " ".join(capsys.readouterr().out.split())
-        assert out.startswith("A larger batch helps")
+        assert out.startswith("Claim: A larger batch helps")
         assert "before, per step 200 ms (median of 5, 200 ms to 200 ms)" in out
-        assert "speed-up 2.00 times (95% interval 2.00 to 2.00)" in out
+        assert "speed-up 2.00 times (95 % interval 2.00 to 2.00)" in out
         assert "gradients not passed: 2 of 10 parameters get none" in out
         assert "verdict unproven" in out
         assert "The repeats don't differ at all" in out

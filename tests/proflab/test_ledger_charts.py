@@ -69,7 +69,7 @@ def test_speed_up_without_a_green_gate_is_hatched_and_called_unproven() -> None:
     add("a Triton norm", 80, 20, gate=None)
     figure = ledger.waterfall()
     assert [hatch for _, _, hatch in bars(figure)] == ["", "", "///", "///"]
-    assert "4.00 times, unproven\n(95% interval 4.00 to 4.00)" in words_in(figure)
+    assert "4.00 times, unproven\n(95 % interval 4.00 to 4.00)" in words_in(figure)
     assert "20.0 ms, unproven" in words_in(figure)
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == ["faster", "unproven"]
@@ -103,7 +103,7 @@ def test_a_loss_without_a_gate_is_a_loss_and_the_end_stays_unproven() -> None:
     add("a larger batch", 80, 100, gate=None)
     figure = ledger.waterfall(["channels last", "a larger batch"])
     assert [hatch for _, _, hatch in bars(figure)] == ["", "", "\\\\\\", "///"]
-    assert "+20.0 ms: 0.80 times, slower\n(95% interval 0.80 to 0.80)" in words_in(figure)
+    assert "+20.0 ms: 0.80 times, slower\n(95 % interval 0.80 to 0.80)" in words_in(figure)
     assert "100 ms, unproven" in words_in(figure)
 
 

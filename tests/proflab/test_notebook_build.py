@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proflab.doctor.findings import all_issues
 from proflab.errors import CourseError
 from tools.drawings import DRAWINGS
-from tools.notebooks import Folders, build, learner_cells, read_sources, stale, write
+from tools.notebooks import QUESTION_BOX, Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
 from tools.notebooks.minutes import (
     LINES_A_MINUTE,
@@ -361,8 +361,8 @@ answer = round
     text, code = nbformat.read(course.notebooks / "02_step.ipynb", 4).cells[-3:-1]
     assert (
         text.source
-        == f"### Exercise 02.1 ({effort})\n\nWrite `def answer(watt)`. It gets watts,\nand returns"
-        " a `bool`."
+        == f"### Exercise 02.1 ({effort})\n\n{QUESTION_BOX}\n\nWrite `def answer(watt)`. It gets"
+        " watts,\nand returns a `bool`.\n\n</blockquote>"
     )
     assert code.source == 'runs = load()\n\nq = exercise("02.1", runs)\nanswer = ...'
 

@@ -16,7 +16,7 @@ from proflab.errors import CourseError
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
 from tools.notebook_lint import python_of
-from tools.notebooks import Folders, build, read_sources
+from tools.notebooks import ELSEWHERE, QUESTION_BOX, Folders, build, read_sources
 from tools.notebooks.__main__ import main
 from tools.notebooks.excerpt import excerpts
 from tools.notebooks.minutes import needed, sections
@@ -127,6 +127,7 @@ def test_sections_come_with_the_code_that_they_need_and_no_more(course: Folders)
         "# In short\n\nOne lesson, in short.",
         "## Part 1\n\nWhat follows is of lesson 00.",
         FROM,
+        ELSEWHERE.format("../"),
         "import statistics",
         "times = [3, 1, 2]",
         "%%bash\necho made > $FOLDER/settings.cfg",
@@ -134,7 +135,7 @@ def test_sections_come_with_the_code_that_they_need_and_no_more(course: Folders)
         "[do]: https://example.org/do\n[page]: https://example.org/page",
         "print(statistics.median(times))",
         "%%bash\ncat $FOLDER/settings.cfg",
-        "### Exercise 00.1 (3 minutes)\n\nWhat is in the middle?",
+        f"### Exercise 00.1 (3 minutes)\n\n{QUESTION_BOX}\n\nWhat is in the middle?\n\n</blockquote>",
         'q = exercise("00.1", times)\nanswer = ...\nq.check(answer)',
         FROM,
         "times.append(9)",

@@ -197,7 +197,7 @@ def test_a_line_of_code_that_scrolls_is_found_where_it_is_asked_for(
     assert main(["lint", "--columns"]) == 1
     found = capsys.readouterr().out.splitlines()
     assert [one.partition(": has")[0] for one in found] == [
-        f"{file}, cell 3: narrow-code"
+        f"{file}, cell 4: narrow-code"
         for file in ("lessons/00_clock/lesson.py", "notebooks/00_clock.ipynb")
     ]
 
@@ -219,7 +219,7 @@ def test_lessons_are_linted_solved_and_notebooks_as_they_are(
     assert (finding.path, finding.rule) == (lesson, "no-absolute-paths")
     assert main(["lint"]) == 1
     assert capsys.readouterr().out.startswith(
-        "lessons/00_clock/lesson.py, cell 3: no-absolute-paths"
+        "lessons/00_clock/lesson.py, cell 4: no-absolute-paths"
     )
     lesson.write_text("# %% [markdown]\n# # Title\n")
     write(folders)

@@ -261,3 +261,15 @@ def test_an_empty_line_is_no_damage(bench: Path) -> None:
     bench.mkdir()
     (bench / "many.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n')
     assert journal.records_and_damaged(bench / "many.jsonl") == ([{"a": 1}, {"a": 2}], 0)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [(94.533, "94.5"), (0.99731, "0.997"), (2425.4, "2,425"), (50.0, "50"), (1.0004, "1.0004")],
+)
+def test_a_result_has_three_digits(
+    result: float, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predict("07.z", 10, "%", "a share")
+    reveal("07.z", result)
+    assert f"result     {text} %" in capsys.readouterr().out

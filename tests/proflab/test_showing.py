@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from proflab.display import Notice, Table
-from proflab.showing import Picture, Prose, say, show_figure, show_table
+from proflab.showing import Picture, Prose, say, show_figure, show_roofline, show_table
 from tidyprof import plots
 from tidyprof.tables.contract import Origin
 
@@ -222,3 +222,112 @@ def test_what_no_one_can_see_is_shown_as_such_in_a_notebook_and_as_text(
         assert all(letter.isprintable() for line in text.split("\n") for letter in line)
         assert "�[2J��" in text
     assert "<b>" not in shown._repr_html_()
+
+
+def test_headings_are_words_and_units(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {
+        "by_hand_mb": [18.93],
+        "bus_gb_per_s": [248.2],
+        "in_mib": [204.0],
+        "lds_bytes": [16],
+        "rate_per_gpu": [2.5],
+        "spilled_vgprs": [1],
+        "bytes": [7],
+        "images_per_s": [9],
+    }
+    show_table(pd.DataFrame(columns), " ".join(columns), "Numbers", origin="by hand")
+    head = " ".join(capsys.readouterr().out.splitlines()[1].split())
+    words = "by hand, MB|bus, GB/s|in, MiB|LDS, bytes|rate per GPU|spilled VGPRs|bytes|images per s"
+    assert head == words.replace("|", " ")
+
+
+def test_a_column_of_whole_numbers_has_no_decimals(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.DataFrame({"waves": [6.0, 2.0], "load_percent": [30.0, float("nan")]})
+    show_table(table, "waves load_percent", "Numbers", origin="by hand")
+    assert lines(capsys)[2:4] == [["6", "30"], ["2"]]
+
+
+def test_times_in_any_unit_are_shown_in_the_one_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = pd.DataFrame({"wait_us": [13_358_753], "total_ms": [56_703.7]})
+    show_table(table, "wait_s total_s", "Waiting", origin="by hand")
+    assert lines(capsys)[1:3] == [["wait,", "s", "total,", "s"], ["13.4", "56.7"]]
+
+
+ERROR = "error: kernel time -3 %, collectives -25 %"
+
+
+def test_the_error_of_a_model_stands_in_full_below_the_first_table_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("proflab.showing._SHOWN_IN_FULL", {})
+    origin = f"modelled: MI300X, {ERROR}; recorded: H200"
+
+    def below(title: str) -> str:
+        show_table(pd.DataFrame({"a": [1]}), "a", title, origin=origin)
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert below("First") == origin
+    assert below("Second") == "modelled: MI300X; recorded: H200"
+    assert below("First") == origin  # where its cell is run again
+
+
+def test_so_it_does_in_the_corner_of_a_figure(
+    kernels: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proflab.showing._SHOWN_IN_FULL", {})
+    kernels.attrs["origin"] = Origin("modelled", f"MI300X, {ERROR}")
+    corners = []
+    for title in ("First", "Second"):
+        figure = plots.top_kernels(kernels, title=title)
+        show_figure(figure)
+        corners += [text.get_text() for text in figure.texts if text.get_gid() == "origin"]
+        assert figure.origin == f"modelled: MI300X, {ERROR}"
+    full = f"modelled: MI300X, {ERROR}".replace("-", "\N{MINUS SIGN}")
+    assert corners == [full.replace(" %", "\N{NO-BREAK SPACE}%"), "modelled: MI300X"]
+
+
+def test_no_line_begins_with_percent_and_a_minus_is_one_but_not_in_code() -> None:
+    shown = Prose("-3 % of `a -1 % 2` on 2026-11-27, well-known")._repr_html_()
+    assert shown == (
+        "<p>\N{MINUS SIGN}3\N{NO-BREAK SPACE}% of <code>a -1 % 2</code> on 2026-11-27, well-known</p>"
+    )
+
+
+def test_kernels_stand_below_their_roofs_with_their_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    figures = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("proflab.showing.show_figure", figures.append)
+        points, roofs = {"norm": (2.0, 1e12)}, {"peak": 1e15, "achievable": 6e14}
+        others = ("others", [10.0, 100.0], [2e12, 1e12])
+        show_roofline(points, roofs, 5e12, "Far below", "by hand", others)
+    (figure,) = figures
+    (axes,) = figure.axes
+    texts = {text.get_text().strip() for text in axes.texts}
+    assert texts == {
+        "peak 1,000 TFLOP/s",
+        "achievable 600 TFLOP/s",
+        "memory 5.0 TB/s",
+        "norm",
+        "others",
+    }
+    assert axes.get_ylabel() == "TFLOP/s"
+    assert figure.alternative_text == (
+        "Far below: norm at 2 FLOP per byte, 10.0 % of the lowest roof there; others, 2 points."
+    )
+
+
+def test_times_that_are_compared_have_equal_decimals(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.DataFrame(
+        {"base_ms": [1.37], "new_ms": [20.53], "mean_us": [3.142], "rest_ms": 0.42}
+    )
+    show_table(table, "base_ms new_ms mean_us rest_ms", "Kernels", origin="by hand")
+    assert lines(capsys)[2] == ["1.4", "20.5", "3.14", "0.42"]
+
+
+def test_a_time_near_one_is_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(pd.DataFrame({"longest_ms": [16.48, 0.94]}), "longest_ms", "Gaps", origin="by hand")
+    assert lines(capsys)[2:4] == [["16.5"], ["0.9"]]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proflab.display import near
+from proflab.display import ACCENTS, near
 from proflab.doctor.findings import all_issues
 from proflab.doctor.report import DOCUMENT
 from proflab.errors import CourseError
@@ -44,6 +44,20 @@ sideways.
 
 QUESTION_TAG = "question"
 
+KERNEL_TAG = "kernel"
+"""Tag of the cell that says what to do where the first one with code fails."""
+
+QUESTION_BOX = (
+    f'<blockquote style="border-left:0.4em solid {ACCENTS["open"]};background:{ACCENTS["open"]}20;'
+    'margin:0;padding:0.5em 0.9em 0.1em">'
+)
+"""Begin of the box around what an exercise asks, of the colour that its answer has until it is
+given.
+
+Where styles are dropped, as on GitHub, a quotation still has a bar. The heading stands above it,
+since the book can't make a section begin within HTML.
+"""
+
 _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
 _QUESTION = re.compile(
     r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, [^:\n]+)?): (?P<text>.+\n(?:#"
@@ -67,7 +81,7 @@ _DRAWING = re.compile(r"^\{drawing (\S+)\}$", re.MULTILINE)
 Built = tuple[str, str, list[str]]
 """A cell of a notebook to be: its type, its text, its tags."""
 
-_ELSEWHERE = (
+ELSEWHERE = (
     "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make"
     " lab`]({}README.md#start) starts the right one. Elsewhere, as on Colab, run `%pip install"
     " '.[train]'` in the course's folder, then restart the kernel."
@@ -274,7 +288,7 @@ def _texts(
         after = sources[place + 1] if place + 1 < len(sources) else None
         top, bottom = _navigation(source, before, after, home)
         shown = functools.partial(_filled, cells, source.lesson.folder.parents[1] / SNIPPETS, home)
-        texts[source.target] = _text(source, top, bottom, shown)
+        texts[source.target] = _text(source, home, top, bottom, shown)
     return texts
 
 
@@ -363,22 +377,25 @@ def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
     if asked:
         text = asked["text"].replace("\n# ", "\n").strip()
         heading = f"### Exercise {exercise[1]} ({asked['effort'].replace('R', 'r')})"
-        yield v4.new_markdown_cell(
-            f"{heading}\n\n{text[0].upper()}{text[1:]}", metadata={"tags": [QUESTION_TAG]}
-        )
+        boxed = f"{QUESTION_BOX}\n\n{text[0].upper()}{text[1:]}\n\n</blockquote>"
+        yield v4.new_markdown_cell(f"{heading}\n\n{boxed}", metadata={"tags": [QUESTION_TAG]})
         cell.source = (
             re.sub(r"\n{3,}", "\n\n", cell.source[: asked.start()]) + cell.source[asked.end() :]
         )
     yield cell
 
 
-def _text(source: Source, top: str, bottom: str, cells: Callable[[Source], list[Built]]) -> str:
+def _text(
+    source: Source, home: str, top: str, bottom: str, cells: Callable[[Source], list[Built]]
+) -> str:
     import nbformat
 
     try:
         built = [("markdown", top, []), *cells(source), ("markdown", bottom, [])]
     except CourseError as error:
         raise CourseError(f"{source.path}: {error}") from None
+    code = (place for place, (kind, *_) in enumerate(built) if kind == "code")
+    built.insert(next(code, len(built) - 1), ("markdown", ELSEWHERE.format(home), [KERNEL_TAG]))
     notebook = nbformat.v4.new_notebook(metadata=METADATA, cells=_cells(source.number, built))
     nbformat.validate(notebook)
     return nbformat.writes(notebook, indent=1) + "\n"
@@ -411,7 +428,7 @@ def _navigation(
     line = " · ".join(links)
     name = f"Lesson {source.number}" if source.whole else "From several lessons"
     top = f"**{name}** · about {source.lesson.minutes} minutes · " + line.replace(" · ", "  \n", 1)
-    return f"{top}\n\n{_ELSEWHERE.format(home)}", f"---\n\n{line}"
+    return top, f"---\n\n{line}"
 
 
 def _difference(have: str, wanted: str, lines: int = 12) -> str:

@@ -25,6 +25,7 @@ from proflab.ledger.entries import (
     time_text,
     trainer,
 )
+from proflab.showing import stated_once
 from proflab.sources import stated
 from tidyprof.tables.contract import NOT_STATED
 
@@ -154,13 +155,14 @@ def _result(experiment: Experiment) -> Table:
     if not experiment.gate.parts:
         rows.append(("correctness gate", "not looked at"))
     rows.append(("verdict", experiment.verdict))
-    note = f"Attempt {experiment.attempt}. {experiment.origin}"
+    title = f"Claim: {experiment.hypothesis}"
+    note = f"Attempt {experiment.attempt}. {stated_once(experiment.origin, title)}"
     if not experiment.modelled and len({*experiment.before_ns}) == len({*experiment.after_ns}) == 1:
         note = (
             "The repeats don't differ at all: they were computed or copied, and the interval says"
             f" nothing. {note}"
         )
-    return Table(experiment.hypothesis, ("", "result"), rows, note)
+    return Table(title, ("", "result"), rows, note)
 
 
 def _measured(experiment: Experiment) -> list[tuple[str, str]]:

@@ -137,7 +137,7 @@ class Experiment:
         width = found.high - found.low
         places = min(6, max(2, 1 - math.floor(math.log10(width)))) if width > 0 else 2
         ratio, low, high = (f"{value:.{places}f}" for value in (found.ratio, found.low, found.high))
-        return f"{ratio} times ({CONFIDENCE:.0%} interval {low} to {high})"
+        return f"{ratio} times ({100 * CONFIDENCE:.0f} % interval {low} to {high})"
 
 
 def is_modelled(origin: str) -> bool:

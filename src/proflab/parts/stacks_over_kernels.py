@@ -60,7 +60,10 @@ def stacks_over_kernels(
     stacks = _stacks(profile, begin_ns, end_ns)
     most = stacks.groupby("thread")["stack"].nunique().nlargest(MOST_THREADS).index
     marking = set(profile.events.loc[profile.events["kind"] == "annotation", "thread"].dropna())
-    threads = {one: "main thread" if one in marking else f"thread {one}" for one in most}
+    threads = {
+        one: "main thread" if one in marking else f"thread {place}"
+        for place, one in enumerate(most, start=1)
+    }
     edges = begin_ns + (end_ns - begin_ns) * np.arange(_BINS + 1, dtype=np.int64) // _BINS
     device = profile.device_events
     busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])

@@ -40,7 +40,8 @@ def stack(
     size: float,
     room: float,
 ) -> None:
-    """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen.
+    """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen. The
+    axis ends with the longest bar.
 
     parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to
              right.
@@ -68,6 +69,8 @@ def stack(
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
         axes.annotate(end, (left, position), **beside)
+    axes.set_xticks([tick for tick in axes.get_xticks() if tick <= longest])
+    axes.spines["bottom"].set_bounds(0, longest)
     axes.set_yticks(range(len(parts)), labels)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(parts) - 0.4, -0.6)
@@ -83,8 +86,13 @@ def name_bar(
     """A name on a bar of this length, in the longest form that has room; none where no telling form
     has.
     """
-    if text := fitting(name, int(inches * 72 / style.CHARACTER_POINTS - 1)):
+    if text := room_for(name, inches):
         _write(axes, x, y, text, look)
+
+
+def room_for(name: str, inches: float) -> str:
+    """The form of a name that a bar of this length has room for; "" where it has none."""
+    return fitting(name, int(inches * 72 / style.CHARACTER_POINTS - 1))
 
 
 def fitting(name: str, room: int) -> str:

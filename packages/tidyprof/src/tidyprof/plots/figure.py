@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ _CORNER_WRAP = int(_WIDTH_POINTS / (0.56 * style.POINTS))
 _TITLE_WRAP = int(_WIDTH_POINTS / (0.7 * style.TITLE_POINTS))
 """Characters in a line of the corner, and of the title, which is bold."""
 
+_CORNER = "origin"
+"""The id of the text in the corner."""
+
 _LEGEND_POINTS = 0.85 * _WIDTH_POINTS
 _HANDLE_POINTS = 5 * style.POINTS
 """Room for a line of the legend; what an entry takes beside its name."""
@@ -48,6 +52,12 @@ class TidyFigure(Figure):
         self.origin = origin
         self.alternative_text = ""
         self.closer = ""
+
+    def restate(self, origin: str) -> None:
+        """Let the corner say another text, such as a shorter one; `origin` stays."""
+        for text in self.texts:
+            if text.get_gid() == _CORNER:
+                text.set_text("\n".join(_corner_lines(origin)))
 
     def _repr_html_(self) -> str:
         text, width = (
@@ -152,7 +162,7 @@ def new_figure(
 
     height is in inches, without the corner's lines. Call it inside `settings()`.
     """
-    lines = textwrap.wrap(origin.replace(" %", "\N{NO-BREAK SPACE}%"), _CORNER_WRAP)
+    lines = _corner_lines(origin)
     footer = (len(lines) * 1.3 + 0.9) * style.POINTS / 72
     figure = TidyFigure(figsize=(style.WIDTH_INCHES, height + footer), dpi=_DPI, origin=origin)
     rectangle = (0, footer / (height + footer), 1, height / (height + footer))
@@ -177,9 +187,15 @@ def new_figure(
         fontsize=style.POINTS,
         color=style.MUTED_TEXT,
         parse_math=False,
-        gid="origin",
+        gid=_CORNER,
     )
     return figure, axes
+
+
+def _corner_lines(origin: str) -> list[str]:
+    """The lines of an origin, none of which begins with `%`, and with a minus that is one."""
+    signed = re.sub(r"(?<![\w.)-])-(?=\d)", "\N{MINUS SIGN}", origin)
+    return textwrap.wrap(signed.replace(" %", "\N{NO-BREAK SPACE}%"), _CORNER_WRAP)
 
 
 def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
@@ -248,11 +264,12 @@ def duration_text(nanoseconds: float) -> str:
     """A duration for people: three significant digits in the unit that suits it."""
     for unit, size in _UNITS:
         if abs(nanoseconds) >= size:
-            return f"{_three_digits(nanoseconds / size)} {unit}"
+            return f"{three_digits(nanoseconds / size)} {unit}"
     return f"{nanoseconds:.0f} ns"
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
+    """A number in three digits, or with two decimals: 0.90, 1.50, 15.0, 150."""
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:.{digits}f}"
 

@@ -18,6 +18,7 @@ from tidyprof.plots.figure import (
     origin_of,
     require,
     settings,
+    three_digits,
 )
 
 MOST_ROWS = 24
@@ -152,7 +153,7 @@ def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
             _step_bars(axes, table, median, highest, size)
         axes.axhline(median / size, color=style.TEXT, linewidth=1.2, linestyle="--")
         axes.annotate(
-            f"median {duration_text(median)}",
+            f"median {three_digits(median / size)} {unit}",
             (1.0, median / size),
             xycoords=("axes fraction", "data"),
             xytext=(4, 0),

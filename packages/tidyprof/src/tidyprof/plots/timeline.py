@@ -21,7 +21,7 @@ from tidyprof.analyses.common import (
 )
 from tidyprof.analyses.steps import STEP_PATTERN, step_of_time, steps
 from tidyprof.plots import style, viewer
-from tidyprof.plots.bars import name_bar
+from tidyprof.plots.bars import fitting, name_bar, room_for
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,
@@ -32,6 +32,7 @@ from tidyprof.plots.figure import (
 )
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
 
 DENSE = 600
 """Events in a lane beyond which bars would melt into each other; the lane then shows how full it
@@ -47,6 +48,12 @@ _BINS = 600
 _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MOST_THREADS = 3
+_BESIDE = 12
+"""Characters of a name behind a lane at most: they take their room from the axes."""
+
+_TOLD_GAP = 0.1
+"""Share of the window from which the words tell of the longest gap."""
+
 _OUTLINED = 0.006
 """Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
 
@@ -103,12 +110,16 @@ def timeline(
     if any(lane.dense for lane in lanes):
         lanes = [replace(lane, most=SPARSE) for lane in lanes]
     unit, size = axis_unit(finish - begin)
+    beside = [_beside(lane, finish - begin) for lane in lanes]
+    inches = _AXES_INCHES - style.CHARACTER_POINTS * max(map(len, beside)) / 72
     with settings():
         figure, (axes,) = new_figure(
             str(profile.origin), height=1.7 + _LANE_INCHES * len(lanes), title=title
         )
         for place, lane in enumerate(lanes):
-            _draw(axes, place, lane, begin, finish, size)
+            _draw(axes, place, lane, begin, finish, size, inches)
+            _name_beside(axes, (finish - begin) / size, place, beside[place])
+        _mark_idle(axes, lanes, begin, finish, size, inches)
         _name_lanes(axes, lanes)
         axes.set_xlim(0, (finish - begin) / size)
         axes.set_xlabel(f"time since the beginning of the window, {unit}")
@@ -260,7 +271,10 @@ def _outermost(events: pd.DataFrame) -> pd.DataFrame:
     return events.iloc[order[start[order] >= reach]]
 
 
-def _draw(axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: float) -> None:
+def _draw(
+    axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: float, width: float
+) -> None:
+    """One lane; `width` is that of the axes in inches, for names on bars."""
     kinds = lane.events["kind"].astype(str)
     filled = np.zeros(_BINS)
     for kind in kinds.drop_duplicates():
@@ -292,18 +306,53 @@ def _draw(axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: flo
         bottom, height = np.full(len(left), place + 0.4), np.full(len(left), 0.8)
         _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], colour)
         _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], colour, hatch)
-        inches = (right - left) / ((finish - begin) / size) * _AXES_INCHES
-        for name, middle, length in zip(
-            events["short_name"].astype(str), (left + right) / 2, inches, strict=True
-        ):
-            name_bar(
-                axes,
-                middle,
-                place,
-                name.removeprefix(_AUTOGRAD_PREFIX),
-                length,
-                style.KIND_LOOK[kind],
-            )
+        inches = (right - left) / ((finish - begin) / size) * width
+        names = events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX).tolist()
+        for name, middle, length in zip(names, (left + right) / 2, inches, strict=True):
+            name_bar(axes, middle, place, name, length, style.KIND_LOOK[kind])
+
+
+def _beside(lane: Lane, length: int) -> str:
+    """What to write behind a lane of ranges: the name of the last one, where it has no room for
+    it.
+    """
+    if lane.dense or (lane.events["kind"].astype(str) != "annotation").any():
+        return ""
+    last = lane.events.iloc[-1]
+    name = str(last["short_name"])
+    has_room = room_for(name, last["duration_ns"] / length * _AXES_INCHES)
+    return "" if has_room else fitting(name, _BESIDE)
+
+
+def _name_beside(axes: Axes, x: float, y: float, name: str) -> None:
+    axes.annotate(
+        name,
+        (x, y),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center_baseline",
+        annotation_clip=False,
+        parse_math=False,
+    )
+
+
+def _mark_idle(
+    axes: Axes, lanes: list[Lane], begin: int, finish: int, size: float, width: float
+) -> None:
+    """Write into the long gaps of each device that it is idle, in the first of its lanes."""
+    places: dict[tuple[object, object], list[int]] = {}
+    for place, lane in enumerate(lanes):
+        first = lane.events.iloc[0]
+        if not pd.isna(first["device"]):
+            places.setdefault((first["rank"], first["device"]), []).append(place)
+    for own in places.values():
+        events = pd.concat([lanes[place].events for place in own])
+        idle = Intervals.window(begin, finish) - occupied(events)
+        for start, end in zip(idle.starts, idle.ends, strict=True):
+            text, middle = f"idle {duration_text(end - start)}", (start + end) / 2
+            if room_for(text, (end - start) / (finish - begin) * width) == text:
+                look = {"ha": "center", "va": "center_baseline", "color": style.MUTED_TEXT}
+                axes.text((middle - begin) / size, own[0], text, **look)
 
 
 def _rectangles(
@@ -368,6 +417,26 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
     longest = device.loc[device["duration_ns"].idxmax()]
     where = f"{len(shares)} devices" if len(shares) > 1 else "one device"
     return (
-        f"{window}, with {len(device):,} events on {where}, busy for {share} of it. The longest"
+        f"{window}, with {len(device):,} events on {where}, busy for {share} of it"
+        f"{_gap_words(profile, begin, finish) if len(shares) == 1 else ''}. The longest"
         f" device event is {longest['short_name']} with {duration_text(longest['duration_ns'])}."
     )
+
+
+def _gap_words(profile: Profile, begin: int, finish: int) -> str:
+    """How long the one device is idle at most, and in which range of the host; nothing of a short
+    gap.
+    """
+    idle = Intervals.window(begin, finish) - occupied(profile.device_events)
+    lengths = idle.ends - idle.starts
+    if not len(lengths) or lengths.max() < _TOLD_GAP * (finish - begin):
+        return ""
+    start, end = idle.starts[lengths.argmax()], idle.ends[lengths.argmax()]
+    marks = host_events(profile, ["annotation"])
+    ranges = _outermost(marks[~names_matching(marks, STEP_PATTERN)])
+    first, last = start_and_end(ranges)
+    shared = np.minimum(last, end) - np.maximum(first, start)
+    where = ""
+    if len(shared) and shared.max() > (end - start) / 2:
+        where = f", mostly in the range {ranges['short_name'].iloc[int(shared.argmax())]}"
+    return f" and idle for {duration_text(end - start)} at a stretch{where}"

@@ -146,8 +146,8 @@ def _long_steps(run: Run) -> list[str]:
         return []
     what = "a validation, a checkpoint, a new epoch or a request that is being waited for"
     return [
-        f"{steps} of {count} timed steps are long ones, with {share:.0%} of the time; each may hold"
-        f" {what}"
+        f"{steps} of {count} timed steps are long ones, with {100 * share:.0f} % of the time; each"
+        f" may hold {what}"
     ]
 
 

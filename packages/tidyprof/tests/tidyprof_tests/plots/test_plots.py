@@ -223,6 +223,13 @@ class TestWords:
         assert "a median of 20.0 ms; 5 of them" in plots.describe(figure)
         assert "median 20.0 ms" in [text.get_text() for text in figure.axes[0].texts]
 
+    def test_the_median_has_the_unit_of_its_axis(self):
+        table = pd.DataFrame({"step": range(3), "duration_ns": [900_000_000] * 2 + [1_100_000_000]})
+        table.attrs["origin"] = ORIGIN
+        axes = plots.step_times(table).axes[0]
+        assert axes.get_ylabel() == "step time, s"
+        assert [text.get_text() for text in axes.texts] == ["median 0.90 s"]
+
     def test_a_step_far_off_is_cut_off_and_says_so(self):
         table = pd.DataFrame(
             {"step": range(8), "duration_ns": [450_000_000, 60_000_000] + [20_000_000] * 6}
@@ -245,6 +252,41 @@ class TestTimeline:
             plots.timeline(run, step=9)
         with pytest.raises(ValueError, match="nothing happened"):
             plots.timeline(run, start_ns=10**12, end_ns=10**12 + 5)
+
+    def test_a_long_gap_and_the_last_range_have_their_names(self):
+        parts = (("data", 0, 700), ("forward", 700, 970), ("optimizer", 970, 1000))
+        marks = [event("annotation", name, start, end) for name, start, end in parts]
+        kernels = [
+            event("kernel", "k", 710, 800, stream=0),
+            event("kernel", "k", 790, 1000, stream=1),
+        ]
+        figure = plots.timeline(profile_of(*marks, *kernels))
+        axes = figure.axes[0]
+        places = {text.get_text(): text.get_position() for text in axes.texts}
+        assert {"data", "forward", "optimizer", "idle 710 ns"} <= places.keys()
+        lanes = [label.get_text() for label in axes.get_yticklabels()]
+        middle, lane = places["idle 710 ns"]
+        assert middle == pytest.approx(0.355)
+        assert lanes[lane] == "stream 0", "the first lane of the device"
+        words = "% of it and idle for 710 ns at a stretch, mostly in the range data."
+        assert words in plots.describe(figure)
+
+    def test_a_long_name_behind_a_lane_is_cut_and_names_on_bars_keep_to_theirs(self):
+        rows = [
+            event("annotation", "first_of_the_ranges", 0, 250),
+            event("annotation", "Optimizer.step#SGD.step", 990, 1000),
+        ]
+        axes = drawn(plots.timeline(profile_of(*rows))).axes[0]
+        first, last = axes.texts
+        assert last.get_text() == "Optimizer.s…"
+        end = axes.transData.transform((0.25, 0))[0]
+        assert first.get_window_extent().x1 < end
+
+    def test_a_short_gap_has_none(self):
+        kernels = [event("kernel", "k", 0, 480), event("kernel", "k", 520, 1000)]
+        figure = plots.timeline(profile_of(*kernels))
+        assert "idle" not in plots.describe(figure)
+        assert not [text for text in figure.axes[0].texts if "idle" in text.get_text()]
 
     def test_one_lane_per_stream(self, run):
         labels = [
@@ -299,6 +341,13 @@ class TestBars:
     )
     def test_a_name_has_its_longest_form_that_fits_or_none(self, name, room, text):
         assert fitting(name, room) == text
+
+    def test_the_axis_ends_with_the_longest_bar_and_not_with_the_words_behind_it(self, run):
+        table = analyses.ranks(run)
+        axes = drawn(plots.ranks(table)).axes[0]
+        longest = table["total_ns"].max() / 1e6
+        assert axes.spines["bottom"].get_bounds() == (0, pytest.approx(longest))
+        assert max(axes.get_xticks()) <= longest < axes.get_xlim()[1]
 
     def test_a_part_that_nobody_can_see_is_not_in_the_legend(self, run):
         table = analyses.step_budget(run)
