@@ -27,6 +27,7 @@ _DEPTH = 8
 _NO_DEVICE = "of a GPU or partition that has no number"
 _ENTRY_KEYS = ("gpu", "xcp", "timestamp", "process_list", "process_info")
 
+
 class Reading(NamedTuple):
     """One value of a sensor. time -- as text, None if not stated; value -- None if not
     available.
@@ -131,9 +132,7 @@ def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
                     readings.dropped[_NO_DEVICE] += 1
                 elif stated is not None:
                     value, unit = stated
-                    yield Reading(
-                        None, number, None, key, None if np.isnan(value) else value, unit
-                    )
+                    yield Reading(None, number, None, key, None if np.isnan(value) else value, unit)
 
 
 def _small(entry: dict[str, Any]) -> dict[str, Any]:

@@ -211,7 +211,7 @@ class Readings:
         return good
 
     def refuse_several_snapshots(self) -> None:
-        """Raise ProfileReadError for several samples without times, which cannot be put in order."""
+        """Raise ProfileReadError for several samples without times: nothing tells their order."""
         if not self.blocks:
             return
         if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
