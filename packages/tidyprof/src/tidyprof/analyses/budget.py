@@ -75,15 +75,23 @@ def blocked_calls(profile: Profile) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, marked)
+        # From the owner's first event to its last one: a call before the first kernel blocks, too.
         begin, finish = start_and_end(of_owner(profile.events, owner))
         dry = idleness(int(begin.min()), int(finish.max()), events).dry
         called = of_owner(calls, owner)
         names = called["name"]
         for code in np.unique(names.codes):
-            own, name = called[names.codes == code], str(names.categories[code])
-            total, blocked = int(own["duration_ns"].sum()), (occupied(own) & dry).length
-            found = {"name": name, "category": category_of_call(name), "calls": len(own)}
-            rows.append({**place, **found, "total_ns": total, "blocked_ns": blocked})
+            of_name, name = called[names.codes == code], str(names.categories[code])
+            rows.append(
+                {
+                    **place,
+                    "name": name,
+                    "category": category_of_call(name),
+                    "calls": len(of_name),
+                    "total_ns": int(of_name["duration_ns"].sum()),
+                    "blocked_ns": (occupied(of_name) & dry).length,
+                }
+            )
     table = result(rows, BLOCKED_CALL_COLUMNS, profile)
     order = ["blocked_ns", "total_ns", "name"]
     return table.sort_values(
@@ -125,8 +133,8 @@ NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms")
 """What a line of times_rank*.jsonl (docs/gate.md) can state beside the seconds of its parts."""
 
 WARM_UP_STEPS = 1
-"""Steps at the beginning that don't count, as long as two others remain: libraries load, kernels
-are compiled.
+"""Steps at the beginning that don't count if two others remain: libraries load, kernels are
+compiled.
 """
 
 DEVICE_BUDGET_COLUMNS = {
@@ -157,7 +165,7 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
                                  work only after the device had run dry
       other_ns                   idle although the next work was queued, its launch was not
                                  recorded, or the device did something that is not in the file
-                                 (idleness.Idleness.earlier)
+                                 (device_time.Idleness.earlier)
 
     timeline="host" takes the host's step ranges, with whatever the device did in that time. The
     host may run ahead: launched_earlier_percent is the share of the busy time with work that was
@@ -179,27 +187,23 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     if profile.meta.get("times") == ORDER:
         raise ValueError("the events of this recording have an order, and no times")
     host = steps(profile, mark=mark)
+    # On the device's timeline a recording without steps has no row, on the host's it is one step.
     on_host = timeline == "host" or not len(profile.device_events)
-    found = steps_or_all(profile, mark) if on_host else steps(profile, timeline, mark)
+    marked = steps_or_all(profile, mark) if on_host else steps(profile, timeline, mark)
     if not len(profile.device_events):
-        return _with_untraced(profile, with_mark_of(host, _host_budget(profile, found)))
+        return _with_untraced(profile, with_mark_of(host, _host_budget(profile, marked)))
     calls = waiting_calls(profile)
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
-        own = of_owner(found, owner)
+        of_device = of_owner(marked, owner)
         if not on_host:
-            own = own[
-                (
-                    own["device"].isna()
-                    if place["device"] is None
-                    else own["device"] == place["device"]
-                )
-            ]
-        if len(own):
+            device, number = of_device["device"], place["device"]
+            of_device = of_device[device.isna() if number is None else device == number]
+        if len(of_device):
             blocked, data = occupied(of_owner(calls, owner)), phase_time(profile, owner, "data")
-            columns = _device_columns(events, own, of_owner(host, owner), blocked, data)
-            rows += own.assign(**{**place, **owner, **columns}).to_dict("records")
+            columns = _device_columns(events, of_device, of_owner(host, owner), blocked, data)
+            rows += of_device.assign(**{**place, **owner, **columns}).to_dict("records")
     return _with_untraced(profile, with_mark_of(host, result(rows, DEVICE_BUDGET_COLUMNS, profile)))
 
 
@@ -210,8 +214,8 @@ def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts_of(budget: pd.DataFrame) -> list[str]:
-    """Names of the parts in a table of `step_budget`, in order, without `_ns`; attrs["parts"] names
-    other ones.
+    """Names of the parts in a table of `step_budget`, in order, without `_ns`. A table with other
+    parts names them in attrs["parts"].
     """
     known = budget.attrs.get(
         "parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
@@ -221,7 +225,7 @@ def parts_of(budget: pd.DataFrame) -> list[str]:
 
 def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table of `step_budget` without the WARM_UP_STEPS of each device, if two others
-    remain of each.
+    of each remain.
     """
     number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
     steady = budget[number >= WARM_UP_STEPS]
@@ -233,8 +237,8 @@ def _device_columns(
 ) -> dict[str, Any]:
     """The parts, in ns, and the shares of one device in the steps `own`, a value for each step.
 
-    host -- the host's steps; blocked -- when it was in a call that waits; data -- when it was in
-            that phase.
+    host -- the host's steps; blocked -- when the host was in a call that waits; data -- when it was
+            in that phase.
     """
     begin, finish = start_and_end(own)
     idle = idle_around(events, begin, finish)
@@ -249,10 +253,11 @@ def _device_columns(
 
 
 def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> Idleness:
-    """The idleness of a device's events, and of the windows [begin, finish) before and behind them.
+    """The idleness between a device's events, and in the windows [begin, finish) before and after
+    them.
 
-    Of the whole recording, so that a gap is judged by its true beginning and not by where a step
-    cuts it.
+    It is that of the whole recording, so that a gap is judged by its true beginning and not by
+    where a step cuts it.
     """
     start, end = start_and_end(events)
     return idleness(int(min(begin.min(), start.min())), int(max(finish.max(), end.max())), events)
@@ -261,7 +266,7 @@ def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> I
 def device_parts(
     events: PlainEvents, idle: Idleness, blocked: Intervals, data: Intervals
 ) -> dict[str, Intervals]:
-    """DEVICE_PARTS as sets of time, which do not overlap; blocked and data as in
+    """DEVICE_PARTS as sets of time that do not overlap. blocked and data are as in
     `_device_columns`.
     """
     time, blocked = DeviceTime.of(events), idle.dry & blocked
@@ -278,38 +283,39 @@ def device_parts(
 
 
 def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
-    """For each of the steps `own`, how long work ran in it that was launched before the host's step
-    began, in ns.
+    """For each of the steps `own`, the time in ns during which work ran that was launched before
+    the host's step began.
     """
     (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
     launch = launch_times(events)
     launch = np.where(launch == ABSENT, LATEST, launch)
-    # The one unnumbered step is that of the host.
-    launched_from = (
-        own["step"]
-        .map(host.drop_duplicates("step").set_index("step")["start_ns"])
-        .fillna(own["start_ns"])
-    )
+    # A step without a number, all of the recording, begins on the host as it does here.
+    host_begins = host.drop_duplicates("step").set_index("step")["start_ns"]
+    launched_from = own["step"].map(host_begins).fillna(own["start_ns"])
     # Events are sorted by start, so those that may run during a step stand together.
     first = np.searchsorted(np.maximum.accumulate(end), begin, side="right")
     last = np.searchsorted(start, finish, side="left")
-    found = []
-    for place, begins in enumerate(launched_from):
-        near = slice(first[place], last[place])
+    lengths = []
+    for step, begins in enumerate(launched_from):
+        near = slice(first[step], last[step])
         earlier = launch[near] < begins
         running = Intervals.union(start[near][earlier], end[near][earlier])
-        found.append(running.clip(int(begin[place]), int(finish[place])).length)
-    return found
+        lengths.append(running.clip(int(begin[step]), int(finish[step])).length)
+    return lengths
 
 
-def _host_budget(profile: Profile, found: pd.DataFrame) -> pd.DataFrame:
+def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
+    """`step_budget` of a recording without device events. marked -- its steps, or the whole of
+    it.
+    """
     rows = []
     others: Counter[str] = Counter()
-    for owner in owners_of(found):
-        own = of_owner(found, owner)
+    for owner in owners_of(marked):
+        own = of_owner(marked, owner)
         begin, finish = start_and_end(own)
         columns: dict[str, np.ndarray] = {}
         taken = Intervals.empty()
+        # From the last phase to the first: where ranges overlap, the later phase has the time.
         for phase in reversed(PHASE_PATTERNS):
             spent = phase_time(profile, owner, phase) - taken
             taken = taken | spent
@@ -318,11 +324,8 @@ def _host_budget(profile: Profile, found: pd.DataFrame) -> pd.DataFrame:
         rows += own.assign(**columns).to_dict("records")
         rest = Intervals.union(begin, finish) - taken
         ranges = of_owner(plain_host_events(profile, "annotation"), owner)
-        ranges = ranges[
-            ~names_matching(
-                ranges, f"{NO_MARK}|{PYTHON_FUNCTION}|{'|'.join(PHASE_PATTERNS.values())}"
-            )
-        ]
+        known = "|".join((NO_MARK, PYTHON_FUNCTION, *PHASE_PATTERNS.values()))
+        ranges = ranges[~names_matching(ranges, known)]
         for name in dict.fromkeys(ranges["name"]):
             others[str(name)] += (occupied(ranges, ranges["name"] == name) & rest).length
     table = result(rows, HOST_BUDGET_COLUMNS, profile)

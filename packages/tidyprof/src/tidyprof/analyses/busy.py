@@ -39,7 +39,7 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     union_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
     The percentages relate to the span. With several streams the sum exceeds the union,
     and can exceed 100 %: it is no utilisation. Nor is the union: a device that waits
-    inside a collective kernel counts as busy. Raises ValueError for a kind that there is not.
+    inside a collective kernel counts as busy. Raises ValueError for a kind that no event has.
 
     >>> (device,) = tidyprof.busy(tidyprof.read("trace.json.gz")).itertuples()
     >>> device.union_ns, device.sum_ns, device.streams

@@ -68,16 +68,16 @@ def call_stacks(
     without -- names of functions to leave out; their time then belongs to their callers.
 
     short_name is the name without C++ parameters and template arguments, and with the last of its
-    scopes. parent is the row label of the caller, depth counts from 0. count says in how many
+    scopes only. parent is the row label of the caller, depth counts from 0. count says in how many
     samples the path occurs, or how often it was called; self_count in how many of them nothing
-    below it was recorded. total_ns is the time with what it calls, self_ns without. percent and
-    self_percent are shares of all outermost time (0-100), or of counts where the samples have no
-    durations. To rank functions, add up the self columns by name: adding up totals counts a
+    below it was recorded. total_ns includes the time of what it calls, self_ns does not. percent
+    and self_percent are shares of all outermost time (0-100), or of counts where the samples have
+    no durations. To rank functions, add up the self columns by name: adding up totals counts a
     function that calls itself several times. attrs["source"] says what the table is made of.
 
-    A sample stands for the time since the one before: with few samples the times are rough, and
-    none says how often a function was called. Raises ValueError for an unknown source, if samples
-    are asked for and there are none, and if no function has the text of `root`.
+    A sample stands for the time since the sample before: with few samples the times are rough, and
+    samples never say how often a function was called. Raises ValueError for an unknown source, if
+    samples are asked for and there are none, and if no function has the text of `root` in its name.
     """
     if source not in (None, *SOURCES):
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
@@ -97,10 +97,10 @@ def call_stacks(
 
 
 def function_name(name: str) -> str:
-    """A C++ function's own name and its last scope: `at::_ops::conv2d::call(at::Tensor const&)` ->
-    `conv2d::call`.
+    """The name of a C++ function with its last scope: `at::_ops::conv2d::call(at::Tensor const&)`
+    -> `conv2d::call`.
 
-    What is no C++ function with a scope or parameters comes back as it is.
+    A name without a C++ scope or parameters comes back as it is.
     """
     if name[:1] in _OPENING or not ("::" in name or name.endswith(")")):
         return name
@@ -115,8 +115,8 @@ def function_name(name: str) -> str:
 
 
 def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
-    """Frames of samples: readers number the samples, and the frames of each from the outermost one
-    inwards.
+    """Frames of samples. Readers number the samples, and the frames of each sample from the
+    outermost inwards.
     """
     events = of_kind(profile, ["sample"])
     if "sample" not in events.columns:
@@ -138,7 +138,7 @@ def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
 
 
 def _below(frames: _Frames, root: str) -> _Frames:
-    """The frames from the outermost one inwards that has the text in its name."""
+    """In each stack the outermost frame with the text in its name, and all frames inside it."""
     inside = (
         frames.events["name"].astype(str).str.contains(root, regex=False).to_numpy(bool, copy=True)
     )
@@ -146,10 +146,10 @@ def _below(frames: _Frames, root: str) -> _Frames:
         raise ValueError(f"no function has {root!r} in its name")
     for rows in _levels(frames.parent)[1:]:
         inside[rows] |= inside[frames.parent[rows]]
-    place = np.cumsum(inside) - 1
+    position = np.cumsum(inside) - 1
     parent = frames.parent[inside]
     is_inner = (parent >= 0) & inside[parent]
-    return _Frames(frames.events[inside], np.where(is_inner, place[parent], -1))
+    return _Frames(frames.events[inside], np.where(is_inner, position[parent], -1))
 
 
 def _levels(parent: np.ndarray) -> list[np.ndarray]:
@@ -169,6 +169,8 @@ def _tree(frames: _Frames) -> pd.DataFrame:
     name, names = pd.factorize(events["name"].astype(str))
     path, levels = np.empty(len(parent), np.int64), _levels(parent)
     nodes = 0
+    # A frame is on the path of its caller's path and its name, both as one number; the outermost
+    # have their thread for the caller's path.
     for depth, rows in enumerate(levels):
         above = path[parent[rows]] if depth else thread[rows]
         distinct, number = np.unique(above * len(names) + name[rows], return_inverse=True)
@@ -196,9 +198,9 @@ def _tree(frames: _Frames) -> pd.DataFrame:
 
 
 def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    found = np.zeros(groups, np.int64)
-    np.add.at(found, group, values)
-    return found
+    sums = np.zeros(groups, np.int64)
+    np.add.at(sums, group, values)
+    return sums
 
 
 def _with_shares(table: pd.DataFrame, called: np.ndarray) -> pd.DataFrame:
@@ -209,19 +211,21 @@ def _with_shares(table: pd.DataFrame, called: np.ndarray) -> pd.DataFrame:
 
 
 def _depth_first(table: pd.DataFrame, caller: np.ndarray) -> pd.DataFrame:
-    """The rows thread by thread, each right below its caller or a sibling's calls, and their
-    `parent`.
+    """The rows thread by thread, each right below its caller or below the calls of a sibling, with
+    their `parent`.
     """
     by = ["thread_number", "percent", "count", "name"]
     below: dict[int, list[int]] = {}
     for node in table.sort_values(by, ascending=[True, False, False, True], kind="stable").index:
         below.setdefault(int(caller[node]), []).append(node)
+    # With a list of what waits, and not by recursion: stacks can be deeper than Python's.
     order: list[int] = []
     waiting = below.get(-1, [])[::-1]
     while waiting:
         order.append(waiting.pop())
         waiting += below.get(order[-1], [])[::-1]
-    place = np.empty(len(table) + 1, np.int64)
-    place[order] = np.arange(len(order))
-    parent = pd.arrays.IntegerArray(place[caller[order]], caller[order] < 0)
+    # One more place than there are rows: the -1 of an outermost row reads it, and is masked.
+    position = np.empty(len(table) + 1, np.int64)
+    position[order] = np.arange(len(order))
+    parent = pd.arrays.IntegerArray(position[caller[order]], caller[order] < 0)
     return table.iloc[order].assign(parent=parent)

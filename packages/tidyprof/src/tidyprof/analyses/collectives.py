@@ -33,8 +33,8 @@ from tidyprof.tables.records import PlainEvents
 SYNCHRONISING = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE
 )
-"""Collectives in which every rank needs something of every other, so that none can leave before all
-have entered.
+"""Collectives in which every rank needs something of every other rank, so that none can leave
+before all have entered.
 
 The root of a broadcast can
 (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html).
@@ -89,21 +89,20 @@ _PARTICIPANT = list(PLACE)
 
 
 def collective_entries(profile: Profile) -> pd.DataFrame:
-    """One row per collective that ran on a device of this profile, in the order in which they were
-    asked for.
+    """One row per collective that ran on a device of this profile, in the order of launches.
 
     name is the collective operation (`allreduce`) where the file states it, else the kernel's short
-    name; step the training step that launched it; launch_ns, start_ns, duration_ns as in
-    `Profile.events`; world_size the number of ranks of the job. What the file does not say is <NA>.
-    It is small, and `collectives` takes it in place of the profile: reduce many files with it (see
-    `tidyprof.many`). Raises ValueError as `processes.owner_of` does.
+    name; step is the training step that launched it; launch_ns, start_ns, duration_ns are as in
+    `Profile.events`; world_size is the number of ranks of the job. What the file does not say is
+    <NA>. The table is small, and `collectives` takes it in place of the profile: reduce many files
+    with it (see `tidyprof.many`). Raises ValueError as `common.owner_of` does.
     """
     marked, whole = plain_steps(profile), {"world_size": profile.meta.get("world_size")}
     tables = []
     for place, events in by_device(profile, "collective"):
         launch = launch_times(events)
         own = of_owner(marked, owner_of(place, events, marked))
-        # The last place answers the -1 of launches in no step.
+        # The last number answers the -1 of launches in no step.
         numbers = np.append(own["step"], ABSENT)
         # Streams may overtake each other on the device; the host's order is the program's, equal on
         # all ranks.
@@ -136,27 +135,28 @@ def _names(events: PlainEvents) -> list[str]:
 def collectives(
     profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_rank: bool = False
 ) -> pd.DataFrame:
-    """One row per collective that all ranks ran, in order of time; per_rank gives one per
+    """One row per collective that all ranks ran, in order of time; per_rank gives one row per
     collective and rank.
 
-    profiles is one profile with several ranks, several with one or more each, or a table of
-    `collective_entries`. A collective of one rank belongs to that of another with the same name and
-    step, counted in the order of launches. Where ranks have different numbers of a name in a step,
-    as at the edges of a recording, none of these are compared. All ranks are taken to be in one
-    process group, and their clocks to agree.
+    profiles is one profile with several ranks, several profiles with one or more ranks each, or a
+    table of `collective_entries`. Collectives of two ranks belong together if they have the same
+    name and step, and the same number among these in the order of launches. Where ranks have a name
+    different numbers of times in a step, as at the edges of a recording, none of these are
+    compared. All ranks are taken to be in one process group, and their clocks to agree.
 
     start_ns is the first entry, duration_ns from there to the last exit: entry_skew_ns (first to
     last entry) plus transfer_ns (last entry to last exit). exit_skew_ns is from the first to the
-    last exit, lead_ns how much later than all others the last rank came (0: several came last
-    together, and last_rank is one of them), wait_ns the sum of all ranks' waiting. last_device
-    tells devices of one rank apart. order_possible is False where a rank left before another
+    last exit, lead_ns is how much later than all others the last rank came (0: several came last
+    together, and last_rank is one of them), wait_ns is the sum of all ranks' waiting. last_device
+    distinguishes devices of one rank. order_possible is False where a rank left before another
     entered although the collective cannot end so (SYNCHRONISING): clocks disagree, or these are
     different collectives.
 
-    per_rank: lateness_ns is from the first entry to one's own. wait_ns, from one's own entry to the
-    last, and transfer_ns, the rest, add up to duration_ns. A rank that left before the last one
-    entered, as the root of a broadcast can, has not waited for it. came_last is True for none where
-    several came last together. synchronising tells collectives in which no rank can.
+    per_rank: lateness_ns is from the first entry to that of this rank. wait_ns, from this rank's
+    entry to the last, and transfer_ns, the rest, add up to duration_ns. A rank that left before the
+    last rank entered, as the root of a broadcast can, has not waited for it. came_last is True for
+    no rank where several came last together. synchronising marks collectives that no rank can leave
+    so early.
 
     attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower
     bounds), `unmatched` (entries without counterpart), `impossible_orders`, `clock_error_ns`
@@ -214,9 +214,9 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 def require_own_ranks(table: pd.DataFrame) -> None:
     """Raise ValueError where a table of several files (column `file`, see `tidyprof.many`) has a
-    rank in two of them.
+    rank in two of them, or a file that does not state its rank.
 
-    The same for a file that does not state its rank. Devices of one rank may be in several files.
+    Devices of one rank may be in several files.
     """
     if "file" not in table.columns or table["file"].nunique() < 2:
         return
@@ -236,6 +236,8 @@ def match(entries: pd.DataFrame) -> pd.DataFrame:
 
     Adds number (of the collective), end_ns and the columns that `collectives` explains.
     """
+    # Only names that every participant has equally often in a step: counting pairs the calls, and
+    # one that is missing would shift all behind it.
     same = ["step", "name"]
     counts = entries.groupby([*same, *_PARTICIPANT], dropna=False, sort=False).size()
     per_name = counts.groupby(same, dropna=False).agg(["min", "max", "size"])
@@ -282,6 +284,7 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
         wait_ns=("wait_ns", "sum"),
         synchronising=("synchronising", "first"),
     ).reset_index()
+    # Where several came last together `came_last` is True for none, so that the lead is 0.
     others = matched[~matched["came_last"]].groupby("number")["start_ns"].max()
     first, last = (matched.loc[grouped["start_ns"].agg(which)] for which in ("idxmin", "idxmax"))
     return table.assign(

@@ -1,5 +1,5 @@
-"""What all analyses share: choosing rows, grouping by device, the shape of a result, and several
-results as one.
+"""What all analyses share: choosing rows, grouping by device, the shape of a result, and joining
+several results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOST_KINDS = ("runtime", "operator", "annotation")
 """Kinds that tell what a host thread was doing."""
 
 PLACE = {"rank": "Int32", "device": "Int32"}
-"""Columns that say which GPU a row is about; <NA> where the file is silent."""
+"""Columns that say which GPU a row is about; <NA> where the file does not say."""
 
 
 def result(
@@ -42,11 +42,11 @@ def result(
 ) -> pd.DataFrame:
     """A table with exactly these columns and dtypes, and the profile's origin in `attrs`.
 
-    rows -- a table, mappings of which each is a row, or one mapping of columns: int64 with ABSENT,
-            or lists.
+    rows -- a table, a sequence of mappings that are a row each, or one mapping of columns: int64
+            with ABSENT, or lists.
     """
-    # Column by column: to make a table of records, or to change types in a table, pandas takes ten
-    # times as long.
+    # Column by column: pandas takes ten times as long to make a table of records, or to change
+    # types in one.
     table = pd.DataFrame({name: _column(rows, name, dtype) for name, dtype in columns.items()})
     table.attrs["origin"] = profile.origin
     return table
@@ -70,7 +70,7 @@ def _column(
 
 
 def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
-    """Columns of `result` in which each of these whole numbers stands so often; None or <NA>
+    """Columns for `result` that repeat each of these whole numbers `count` times; None or <NA>
     becomes ABSENT.
     """
     return {
@@ -83,7 +83,7 @@ Kinds = str | Iterable[str]
 
 
 def kind_names(kinds: Kinds) -> list[str]:
-    """The kinds as a list. Raises ValueError for one that no event has, see `profile.KINDS`."""
+    """The kinds as a list. Raises ValueError for a kind that no event has, see `contract.KINDS`."""
     names = [kinds] if isinstance(kinds, str) else list(kinds)
     for name in names:
         if name not in KINDS:
@@ -92,7 +92,7 @@ def kind_names(kinds: Kinds) -> list[str]:
 
 
 def of_kind(profile: Profile, kinds: Kinds) -> pd.DataFrame:
-    """The events of one kind or several. Raises ValueError for a kind that there is not."""
+    """The events of one kind or several. Raises ValueError for a kind that no event has."""
     return profile.of_kind(tuple(kind_names(kinds)))
 
 
@@ -138,8 +138,8 @@ def by_device(
     """For each GPU its place (rank and device) and its events of these kinds, in order of rank and
     device.
 
-    Their column `launched_ns` is when the call that launched the event returned, ABSENT where none
-    is known.
+    The events have a column `launched_ns`: when the call that launched them returned, ABSENT where
+    none is known.
     """
     events, columns = plain_events(profile, kinds), plain_columns(profile)
     if "launched_ns" not in columns:
@@ -153,7 +153,7 @@ def by_device(
 
 
 def _distinct(values: np.ndarray) -> list[int | None]:
-    """What occurs among whole numbers, in order; None, for ABSENT, comes last."""
+    """The distinct numbers, in order; None, for ABSENT, comes last."""
     numbers = np.unique(values).tolist()
     return [*numbers[1:], None] if numbers[:1] == [ABSENT] else numbers
 
@@ -164,14 +164,14 @@ def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
 
 
 def of_rank(events: Events, rank: Any) -> Events:
-    """The events of one rank; None or <NA> takes those without a rank. They are the table itself
-    where all are.
+    """The events of one rank; None or <NA> takes those without a rank. Where all events are of this
+    rank, it is the table itself.
     """
     return rows(events, equal(events["rank"], rank))
 
 
 def equal(column: pd.Series | np.ndarray, number: Any) -> np.ndarray:
-    """Mask of the rows of a column of whole numbers that have this one; None or <NA> stands for
+    """Mask of the rows of a column of whole numbers that have this number; None or <NA> stands for
     <NA>.
     """
     return whole_numbers(column) == (ABSENT if pd.isna(number) else number)
@@ -184,8 +184,8 @@ def start_and_end(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
 
 def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Intervals:
-    """The time during which at least one of the events runs; of those of a mask, if one is
-    given.
+    """The time during which at least one of the events runs. chosen -- a mask of the events that
+    count.
     """
     start, end = start_and_end(events)
     return Intervals.union(start[chosen], end[chosen])
@@ -197,7 +197,7 @@ def overlapping(
     """Pairs of an event [start, end) and a window [begin, finish) that overlap, as positions;
     windows sorted by begin.
 
-    Windows that overlap each other can add pairs that only lie near each other.
+    Windows that overlap each other can add pairs that are only near each other.
     """
     first = np.searchsorted(np.maximum.accumulate(finish), start, side="right")
     count = np.maximum(np.searchsorted(begin, end, side="left") - first, 0)
@@ -238,8 +238,8 @@ def names_matching(events: Events, pattern: str) -> np.ndarray:
 
 
 def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.ndarray:
-    """What `find` makes of the name of each event, as this dtype; its None where an event has
-    none.
+    """The result of `find` for the name of each event, as this dtype; for an event without a name,
+    None in this dtype.
     """
     names = categorical_of(events["name"])
     used = used_codes(names.codes, len(names.categories))
@@ -255,7 +255,7 @@ def percent(part: Any, whole: Any) -> Any:
 
 
 def four_digits(value: float) -> str:
-    """A number for a sentence: four digits, and all of those before the point."""
+    """A number for a sentence: four significant digits, or all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -291,17 +291,17 @@ def each(profiles: Profile | Iterable[Profile]) -> Iterable[Profile]:
 
 
 OWNER = {"rank": "Int32", "process": "Int64"}
-"""Columns that say whose host events a row is about. process is <NA> where the rank alone tells
-them apart.
+"""Columns that say whose host events a row is about. process is <NA> where the rank alone
+distinguishes them.
 """
 
 
 def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
-    """The column `process` of OWNER for each annotation, int64; marks are those that steps begin
-    with.
+    """The column `process` of OWNER for each annotation, int64. marks -- the annotations that steps
+    begin with.
 
     It is ABSENT unless several processes without a rank have such marks: a process that marks no
-    steps, as a loader's worker, belongs to the run of the one that does.
+    steps, such as a loader's worker, belongs to the run of the process that does.
     """
     marking = np.unique(whole_numbers(of_rank(marks, None)["process"]))
     if (marking != ABSENT).sum() < 2:
@@ -310,8 +310,8 @@ def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
 
 
 def of_owner(events: Events, owner: Mapping[str, Any]) -> Events:
-    """The rows of one owner, a mapping with the keys of OWNER: of its process if that is known,
-    else of its rank.
+    """The rows of one owner, a mapping with the keys of OWNER: those of its process if that is
+    known, else those of its rank.
     """
     own = of_rank(events, owner["rank"])
     if pd.isna(owner["process"]):
@@ -320,16 +320,20 @@ def of_owner(events: Events, owner: Mapping[str, Any]) -> Events:
 
 
 def owners_of(table: Events) -> list[dict[str, Any]]:
-    """The owners in a table with their columns, in order."""
-    found = dict.fromkeys(
-        zip(*(whole_numbers(table[column]).tolist() for column in OWNER), strict=True)
-    )
-    known = ((pd.NA if number == ABSENT else number for number in owner) for owner in found)
-    return [dict(zip(OWNER, owner, strict=True)) for owner in known]
+    """The owners in a table that has their columns, in the order of its rows."""
+    columns = [whole_numbers(table[column]).tolist() for column in OWNER]
+    owners = dict.fromkeys(zip(*columns, strict=True))
+    return [
+        {
+            column: pd.NA if number == ABSENT else number
+            for column, number in zip(OWNER, owner, strict=True)
+        }
+        for owner in owners
+    ]
 
 
 def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[str, Any]:
-    """The owner of a device's events; place is its rank and device, marked the host's steps.
+    """The owner of a device's events. place -- its rank and device; marked -- the host's steps.
 
     Raises ValueError where several processes without a rank mark steps and the events are not all
     of one process.

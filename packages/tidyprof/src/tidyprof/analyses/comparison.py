@@ -46,17 +46,17 @@ def compare(
     matter (argument types, suffixes that tools add). Where a recording has several kernels of one
     short name, these are matched by full name, with distinct short names. difference_ns is after
     minus before; ratio is after / before, infinite for a new kernel and 0 for one that is gone. The
-    totals are of the whole recordings: compare such with equal numbers of steps and ranks.
+    totals are of the whole recordings: compare recordings with equal numbers of steps and ranks.
     attrs["origin"] names both origins where they differ.
 
     by="operator": one row per PyTorch operator that launched such work, the innermost one at the
-    launch, so that recordings of GPUs whose kernels have other names stand side by side. total_ns
-    is the time of the kernels, calls those of the operator. cuDNN's and MIOpen's own operators are
-    matched as `aten::convolution` for `aten::miopen_convolution`. <NA>, with 0 calls, has the work
-    of which no operator is known, such as that of a replayed graph. Of recordings `on_hosts_only`
-    total_ns is the operators' own time, without what they call.
+    launch, so that GPUs whose kernels have different names can be compared. total_ns is the time of
+    the kernels, calls counts the calls of the operator. Operators of cuDNN and MIOpen are matched
+    as `aten::convolution` for `aten::miopen_convolution`. The row <NA>, with 0 calls, has the work
+    whose operator is not known, such as that of a replayed graph. For recordings `on_hosts_only`
+    total_ns is the self time of the operators.
 
-    Raises ValueError for a kind to include that there is not, for another `by`, and for
+    Raises ValueError for a kind to include that no event has, for another `by`, and for
     by="operator" where a recording knows the operator of no such work: only torch.profiler with CPU
     activities and rpd with `emit_nvtx` record them.
 
@@ -69,10 +69,8 @@ def compare(
         raise ValueError(f"by must be kernel or operator, not {by!r}")
     sides = {"before": before, "after": after}
     if by == "kernel":
-        table, columns = (
-            _kernels_of_both({side: _totals(sides[side], include) for side in sides}),
-            COMPARISON_COLUMNS,
-        )
+        table = _kernels_of_both({side: _totals(sides[side], include) for side in sides})
+        columns = COMPARISON_COLUMNS
     else:
         on_hosts = on_hosts_only(before, after, include=include)
         totals = [
@@ -94,8 +92,8 @@ def compare(
 def on_hosts_only(
     before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")
 ) -> bool:
-    """Whether both recordings have operators and neither has work on a GPU, such as two of a
-    processor.
+    """Whether both recordings have operators and neither has work on a GPU, such as two recordings
+    of a processor.
     """
     sides = (before, after)
     return all(
@@ -104,14 +102,14 @@ def on_hosts_only(
 
 
 def _own_times(profile: Profile) -> pd.DataFrame:
-    """Operator, calls of it, and its own time on the host."""
+    """Operator, calls of it, and its self time on the host."""
     columns = {"name": "operator", "calls": "calls", "self_ns": "total_ns"}
     return operators(profile)[list(columns)].rename(columns=columns)
 
 
 def _changes(table: pd.DataFrame) -> pd.DataFrame:
-    """With difference and ratio, and 0 for what one recording does not have; largest change
-    first.
+    """The table with difference and ratio, and with 0 for what one recording does not have; largest
+    change first.
     """
     table = table.fillna(dict.fromkeys(list(_CHANGES)[:4], 0))
     table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
@@ -124,7 +122,7 @@ def _changes(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Calls and totals of both recordings by matched name; <NA> where one has none."""
+    """Calls and totals of both recordings by matched name; <NA> where a recording lacks it."""
     names = _matched_names([side.index for side in sides.values()])
     joined = pd.concat(
         {
@@ -169,7 +167,7 @@ def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.Data
 
 
 def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
-    """Full name -> the name to match by: the short one where no recording uses it for several
+    """Full name -> the name to match by: the short name where no recording uses it for several
     kernels.
     """
     ambiguous: set[str] = set()
@@ -184,7 +182,7 @@ def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
 
 
 def _totals(profile: Profile, include: list[str]) -> pd.DataFrame:
-    """Calls, total and category per kernel name without what tools add to it."""
+    """Calls, total and category per kernel name, without suffixes that tools add to the name."""
     events = of_kind(profile, include)
     names = events["name"].astype("category").cat
     plain = np.array([plain_name(str(name)) for name in names.categories], dtype=object)

@@ -24,7 +24,7 @@ from tidyprof.analyses.gpu_peaks import (
 from tidyprof.tables.contract import Profile
 
 DURATION = "duration_ns"
-"""Stands for the dispatch's duration among the counters of a formula; a rate per ns is one in 10^9
+"""Stands for the dispatch's duration among the counters of a formula; a rate per ns is one of 10^9
 per second.
 """
 
@@ -32,8 +32,8 @@ _KEY = ["device", "dispatch_id", "kernel"]
 
 
 def holds_metrics(profile: Profile) -> bool:
-    """Whether the counters were evaluated already, as in an analysis database: metrics by kernel,
-    none by dispatch.
+    """Whether the counters were evaluated already, as in an analysis database: it has metrics by
+    kernel, and no counters by dispatch.
     """
     return "metric_id" in profile.counters
 
@@ -42,8 +42,8 @@ class DispatchCounters:
     """Counters of the dispatches of a profile, looked up by name.
 
     frame -- one row per dispatch: `device`, `dispatch_id`, `kernel`, `duration_ns` (float, NaN
-    without times). A counter that several runs of the program counted counts as in the first of
-    them, or as in the run that also counted another one (`with_run_of`).
+    without times). Where several runs of the program counted a counter, the first of them is taken,
+    or the run that also counted another counter (`with_run_of`).
     """
 
     def __init__(self, profile: Profile, names: Iterable[str], kernel: str | None = None) -> None:
@@ -57,6 +57,8 @@ class DispatchCounters:
                 "the profile has no hardware counters: read the folder of rocprof-compute profile"
             )
         counters = profile.counters
+        # The dispatches that have counters, with or without times. Kernels are merged as plain
+        # objects, since counters and events have different categories.
         known = counters[_KEY].drop_duplicates()
         if kernel is not None:
             known = known[_matching(known["kernel"], kernel)]
@@ -82,7 +84,7 @@ class DispatchCounters:
         return len(self.frame)
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Which of these no dispatch has."""
+        """The counters among these that no dispatch has."""
         return [name for name in dict.fromkeys(names) if not self._has(name)]
 
     def _has(self, name: str) -> bool:
@@ -94,15 +96,15 @@ class DispatchCounters:
         """One value per dispatch, NaN where it was not counted."""
         if name == DURATION:
             return self.frame[DURATION].to_numpy()
-        found = self._values[self._values["name"] == name]
+        values = self._values[self._values["name"] == name]
         first = (
-            found.drop_duplicates("row").set_index("row")["value"].reindex(range(len(self.frame)))
+            values.drop_duplicates("row").set_index("row")["value"].reindex(range(len(self.frame)))
         )
         if with_run_of is None or with_run_of == name:
             return first.to_numpy()
         runs = self._values.loc[self._values["name"] == with_run_of, ["row", "replay_pass"]]
         same = (
-            found.merge(runs, on=["row", "replay_pass"])
+            values.merge(runs, on=["row", "replay_pass"])
             .drop_duplicates("row")
             .set_index("row")["value"]
         )
@@ -111,8 +113,8 @@ class DispatchCounters:
     def weighted_sum(
         self, weights: Mapping[str, float], with_run_of: str | None = None
     ) -> np.ndarray:
-        """Sum of weight times counter, one value per dispatch, NaN where one of them was not
-        counted.
+        """The sum of weight times counter, one value per dispatch, NaN where one of the counters
+        was not counted.
         """
         total = np.zeros(len(self.frame))
         for name, weight in weights.items():
@@ -122,11 +124,11 @@ class DispatchCounters:
 
 def _matching(kernels: pd.Series, text: str) -> np.ndarray:
     names = kernels.astype("category").cat
-    found = [text in name for name in names.categories]
-    if not any(found):
+    has_text = [text in name for name in names.categories]
+    if not any(has_text):
         shown = "; ".join(str(name)[:60] for name in names.categories[:5])
         raise ValueError(f"no kernel has {text!r} in its name; there are: {shown}")
-    return np.array([*found, False])[names.codes]
+    return np.array([*has_text, False])[names.codes]
 
 
 _LANES = 64
@@ -147,7 +149,7 @@ MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
     "fp6/fp4": ("MFMA FLOPs (F6F4)", "F6F4"),
     "int8": ("MFMA IOPs (Int8)", "I8"),
 }
-"""Data type -> name of its metric, and how its counter calls it."""
+"""Data type -> name of its metric, and the type's name in its counter."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[
 
 
 def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str, Any]:
-    """factor times these entries of sysinfo as `peak`, or what is missing for it as `needs`."""
+    """`peak`, factor times these entries of sysinfo, or `needs`, the entries that are missing."""
     lacking = [name for name in names if name not in sysinfo]
     if lacking:
         return {"needs": f"{', '.join(lacking)} in sysinfo (for the peak)"}
@@ -187,8 +189,8 @@ def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str
 
 
 def vector_operations(data_type: str) -> dict[str, float]:
-    """Counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP that a count
-    stands for.
+    """Counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP that one
+    count stands for.
     """
     prefix = "SQ_INSTS_VALU"
     single = {f"{prefix}_{kind}_{data_type}": float(_LANES) for kind in ("ADD", "MUL", "TRANS")}
@@ -196,7 +198,7 @@ def vector_operations(data_type: str) -> dict[str, float]:
 
 
 def matrix_operations(data_type: str) -> dict[str, float]:
-    """Counter of matrix instructions of a type (as in ARCHITECTURES) -> FLOP that a count stands
+    """Counter of matrix instructions of a type (as in ARCHITECTURES) -> FLOP that one count stands
     for.
     """
     return {f"SQ_INSTS_VALU_MFMA_MOPS_{MATRIX_METRICS[data_type][1]}": float(_MATRIX_UNIT)}

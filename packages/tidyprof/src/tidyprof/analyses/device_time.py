@@ -1,4 +1,4 @@
-"""When a device is idle, and what it spends its other time on: computation, communication,
+"""When a device is idle, and what it spends the rest of its time on: computation, communication,
 copies.
 """
 
@@ -25,7 +25,7 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 WAITING_NS = 1_000_000
-"""So long behind its launch, work waits for something: it reaches an idle device within
+"""Work that starts so long after its launch waits for something: it reaches an idle device within
 microseconds (in the public recordings 7 to 45 in the median), and within 0.6 ms where a copy of
 megabytes is prepared.
 """
@@ -36,7 +36,7 @@ LATEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Idleness:
-    """The time in which nothing of the file ran on a device, in three.
+    """The time in which nothing of the file ran on a device, in three parts.
 
     dry     -- nothing was launched, or nothing follows.
     queued  -- the next work had been launched, or its launch is not recorded.
@@ -52,14 +52,14 @@ class Idleness:
 def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     """The idleness of one device between two times in ns; events are those of `by_device`.
 
-    An interval belongs to the event that ends it. Launched after the device had fallen idle, that
-    event leaves the interval dry; if it then waits for WAITING_NS or longer behind its launch, up
-    to the end of the launch only. A kernel whose launch took WAITING_NS counts as launched at its
-    end. In front of the first event of the file nothing is dry then.
+    An interval belongs to the event that ends it. If that event was launched after the device had
+    fallen idle, the interval is dry; if the event started WAITING_NS or longer after its launch, it
+    is dry only up to the end of the launch, and before the first event of the file not at all. A
+    kernel whose launch took WAITING_NS counts as launched at the end of its launch.
     """
     idle = Intervals.window(begin, finish) - occupied(events)
     ending = ending_events(idle, events)
-    # The last place, the latest time, answers the -1 of idleness that no event ends.
+    # The last time, the latest of all, answers the -1 of idleness that no event ends.
     launched = np.append(launch_times(events), LATEST)[ending]
     returned = np.append(events["launched_ns"], LATEST)[ending]
     returned = np.where(returned == ABSENT, LATEST, returned)
@@ -73,7 +73,7 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     dry = np.where(
         launched >= idle.starts, np.where(waited, cut, idle.ends), np.where(slow, cut, idle.starts)
     )
-    # In front of all that the file has, the unseen work may have run as long.
+    # Before the first event of the file, unseen work may have run all the time.
     leading = earlier & (idle.starts < events["start_ns"].min())
     dry = np.where(leading, idle.starts, dry)
     return Idleness(
@@ -86,12 +86,12 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
 def ending_events(idle: Intervals, events: PlainEvents) -> np.ndarray:
     """Position of the event that ends each idle interval, -1 where none follows.
 
-    Of several that start together it is the one launched first, before these one whose launch is
-    not recorded. An event without a duration ends no idleness.
+    Of several that start together it is one whose launch is not recorded, or else the one launched
+    first. An event without a duration ends no idleness.
     """
     start, end = start_and_end(events)
     lasting = np.flatnonzero(end > start)
-    # ABSENT is the least number, so that what has no launch record comes first.
+    # ABSENT is the least number, so events without a launch record come first.
     order = lasting[np.lexsort((launch_times(events)[lasting], start[lasting]))]
     return np.append(order, -1)[np.searchsorted(start[order], idle.ends, side="left")]
 
@@ -119,10 +119,10 @@ OVERLAP_COLUMNS = {
 class DeviceTime:
     """One device's time by use, as sets of intervals.
 
-    Definition of TraceLens' gpu_timeline: computation is every kernel and fill that is no
-    collective; communication counts as exposed where no computation runs beside it; a copy
-    where neither does. computation, exposed_communication and exposed_copy do not overlap
-    and together are busy.
+    The definitions are those of TraceLens' gpu_timeline: computation is every kernel and fill that
+    is no collective; communication counts as exposed where no computation runs beside it, a copy
+    where neither of these does. computation, exposed_communication and exposed_copy do not overlap,
+    and together they are busy.
     """
 
     computation: Intervals

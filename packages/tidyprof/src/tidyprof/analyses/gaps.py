@@ -30,7 +30,7 @@ HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtim
 """Kind of host event -> the column of `gaps` that names it."""
 
 MOST = 0.5
-"""Share of a gap that a call covers at least to be named for it."""
+"""Share of a gap that a call must cover to be named for it."""
 
 GAP_COLUMNS = {
     **PLACE,
@@ -49,15 +49,15 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
 
     after and before are the short names of the events that the gap lies between. cause is what most
     of the gap is: `launched late` (nothing was launched), `queued` (the next work had been
-    launched: dispatch, or a dependency), `earlier work` (so had the first work of its stream, and
-    waited a millisecond or longer: what the device did, such as the batch before, is not in the
-    file) or `unknown` (no launch record). Events without a duration neither begin nor end a gap; of
-    several that end one together, the first launched counts. host_range, host_operator and
-    host_call name the annotation (a step's own range left out), operator and runtime call of the
-    same rank that overlap the gap longest, the innermost where several do equally; missing where
-    there is none. A call that covers less than MOST of the gap is no reason for it: host_call is
-    missing then. Where several processes without a rank mark steps, they are those of the device's
-    process; raises ValueError where that is not clear, see `processes.owner_of`.
+    launched: dispatch, or a dependency), `earlier work` (the next work is the first of its stream,
+    had been launched and waited a millisecond or longer: what the device did, such as the batch
+    before, is not in the file) or `unknown` (no launch record). Events without a duration neither
+    begin nor end a gap; of several events that end one together, the first launched counts.
+    host_range, host_operator and host_call name the annotation (step ranges left out), operator and
+    runtime call of the same rank that overlap the gap longest, the innermost of equal ones; missing
+    where there is none. A call that covers less than MOST of the gap is no reason for it: host_call
+    is missing then. Where several processes without a rank mark steps, only host events of the
+    device's process count; raises ValueError where that is not clear, see `common.owner_of`.
     """
     host = plain_host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]
@@ -71,10 +71,11 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
         if len(idle):
             table = _device_gaps(idle, events)
             own = of_owner(host, owner_of(place, events, marked))
+            # A range or an operator says where in the program the gap lies, however short; a call
+            # would be taken for the reason.
             for kind, column in HOST_COLUMNS.items():
-                table[column] = longest_overlap(
-                    idle, own[own["kind"] == kind], MOST if kind == "runtime" else 0
-                )
+                least = MOST if kind == "runtime" else 0
+                table[column] = longest_overlap(idle, own[own["kind"] == kind], least)
             tables.append(table.assign(**place))
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(GAP_COLUMNS))
     table = table.sort_values(["duration_ns", "start_ns"], ascending=[False, True], kind="stable")
@@ -107,20 +108,20 @@ def _device_gaps(idle: Intervals, events: PlainEvents) -> pd.DataFrame:
 
 def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
     """For each gap the name of the host event that overlaps it longest, the shortest such event on
-    a tie.
-
-    None of those that cover less than this share of it.
+    a tie; None where no event covers this share of the gap.
     """
-    found = np.full(len(idle), None, dtype=object)
+    names = np.full(len(idle), None, dtype=object)
     start, end = start_and_end(host)
     event, gap = overlapping(start, end, idle.starts, idle.ends)
+    # An event without a duration inside of a gap overlaps it by nothing.
     lasting = end[event] > start[event]
     event, gap = event[lasting], gap[lasting]
     shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
     enough = shared >= least * (idle.ends - idle.starts)[gap]
     event, gap, shared = event[enough], gap[enough], shared[enough]
+    # By gap, and the best event of each gap first.
     order = np.lexsort((end[event] - start[event], -shared, gap))
     gap, event = gap[order], event[order]
     best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)
-    found[gap[best]] = categorical_of(host["name"])[event[best]].tolist()
-    return found
+    names[gap[best]] = categorical_of(host["name"])[event[best]].tolist()
+    return names

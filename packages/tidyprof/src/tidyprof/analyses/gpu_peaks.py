@@ -1,4 +1,4 @@
-"""What AMD Instinct GPUs can do at most, by architecture and by model.
+"""Peak rates of AMD Instinct GPUs, by architecture and by model.
 
 Rates come from AMD's architecture pages
 (https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html,
@@ -27,16 +27,16 @@ instructions exist.
 """
 
 LDS_BYTES = 128
-"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, as rocprof-compute counts
+"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, which rocprof-compute takes
 for all. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its roof may be twice that:
-what it hands out is not published.
+the bytes that it hands out are not published.
 """
 
 L1_ACCESS_BYTES = 64
-"""Bytes that an access to the vector L1 hands out at most, of whatever line. In public recordings a
-copy of 4 bytes a lane takes four accesses of a wavefront on MI200 (lines of 64 B) and on MI300X
-(128 B) alike, and the benchmark of rocprof-compute reaches 33.4 TB/s on an MI300X: 82 % of this per
-compute unit and clock.
+"""Bytes that an access to the vector L1 hands out at most, however long the line. In public
+recordings a copy of 4 bytes a lane takes four accesses of a wavefront both on MI200 (lines of 64 B)
+and on MI300X (128 B), and the benchmark of rocprof-compute reaches 33.4 TB/s on an MI300X: 82 % of
+this per compute unit and clock.
 """
 
 SCALAR_CACHE_BYTES = 64
@@ -151,7 +151,8 @@ def architecture_of(profile: Profile) -> Architecture:
 def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
     """The product that sysinfo describes, None if that is not clear.
 
-    The number of compute units tells most apart; where it does not, the stated model has to.
+    The number of compute units distinguishes most products; where it does not, the stated model has
+    to.
     """
     same = [
         model
@@ -205,13 +206,13 @@ registers are apart.
 
 
 def occupancy(kernels: pd.DataFrame) -> pd.DataFrame:
-    """How many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time: no speed,
-    but an upper limit.
+    """How many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time: an upper
+    limit, and no speed.
 
-    A row is one kernel: `waves_by_registers`, and with the size of a workgroup `waves_by_lds` (<NA>
-    without LDS), `waves` (0 where not even one workgroup fits) and `limited_by`: `registers`,
-    `LDS`, both, or `wave slots`, of which there are 8. Workgroups are whole, so waves are in
-    quarters. <NA> is what is not known, as for other GPUs.
+    A row is one kernel: `waves_by_registers`, and if the size of a workgroup is known,
+    `waves_by_lds` (<NA> without LDS), `waves` (0 where not even one workgroup fits) and
+    `limited_by`: `registers`, `LDS`, both, or `wave slots`, of which there are 8. Workgroups are
+    whole, so waves are in quarters. <NA> is what is not known, as for other GPUs.
     """
     rows = [_waves(kernel) for kernel in kernels.itertuples()]
     columns = dict.fromkeys(("waves_by_registers", "waves_by_lds", "waves"), "Float64") | {
@@ -224,20 +225,22 @@ def _waves(kernel: Any) -> dict[str, Any]:
     unit = COMPUTE_UNITS.get(kernel.target)
     if unit is None or pd.isna(kernel.vgprs):
         return {}
+    # A kernel without vector registers gets a block of them all the same.
     by_registers = min(WAVES_PER_SIMD, REGISTERS // _blocks(max(1, kernel.vgprs), REGISTER_BLOCK))
-    found = {"waves_by_registers": by_registers}
+    waves = {"waves_by_registers": by_registers}
     if pd.isna(kernel.warps):
-        return found
+        return waves
+    # In workgroups of a compute unit, since LDS is given to these.
     slots = SIMDS * by_registers // kernel.warps
     groups = {"registers" if by_registers < WAVES_PER_SIMD else "wave slots": slots}
     if kernel.lds_bytes:
         groups["LDS"] = unit.lds_bytes // _blocks(kernel.lds_bytes, unit.lds_block_bytes)
-        found["waves_by_lds"] = groups["LDS"] * kernel.warps / SIMDS
+        waves["waves_by_lds"] = groups["LDS"] * kernel.warps / SIMDS
     least = min(groups.values())
     limits = [limit for limit, count in groups.items() if count == least]
-    return found | {"waves": least * kernel.warps / SIMDS, "limited_by": " and ".join(limits)}
+    return waves | {"waves": least * kernel.warps / SIMDS, "limited_by": " and ".join(limits)}
 
 
 def _blocks(amount: int, block: int) -> int:
-    """The amount as it is given out: whole blocks."""
+    """The amount rounded up to whole blocks, as it is given out."""
     return -(-amount // block) * block

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -27,15 +29,15 @@ OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY,
     ),
     *("late", "nobody is missing", "can't tell"),
 )
-"""What can be found; of several groups the first that holds is the verdict, unless who is missing
-there waits itself in another one.
+"""What can be found. Of several groups the verdict is the first of these that holds for one, unless
+the ranks that are missing there wait themselves in another group.
 """
 
 
 @dataclass(frozen=True)
 class Hang:
-    """One of KINDS, the ranks that are to blame as far as that can be told, a sentence, and a row
-    for each rank.
+    """One of KINDS, the ranks to blame as far as that can be told, a sentence, and a table with a
+    row for each rank.
     """
 
     kind: str
@@ -46,8 +48,8 @@ class Hang:
 
 @dataclass(frozen=True)
 class _Wait:
-    """A rank, those for which it waits, and in what: the name of a group (None: a message), a text,
-    the record.
+    """A rank, the ranks that it waits for, and where it waits: the name of a group (None: in a
+    message), the call in words, and the number of its record.
     """
 
     rank: int
@@ -60,11 +62,11 @@ class _Wait:
 def who_is_missing(calls: pd.DataFrame) -> Hang:
     """What the table of `read_flight_recorder` says about a job that hangs.
 
-    Of several groups the one where a rank is missing that waits nowhere itself; where all wait for
-    each other, the one of the rank that leaves the others' path. Sends and receives count as groups
-    of two. The table has, for each rank of that group, `rank`, `dump` (<NA> where there is none),
-    the `number`, `call`, `elements` and `line` of its last call, and `after_ns`: how much later it
-    came than the first rank's call of that number.
+    Of several groups it is about the one where a rank is missing that waits nowhere itself; where
+    all wait for each other, about the group of the rank that leaves the others' path. Sends and
+    receives count as groups of two. The table has, for each rank of that group, `rank`, `dump`
+    (<NA> where there is none), the `number`, `call`, `elements` and `line` of its last call, and
+    `after_ns`: how much later that call came than the first rank's call of that number.
     """
     calls = _prepared(calls)
     collectives = calls[~calls["message"]]
@@ -74,22 +76,24 @@ def who_is_missing(calls: pd.DataFrame) -> Hang:
     waits = [wait for group in groups for wait in group.waits()] + _in_messages(calls, messages)
     missing = {rank for wait in waits for rank in wait.others}
     free = missing - {wait.rank for wait in waits}
-    found = [(group, _hang(calls, group, waits)) for group in groups if not _mute(group)]
-    parted = [hang for _, hang in found if hang.kind in (OTHER_CALL, OTHER_SIZE)]
-    skipped = [hang for _, hang in found if hang.kind == SKIPPED]
+    hangs = {group.name: _hang(calls, group, waits) for group in groups if not _mute(group)}
+    parted = [hang for hang in hangs.values() if hang.kind in (OTHER_CALL, OTHER_SIZE)]
+    skipped = [hang for hang in hangs.values() if hang.kind == SKIPPED]
+    # From the surest to the least: calls that differ prove a fault wherever anybody waits; then a
+    # rank that waits for nobody; only where all wait for each other does the path have to tell.
     if parted:
         hang = min(parted, key=lambda one: (not one.ranks, KINDS.index(one.kind)))
     elif free:
         ends = {wait.group for wait in waits if wait.others & free}
-        of_free = [hang for group, hang in found if group.name in ends]
+        of_free = [hang for name, hang in hangs.items() if name in ends]
         late = [hang for hang in of_free if hang.kind == LATE and free & {*hang.ranks}]
         hang = _first(late or of_free) if of_free else _pending(calls, messages, free)
     elif skipped or missing:
         hang = _first(skipped) if skipped else _circle(calls, waits, missing)
     elif messages:
         hang = _pending(calls, messages, free)
-    elif found:
-        hang = _first([hang for _, hang in found])
+    elif hangs:
+        hang = _first(list(hangs.values()))
     else:
         kind, blamed, sentence = _cannot_tell(_NO_CALL)
         hang = Hang(
@@ -106,13 +110,13 @@ def who_is_missing(calls: pd.DataFrame) -> Hang:
 
 
 def _prepared(calls: pd.DataFrame) -> pd.DataFrame:
-    """The table without what may be <NA>; tables made by hand may lack what only some dumps
-    have.
+    """The table with values for what may be <NA>, and for columns and attrs that a table made by
+    hand may lack.
     """
     missing = {"message": False} if "message" not in calls else {}
-    made = calls.assign(**missing, stack=calls["stack"].fillna(""))
-    made.attrs = {"groups": {}, "dumps": {}, "unreadable": {}, "logs": {}} | calls.attrs
-    return made
+    prepared = calls.assign(**missing, stack=calls["stack"].fillna(""))
+    prepared.attrs = {"groups": {}, "dumps": {}, "unreadable": {}, "logs": {}} | calls.attrs
+    return prepared
 
 
 def _mute(group: _Group) -> bool:
@@ -121,7 +125,9 @@ def _mute(group: _Group) -> bool:
 
 
 def _first(found: list[Hang]) -> Hang:
-    """By KINDS; of several of one kind the one whose last call is the latest."""
+    """The first in the order of KINDS; of several of one kind, the one whose last call is the
+    latest.
+    """
 
     def order(hang: Hang) -> tuple[int, float]:
         newest = hang.table.attrs["last_ns"]
@@ -140,15 +146,28 @@ def _hang(calls: pd.DataFrame, group: _Group, waits: list[_Wait]) -> Hang:
     )
 
 
-Verdict = tuple[str, list[int], str]
+class Verdict(NamedTuple):
+    """One of KINDS, the ranks to blame, and a sentence."""
+
+    kind: str
+    blamed: list[int]
+    sentence: str
+
+
+class _Late(NamedTuple):
+    """The number of a call that came too late, the ranks that made it, and how late, in words."""
+
+    number: int
+    ranks: list[int]
+    how: str
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The calls of one process group: of each rank with a dump, by number; the ranks without one;
-    what was lost.
+    """The calls of one process group: those of each rank with a dump, by number; the ranks without
+    a dump; whether buffers have lost calls.
 
-    title -- ` of group 3`, nothing where there is only one.
+    title -- ` of group 3`, empty where there is only one group.
     newest_record -- rank -> its last record in all groups.
     unreadable -- rank -> a file named as its dump that can't be read.
     """
@@ -172,8 +191,8 @@ class _Group:
 
     @property
     def numbers(self) -> list[int]:
-        """Those that any buffer holds, from the oldest that all may hold to the last that all
-        made.
+        """The numbers of calls that any buffer holds, from the oldest that all may hold to the last
+        that all ranks made.
         """
         end = min(self.last.values())
         held = {int(number) for of in self.of_rank.values() for number in of.index}
@@ -188,35 +207,37 @@ class _Group:
         return int(still.min()) if len(still) else None
 
     def at(self, number: int) -> dict[int, pd.Series]:
-        """Rank -> its call of that number, of those that hold it."""
+        """Rank -> its call of that number, for the ranks whose buffers hold it."""
         return {rank: of.loc[number] for rank, of in self.of_rank.items() if number in of.index}
 
     def waits(self) -> list[_Wait]:
-        """Who may stand in the last call that it made here, and for whom."""
+        """The ranks that may stand in the last call that they made here, and those they wait
+        for.
+        """
         last = self.last
         late = self.late()
-        found = []
+        waits = []
         for rank, number in last.items():
             if not number:
                 continue
             call = self.of_rank[rank].loc[number]
+            # A call that was retired, as after a time-out, is still open if the rank made no other
+            # one since, in whatever group.
             open_still = not call["retired"] or call["record"] == self.newest_record[rank]
             if call["state"] == "completed" or not open_still:
                 continue
-            others = {
-                one for one in last if last[one] < number and self.first_open(one) is None
-            } | {*self.silent}
-            if late and late[0] == number and rank not in late[1]:
-                others |= {*late[1]}
+            # A rank behind that is inside an earlier call is not missing: it waits there itself.
+            behind = {one for one in last if last[one] < number and self.first_open(one) is None}
+            others = behind | {*self.silent}
+            if late and late.number == number and rank not in late.ranks:
+                others |= {*late.ranks}
             if others:
                 text = f"collective {number}{self.title}, {call['call']} at {call['line']}"
-                found.append(_Wait(rank, frozenset(others), self.name, text, call["record"]))
-        return found
+                waits.append(_Wait(rank, frozenset(others), self.name, text, call["record"]))
+        return waits
 
-    def late(self) -> tuple[int, list[int], str] | None:
-        """The first call that a rank made after the time-out of the first one: its number, such
-        ranks, how late.
-        """
+    def late(self) -> _Late | None:
+        """The first call that a rank made after the time-out of the rank that made it first."""
         times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()}).dropna()
         for number, called in times.iterrows():
             first = called.idxmin()
@@ -228,20 +249,20 @@ class _Group:
                     f"{after_s[late].max():.1f} s after rank {first}'s, and the time-out is"
                     f" {limit_s:g} s"
                 )
-                return int(number), late, how
+                return _Late(int(number), late, how)
         return None
 
 
 def _group(calls: pd.DataFrame, name: str, several: bool) -> _Group:
-    """The calls of a group. Where no dump states its ranks, as with gloo, a rank without dump may
-    be one of it.
+    """The calls of a group. Where no dump states the group's ranks, as with gloo, a rank without a
+    dump may belong to it.
     """
     rows = calls[(calls["group"] == name) & ~calls["message"]]
     dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
     everybody = {*calls.attrs["unreadable"], *(rank for ranks in groups.values() for rank in ranks)}
     ranks = {*groups.get(name, everybody - {*dumps}), *rows["rank"]}
     rows = rows.assign(line=_short(rows["line"]))  # the table has the whole path
-    # The last of a number is the end of a batch of collectives, which has their state.
+    # The last record of a number is the end of a batch of collectives, which has their state.
     of_rank = {
         rank: rows[rows["rank"] == rank].drop_duplicates("number", keep="last").set_index("number")
         for rank in sorted(ranks & {*dumps})
@@ -267,13 +288,12 @@ def _short(lines: pd.Series) -> pd.Series:
 
 
 def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
-    """Kind, ranks to blame and sentence for one group. elsewhere -- ranks that wait in another
-    one.
-    """
+    """The verdict on one group by its calls. elsewhere -- ranks that wait in another group."""
     if not any(group.last.values()):
         return _cannot_tell(_NO_CALL)
     if group.overwritten and min(group.last.values()) < group.oldest:
         return _cannot_tell(f"the buffers hold no call that all ranks still have. {_LARGER}")
+    # From the oldest call on: what differs first explains what differs later.
     parted = None
     for number in group.numbers:
         at = group.at(number)
@@ -303,12 +323,12 @@ _LARGER = "Set TORCH_FR_BUFFER_SIZE higher and run again."
 
 
 def _cannot_tell(why: str) -> Verdict:
-    return UNKNOWN, [], f"Can't tell: {why}"
+    return Verdict(UNKNOWN, [], f"Can't tell: {why}")
 
 
 def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
-    """Ranks that call something else, or with another size; of two sides of the same number none is
-    to blame.
+    """Ranks that call something else, or with another size. Where two sides have equally many
+    ranks, nobody is to blame.
     """
     calls = {rank: one["call"] for rank, one in at.items()}
     sizes = {
@@ -333,16 +353,21 @@ def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
             if blamed
             else "The dumps can't say who is wrong"
         )
-        return kind, blamed, f"Collective {number} is not the same on all ranks: {shown}. {who}."
+        text = f"Collective {number} is not the same on all ranks: {shown}. {who}."
+        return Verdict(kind, blamed, text)
     return None
 
 
 def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdict:
-    """Where all that the ranks have in common agrees: who has no dump, left the path, is behind, or
-    came late.
+    """Where all calls that the ranks have in common agree: who has no dump, left the path, is
+    behind, or came late.
+
+    parted -- number of the first call that the ranks made from different places, None if there is
+    none.
     """
     last = group.last
     newest = max(last.values())
+    # A rank that waits in another group is behind because of that, so others come before it.
     behind = [rank for rank in last if last[rank] < newest]
     behind = [rank for rank in behind if rank not in elsewhere] or behind
     waiting = [rank for rank in last if last[rank] == newest]
@@ -364,7 +389,7 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
                 f"{_ranks(left, 'leaves', 'leave')} the others' path at collective"
                 f" {parted}{group.title}: {lines}."
             )
-            return SKIPPED, left, f"{text} Look for a branch there that leaves a call out. {waits}"
+            return Verdict(SKIPPED, left, f"{text} {_BRANCH} {waits}")
     # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only
     # called less ahead.
     inside = {rank: group.first_open(rank) for rank in behind}
@@ -375,7 +400,7 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
             f"Nobody is missing: all ranks are inside collective {number}{group.title}, or have"
             " called ahead of it."
         )
-        return NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU)."
+        return Verdict(NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU).")
     behind = [rank for rank in behind if not inside[rank]]
     number = last[behind[0]]
     own = (
@@ -383,11 +408,14 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
         if number
         else "no call at all"
     )
-    return BEHIND, behind, f"{_ranks(behind, 'is', 'are')} behind, with {own}: {_LOOK}. {waits}"
+    text = f"{_ranks(behind, 'is', 'are')} behind, with {own}: {_LOOK}. {waits}"
+    return Verdict(BEHIND, behind, text)
 
 
 def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
-    """The lines of two calls; where these are the same, the first of their stacks that are not."""
+    """The lines of two calls; where these are the same, the first lines of their stacks that
+    differ.
+    """
     if one["line"] != other["line"]:
         return one["line"], other["line"]
     stacks = (pd.Series(call["stack"].split(" < ")[::-1]) for call in (one, other))
@@ -396,7 +424,7 @@ def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
 
 
 def _without_dump(group: _Group, waits: str) -> Verdict:
-    """Ranks whose dump can't be read are told from those that left none."""
+    """The verdict where dumps are missing: a rank whose dump can't be read has left one."""
     gone = [rank for rank in group.silent if rank not in group.unreadable]
     there = [rank for rank in group.silent if rank in group.unreadable]
     files = "; ".join(group.unreadable[rank] for rank in there[:MOST_NAMED])
@@ -404,40 +432,40 @@ def _without_dump(group: _Group, waits: str) -> Verdict:
     if not gone:
         return _cannot_tell(f"{broken} {waits}")
     also = f" Of {_named(there)} {broken}" if there else ""
-    return NO_DUMP, gone, f"{_ranks(gone, 'left', 'left')} no dump: {_LOOK}.{also} {waits}"
+    text = f"{_ranks(gone, 'left', 'left')} no dump: {_LOOK}.{also} {waits}"
+    return Verdict(NO_DUMP, gone, text)
 
 
 _LOOK = "late, stuck or dead? A log and exit code, or the Python stack (py-spy), can say which"
 _BRANCH = "Look for a branch there that leaves a call out."
 _SILENT = (SKIPPED, BEHIND, MESSAGE, NO_DUMP)
-"""Verdicts to which the end of a rank's log adds something."""
+"""Verdicts that the end of a rank's log adds something to."""
 
 MOST_NAMED = 8
-"""Ranks that a sentence names."""
+"""A sentence names at most so many ranks."""
 
 
 def _nobody(group: _Group) -> Verdict:
-    """Where all ranks made the same calls: whether one came after the others' time-out."""
+    """The verdict where all ranks made the same calls: whether one came after the others'
+    time-out.
+    """
     late = group.late()
     if late:
-        number, ranks, how = late
-        at = f"collective {number}{group.title} at {group.of_rank[ranks[0]].loc[number, 'line']}"
-        return LATE, ranks, f"{_ranks(ranks, 'was', 'were')} late: {at} came {how}."
+        line = group.of_rank[late.ranks[0]].loc[late.number, "line"]
+        at = f"collective {late.number}{group.title} at {line}"
+        text = f"{_ranks(late.ranks, 'was', 'were')} late: {at} came {late.how}."
+        return Verdict(LATE, late.ranks, text)
     text = "Nobody is missing: all ranks made the same calls, none later than the time-out."
     silent = any(of["call"].str.startswith("gloo").any() for of in group.of_rank.values())
     gloo = "; gloo records no send and no receive" if silent else ""
-    return (
-        NOBODY,
-        [],
-        (
-            f"{text} If the job hangs, look below PyTorch (network, driver) or outside of"
-            f" collectives{gloo}."
-        ),
+    look = (
+        f"If the job hangs, look below PyTorch (network, driver) or outside of collectives{gloo}."
     )
+    return Verdict(NOBODY, [], f"{text} {look}")
 
 
 def _in_messages(calls: pd.DataFrame, messages: list[Message]) -> list[_Wait]:
-    """Who waits for the other end of a message."""
+    """The ranks that wait for the other end of a message."""
     return [
         _Wait(
             one.rank,
@@ -452,8 +480,8 @@ def _in_messages(calls: pd.DataFrame, messages: list[Message]) -> list[_Wait]:
 
 
 def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) -> Hang:
-    """The verdict on pending messages: those whose other end is missing and waits nowhere, or else
-    all.
+    """The verdict on pending messages: on those whose other end is missing and waits nowhere, or
+    else on all.
     """
     chosen = [one for one in messages if one.answer is False and one.peer in missing] or messages
     blamed = sorted({one.peer for one in chosen if one.peer in missing})
@@ -469,7 +497,7 @@ def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) ->
 
 
 def _told(calls: pd.DataFrame, one: Message) -> str:
-    """A pending message and what the other end does."""
+    """A pending message in words, and what its other end does."""
     line = _short(pd.Series([one.line]))[0]
     text = f"Rank {one.rank} waits in {one.call} at {line}, "
     if one.peer is None:
@@ -497,33 +525,34 @@ def _told(calls: pd.DataFrame, one: Message) -> str:
 
 
 def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
-    """Where everybody who is missing waits itself: the one that leaves the others' path, if there
-    is just one side.
+    """The verdict where every rank that is missing waits itself: the ranks that left the others'
+    path, if that is only one side; else nobody.
     """
     inside = [wait for wait in waits if wait.rank in missing]
     ranks = sorted({wait.rank for wait in inside})
     texts = [
-        f"{_ranks([one.rank], 'waits', '')} for {_named(one.others)} in {one.call}"
-        for one in inside
+        f"{_ranks([wait.rank], 'waits', '')} for {_named(wait.others)} in {wait.call}"
+        for wait in inside
     ]
-    told = "; ".join([texts[0], *(text[0].lower() + text[1:] for text in texts[1:MOST_NAMED])])
     odd = {} if any(wait.group is None for wait in inside) else _deviations(calls, ranks)
+    # Where each rank did something that no other did, nobody left a common path.
     if odd and len(odd) < len(ranks):
         blamed = sorted(odd)
-        group = next(wait.group for wait in waits if wait.others & {blamed[0]})
+        first = blamed[0]
+        group = next(wait.group for wait in waits if first in wait.others)
         rows = calls[(calls["group"] == group) & ~calls["message"]]
         of_group = sorted({*calls.attrs["groups"].get(group, ()), *rows["rank"]})
-        wanted = next(wait for wait in inside if wait.others & {blamed[0]})
-        own = [
-            f" {text}." for text, wait in zip(texts, inside, strict=True) if wait.rank == blamed[0]
+        wanted = next(wait for wait in inside if first in wait.others)
+        of_first = [
+            f" {text}." for text, wait in zip(texts, inside, strict=True) if wait.rank == first
         ]
         text = (
             f"{_ranks(blamed, 'is', 'are')} missing in {wanted.call}, in which rank {wanted.rank}"
             " waits"
         )
-        text = f"{text}, and left the others' path: {odd[blamed[0]]}. {_BRANCH}{''.join(own)}"
+        text = f"{text}, and left the others' path: {odd[first]}. {_BRANCH}{''.join(of_first)}"
         return Hang(SKIPPED, tuple(blamed), text, _table(calls, rows, of_group))
-    told = told[0].lower() + told[1:]
+    told = "; ".join(text[0].lower() + text[1:] for text in texts[:MOST_NAMED])
     text = (
         f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each has to make the other's"
         " call first."
@@ -531,30 +560,39 @@ def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
     return Hang(CIRCLE, tuple(ranks), text, _table(calls, calls[calls["rank"].isin(ranks)], ranks))
 
 
-def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
-    """Rank -> the first step from one call to the next that it made once, and no other rank at
-    all.
+class _Step(NamedTuple):
+    """Two consecutive calls of a rank, each a name and a stack, and the step between them in
+    words.
     """
-    steps: dict[int, list[tuple[tuple[str, str], tuple[str, str], str]]] = {}
+
+    both: tuple[tuple[str, str], tuple[str, str]]
+    text: str
+
+
+def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
+    """Rank -> in words the first step from one call to the next that it made once, and that no
+    other rank made.
+    """
+    steps: dict[int, list[_Step]] = {}
     for rank, of in calls.sort_values("record").groupby("rank"):
-        lines = _short(of["line"])
-        each = zip(of["call"], of["group"], lines, strict=True)
-        texts = [f"{call} of group {group} at {line}" for call, group, line in each]
-        keys = [
-            (call.split(" ")[0], stack) for call, stack in zip(of["call"], of["stack"], strict=True)
-        ]
-        keys, texts = [("", ""), *keys], ["the start", *texts]
-        pairs = zip(keys, keys[1:], texts, texts[1:], strict=False)
+        # A call is known by its name, without the sizes and ranks behind it, and its stack.
+        keys, texts = [("", "")], ["the start"]
+        rows = zip(of["call"], of["stack"], of["group"], _short(of["line"]), strict=True)
+        for call, stack, group, line in rows:
+            keys.append((call.split(" ")[0], stack))
+            texts.append(f"{call} of group {group} at {line}")
+        pairs = zip(pairwise(keys), pairwise(texts), strict=True)
         steps[int(rank)] = [
-            (one, two, f"after {a} it calls {b}, as no other rank does") for one, two, a, b in pairs
+            _Step(both, f"after {before} it calls {after}, as no other rank does")
+            for both, (before, after) in pairs
         ]
-    counts = {rank: Counter(step[:2] for step in made) for rank, made in steps.items()}
+    counts = {rank: Counter(step.both for step in made) for rank, made in steps.items()}
     odd: dict[int, str] = {}
     for rank in ranks:
-        others = {step for other, of in counts.items() if other != rank for step in of}
+        others = {both for other, of in counts.items() if other != rank for both in of}
         for step in steps.get(rank, []):
-            if step[:2] not in others and counts[rank][step[:2]] == 1:
-                odd.setdefault(rank, step[2])
+            if step.both not in others and counts[rank][step.both] == 1:
+                odd.setdefault(rank, step.text)
     return odd
 
 

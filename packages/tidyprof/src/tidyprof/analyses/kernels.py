@@ -27,7 +27,7 @@ KERNEL_COLUMNS = {
 """Columns of `kernels`, the same for every tool."""
 
 TOTALS = ("name", "short_name", "category", "calls", "total_ns")
-"""Those of `kernel_totals`."""
+"""Columns of `kernel_totals`."""
 
 KERNEL_KINDS = ("kernel", "collective")
 """Kinds that `kernels` lists unless it is asked for others."""
@@ -44,16 +44,16 @@ def kernels(
     """One row per kernel name, largest total first.
 
     name is the full name, short_name is distinct within the table, category is one of
-    `names.CATEGORIES`. calls counts events; total_ns is the sum of their durations, so kernels that
-    run at the same time both count. std_ns is the sample standard deviation, 0 for a single call,
-    as in rocprofv3. percent is the share of the table's total (0-100). include chooses the kinds
-    (see profile.KINDS; ValueError for another). All ranks and devices are added up, unless
-    per_device asks for rows per rank and device, with these two columns in front.
+    `short_names.CATEGORIES`. calls counts events; total_ns is the sum of their durations, so
+    kernels that run at the same time both count. std_ns is the sample standard deviation, 0 for a
+    single call, as in rocprofv3. percent is the share of the table's total (0-100). include chooses
+    the kinds (see contract.KINDS; ValueError for another). All ranks and devices are added up,
+    unless per_device asks for rows per rank and device, with these two columns in front.
 
     by_step asks for rows per step, in order of steps, with the column `step` in front of all: the
-    step that launched the kernel, or where no launch on a GPU was recorded the one in which it
-    started; <NA> for what was launched outside of steps, as before the recording, and where none
-    are marked. mark and errors are as in `steps`.
+    step that launched the kernel, or, where no launch on a GPU was recorded, the step in which it
+    started; <NA> for kernels that were launched outside of steps, such as before the recording, and
+    where no steps are marked. mark and errors are as in `steps`.
 
     >>> by_name = tidyprof.kernels(tidyprof.read("trace.json.gz"))
     >>> by_name[["short_name", "total_ns"]].to_dict("list")
@@ -66,16 +66,22 @@ def kernels(
     texts = categorical_of(events["name"])
     numbered = events[[*columns, "duration_ns"]].assign(name=texts.codes)
     grouped = numbered.groupby([*columns, "name"], dropna=False, sort=False)["duration_ns"]
-    sums = {"calls": grouped.size(), "std_ns": grouped.std().fillna(0.0)}
-    sums |= {f"{how}_ns": grouped.agg(how) for how in ("mean", "min", "max")} | {
-        "total_ns": grouped.sum()
+    sums = {
+        "calls": grouped.size(),
+        "std_ns": grouped.std().fillna(0.0),
+        "mean_ns": grouped.mean(),
+        "min_ns": grouped.min(),
+        "max_ns": grouped.max(),
+        "total_ns": grouped.sum(),
     }
     table = pd.DataFrame(sums).reset_index()
+    # Names are worked out once for each distinct one: with rows per device or step there are more
+    # rows than names.
     used, first = np.unique(texts.codes, return_index=True)
     named = _named(texts.categories[used].tolist(), events["kind"].array[first].tolist())
-    place = np.searchsorted(used, table["name"])
+    rows = np.searchsorted(used, table["name"])
     table = table.assign(
-        **{column: [values[row] for row in place] for column, values in named.items()},
+        **{column: [values[row] for row in rows] for column, values in named.items()},
         percent=percent(table["total_ns"], table["total_ns"].sum()),
     )
     table = table.take(_largest_first(table["name"].tolist(), table["total_ns"].tolist()))
@@ -88,11 +94,11 @@ def kernel_totals(profile: Profile) -> pd.DataFrame:
     """The columns TOTALS of `kernels`, for a third of the time."""
     events = plain_events(profile, KERNEL_KINDS)
     texts = events["name"]
-    used, first, place, calls = np.unique(
+    used, first, number, calls = np.unique(
         texts.codes, return_index=True, return_inverse=True, return_counts=True
     )
     total = np.zeros(len(used), np.int64)
-    np.add.at(total, place, events["duration_ns"])
+    np.add.at(total, number, events["duration_ns"])
     named = _named(texts.categories[used].tolist(), events["kind"][first].tolist())
     order = _largest_first(named["name"], total.tolist())
     table: dict[str, Any] = {
@@ -115,11 +121,11 @@ def _largest_first(names: list[str], totals: list[int]) -> list[int]:
 
 
 def stated_kernels(profile: Profile) -> pd.DataFrame:
-    """The sums of kernels that the tool made itself (`meta["stats"]`), of all ranks and processes
+    """The sums over kernels that the tool itself made (`meta["stats"]`), of all ranks and processes
     together.
 
-    Columns name, short_name, calls, total_ns and percent, the largest first; no row without such
-    sums.
+    The columns are name, short_name, calls, total_ns and percent, the largest first; there is no
+    row without such sums.
     """
     stats = profile.meta.get("stats", {}).get("kernel")
     if stats is None:

@@ -44,13 +44,14 @@ def launches(profile: Profile) -> pd.DataFrame:
     tables = []
     for place, events in by_device(profile):
         launch = launch_times(events)
-        own, launched = events[launch != ABSENT], launch[launch != ABSENT]
-        if not len(own):
+        known, launched = events[launch != ABSENT], launch[launch != ABSENT]
+        if not len(known):
             continue
-        start, end = start_and_end(own)
+        start, end = start_and_end(known)
+        # Launched before, less finished by then; clocks that disagree could make that negative.
         depth = np.searchsorted(np.sort(launched), launched, side="left")
         depth -= np.searchsorted(np.sort(end), launched, side="right")
-        table = profile.events.iloc[own.rows]
+        table = profile.events.iloc[known.rows]
         tables.append(
             table.assign(
                 **place,
@@ -67,7 +68,7 @@ def launches(profile: Profile) -> pd.DataFrame:
 
 def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
     """For each call on the host the summed durations (ns) of the device work that its thread
-    launched meanwhile.
+    launched during the call.
     """
     work = profile.device_events
     total = np.zeros(len(calls), np.int64)
@@ -77,16 +78,14 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
     work = work.dropna(subset=["launch_ns", "launch_thread"]).sort_values("launch_ns")
     of_thread = dict(iter(work.groupby(["rank", "launch_thread"])))
     start, end = start_and_end(calls)
-    for thread, rows in (
-        calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"]).indices.items()
-    ):
+    threads = calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"])
+    for thread, rows in threads.indices.items():
         if thread in of_thread:
             launch = of_thread[thread]["launch_ns"].to_numpy(np.int64)
+            # Sums up to each launch: the work of a call is the difference of two of them.
             summed = np.append(0, np.cumsum(of_thread[thread]["duration_ns"].to_numpy(np.int64)))
-            first, last = (
-                np.searchsorted(launch, start[rows]),
-                np.searchsorted(launch, end[rows], side="right"),
-            )
+            first = np.searchsorted(launch, start[rows])
+            last = np.searchsorted(launch, end[rows], side="right")
             total[rows] = summed[last] - summed[first]
     return total
 
@@ -95,21 +94,25 @@ def launching_operators(profile: Profile) -> pd.Series:
     """The name of the operator that launched each event on a device, as string; <NA> where that is
     not known.
 
-    It is the one that the file states, or else the innermost one that ran on the launching thread
-    at the launch.
+    It is the operator that the file states, or else the innermost one that ran on the launching
+    thread at the launch.
     """
     work = profile.device_events
-    found = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
+    names = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
     calls = host_events(profile, "operator")
     if "launch_thread" not in work.columns or not len(calls):
-        return found
-    asked = work[found.isna() & (launch_times(work) != ABSENT) & work["launch_thread"].notna()]
-    at = (asked["launch_ns"].to_numpy(np.int64),) * 2
+        return names
+    asked = work[names.isna() & (launch_times(work) != ABSENT) & work["launch_thread"].notna()]
+    launch = asked["launch_ns"].to_numpy(np.int64)
     around = innermost(
-        start_and_end(calls), _threads(calls, "thread"), at, _threads(asked, "launch_thread")
+        start_and_end(calls),
+        _threads(calls, "thread"),
+        (launch, launch),
+        _threads(asked, "launch_thread"),
     )
-    found[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]
-    return found
+    # The last name answers the -1 of launches outside of all operators.
+    names[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]
+    return names
 
 
 def _threads(events: pd.DataFrame, thread: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,5 @@
-"""Sends and receives between two ranks in dumps of the flight recorder: which are pending, and who
-is at their ends.
+"""Sends and receives between two ranks in dumps of the flight recorder: which are pending, and the
+ranks at their ends.
 """
 
 from __future__ import annotations
@@ -7,13 +7,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 _ENDS = re.compile(r":(send|recv) (\d{1,9})(?:->|<-)(\d{1,9}|\?)$")
-"""How PyTorch names them: `nccl:send 0->1`, `nccl:recv 1<-0`, `nccl:recv 1<-?` from any; ranks of
-their group.
+"""How PyTorch names them: `nccl:send 0->1`, `nccl:recv 1<-0`, `nccl:recv 1<-?` from any rank. The
+numbers are ranks in the group.
 """
 
 
@@ -37,17 +37,26 @@ class Message:
         return f"{self.call} at {self.line}"
 
 
+class _End(NamedTuple):
+    """One side of all messages in one direction between two ranks of a group."""
+
+    group: str
+    rank: int | None
+    peer: int | None
+    sends: bool
+
+
 def pending_messages(calls: pd.DataFrame) -> list[Message]:
     """The first pending send or receive of each rank to each peer, in the order of ranks and
     records.
 
-    Pending is what has not completed. Of gloo, whose dumps have no states, that can't be told, and
-    it records no messages. What was batched (`batch_isend_irecv`) has the state of its batch.
+    Pending is what has not completed. gloo records no messages, and its dumps have no states. What
+    was batched (`batch_isend_irecv`) has the state of its batch.
     """
     rows = calls[calls["message"]].to_dict("records")
     batches = {_batch(row): row for row in rows if row["call"].endswith("coalesced")}
     kept = calls.groupby("rank")["record"].min()
-    made: dict[tuple[Any, ...], list[bool]] = defaultdict(list)
+    made: dict[_End, list[bool]] = defaultdict(list)
     opened = []
     for row in rows:
         ends = _ENDS.search(row["call"])
@@ -55,22 +64,30 @@ def pending_messages(calls: pd.DataFrame) -> list[Message]:
             continue
         pending = batches.get(_batch(row), row)["state"] != "completed"
         peer = _global(calls, row["group"], ends[3]) if ends else None
-        sends = bool(ends) and ends[1] == "send"
-        pair = (row["group"], row["rank"], peer, sends)
-        made[pair].append(pending)
+        end = _End(row["group"], row["rank"], peer, sends=bool(ends) and ends[1] == "send")
+        made[end].append(pending)
         if pending and not row["call"].startswith("gloo"):
-            opened.append((row, pair, len(made[pair])))
-    found: dict[tuple[Any, ...], Message] = {}
-    for row, pair, count in opened:
-        group, rank, peer, sends = pair
-        others = made.get((group, peer, rank, not sends), [])
-        lost = any(kept.get(one, 0) > 0 for one in (rank, peer))
-        answer = any(others) or (None if others else False) if lost else len(others) >= count
+            opened.append((row, end, len(made[end])))
+    messages: dict[_End, Message] = {}
+    for row, end, number in opened:
+        others = made.get(_End(end.group, end.peer, end.rank, not end.sends), [])
+        # The first message of one end meets the first of the other, and so on. Where a buffer has
+        # lost its oldest calls they can't be counted: an open call may then be the answer, a
+        # completed one leaves it open.
+        if any(kept.get(one, 0) > 0 for one in (end.rank, end.peer)):
+            answer = any(others) or (None if others else False)
+        else:
+            answer = len(others) >= number
         message = Message(
-            rank, peer, None if peer is None else answer, row["call"], row["line"], row["record"]
+            rank=end.rank,
+            peer=end.peer,
+            answer=None if end.peer is None else answer,
+            call=row["call"],
+            line=row["line"],
+            record=row["record"],
         )
-        found.setdefault(pair, message)
-    return sorted(found.values(), key=lambda one: (one.rank, one.record))
+        messages.setdefault(end, message)
+    return sorted(messages.values(), key=lambda one: (one.rank, one.record))
 
 
 def _batch(row: dict[str, Any]) -> tuple[Any, ...]:

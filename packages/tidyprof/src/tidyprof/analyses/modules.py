@@ -25,10 +25,10 @@ def modules(profile: Profile) -> pd.DataFrame:
     """One row per module of the model (`Conv2d_3`: torch numbers the modules of a class), largest
     device_ns first.
 
-    total_ns adds the host's time in its calls, self_ns leaves out the modules called within,
-    device_ns adds the durations of the work on a GPU that it launched, with that of modules within.
-    The backward pass runs outside of modules. All ranks together. No rows unless the trace was
-    recorded with `with_stack=True` and read with `python_functions=True`.
+    total_ns adds up the host's time in its calls, self_ns leaves out the modules called within,
+    device_ns adds up the durations of the work on a GPU that it launched, including modules within.
+    The backward pass runs outside of modules. All ranks count together. There are no rows unless
+    the trace was recorded with `with_stack=True` and read with `python_functions=True`.
     """
     calls = host_events(profile, "annotation")
     calls = calls[names_matching(calls, f"{_MODULE}.*")]

@@ -1,4 +1,4 @@
-"""Operators on the host: total time, and time of their own without what they call."""
+"""Operators on the host: total time, and self time without what they call."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def operators(
     """One row per operator name, or with by_shape per name and input shapes, largest self time
     first.
 
-    It is what torch calls key_averages. total_ns adds the durations of all calls, with the
-    operators that they call; self_ns leaves those on the same thread out, so that self times add up
+    It is what torch calls key_averages. total_ns adds up the durations of all calls, including the
+    operators that they call; self_ns leaves out those on the same thread, so that self times add up
     to the time in which operators ran. mean_ns is total per call, percent the share of all self
     time (0-100). These are host times: on a GPU an operator returns as soon as its kernels are
-    launched. kinds may add `annotation` or `runtime` to the nesting. All ranks together. Raises
-    ValueError for a kind that there is not, and for shapes that the profiler does not record.
+    launched. kinds may add `annotation` or `runtime` to the nesting. All ranks count together.
+    Raises ValueError for a kind that no event has, and for shapes that the profiler did not record.
     """
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]
@@ -40,14 +40,14 @@ def operators(
             "no shapes of inputs in this profile: record them with torch.profiler and"
             " record_shapes=True"
         )
-    own = pd.DataFrame(
+    calls = pd.DataFrame(
         {
             **{key: events[key] for key in keys},
             "duration_ns": events["duration_ns"],
             "self_ns": self_time(events),
         }
     )
-    table = own.groupby(keys, observed=True, sort=False, dropna=False).agg(
+    table = calls.groupby(keys, observed=True, sort=False, dropna=False).agg(
         calls=("duration_ns", "size"), total_ns=("duration_ns", "sum"), self_ns=("self_ns", "sum")
     )
     table = table.reset_index()
@@ -65,8 +65,10 @@ def self_time(events: pd.DataFrame) -> pd.Series:
     """For each event its duration in ns without the events nested directly in it on the same
     thread.
     """
-    own = events["duration_ns"].to_numpy(np.int64, copy=True)
-    rows = np.flatnonzero(own > 0)
+    self_ns = events["duration_ns"].to_numpy(np.int64, copy=True)
+    # An event without a duration contains nothing, and beside one with the same start could be
+    # taken for its caller.
+    rows = np.flatnonzero(self_ns > 0)
     start, end = start_and_end(events)
     thread = (
         events.groupby(["rank", "process", "thread"], dropna=False, sort=False).ngroup().to_numpy()
@@ -74,5 +76,5 @@ def self_time(events: pd.DataFrame) -> pd.Series:
     order, caller = callers(start[rows], end[rows], thread[rows])
     inner, outer = rows[order[caller >= 0]], rows[order[caller[caller >= 0]]]
     # A call that outlasts its caller by rounding takes no more than the caller has.
-    np.subtract.at(own, outer, np.minimum(end[inner], end[outer]) - start[inner])
-    return pd.Series(own, index=events.index)
+    np.subtract.at(self_ns, outer, np.minimum(end[inner], end[outer]) - start[inner])
+    return pd.Series(self_ns, index=events.index)

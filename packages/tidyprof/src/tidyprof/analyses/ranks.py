@@ -26,11 +26,11 @@ NOTICEABLE = 0.01
 """Share of the ranks' time that must be waiting before one of them is called a straggler."""
 
 MAXIMUM_IMPOSSIBLE = 0.01
-"""Share of collectives in an impossible order from which no rank is blamed."""
+"""With more than this share of the collectives in an impossible order no rank is blamed."""
 
 SLOWER = 1.1
-"""Computation of the straggler over the others' median from which its device is called longer at
-work.
+"""Ratio of the straggler's computation to the others' median from which its device is said to
+compute longer.
 """
 
 RANK_COLUMNS = {
@@ -58,7 +58,7 @@ class Straggler:
     """The rank that the others wait for, or none.
 
     rank     -- None where no single rank is it, or where that cannot be told.
-    evidence -- sentences with the figures that say so.
+    evidence -- sentences with the figures that show it.
     """
 
     rank: int | None
@@ -71,17 +71,18 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
     profiles is one profile with several ranks, or several with one or more each; a generator keeps
     one of them in memory at a time. total_ns (first start to last end of device events) is the sum
     of computation_ns, exposed_communication_ns, exposed_copy_ns and idle_ns, see `overlap`; busy_ns
-    is the union of all device events, communication_ns that of collectives. collectives counts
-    these; of them, `compared` have a counterpart on every rank (see `collectives`). These took
-    wait_ns, before the last rank entered, and transfer_ns. came_last counts those that this rank
-    entered last, alone, caused_wait_ns is what all others waited in these. exit_offset_ns, the
-    median time by which the rank leaves later than the median rank, should be a few microseconds;
-    more is the difference of its clock. <NA> without synchronising collectives.
+    is the union of all device events, communication_ns that of collectives. collectives counts the
+    collectives; of them, `compared` have a counterpart on every rank (see `collectives`). In these
+    the rank spent wait_ns, before the last rank entered, and transfer_ns. came_last counts those
+    that this rank entered last, alone; caused_wait_ns is what all other ranks waited in them.
+    exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a
+    few microseconds; more is the difference of its clock. It is <NA> without synchronising
+    collectives.
 
     attrs: `straggler` (rank or None; None too where its rank is unknown), `evidence` (sentences),
-    `ranks` (how many are here; a device without a rank counts as one), and the others of
+    `ranks` (how many are here; a device without a rank counts as one), and the other attrs of
     `collectives`. Raises ValueError for several profiles that do not state their rank or state the
-    same one.
+    same rank.
     """
     overlaps, entries = [], []
     for profile in each(profiles):
@@ -105,11 +106,8 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     table = overlaps.set_index(pd.MultiIndex.from_frame(overlaps[place].astype("Int64")))
     counts = entries.astype(dict.fromkeys(place, "Int64")).groupby(place, dropna=False).size()
     table = table.assign(collectives=counts.reindex(table.index, fill_value=0))
-    compared = (
-        collectives(entries, per_rank=True)
-        if several
-        else collectives(entries.iloc[:0], per_rank=True)
-    )
+    # `collectives` refuses a single rank, which here only has nothing to be compared with.
+    compared = collectives(entries if several else entries.iloc[:0], per_rank=True)
     table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
     table = table.reset_index(drop=True)[list(RANK_COLUMNS)].astype(RANK_COLUMNS)
     found = find_straggler(table, compared.attrs)
@@ -129,7 +127,7 @@ def _number_of_ranks(table: pd.DataFrame) -> int:
 
 
 def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
-    """Which ranks the verdict is not about: those without a collective, and how many are not
+    """Which ranks the verdict is not about: the ranks without a collective, and how many are not
     here.
     """
     text = ""
@@ -149,8 +147,8 @@ _COSTS = ("compared", "came_last", "wait_ns", "transfer_ns", "caused_wait_ns")
 
 
 def _costs(compared: pd.DataFrame) -> pd.DataFrame:
-    """What the compared collectives cost each rank, and the others because of it; index rank and
-    device.
+    """What the compared collectives cost each rank, and what it cost the others in them. The index
+    is rank and device.
     """
     place = list(PLACE)
     waits = compared.groupby("number")["wait_ns"].transform("sum")
@@ -185,7 +183,7 @@ def rank_labels(table: pd.DataFrame) -> list[str]:
 
 
 def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
-    """The rank of a table of `ranks` for which the others wait; facts are the attrs of
+    """The rank of a table of `ranks` for which the others wait. facts -- the attrs of
     `collectives`.
 
     It must have caused more than MAJORITY of all waiting, which must be more than NOTICEABLE of the
@@ -220,6 +218,7 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
 def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
     """What speaks for this rank being the straggler, its clock considered."""
     name = worst["label"].capitalize()
+    # Of one other rank in one collective: so late did this rank come.
     mean = worst["caused_wait_ns"] / len(others) / max(int(worst["came_last"]), 1)
     offset = worst["exit_offset_ns"] - others["exit_offset_ns"].median()
     if not pd.isna(offset) and 2 * offset > mean:
@@ -230,15 +229,16 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
         )
     caused = float(percent(worst["caused_wait_ns"], waited))
     idle = float(percent(worst["idle_ns"], worst["total_ns"]))
-    own, median = worst["computation_ns"], others["computation_ns"].median()
+    computed, median = worst["computation_ns"], others["computation_ns"].median()
     cause = "its device is not slower: it gets its work later"
-    if own > SLOWER * median:
+    if computed > SLOWER * median:
         cause = "its device computes longer"
     evidence = (
         f"{name} came last in {worst['came_last']} of {worst['compared']} collectives and caused"
         f" {caused:.0f} % of all waiting: each time the others waited {mean / 1e6:.2f} ms for it on"
         f" average. It waited {worst['wait_ns'] / 1e6:.1f} ms itself, the others"
-        f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for {own / 1e6:.1f} ms,"
-        f" the others for {median / 1e6:.1f} ms, so {cause} (idle for {idle:.0f} % of the time)."
+        f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for"
+        f" {computed / 1e6:.1f} ms, the others for {median / 1e6:.1f} ms, so {cause}"
+        f" (idle for {idle:.0f} % of the time)."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

@@ -42,7 +42,7 @@ _MATRIX_TYPES = {
 _INTEGER_TYPE = "matrix int8"
 
 OPERATION_TYPES = (*_VECTOR_TYPES, *_MATRIX_TYPES)
-"""Floating-point operations are counted by these types: unit and data type."""
+"""Types by which floating-point operations are counted: unit and data type."""
 
 LEVELS = ("hbm", "l2", "l1", "lds")
 """Memory levels, from far to near. `hbm` is the traffic between L2 and the fabric: on MI300 and
@@ -88,11 +88,11 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     columns by type say which (`vector` and `matrix` units; matrix_int8_ops are not among flops);
     *_bytes is what was moved at each memory level (see LEVELS), *_intensity is flops per byte,
     flops_per_second is flops by the sum of durations, main_type is the type with the most flops.
-    All are of the dispatches that have all counters of operations, or, for a kernel without such a
-    dispatch, of all its dispatches. What cannot be computed is <NA>, and `missing` names the
-    counters that it would take in each of these.
+    All figures are of the dispatches that have all counters of operations, or, for a kernel without
+    such a dispatch, of all its dispatches. What cannot be computed is <NA>, and `missing` names the
+    counters that each of these dispatches would have to have.
 
-    Of an analysis database, operations by type are not known, and bytes follow from the tool's
+    In an analysis database operations by type are not known, and bytes follow from the tool's
     intensities, where they can be trusted.
 
     Bytes: vector L1 looks up whole lines; L1 to L2 as in the tool's table "16.3 L1-L2 BW" (reads of
@@ -117,8 +117,8 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
 
 
 def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[str, float]:
-    """What a row of `roofline_points` reaches of each roof that is known: of its bytes, and of its
-    main type's flops.
+    """What a row of `roofline_points` reaches of each known roof (1 is the roof): of the roofs of
+    its bytes, and of that of its main type's flops.
 
     roofs -- name -> value of `roofline_ceilings`.
     """
@@ -135,8 +135,8 @@ def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[st
 
 
 def handed_out(profile: Profile, shares: Mapping[str, float]) -> dict[str, float]:
-    """The same shares, that of L1 of the bytes that its accesses hand out at most, and not of whole
-    lines.
+    """The same shares, but that of L1 by the bytes that its accesses hand out at most, and not by
+    whole lines.
     """
     part = L1_ACCESS_BYTES / architecture_of(profile).l1_line_bytes
     return {
@@ -146,8 +146,8 @@ def handed_out(profile: Profile, shares: Mapping[str, float]) -> dict[str, float
 
 
 def _is_measured(profile: Profile) -> bool:
-    """Whether a benchmark found the roofs: it counts the bytes that arrive; published peaks count
-    lines, as we do.
+    """Whether a benchmark found the roofs. It counts the bytes that arrive; published peaks count
+    whole lines, as `roofline_points` does.
     """
     return bool(profile.meta.get("roofline")) and profile.origin.kind != "modelled"
 
@@ -160,7 +160,7 @@ _ABOVE = {
 
 
 def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
-    """A sentence for each point above a roof; none where no roofs are known."""
+    """A sentence for each point above a roof; no sentence where no roofs are known."""
     try:
         roofs = roofline_ceilings(profile).set_index("name")["value"].to_dict()
     except ValueError:
@@ -232,8 +232,8 @@ def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterato
 
 
 def _uncounted(counters: DispatchCounters, names: Iterable[str]) -> pd.DataFrame:
-    """For each dispatch, row by row as in `counters.frame`, which of the counters it lacks; a bool
-    column for each.
+    """For each dispatch, row by row as in `counters.frame`, which of the counters it lacks: a bool
+    column for each counter.
     """
     return pd.DataFrame(
         {name: np.isnan(counters.column(name)) for name in names}, index=counters.frame.index
@@ -262,6 +262,8 @@ def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
     durations = profile.events.groupby(profile.events["name"].astype(object))["duration_ns"]
     total, calls = durations.sum(), durations.size()
     rates = {entry["kernel"]: entry for entry in profile.meta.get("kernel_rates", [])}
+    # A database has rates and no counts: flops are rate times duration (GFLOP/s times ns), and
+    # bytes are flops over intensity.
     for kernel in total.index:
         rate = rates.get(kernel, {})
         row: dict[str, Any] = {
@@ -286,14 +288,14 @@ def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
 
 
 def roofline_ceilings(profile: Profile) -> pd.DataFrame:
-    """What the GPU can do at most: rows of kind `bandwidth` (B/s) and `compute` (FLOP/s, or OP/s
-    for integers).
+    """The peak rates of the GPU: rows of kind `bandwidth` (B/s) and `compute` (FLOP/s, or OP/s for
+    integers).
 
-    Measured by rocprof-compute's benchmark where the recording has it (roofline.csv; the median if
-    that covers several devices), else the published rates per compute unit and clock for the clock
-    in sysinfo, or for the product's published clock. `table.attrs["ceilings"]` says which. The
-    published vector FP32 rate is that with packed instructions, where the GPU has them. Raises
-    ValueError if neither is known.
+    They are those that rocprof-compute's benchmark measured, where the recording has them
+    (roofline.csv; the median if that covers several devices), else the published rates per compute
+    unit and clock for the clock in sysinfo, or for the product's published clock.
+    `table.attrs["ceilings"]` says which. The published vector FP32 rate is that with packed
+    instructions, where the GPU has them. Raises ValueError if neither is known.
     """
     measured = profile.meta.get("roofline")
     if measured and profile.origin.kind == "modelled":
@@ -346,33 +348,25 @@ def _rate_name(column: str) -> str:
 def _published(
     architecture: Architecture, sysinfo: Mapping[str, Any], model: Model | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Ceilings from rates per compute unit and clock, and a text that says what they are."""
+    """Ceilings from rates per compute unit and clock, and a text on what they are."""
     clock = sysinfo.get("max_sclk", model.clock_mhz if model else None)
     units = sysinfo.get("cu_per_gpu")
     bandwidth = memory_bandwidth(sysinfo) or (model.memory_gb_per_second if model else None)
     rows = [] if bandwidth is None else [_row("HBM", "bandwidth", bandwidth * 1e9, "B/s")]
     if clock is None or units is None:
         return rows, "published peak of the memory, not measured"
-    per_unit = units * clock * 1e6
+    clocks_per_second = clock * 1e6
+    unit_clocks = units * clocks_per_second
     if "total_l2_chan" in sysinfo:
-        rows.append(
-            _row(
-                "L2",
-                "bandwidth",
-                architecture.l2_channel_bytes * sysinfo["total_l2_chan"] * clock * 1e6,
-                "B/s",
-            )
-        )
-    rows.append(_row("L1", "bandwidth", architecture.l1_line_bytes * per_unit, "B/s"))
-    rows.append(_row("LDS", "bandwidth", LDS_BYTES * per_unit, "B/s"))
-    rows.append(_row("vector fp32", "compute", architecture.vector_fp32 * per_unit, "FLOP/s"))
-    rows.append(_row("vector fp64", "compute", VECTOR_RATE * per_unit, "FLOP/s"))
+        per_clock = architecture.l2_channel_bytes * sysinfo["total_l2_chan"]
+        rows.append(_row("L2", "bandwidth", per_clock * clocks_per_second, "B/s"))
+    rows.append(_row("L1", "bandwidth", architecture.l1_line_bytes * unit_clocks, "B/s"))
+    rows.append(_row("LDS", "bandwidth", LDS_BYTES * unit_clocks, "B/s"))
+    rows.append(_row("vector fp32", "compute", architecture.vector_fp32 * unit_clocks, "FLOP/s"))
+    rows.append(_row("vector fp64", "compute", VECTOR_RATE * unit_clocks, "FLOP/s"))
     for name, rate in architecture.matrix.items():
-        rows.append(
-            _row(
-                f"matrix {name}", "compute", rate * per_unit, "OP/s" if name == "int8" else "FLOP/s"
-            )
-        )
+        unit = "OP/s" if name == "int8" else "FLOP/s"
+        rows.append(_row(f"matrix {name}", "compute", rate * unit_clocks, unit))
     return rows, f"published peaks of {units} compute units at {clock} MHz, not measured"
 
 

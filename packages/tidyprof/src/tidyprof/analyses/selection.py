@@ -1,4 +1,4 @@
-"""Parts of a recording: of a time, of steps. Every analysis takes them as it takes the whole."""
+"""Parts of a recording, by time or by steps. Every analysis takes them as it takes the whole."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
 
 def between(profile: Profile, start_ns: int | None = None, end_ns: int | None = None) -> Profile:
-    """A profile of the events that begin in [start_ns, end_ns), and of the samples taken there;
-    None is no limit.
+    """A profile of the events that begin in [start_ns, end_ns), and of the samples taken in that
+    time; None is no limit.
 
     Times are in ns, as in `events["start_ns"]`. An event belongs to it as a whole or not at all:
-    what began before is left out even if it goes on, and what begins inside may end behind. So work
-    on a GPU can be without its launch, and operators without those around them. `meta` stays that
-    of the whole recording. Raises ValueError if the time ends before it begins.
+    what began before is left out even if it goes on, and what begins inside may end after end_ns.
+    So work on a GPU can be without its launch, and operators without those around them. `meta`
+    stays that of the whole recording. Raises ValueError if the time ends before it begins.
     """
     if start_ns is not None and end_ns is not None and end_ns < start_ns:
         raise ValueError(f"the time ends {start_ns - end_ns} ns before it begins")
@@ -35,16 +35,16 @@ def between(profile: Profile, start_ns: int | None = None, end_ns: int | None = 
 def of_steps(
     profile: Profile, first: int, last: int | None = None, mark: str | None = None
 ) -> Profile:
-    """A profile of the steps from `first` to `last`, both included, as `steps` numbers them; None:
-    the first alone.
+    """A profile of the steps from `first` to `last`, both included, as `steps` numbers them; of the
+    first alone without `last`.
 
     Events on the host belong to the step in which they begin. Work on a GPU belongs to the step
-    that launched it, whenever it ran, and to none if its launch was not recorded; where no launch
-    of a GPU was, the start counts. Samples belong to the time from the begin of the first step to
-    the end of the last one. mark is as in `steps`. The events get the column `step`, Int64, by
-    which `kernels` counts; `steps` itself numbers steps between marks anew, from 0. `meta` stays
-    that of the whole recording. Raises ValueError where no steps are marked, for steps that are not
-    there, and as `steps` does.
+    that launched it, whenever it ran, and to no step if its launch was not recorded; where no
+    launch was recorded for the whole GPU, its start counts. Samples belong to the time from the
+    beginning of the first step to the end of the last. mark is as in `steps`. The events get the
+    column `step`, Int64, which `kernels` counts by; `steps` itself numbers steps between marks
+    anew, from 0. `meta` stays that of the whole recording. Raises ValueError where no steps are
+    marked, for steps that are not there, and as `steps` does.
     """
     last = first if last is None else last
     marked = steps(profile, mark=mark)
@@ -58,6 +58,7 @@ def of_steps(
     if last < first:
         raise ValueError(f"step {last} comes before step {first}")
     number = _step_of_each(profile, marked)
+    # By number, and not by time: work on a GPU runs behind its step.
     wanted = number.between(first, last).fillna(False)
     start, end = start_and_end(marked[marked["step"].between(first, last)])
     _, sampled = _times(profile)
@@ -67,7 +68,7 @@ def of_steps(
 
 
 def step_of_each(profile: Profile, mark: str | None = None) -> pd.Series:
-    """The step that each event belongs to, as `of_steps` says it, Int64; <NA> for none."""
+    """The step that each event belongs to, as explained at `of_steps`, Int64; <NA> for none."""
     if "step" in profile.events.columns:
         return profile.events["step"]
     return _step_of_each(profile, steps(profile, mark=mark))
@@ -75,20 +76,20 @@ def step_of_each(profile: Profile, mark: str | None = None) -> pd.Series:
 
 def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
     events = profile.events
-    found = pd.Series(pd.NA, events.index, "Int64")
+    step = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]
     for owner in owners_of(marked):
-        own = of_owner(on_host, owner)
-        found[own.index] = _numbers(of_owner(marked, owner), start_and_end(own)[0])
-    for place, own in by_device(profile):
-        times = launch_times(own) if has_launches(own) else own["start_ns"]
-        found.iloc[own.rows] = _numbers(of_owner(marked, owner_of(place, own, marked)), times)
-    return found
+        of_host = of_owner(on_host, owner)
+        step[of_host.index] = _numbers(of_owner(marked, owner), start_and_end(of_host)[0])
+    for place, work in by_device(profile):
+        times = launch_times(work) if has_launches(work) else work["start_ns"]
+        step.iloc[work.rows] = _numbers(of_owner(marked, owner_of(place, work, marked)), times)
+    return step
 
 
 def _numbers(own: pd.DataFrame, times: np.ndarray) -> pd.arrays.IntegerArray:
     """The number of the step that each time falls in."""
-    # The last place answers the -1 of times in no step.
+    # The last number answers the -1 of times in no step.
     return pd.array([*own["step"], pd.NA], dtype="Int64")[step_of_time(own, times)]
 
 
@@ -106,13 +107,16 @@ def _inside(times: pd.Series, start: int | None, end: int | None) -> pd.Series:
 
 
 def _part(profile: Profile, kept: pd.Series, sampled: pd.Series) -> Profile:
-    """These events and samples, with numbers of rows and categories of what is left."""
+    """These events and samples, with their rows numbered anew and only the categories that are
+    left.
+    """
     kept = kept.to_numpy(bool)
     events = profile.events[kept].reset_index(drop=True)
     for column in events.columns[events.dtypes == "category"].drop("kind"):
         events[column] = events[column].cat.remove_unused_categories()
+    # A parent is the number of a row, which has moved, or is gone.
     if "parent" in events:
-        place = pd.array(np.where(kept, np.cumsum(kept) - 1, -1), "Int64")
-        moved = place[events["parent"].fillna(0).to_numpy(np.int64)]
+        new_row = pd.array(np.where(kept, np.cumsum(kept) - 1, -1), "Int64")
+        moved = new_row[events["parent"].fillna(0).to_numpy(np.int64)]
         events["parent"] = pd.Series(moved).where(events["parent"].notna() & (moved >= 0))
     return Profile(events, profile.counters[sampled].reset_index(drop=True), dict(profile.meta))

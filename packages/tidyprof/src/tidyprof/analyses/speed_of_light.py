@@ -37,18 +37,18 @@ def speed_of_light(
 ) -> pd.DataFrame:
     """The Speed-of-Light table: each metric with its value, its peak and their ratio in percent.
 
-    profile -- from `read_rocprof_compute`. Of an analysis database, whose counters are evaluated
+    profile -- from `read_rocprof_compute`. For an analysis database, whose counters are evaluated
                already, the tool's own values are returned, with peaks computed here.
     kernel  -- only dispatches of kernels with this text in their name.
     average -- `dispatches`: the mean over dispatches, in which a kernel of 3 us counts as much as
-               one of 3 ms, as rocprof-compute prints up to release 3.6; `totals`: sum over sum, as
-               it does from 3.7.0 on.
+               one of 3 ms, as rocprof-compute prints it up to release 3.6; `totals`: sum over sum,
+               as it prints it from 3.7.0 on.
 
-    Rates are in 10^9 per second, peaks of rates are those of the clock and the number of compute
-    units in sysinfo. `dispatches` says how many entered the value. What cannot be computed has no
-    value, and `missing` names the counters, or what of sysinfo, that it would take. "VALU FLOPs" is
-    divided by the unpacked rate of 128 FLOP per CU and clock, as in the tool; packed FP32 can
-    exceed 100 %. "Wavefront Occupancy" is inaccurate for kernels under 1 ms.
+    Rates are in 10^9 per second, peaks of rates are for the clock and the number of compute units
+    in sysinfo. `dispatches` says how many dispatches entered the value. What cannot be computed has
+    no value, and `missing` names the counters, or the entries of sysinfo, that it would take. "VALU
+    FLOPs" is divided by the unpacked rate of 128 FLOP per CU and clock, as in the tool; packed FP32
+    can exceed 100 %. "Wavefront Occupancy" is inaccurate for kernels under 1 ms.
 
     Formulas: see counter_formulas; for "Active CUs" projects/rocprofiler-compute,
     src/utils/parser.py (BUILD_IN_VARS). Raises ValueError for a profile without sysinfo or of an
@@ -75,8 +75,9 @@ def speed_of_light(
         }
         counters = DispatchCounters(profile, names, kernel)
         rows = [_row(metric, counters, average) for metric in formulas]
-        place = [metric.name for metric in formulas].index("CU Utilization")
-        rows.insert(place, _active_compute_units(counters, sysinfo))
+        # Where the tool's table has it.
+        position = [metric.name for metric in formulas].index("CU Utilization")
+        rows.insert(position, _active_compute_units(counters, sysinfo))
     if not any(row.get("value") is not None for row in rows):
         raise ValueError(f"no metric can be computed; the first one lacks {rows[0]['missing']}")
     return result(rows, SPEED_OF_LIGHT_COLUMNS, profile)
@@ -123,6 +124,7 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
     facts: dict[str, Any] = {
         name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")
     }
+    # The row is built of numbers only, so facts that sysinfo lacks are named first.
     units, chiplets, slots = facts.values()
     row = {"metric": "Active CUs", "unit": "CUs", "peak": units, "dispatches": 0}
     lacking = counters.missing(names) + [
@@ -134,6 +136,7 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
     defined = ~np.isnan(busy) & ~np.isnan(active) & (active != 0)
     if not defined.any():
         return row | {"missing": _NEVER_DEFINED}
+    # The counter is of quads of clocks, and GRBM_GUI_ACTIVE adds up all chiplets (XCDs).
     mean = round(float((4 * busy[defined] / (active[defined] / chiplets)).mean()))
     value = float(int(min(mean / slots * 8 + min(mean % slots, 8), units)))
     return row | {
@@ -177,17 +180,17 @@ def _values_of_workload(profile: Profile) -> dict[str, float]:
 
 
 def _values_of_kernel(profile: Profile, kernel: str) -> dict[str, float]:
-    found = profile.counters[profile.counters["metric_id"].astype(str).str.startswith("2.1.")]
-    names = [name for name in found["kernel"].cat.categories if kernel in name]
+    table = profile.counters[profile.counters["metric_id"].astype(str).str.startswith("2.1.")]
+    names = [name for name in table["kernel"].cat.categories if kernel in name]
     if len(names) != 1:
         raise ValueError(
             f"{len(names)} kernels have {kernel!r} in their name; the database has one value per"
             " kernel, so ask for one"
         )
-    found = found[(found["kernel"] == names[0]) & (found["statistic"] == "Avg")]
+    table = table[(table["kernel"] == names[0]) & (table["statistic"] == "Avg")]
     return {
         _plain(name): value
-        for name, value in zip(found["name"].astype(str), found["value"], strict=True)
+        for name, value in zip(table["name"].astype(str), table["value"], strict=True)
     }
 
 

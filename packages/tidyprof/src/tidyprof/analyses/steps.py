@@ -44,12 +44,12 @@ OTHER_MARKS = (
     r"(DistributedDataParallel\.)?forward",
     r"Optimizer\.step#.*",
 )
-"""Names of ranges, one of each in a step, that steps are told apart by where neither the profiler
-nor `data` does.
+"""Names of ranges that occur once in a step. They separate steps where neither the profiler nor
+`data` does.
 """
 
 ROUNDS = 3
-"""So often must ranges come in the same order to be taken for steps that nobody marked as such."""
+"""Ranges must come so often in the same order to be taken for steps that nobody marked as such."""
 
 NO_MARK = (
     r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch"
@@ -58,7 +58,7 @@ NO_MARK = (
 """Ranges that PyTorch writes by itself and that may come any number of times in a step."""
 
 PYTHON_FUNCTION = r".*\(\d+\): .*|<.*|nn\.Module: .*"
-"""Names of Python functions in a trace with stacks, which are no ranges that somebody marked."""
+"""Names of Python functions in a trace with stacks; nobody marked them as ranges."""
 
 PHASE_PATTERNS = {
     "data": r"data|enumerate\(DataLoader\)#.*",
@@ -67,7 +67,7 @@ PHASE_PATTERNS = {
     "backward": r"backward",
     "optimizer": r"optimizer|Optimizer\.(step|zero_grad)#.*",
 }
-"""Phase of a step -> names of its ranges: what a script marks itself, and what torch.profiler
+"""Phase of a step -> names of its ranges: those that a script marks, and those that torch.profiler
 adds.
 """
 
@@ -81,7 +81,7 @@ STEP_COLUMNS = {
 """Columns of `steps`."""
 
 _Columns = dict[str, np.ndarray]
-"""Those of `steps`, int64 with ABSENT."""
+"""Columns of `steps`, int64 with ABSENT."""
 
 PHASE_COLUMNS = {
     **OWNER,
@@ -99,22 +99,22 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     """When each training step began and how long it took.
 
     timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. Without
-    such ranges a step lasts from one mark to the next, numbered from 0, and the last one ends with
+    such ranges a step lasts from one mark to the next, numbered from 0, and the last step ends with
     its last phase, or, where it has none, with the host's last event. The mark is the range,
-    operator or call of the name `mark`, or else the first that there is of a range `data`, of those
-    of OTHER_MARKS that repeat, and of the first of ranges that come again and again in the same
-    order, ROUNDS times or more. Where several processes without a rank mark steps, each has rows of
-    its own, and `process` says whose they are; else it is <NA>.
+    operator or call with the name `mark`. Without a name it is the first of these that occurs: a
+    range `data`; a range of OTHER_MARKS that repeats; the first of several ranges that come in the
+    same order ROUNDS times or more. Where several processes without a rank mark steps, each has
+    rows of its own, and `process` says whose they are; else it is <NA>.
 
     timeline="device": one row per rank, device and step. The host runs ahead of the device, so here
     the launch time decides which step a device event belongs to. A step begins with the range on
     the host, so that idleness before its first launch is seen, but not before all work that was
-    launched earlier has ended. It lasts until the next step begins, the last one until its last
+    launched earlier has ended. It lasts until the next step begins, the last step until its last
     event and its range have ended. Steps that launched nothing have no row.
 
     attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in
     words. Raises ValueError for a mark that does not occur, for timeline="device" if the recording
-    has no launch records, and as `processes.owner_of` does.
+    has no launch records, and as `common.owner_of` does.
 
     >>> tidyprof.steps(tidyprof.read("trace.json.gz"))[["step", "duration_ns"]].values.tolist()
     [[1, 100000]]
@@ -141,7 +141,7 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
 
 
 def mark_of_steps(profile: Profile, mark: str | None) -> str:
-    """With what steps begin, as `steps` says in attrs["mark"]; "" where nothing marks them."""
+    """The name that steps begin with, attrs["mark"] of `steps`; "" where nothing marks them."""
     return _known_host_steps(profile, mark)[0] or ""
 
 
@@ -151,9 +151,9 @@ def require_timeline(timeline: str) -> None:
         raise ValueError(f"timeline must be host or device, not {timeline!r}")
 
 
-def with_mark_of(found: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The table with what the attrs of a table of `steps` say about the mark."""
-    table.attrs |= {key: found.attrs[key] for key in ("mark", "steps")}
+def with_mark_of(marked: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the attrs of a table of `steps` that are about the mark."""
+    table.attrs |= {key: marked.attrs[key] for key in ("mark", "steps")}
     return table
 
 
@@ -186,7 +186,7 @@ def _numbered_steps(marks: PlainEvents) -> _Columns:
         [re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64
     )
     found |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
-    # What is not known comes last.
+    # Steps without a rank or process come last, in place of ABSENT, the least number.
     rank, process = (np.where(found[column] == ABSENT, LATEST, found[column]) for column in OWNER)
     order = np.lexsort((found["start_ns"], process, rank))
     return {column: values[order] for column, values in found.items()}
@@ -197,15 +197,15 @@ def _repeating_mark(annotations: pd.DataFrame) -> str | None:
     if names_matching(annotations, "data").any():
         return "data"
     for pattern in OTHER_MARKS:
-        own = annotations[names_matching(annotations, pattern)]
-        repeating = own[own.duplicated(["rank", "process", "name"], keep=False)]
+        marks = annotations[names_matching(annotations, pattern)]
+        repeating = marks[marks.duplicated(["rank", "process", "name"], keep=False)]
         if len(repeating):
             return str(repeating["name"].iloc[0])
     return _first_of_rounds(annotations)
 
 
 def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
-    """The name with which each round begins, if the outermost ranges come in rounds of the same
+    """The name that each round begins with, if the outermost ranges come in rounds of the same
     names.
     """
     ranges = annotations[~names_matching(annotations, f"{NO_MARK}|{PYTHON_FUNCTION}")]
@@ -214,25 +214,24 @@ def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
     begin, end = start_and_end(ranges)
     outermost = begin >= np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end)[:-1])
     names = ranges.loc[outermost, "name"].astype(str).tolist()
-    length = next((place for place in range(1, len(names)) if names[place] == names[0]), len(names))
-    in_rounds = all(name == names[place % length] for place, name in enumerate(names))
+    # A round is as long as it takes for the first name to come again. The last one may be cut.
+    length = names.index(names[0], 1) if names[0] in names[1:] else len(names)
+    in_rounds = all(name == names[number % length] for number, name in enumerate(names))
     return names[0] if in_rounds and len(names) >= ROUNDS * length else None
 
 
 def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
-    """Ranges that steps could begin with where nothing marks any, and how often each comes: the
-    longest in sum first.
-
-    They come ROUNDS times or more. Where there are none, the operator that comes so often and takes
-    longest.
+    """The range that steps could begin with where nothing marks any, and how often it comes: of
+    those that come ROUNDS times or more, the one with the longest sum. Where there is none, an
+    operator, by the same rule.
     """
     for kind in ("annotation", "operator"):
         events = host_events(profile, kind)
         events = events[~names_matching(events, f"{NO_MARK}|{PYTHON_FUNCTION}")]
-        found = events.groupby(events["name"].astype(str))["duration_ns"].agg(["size", "sum"])
-        found = found[found["size"] >= ROUNDS].sort_values("sum", ascending=False)
-        if len(found):
-            return [(str(name), int(count)) for name, count in found["size"].head(1).items()]
+        sums = events.groupby(events["name"].astype(str))["duration_ns"].agg(["size", "sum"])
+        sums = sums[sums["size"] >= ROUNDS].sort_values("sum", ascending=False)
+        if len(sums):
+            return [(str(name), int(count)) for name, count in sums["size"].head(1).items()]
     return []
 
 
@@ -243,13 +242,15 @@ def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
         raise ValueError(f"no range, operator or call on the host is named {mark!r}")
     tables: list[_Columns] = []
     host = host.assign(process=nullable(processes_apart(host, marks), "Int64"))
-    for (rank, process), own in host.groupby(list(OWNER), dropna=False):
-        begin = np.unique(own.loc[own["name"] == mark, "start_ns"])
+    for (rank, process), events in host.groupby(list(OWNER), dropna=False):
+        # Two marks at the same time, as of two threads, begin one step.
+        begin = np.unique(events.loc[events["name"] == mark, "start_ns"])
         if len(begin):
-            end = np.append(begin[1:], _end_of_last(own[own["start_ns"] >= begin[-1]], mark))
-            place = {"rank": rank, "device": pd.NA, "process": process}
-            found = {"step": np.arange(len(begin)), "start_ns": begin, "duration_ns": end - begin}
-            tables.append(repeated(place, len(begin)) | found)
+            last = events[events["start_ns"] >= begin[-1]]
+            end = np.append(begin[1:], _end_of_last(last, mark))
+            owner = {"rank": rank, "device": pd.NA, "process": process}
+            times = {"step": np.arange(len(begin)), "start_ns": begin, "duration_ns": end - begin}
+            tables.append(repeated(owner, len(begin)) | times)
     return _below_each_other(tables)
 
 
@@ -278,36 +279,37 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
     tables: list[_Columns] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
-        own = of_owner(host, owner)
+        of_host = of_owner(host, owner)
         _, end = start_and_end(events)
-        number = step_of_time(own, launch_times(events))
-        launching = np.unique(number[number >= 0])
+        step = step_of_time(of_host, launch_times(events))
+        launching = np.unique(step[step >= 0])
         if not len(launching):
             continue
-        on_host, finish = (times[launching] for times in start_and_end(own))
+        on_host, finish = (times[launching] for times in start_and_end(of_host))
         begin = _device_begins(events, on_host)
-        last = max(end[number == launching[-1]].max(), finish[-1], begin[-1])
-        found = {
-            "step": own["step"][launching],
+        # The last step has no next one that ends it: its work does, or its range, if that is later.
+        last = max(end[step == launching[-1]].max(), finish[-1], begin[-1])
+        times = {
+            "step": of_host["step"][launching],
             "start_ns": begin,
             "duration_ns": np.diff(np.append(begin, last)),
         }
-        tables.append(repeated(place | owner, len(launching)) | found)
+        tables.append(repeated(place | owner, len(launching)) | times)
     return _below_each_other(tables)
 
 
 def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
-    """When steps with these begins on the host begin on the device: once all that was launched
-    before has ended.
+    """When steps that begin at these times on the host begin on the device: once all work that was
+    launched before has ended.
 
-    Work that the file lacks, but whose end the first own work waited for, counts as launched
+    Work that the file lacks, but for whose end the step's first work waited, counts as launched
     before.
     """
     (start, end), launch = start_and_end(events), launch_times(events)
     unknown = launch == ABSENT
     launch = np.where(unknown, start, launch)
-    # In front of the first launched event of its stream, what has no launch was asked for before
-    # the recording.
+    # An event without a launch, before the first event of its stream that has one, was launched
+    # before the recording.
     stream = pd.factorize(events["stream"])[0]
     first = np.full(len(events), LATEST)
     np.minimum.at(first, stream[~unknown], start[~unknown])
@@ -317,9 +319,9 @@ def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
     order = np.argsort(launch, kind="stable")
     ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))
     busy_until = ended[np.searchsorted(launch[order], begin, side="left")]
-    place = np.searchsorted(unseen.ends, begin, side="right")
-    hidden = np.append(unseen.starts, LATEST)[place] <= np.maximum(begin, busy_until)
-    begin = np.where(hidden, np.append(unseen.ends, 0)[place], begin)
+    next_unseen = np.searchsorted(unseen.ends, begin, side="right")
+    hidden = np.append(unseen.starts, LATEST)[next_unseen] <= np.maximum(begin, busy_until)
+    begin = np.where(hidden, np.append(unseen.ends, 0)[next_unseen], begin)
     return np.maximum.accumulate(np.maximum(begin, busy_until))
 
 
@@ -328,24 +330,24 @@ def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
     none or ABSENT.
     """
     begin, finish = start_and_end(own)
-    place = np.searchsorted(begin, times, side="right") - 1
-    # Place -1, in front of all steps, reads the last end.
-    return np.where((place >= 0) & (times < np.append(finish, ABSENT)[place]), place, -1)
+    step = np.searchsorted(begin, times, side="right") - 1
+    # The -1 of times before all steps reads ABSENT, the end behind the last.
+    return np.where((step >= 0) & (times < np.append(finish, ABSENT)[step]), step, -1)
 
 
 def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     """How long the host spent in each phase of each step, on CPU and GPU recordings alike.
 
     One row per rank, step and phase that occurs; phases are the keys of PHASE_PATTERNS. calls
-    counts the ranges, start_ns is the first one's start, duration_ns the time inside any of them
-    (both clipped to the step), percent the share of the step. A recording without steps has one
-    step <NA>: all of it. `process`, `mark` and attrs are as in `steps`. These are times of the
+    counts the ranges, start_ns is the start of the first range, duration_ns the time inside any of
+    them (both clipped to the step), percent the share of the step. A recording without steps has
+    one step <NA>: all of it. `process`, `mark` and attrs are as in `steps`. These are times of the
     host, which runs ahead of a GPU: they say who was waiting, not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
     rows = []
-    found = steps_or_all(profile, mark)
-    for step in found.to_dict("records"):
+    marked = steps_or_all(profile, mark)
+    for step in marked.to_dict("records"):
         own = of_owner(annotations, step)
         begin, finish = start_and_end(own)
         own = own[(begin < step["start_ns"] + step["duration_ns"]) & (finish > step["start_ns"])]
@@ -353,7 +355,7 @@ def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
             ranges = own[names_matching(own, pattern)]
             if len(ranges):
                 rows.append({**_phase_row(ranges, step), "phase": phase})
-    return with_mark_of(found, result(rows, PHASE_COLUMNS, profile))
+    return with_mark_of(marked, result(rows, PHASE_COLUMNS, profile))
 
 
 def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
@@ -368,27 +370,27 @@ def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns,
-    attrs as `steps`.
+    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns
+    and attrs are those of `steps`.
 
     Processes without a rank that neither mark steps nor use a device are left out where others mark
     steps.
     """
-    found = steps(profile, mark=mark)
+    marked = steps(profile, mark=mark)
     tables = []
-    for owner in _owners(profile, found):
-        own = of_owner(found, owner)
+    for owner in _owners(profile, marked):
+        own = of_owner(marked, owner)
         if not len(own):
             begin, finish = start_and_end(of_owner(profile.events, owner))
             whole = {**owner, "start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
             own = result([whole], STEP_COLUMNS, profile)
         tables.append(own)
-    return with_mark_of(found, result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile))
+    return with_mark_of(marked, result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile))
 
 
 def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Whose steps there are, or whose whole recording counts as one: all ranks, or their
-    processes.
+    """The owners whose steps there are, or whose whole recording counts as one step: all ranks, or
+    their processes.
     """
     for rank in profile.events["rank"].drop_duplicates().sort_values():
         marking = of_rank(marked, rank)["process"].dropna()

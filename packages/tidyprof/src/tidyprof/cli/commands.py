@@ -61,7 +61,7 @@ SUMMARY_COLUMNS = {
 """Columns of the exported summary: one row per device, or one per recording without any."""
 
 TOP_IN_SUMMARY = 5
-"""Kernels or operators in a summary."""
+"""Number of kernels or operators in a summary."""
 
 _MOST_DEVICES = 8
 _MEBIBYTE = 2**20
@@ -83,7 +83,7 @@ def _each_file(
     analyse: Callable[[Profile], pd.DataFrame],
     display: Callable[[Profile, pd.DataFrame], None],
 ) -> None:
-    """Show a table per file, and write them as one."""
+    """Show a table for each file, and write all tables as one."""
     check_targets(options)
     tables = []
     for path in options.files:
@@ -106,7 +106,7 @@ def _each_file(
 
 
 def _place_columns(table: pd.DataFrame) -> list[Column]:
-    """Rank, process and device, as far as the table has them and they are known."""
+    """Those of the columns rank, process and device that the table has, with known values."""
     places = [
         name
         for name in ("rank", "process", "device")
@@ -116,14 +116,14 @@ def _place_columns(table: pd.DataFrame) -> list[Column]:
 
 
 def _top(table: pd.DataFrame | DataFrameGroupBy, top: int | None) -> pd.DataFrame:
-    """The rows to show, of each group where there are groups."""
+    """The rows to show; of a grouped table, those of each group."""
     wanted = (TOP_IN_TERMINAL if on_terminal() else 0) if top is None else top
     return table.head(wanted or sys.maxsize).copy()
 
 
 def _only_sums(profile: Profile, lacking: str) -> str:
-    """What a recording without these events holds of statistics that its tool made; "" without
-    any.
+    """A sentence on the statistics of its tool in a recording without these events; "" if it has
+    none.
     """
     stats = profile.meta.get("stats", {})
     if len(profile.events) and "kernel" not in stats:
@@ -133,9 +133,7 @@ def _only_sums(profile: Profile, lacking: str) -> str:
 
 
 def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
-    """The sums of kernels that the tool made, the largest first; of all ranks and processes
-    together.
-    """
+    """The tool's own sums of kernels, the largest first; of all ranks and processes together."""
     table = stated_kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     return columns_of(_top(table, top), headings) if len(table) else []
@@ -262,7 +260,7 @@ def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None
 
 
 MOST_RANGES = 5
-"""Ranges of the script that are named below a table of steps."""
+"""Number of the script's ranges that are named below a table of steps."""
 
 
 def _compare(options: Namespace) -> None:
@@ -411,8 +409,9 @@ def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFram
 
 
 def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
-    """The summary of a recording with SUMMARY_COLUMNS. occupancy, marked -- its tables of `busy`
-    and `steps`.
+    """The summary of a recording, with SUMMARY_COLUMNS.
+
+    occupancy, marked -- the recording's tables of `busy` and `steps`.
     """
     table = (occupancy if len(occupancy) else pd.DataFrame([{}])).assign(
         **{key: str(profile.meta[key]) for key in list(SUMMARY_COLUMNS)[:5] if key in profile.meta},
@@ -482,8 +481,8 @@ def _events(profile: Profile) -> Facts:
 
 
 def _memory_facts(profile: Profile) -> Facts:
-    """What PyTorch's allocator had at the end, by rank and device; nothing unless the file is a
-    snapshot of it.
+    """The memory that PyTorch's allocator held at the end, by rank and device; empty unless the
+    file is a snapshot of the allocator.
     """
     facts = []
     blocks = memory_blocks(profile)
@@ -540,7 +539,7 @@ def _steps_fact(marked: pd.DataFrame) -> str:
 
 
 def _show_top(profile: Profile) -> None:
-    """The largest kernels; without any the largest operators, or what a monitor sampled."""
+    """Show the largest kernels; without kernels the largest operators, or a monitor's samples."""
     found = kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     if not len(found):
@@ -558,8 +557,8 @@ def _show_top(profile: Profile) -> None:
 
 
 def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
-    """What a monitor sampled; of several devices the least and the largest mean, since an idle one
-    hides a busy one.
+    """The means of a monitor's samples; of several devices the least and the largest mean, since in
+    a mean over all an idle device would hide a busy one.
     """
     keys = ["name", "unit"]
     counters = _in_gigabytes(counters)
@@ -618,4 +617,4 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "hang": hang,
     "isa": isa,
 }
-"""Command -> what runs it; it returns an exit code, or None for 0."""
+"""Command -> the function that runs it and returns an exit code, or None for 0."""

@@ -1,4 +1,6 @@
-"""The command `gate`: two sides in, verdict and reports out, exit code 1 where the gate closes."""
+"""The command `gate`: takes two sides, shows and writes a verdict, and exits with 1 if the gate
+closes.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ from tidyprof.running.report import machine_of, read_run
 from tidyprof.tables.contract import NOT_STATED, Origin
 
 REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
-"""Option that takes a file -> what writes it."""
+"""Option that takes a file -> the function that makes its text."""
 
 NAMED = 3
-"""Pairs of copies that an error names."""
+"""Number of pairs of copies that an error names."""
 
 
 def gate(options: Namespace) -> int:
-    """Show the verdict and write the reports. Returns 1 where the gate closes, else 0."""
+    """Show the verdict and write the reports. Returns 1 if the gate closes, else 0."""
     check_targets(options)
     sides = [repeats_in(path) for path in options.files]
     if set(sides[0]) & set(sides[1]):
@@ -68,7 +70,9 @@ def gate(options: Namespace) -> int:
 
 
 def _with_machine(run: RunTimes) -> RunTimes:
-    """The run, with what `tidyprof run` says beside its times that it ran on."""
+    """The run, with the machine that `tidyprof run` recorded beside its times as its origin, if it
+    states none itself.
+    """
     watched = read_run(Path(run.path))
     if run.origin != NOT_STATED or not watched.ranks:
         return run

@@ -1,5 +1,5 @@
-"""The command line: options in, exit code out. Only what a command needs is imported, and only once
-it runs.
+"""The command line: takes options, returns an exit code. Only the modules that a command needs are
+imported, and only once it runs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tidyprof.harmless import printable
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
-"""Exit code of what is a bug. Python's own would be 1, which says that the gate closes."""
+"""Exit code of a bug. Python's own would be 1, which means that the gate closes."""
 
 MOST_JOBS = 61
-"""Processes that can be asked for: what Python allows on every system (ProcessPoolExecutor)."""
+"""The most processes that --jobs takes: as many as a ProcessPoolExecutor allows on every system."""
 
 DISTRIBUTION = "tidyprof"
-"""What is installed to bring this package."""
+"""Name of the distribution that installs this package."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 1 where the gate closes or `isa --fail-on-spill` finds a spill
-    and for nothing else, 2 after a one-line message about what the user can put right, 3 after the
-    traceback of a bug, 130 after Ctrl-C.
+    """Run one command. Returns 0; 1 only if the gate closes or `isa --fail-on-spill` finds a spill;
+    2 after a one-line message about something that the user can correct; 3 after the traceback of a
+    bug; 130 after Ctrl-C.
     """
     try:
         return _run(parsed(build_parser(), arguments))
@@ -113,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _add(
     commands: Any, name: str, text: str, files: tuple[str, ...] = ()
 ) -> argparse.ArgumentParser:
-    """A command that reads files, shows a table and can write it."""
+    """Add a command that reads files, shows a table and can write it."""
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     for file in files:
         parser.add_argument(

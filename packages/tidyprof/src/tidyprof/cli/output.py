@@ -1,4 +1,4 @@
-"""What a command shows (tables on a terminal or plain into a pipe) and the files that it writes."""
+"""A command's output: tables on a terminal or plain ones into a pipe, and the files it writes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tidyprof.tables.contract import Profile
 from tidyprof.whole_files import whole_file
 
 _UNLIMITED = 100_000
-"""Columns of a pipe: more than any table has."""
+"""Width of a pipe in columns of text: more than any table needs."""
 
 _LEAST_TEXT = 8
 """Columns that a text keeps on a narrow terminal."""
 
 QUIET = "color(243)"
-"""What matters less: the grey of xterm's 256 colours that can be read on black and on white.
-NO_COLOR takes it away.
+"""Style of what matters less: the grey of xterm's 256 colours that can be read both on black and on
+white. NO_COLOR takes it away.
 """
 
 _AROUND = 2
@@ -83,13 +83,13 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
 
 
 def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
-    """Columns of a table, heading -> name; without a unit a number is a count."""
-    found = []
+    """Columns of a table, from heading -> name; a number whose heading has no unit is a count."""
+    columns = []
     for heading, name in headings.items():
         is_text = pd.api.types.is_string_dtype(table[name])
         text = FORMATS.get(heading.split()[-1], str if is_text else "{:,d}".format)
-        found.append(Column(heading, texts(table[name], text), is_text))
-    return found
+        columns.append(Column(heading, texts(table[name], text), is_text))
+    return columns
 
 
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
@@ -98,7 +98,7 @@ def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
 
 
 def on_terminal() -> bool:
-    """Whether a person is looking at the output as it is written."""
+    """Whether standard output is a terminal, where a person reads it as it is written."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -108,12 +108,12 @@ def with_minus(number: str) -> str:
 
 
 def say(line: str, style: str = "") -> None:
-    """A line of text; only a terminal breaks it."""
+    """Print a line of text; only a terminal breaks it."""
     _print(Text(joined(printable(line)), style), soft_wrap=not on_terminal())
 
 
 def show(columns: Iterable[Column]) -> None:
-    """A table. Columns that say nothing are left out by the caller."""
+    """Print a table. The caller has left out columns that tell nothing."""
     columns = list(columns)
     if on_terminal():
         _show_in_lines(columns)
@@ -183,8 +183,8 @@ def _cut(text: str, width: int, share: float) -> str:
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Lines of a label and a text; a terminal breaks long texts between words and keeps them to the
-    right.
+    """Print lines of a label and a text; a terminal breaks long texts between words and keeps them
+    right of the labels.
     """
     table = Table.grid(padding=(0, 2))
     table.add_column()
@@ -195,7 +195,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def warn(message: str) -> None:
-    """A line on stderr that no pipe of results gets to see."""
+    """Print a line on stderr, so that it doesn't get into a pipe of results."""
     tell(f"warning: {printable(message)}")
 
 
@@ -203,7 +203,7 @@ def warn(message: str) -> None:
 
 
 def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
-    """Write it as wide as the output is, and at least `least_width` columns."""
+    """Write it as wide as the output is, and at least `least_width` columns wide."""
     if sys.stdout is None:
         return
     with _to_standard_output():
@@ -221,18 +221,17 @@ def _write(text: str) -> None:
     if sys.stdout is None:
         return
     with _to_standard_output():
-        if isinstance(
-            sys.stdout, io.TextIOWrapper
-        ):  # others, such as io.StringIO, take any character
+        # Other streams, such as io.StringIO, take any character.
+        if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")
         sys.stdout.write(text)
-        sys.stdout.flush()  # what is held back would fail where nobody expects it
+        sys.stdout.flush()  # text that is still buffered would fail later, when nobody handles it
 
 
 @contextmanager
 def _to_standard_output() -> Iterator[None]:
-    """Raises UserError where it cannot be written, and BrokenPipeError where its reader has had
-    enough.
+    """A context for writing: raises UserError if standard output cannot be written, and
+    BrokenPipeError if its reader has had enough.
     """
     try:
         yield
@@ -248,10 +247,10 @@ def _to_standard_output() -> Iterator[None]:
 
 @contextmanager
 def showing(options: Namespace) -> Iterator[None]:
-    """Around what is shown: where files are to be written, a reader that has had enough does not
-    end the command.
+    """A context for all that is shown: if the command also writes files, it goes on when the reader
+    of standard output has had enough.
 
-    Where JSON goes to standard output, nothing else does.
+    If JSON goes to standard output, nothing else does.
     """
     try:
         with (
@@ -270,8 +269,8 @@ def showing(options: Namespace) -> Iterator[None]:
 
 
 def targets(options: Namespace) -> dict[str, str]:
-    """Option -> file to write, of those that were given: `--csv`, `--json`, `--parquet` or, to
-    convert, `OUT`.
+    """Option -> file to write, for the options that were given: `--csv`, `--json`, `--parquet`,
+    `--junit`, `--markdown`, `--html` or, of `convert`, `OUT`.
     """
     kinds = (*EXPORTS, "junit", "markdown", "html")
     known = {
@@ -282,8 +281,8 @@ def targets(options: Namespace) -> dict[str, str]:
 
 
 def check_targets(options: Namespace) -> None:
-    """Raise UserError before any work is done if a file could not be written, or would replace
-    what is read.
+    """Raise UserError, before any work is done, if a file could not be written or would replace a
+    recording that is read.
     """
     wanted = targets(options)
     if "--parquet" in wanted and find_spec("pyarrow") is None:
@@ -317,7 +316,7 @@ def read_to_write(
 
 
 def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
-    """Raise UserError if a file that is to be written is among these, which were read."""
+    """Raise UserError if a file that is to be written is among these files, which were read."""
     for option, target in targets(options).items():
         read_files = filter(os.path.exists, files)
         if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):
@@ -325,23 +324,23 @@ def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
 
 
 def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
-    """The table with the recording's path as first column and its origin as last."""
+    """The table with the recording's path as first column and its origin as last column."""
     placed = with_origin(table)
     placed.insert(0, "file", pd.Series(path, index=table.index, dtype="string"))
     return placed
 
 
 def with_origin(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its origin as last column, because no file has room beside it."""
+    """The table with its origin as last column, since its file has no other room for it."""
     return table.assign(
         origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string")
     )
 
 
 def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
-    """Write the tables as one to each file asked for.
+    """Write the tables, joined to one, to each file that was asked for.
 
-    Raises UserError where a file cannot be written, and for tables with different columns.
+    Raises UserError if a file cannot be written, and for tables with different columns.
     """
     wanted = targets(options)
     if not wanted:
@@ -365,7 +364,7 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
 
 
 def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with texts that do nothing in a spreadsheet or on a terminal; numbers stay."""
+    """The table with texts that are harmless in a spreadsheet and on a terminal; numbers stay."""
     words = table.select_dtypes(exclude=["number", "bool"])
     return table.assign(
         **words.map(lambda value: csv_text(value) if isinstance(value, str) else value)
@@ -373,10 +372,10 @@ def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_report(option: str, path: str, text: str) -> None:
-    """Write one text to the file that an option names, or to standard output, whose reader may have
+    """Write a text to the file that an option names, or to standard output, whose reader may have
     had enough.
 
-    Raises UserError where it cannot be written.
+    Raises UserError if it cannot be written.
     """
     try:
         if path == STDOUT:
@@ -390,15 +389,15 @@ def write_report(option: str, path: str, text: str) -> None:
 
 
 def cannot_write(option: str, path: str, found: str | OSError) -> UserError:
-    """What to tell the user about a file that cannot be written."""
+    """The error about a file that cannot be written."""
     found = str(found.strerror or found) if isinstance(found, OSError) else found
     cause = "a typing error, a full disk, or a folder that may not be written to"
     return UserError(one_line(path, found, cause, f"give {option} another file"))
 
 
 def _belongs_to(target: str, source: Path) -> bool:
-    """Whether an existing file is the one that is read, lies in the folder that is read, or has its
-    start of names.
+    """Whether an existing file is the source that is read, lies in it if it is a folder, or begins
+    with its name if it is the common beginning of several names.
     """
     if not os.path.exists(target):
         return False

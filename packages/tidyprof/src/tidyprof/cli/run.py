@@ -1,7 +1,7 @@
-"""The command `run`: a program in, what limits it out.
+"""The command `run`: takes a program, and reports what limits it.
 
-Until the program has ended nothing is imported that takes memory from it: many of these commands
-run beside each other.
+Until the program has ended, nothing large is imported, which would take memory from it: many of
+these commands may run side by side.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tidyprof.standard_streams import tell
 
 
 def run(options: Namespace) -> int:
-    """Run the program, and say what limits it. Returns the program's exit code."""
+    """Run the program, and report what limits it. Returns the program's exit code."""
     rank = launched(RANKS)
     folder = Path(options.out) if options.out else _new_folder(rank)
     if folder.exists() and not folder.is_dir():
         raise UserError(
             one_line(str(folder), "no folder", "a file has this name", "give another --out")
         )
-    # Another rank may have begun already.
+    # Other ranks may have begun already: a rank looks for its own file only.
     if any(folder.glob("run_rank*.json" if rank is None else f"run_rank{rank}.json")):
         raise UserError(
             one_line(str(folder), "there is a run in it", "an earlier one", "give another --out")
@@ -58,7 +58,9 @@ def run(options: Namespace) -> int:
 
 
 def _new_folder(rank: int | None) -> Path:
-    """A folder of its own; ranks that were launched together can't agree on one."""
+    """A new folder for this run. Raises UserError for ranks that were launched together, which
+    can't agree on one.
+    """
     if rank is not None:
         found = f"this is rank {rank} of a launcher, and all ranks need one folder"
         raise UserError(
@@ -71,7 +73,7 @@ def _new_folder(rank: int | None) -> Path:
 
 
 def _watch(folder: Path) -> Callable[[], None]:
-    """What tells once when everything is recorded, for programs that go on for days."""
+    """A function that tells once that everything is recorded, for programs that go on for days."""
     told: list[bool] = []
 
     def look() -> None:
@@ -92,4 +94,4 @@ def _stage(about: Path) -> str | None:
 
 
 COMMANDS = {"run": run}
-"""As those of cli/commands.py."""
+"""Command -> its function, as in cli/commands.py."""

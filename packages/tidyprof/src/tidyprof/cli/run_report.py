@@ -1,4 +1,4 @@
-"""What the command `run` shows once the program has ended."""
+"""The report of the command `run` once the program has ended."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tidyprof.running.report import (
 STACKS = "Which function of your program that is, another run with --stacks says."
 
 PATIENCE_S = 60.0
-"""How long the first rank waits for the files of the others."""
+"""How long the first rank waits for the files of the other ranks."""
 
 
 def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
-    """Show what was found, on standard error as the output is the program's, and write what was
-    asked for.
+    """Show the result on standard error, since standard output is the program's, and write the
+    files that were asked for.
 
-    waits -- whether the ranks have commands of their own, so that some may still be at work.
+    waits -- whether each rank has its own command, so that some ranks may still be at work.
     """
     found = _wait_for_ranks(folder) if waits else read_run(folder)
     came_to_torch = _take_away(folder / "torch_imported")
@@ -80,15 +80,15 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
 
 
 def _lacks_function(options: Namespace, diagnosis: Diagnosis) -> bool:
-    """Whether stacks would say in which function of the program the time goes."""
+    """Whether a run with --stacks would show in which function of the program the time is spent."""
     host = diagnosis.signs.host
     by_python = diagnosis.cause in ("late-data", "silent-host") or diagnosis.signs.on_host
     return by_python and not options.stacks and not host.silent_in and not host.loading_in
 
 
 def _take_away(sign: Path) -> bool:
-    """Whether the hooks left this sign, which goes, and the folder with it where nothing else is in
-    it.
+    """Whether the hooks left this file. It is removed, and so is its folder if that is empty
+    then.
     """
     was_there = sign.is_file()
     if was_there:
@@ -99,7 +99,7 @@ def _take_away(sign: Path) -> bool:
 
 
 def _wait_for_ranks(folder: Path) -> Run:
-    """All that the ranks wrote; those of other nodes may need a moment."""
+    """All that the ranks wrote; the files of other nodes may appear a moment later."""
     began = time.monotonic()
     while True:
         found = read_run(folder)
@@ -112,7 +112,7 @@ def _wait_for_ranks(folder: Path) -> Run:
 def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
     if not found.traces:
         return None, why_no_trace(found)
-    # The hooks marked the steps, so that no mark need be named.
+    # The hooks have marked the steps, so no --mark is needed.
     asked = {"files": [str(found.folder)], "mark": None, "step_ms": None, "jobs": None}
     try:
         return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
@@ -121,7 +121,7 @@ def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
 
 
 def _nothing_seen(options: Namespace, came_to_torch: bool, code: int) -> str:
-    """Why there is no step at all, in a sentence."""
+    """A sentence on why no step was seen at all."""
     ended = (
         f"the program ended with {f'exit code {code}' if code > 0 else f'signal {-code}'}"
         if code

@@ -11,10 +11,10 @@ from tidyprof.tables.contract import Profile
 
 
 def read_selected(path: str, options: Namespace) -> Profile:
-    """The part of a recording that the options ask for, as far as the command has them.
+    """The part of a recording that the options ask for; the command may lack some of the options.
 
-    Raises UserError for steps that are not there and for a time that ends before it begins, and as
-    `read_to_write`.
+    Raises UserError for steps that do not exist, for a time that ends before it begins, and as
+    `read_to_write` does.
     """
     profile = read_to_write(path, options)
     wanted = vars(options)
@@ -33,7 +33,7 @@ def read_selected(path: str, options: Namespace) -> Profile:
 
 
 def in_options(error: ValueError) -> str:
-    """What an analysis says about its arguments, for one who gives options."""
+    """An analysis's message about its arguments, in terms of the command's options."""
     return str(error).replace('mark="..."', "--mark NAME")
 
 

@@ -52,8 +52,8 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 
 WORTH_BYTES = 8 * 2**20
-"""Bytes of files for each process: to start one takes as long as to read some ten ranks, of 170 kB
-each.
+"""Bytes of files from which another process is worth it: to start one takes as long as to read some
+ten ranks of 170 kB each.
 """
 
 BRACKETS = (
@@ -63,16 +63,16 @@ BRACKETS = (
         " profile.events and so on"
     ),
 )
-"""The last line, on the words that stand behind numbers."""
+"""The last line, which explains the words in brackets behind numbers."""
 
 
 @dataclass(frozen=True)
 class Recording:
     """What is kept of a file or folder that was read.
 
-    error  -- why it cannot be judged, "" if it can. member -- what it adds to its folder, None for
-              a format without
-    ranks of its own. files, warnings -- entries of `Profile.meta`.
+    error           -- why it cannot be judged, "" if it can.
+    member          -- what it adds to its folder, None for a format without ranks of its own.
+    files, warnings -- entries of `Profile.meta`.
     """
 
     signs: RecordingSigns
@@ -94,8 +94,11 @@ def recordings_of(
 ) -> list[Recording]:
     """All recordings in the order of paths, those of a folder in the order of ranks.
 
-    jobs -- processes, or where else to read; None: as many processes as are worth it. broken --
-    takes ranks that can't be read, where another one can. Raises ProfileReadError as `read` does.
+    jobs   -- number of processes, or an executor that reads elsewhere; None: as many processes as
+              are worth it.
+    broken -- gets the ranks that can't be read, if there is a rank that can.
+
+    Raises ProfileReadError as `read` does.
     """
     broken = {} if broken is None else broken
     places = _places(paths, broken)
@@ -138,20 +141,20 @@ def _of_folder(
     members = [one.member for one in found]
     refuse_mixed_ranks(folder, members)
     ranks = [rank for member in members for rank in member.extent.ranks]
+    # Files of one rank that follow each other are one timeline, so the folder is read as a whole.
     if len(set(ranks)) < len(ranks):
-        return [
-            *_read([folder], mark, 1, {}).values()
-        ]  # files of one rank that follow each other are one timeline
+        return [*_read([folder], mark, 1, {}).values()]
     host_events = sum(one.signs.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
-    together: list[Recording] = []
+    recordings: list[Recording] = []
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
         signs = replace(
             one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored
         )
-        together.append(replace(one, signs=signs, warnings=() if together else warnings))
-    return together
+        # The warnings are the folder's: its first recording carries them.
+        recordings.append(replace(one, signs=signs, warnings=() if recordings else warnings))
+    return recordings
 
 
 def _read(
@@ -161,8 +164,8 @@ def _read(
     broken: Broken,
     **options: Any,
 ) -> dict[Path, Recording]:
-    """What is kept of each path; but for ranks that can't be read, which `broken` takes where
-    another one can.
+    """The Recording of each path, without ranks that can't be read: if others can, `broken` gets
+    them.
     """
     if not paths:
         return {}
@@ -192,7 +195,7 @@ def _read(
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """One row with the Recording of a profile; runs where it is read."""
+    """One row with the Recording of a profile; runs in the process that reads the profile."""
     kind, error = kind_of(profile), ""
     try:
         signs = recording_signs(profile, kind, kind.has_timeline or kind.on_host, mark)
@@ -208,7 +211,7 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
 
 
 def triage(options: Namespace) -> None:
-    """Show the diagnosis and write what was asked for."""
+    """Show the diagnosis, and write the files that were asked for."""
     check_targets(options)
     if options.engine is None:
         _show(options, diagnosed(options))
@@ -218,7 +221,7 @@ def triage(options: Namespace) -> None:
     engines = import_module("tidyprof.engines")
     try:
         with engines.engine(options.engine) as options.jobs:
-            # Of MPI's ranks one has got the executor, and speaks.
+            # Of MPI's ranks only one gets the executor, and shows the result.
             if options.jobs is not None:
                 _show(options, diagnosed(options))
     except engines.EngineError as error:
@@ -235,7 +238,7 @@ def _show(options: Namespace, diagnosis: Diagnosis) -> None:
 
 
 def _of_the_run(files: Sequence[str]) -> list[tuple[str, str]]:
-    """What the hooks of `tidyprof run` saw beside the trace: steps, parts and cost."""
+    """The facts that the hooks of `tidyprof run` found beside the trace: steps, parts and cost."""
     folders = [Path(file) for file in files if any(Path(file).glob("run_rank*.json"))]
     if len(folders) != 1:
         return []
@@ -245,9 +248,9 @@ def _of_the_run(files: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def diagnosed(options: Namespace) -> Diagnosis:
-    """The diagnosis of the files; --html is written, and warnings are told.
+    """The diagnosis of the files. Writes the page of --html, and prints warnings.
 
-    Raises UserError and ProfileReadError where there is none.
+    Raises UserError and ProfileReadError if there is no diagnosis.
     """
     refuse_times(options.files)
     page = None if options.html is None else _page()
@@ -283,12 +286,12 @@ def diagnosed(options: Namespace) -> Diagnosis:
 
 
 TIMES = "times_rank*.jsonl"
-"""What WATCH=times writes."""
+"""The files that WATCH=times writes."""
 
 
 def refuse_times(files: Sequence[str]) -> None:
-    """Raise UserError for a file of times: it adds to a trace in its folder, and is no
-    recording.
+    """Raise UserError for a file of times: it belongs to a trace in its folder, and is no recording
+    by itself.
     """
     for file in files:
         if Path(file).match(TIMES) and not Path(file).is_dir():
@@ -304,7 +307,7 @@ def _of_times(path: str) -> UserError:
 
 
 def _whole(options: Namespace, broken: Broken) -> list[Profile]:
-    """The profiles of all files; without the ranks that can't be read, which `broken` takes."""
+    """The profiles of all files, without the ranks that can't be read, which `broken` gets."""
     whole = partial(read_to_write, options=options, python_functions=True)
     try:
         return [whole(path, **chosen) for path, chosen in together(options.files)]
@@ -330,15 +333,15 @@ def _of_profiles(profiles: Sequence[Profile], options: Namespace) -> Diagnosis:
 
 
 def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
-    """The same of files that are read one by one."""
+    """The diagnosis of files that are read one by one, without keeping whole profiles."""
     found = recordings_of(options.files, options.mark, options.jobs, broken)
     refuse_targets(options, [file for one in found for file in one.files])
     for one in found:
         for warning in one.warnings:
             warn(warning)
-    for place in sorted(judged_ones([one.signs.kind for one in found])):
-        if found[place].error:
-            raise ValueError(found[place].error)
+    for index in sorted(judged_ones([one.signs.kind for one in found])):
+        if found[index].error:
+            raise ValueError(found[index].error)
     return diagnosis_of([one.signs for one in found], options.step_ms)
 
 

@@ -1,4 +1,4 @@
-"""What the options and the commands share: defaults, formats of tables, examples."""
+"""Definitions that the options and the commands share: defaults, formats of tables, examples."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ TOP_IN_TERMINAL = 20
 """Rows of long tables on a terminal; a pipe or a file gets all of them."""
 
 STDOUT = "-"
-"""What --json takes in place of a file; nothing else is shown then."""
+"""The argument of --json for standard output; nothing else is shown then."""
 
 JSON = "as JSON (-: to standard output, in place of what is shown)"
-"""What the help says of --json."""
+"""The help's text on --json."""
 
 EXPORTS = {
     "csv": "as comma-separated values",
     "json": JSON,
     "parquet": "as Parquet (needs pyarrow)",
 }
-"""Format of an exported table, which is also the name of its option -> what it is called in the
-help.
-"""
+"""Format of an exported table, which is also the name of its option -> the help's text on it."""
 
 EXAMPLES = {
     "summary": ("trace.json.gz", "traces_of_ranks", "trace.json.gz --steps 10-12"),
@@ -33,4 +31,4 @@ EXAMPLES = {
     "isa": ("kernel.amdgcn", "~/.triton/cache --fail-on-spill"),
     "convert": ("run.rpd run.json.gz", "results.db trace.json"),
 }
-"""Command -> what may follow it, a line each."""
+"""Command -> examples of its arguments."""

@@ -19,17 +19,17 @@ from tidyprof.diagnosis.signs import Signs
 
 LIMIT = 0.20
 """Share of the time from which a cause limits a run: without it a step would be 1.25 times as fast.
-Smaller shares are within what gpumodel errs (30 %) and what runs of one machine differ
+Smaller shares are within gpumodel's error (30 %), and within what runs of one machine differ by
 (docs/gate.md).
 """
 
 MANY_COPIES = 16
-"""Copies to the device for a batch from which they come one by one: a batch is images and labels,
-with masks and positions a handful.
+"""With so many copies to the device for each batch they come one by one: a batch is images and
+labels, with masks and positions a handful.
 """
 
 OFFLOADED = 0.1
-"""Share of the time that exposed copies take in each direction from which data are parked on the
+"""Where exposed copies take this share of the time in each direction, data are parked on the
 host.
 """
 
@@ -44,8 +44,8 @@ logging milliseconds.
 """
 
 SLOW_START = 2.0
-"""First step over the median of the others from which it is a start-up (plots.stepping marks a step
-from 1.5).
+"""Ratio of the first step to the median of the others from which it is a start-up (plots.stepping
+marks a step from 1.5 on).
 """
 
 ONE_GAP, ALONE = 0.5, 3.0
@@ -54,8 +54,8 @@ in each step.
 """
 
 ONE_KERNEL = 0.5
-"""Share of all kernel time of one kernel, in a run that computes for as much, from which it is the
-one to look at.
+"""A kernel with this share of all kernel time is the one to look at, in a run that computes for at
+least this share of its time.
 """
 
 CAPPED = 0.5
@@ -99,7 +99,7 @@ PART_WORDS = {
     "unseen": "not in the recorded steps",
     TAKEN: "taken by other programs",
 }
-"""What to call a part, where its name does not tell."""
+"""What to call a part whose name does not explain itself."""
 
 
 def part_words(part: str) -> str:
@@ -114,8 +114,8 @@ class Cause:
     share   -- what it takes of the time (0 to 1); 0 where its rule is not met.
     where   -- the runs that can have it: with a device, on a host alone, or both.
     finding -- the numbers that speak for it, or against it, with the analysis that they are from.
-    advice  -- what to do or to record next. is_rest -- whether it says what a device does that
-               computes.
+    advice  -- what to do or to record next. is_rest -- whether it describes a device that computes,
+               rather than one that waits.
     """
 
     name: str
@@ -138,7 +138,7 @@ def _part(signs: Signs, *names: str) -> float:
 
 
 def program(signs: Signs) -> str:
-    """How to call the program in a command: a training, another one of Python's, or any."""
+    """How to call the program in a command: a training, another Python program, or any program."""
     if not signs.operators and not signs.tool.startswith("torch"):
         return OTHER_PROGRAM
     return TRAINING if signs.host.trains or not signs.operators else INFERENCE
@@ -159,11 +159,9 @@ def copies_for_a_batch(signs: Signs) -> float:
     nobody knows.
     """
     batches = signs.per_step.get("batches", 0.0)
-    return (
-        signs.per_step.get("copies_to_device", 0.0) / max(batches, 1.0)
-        if batches or signs.marked
-        else 0.0
-    )
+    if not batches and not signs.marked:
+        return 0.0
+    return signs.per_step.get("copies_to_device", 0.0) / max(batches, 1.0)
 
 
 def _one_by_one(signs: Signs) -> bool:
@@ -174,17 +172,14 @@ def _copying(signs: Signs) -> float:
     """Exposed copies; where they come one by one also the time in which the host hands them over
     and waits for them.
 
-    Those to the host count where as much goes back to the device: then data are parked there, and
-    nobody reads a value.
+    Copies to the host count where as much goes back to the device: then data are parked there, and
+    no value is read.
     """
-    others = (
-        ("data_wait", "blocked_host")
-        if _one_by_one(signs)
-        else ("fetching",)
-        if _offloading(signs)
-        else ()
-    )
-    return _part(signs, "exposed_copy", *others)
+    if _one_by_one(signs):
+        return _part(signs, "exposed_copy", "data_wait", "blocked_host")
+    if _offloading(signs):
+        return _part(signs, "exposed_copy", "fetching")
+    return _part(signs, "exposed_copy")
 
 
 def _offloading(signs: Signs) -> bool:
@@ -199,11 +194,13 @@ def _late_data(signs: Signs) -> float:
 
 
 def _blocked(signs: Signs) -> float:
-    """In calls that wait, behind them, and in copies to the host, which nearly always somebody
-    waits for.
+    """In calls that wait, after them, and in copies to the host, for which the host nearly always
+    waits.
     """
+    # What `_copying` counts is not counted here again.
     fetched = () if _offloading(signs) else ("fetching",)
-    return _part(signs, "stalled", *fetched, *(() if _one_by_one(signs) else ("blocked_host",)))
+    waited = () if _one_by_one(signs) else ("blocked_host",)
+    return _part(signs, "stalled", *fetched, *waited)
 
 
 def _memory(signs: Signs) -> float:
@@ -212,6 +209,8 @@ def _memory(signs: Signs) -> float:
 
 def _recompiling(signs: Signs) -> float:
     silence, ranges = _part(signs, "silent"), max(signs.compiling, _part(signs, "compiling"))
+    # Where no range of the compiler tells, a long silence of a compiled program does, unless call
+    # stacks name a function for it.
     again = (
         signs.host.compiled and silence * signs.step_ns >= COMPILING_NS and not signs.host.silent_in
     )
@@ -242,8 +241,8 @@ def one_gap(signs: Signs) -> float:
     """Share of the one long interval that comes once, in a recording without steps; 0 where there
     is none.
 
-    Without anything of the host it is one only where the file shows that: what ends it is the first
-    of its kernel.
+    Where nothing of the host is recorded it counts only if the event that ends it is the first of
+    its name.
     """
     if signs.marked or not signs.gap or signs.gap.share < ONE_GAP or signs.gap.over_second < ALONE:
         return 0.0
@@ -264,11 +263,13 @@ def _straggler(signs: Signs) -> float:
         return 0.0
     others = table[table["rank"] != table.attrs["straggler"]]
     waited = float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1))
-    return min(signs.excess[0], waited * _waits_left(signs))
+    return min(signs.excess.share, waited * _waits_left(signs))
 
 
 def _waits_left(signs: Signs) -> float:
-    """What of the recorded share of waiting for other ranks is left without the profiler."""
+    """How much of the recorded share of waiting for other ranks is left without the profiler (0 to
+    1).
+    """
     table = signs.rank_table
     recorded = (
         0.0 if table is None else float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
@@ -283,13 +284,12 @@ def _communication(signs: Signs) -> float:
     table, exposed = signs.rank_table, _part(signs, "exposed_communication")
     if table is None or not table["compared"].any():
         return exposed
+    # The table is of the recorded steps. Without the profiler they are shorter and wait less; the
+    # transfers stay as they are.
     lasting = signs.step_ns / signs.observer.traced_ns if signs.observer.traced_ns else 1.0
     waited = float(table["wait_ns"].sum()) * _waits_left(signs) * lasting
-    return (
-        exposed
-        * float(table["transfer_ns"].sum())
-        / max(float(table["transfer_ns"].sum()) + waited, 1.0)
-    )
+    transferred = float(table["transfer_ns"].sum())
+    return exposed * transferred / max(transferred + waited, 1.0)
 
 
 def rank_words(signs: Signs) -> str:
@@ -310,7 +310,7 @@ def rank_words(signs: Signs) -> str:
         "its device", "its processor" if signs.on_host else "its device"
     )
     if share >= 0.01 and (part == "compute") != ("computes longer" in evidence):
-        # What it does more of speaks against how long it computes, or the other way round.
+        # How long it computes contradicts what it does more of, so only its idleness is told.
         evidence = re.sub(r", so its .*? \((idle for .*?)\)", r"; it was \1", evidence)
     return (
         f"ranks: {evidence} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
@@ -318,7 +318,9 @@ def rank_words(signs: Signs) -> str:
 
 
 def _rank_advice(signs: Signs) -> str:
-    """What the straggler does more: beside a rank that waits for it, where it computes longer."""
+    """How to see what the straggler does more: beside a rank that waits for it where it computes
+    longer, else alone.
+    """
     table, files = signs.rank_table, signs.rank_files
     late = table.attrs["straggler"]
     waiting = (
@@ -332,7 +334,7 @@ def _rank_advice(signs: Signs) -> str:
         for rank in (late, waiting[0])
     }
     alone = f"python -m tidyprof triage {named[late]}"
-    if signs.excess[1] != "compute":
+    if signs.excess.part != "compute":
         return f"{alone} judges that rank alone: what makes it late is there."
     beside = f"python -m tidyprof compare {named[waiting[0]]} {named[late]}"
     if signs.operators:
@@ -345,14 +347,12 @@ def _rank_advice(signs: Signs) -> str:
 
 
 def _one_kernel(signs: Signs) -> float:
-    alone = signs.top_kernel and signs.top_kernel["percent"] / 100 >= ONE_KERNEL
+    top = signs.top_kernel
+    if not top or top["percent"] / 100 < ONE_KERNEL or top["category"] == "collective":
+        return 0.0
+    # Counters alone have no shares of time: then the kernels count as all there is.
     computing = _part(signs, "compute") if signs.shares else 1.0
-    is_kernel = alone and signs.top_kernel["category"] != "collective"
-    return (
-        computing * signs.top_kernel["percent"] / 100
-        if is_kernel and computing >= ONE_KERNEL
-        else 0.0
-    )
+    return computing * top["percent"] / 100 if computing >= ONE_KERNEL else 0.0
 
 
 def _kernel_words(signs: Signs) -> str:
@@ -376,34 +376,31 @@ def _kernel_words(signs: Signs) -> str:
 
 
 def _start_words(signs: Signs) -> str:
-    found = []
-    name, spent = signs.search
-    if name:
-        found.append(
-            f"{name} tried out a library's kernels for {four_digits(spent / 1e6)} ms (events)"
-        )
-    slow = signs.slow
+    words = []
+    search, slow, gap = signs.search, signs.slow, signs.gap
+    if search.name:
+        spent = four_digits(search.amount / 1e6)
+        words.append(f"{search.name} tried out a library's kernels for {spent} ms (events)")
     if slow.count:
         spent, usual = four_digits(slow.ns / 1e6), four_digits(slow.usual_ns / 1e3)
         text = (
             f"{slow.count} of {slow.launches:,} launches are slow, each the first of its kernel,"
             f" {spent} ms"
         )
-        found.append(f"{text} together where the median takes {usual} µs (events)")
+        words.append(f"{text} together where the median takes {usual} µs (events)")
     if signs.first_step is not None:
-        found.append(
+        words.append(
             f"the first step took {signs.first_step:.2f} times the others' median (step_budget)"
         )
-    elif signs.gap is not None:
-        longest, share, _, call, is_first = signs.gap
-        during = f", with the host in {call}" if call else ""
-        if is_first and not _is_heard(signs):
+    elif gap is not None:
+        during = f", with the host in {gap.call}" if gap.call else ""
+        if gap.is_first and not _is_heard(signs):
             during = ", and ends with the first event of its name"
-        found.append(
+        words.append(
             "the longest idle interval between two events, outside of loading,"
-            f" {four_digits(longest / 1e6)} ms, is {percent(share)} of these{during} (gaps)"
+            f" {four_digits(gap.ns / 1e6)} ms, is {percent(gap.share)} of these{during} (gaps)"
         )
-    return "; ".join(found) or "one step or less is here, and no launch is slow (events)"
+    return "; ".join(words) or "one step or less is here, and no launch is slow (events)"
 
 
 def _power_words(signs: Signs) -> str:
@@ -597,17 +594,18 @@ def _silence_advice(signs: Signs) -> str:
 
 
 GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
-"""From the first to before the second of these releases HIP graphs give wrong results on MI300X
-(ROCm/clr#279).
+"""HIP graphs give wrong results on MI300X (ROCm/clr#279) from the first of these releases on; the
+second is the first in which they are right again.
 """
 
 
 def _graphs(signs: Signs, how: str) -> tuple[list[str], str]:
-    """Graphs as a cure, if they are one, and what to know of it: a file may state no release, or
-    not all of one.
+    """Graphs as a cure, if they are one, and what to know of them: a file may state no release, or
+    only the beginning of one.
     """
     if signs.graph_share:
         return [], ""
+    # Of a release stated as 7.2 only these two numbers are compared, as it may be 7.2.0.
     release = tuple(map(int, re.findall(r"\d+", signs.release)[:3]))
     wrong = "on ROCm 7.2.0 to 7.2.3 graphs give wrong results on MI300X (ROCm/clr#279)"
     if signs.vendor != AMD or (
@@ -791,4 +789,4 @@ CAUSES = (
         is_rest=True,
     ),
 )
-"""All causes; where shares are equal the earlier one counts."""
+"""All causes; of two with equal shares the earlier one leads."""

@@ -45,31 +45,40 @@ def host_entries(profile: Profile, mark: str | None) -> pd.DataFrame:
 
 def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
     marked = steps(profile, mark=mark)
+    # A table without rows, since pd.concat needs at least one.
     yield pd.DataFrame(columns=list(ENTRY_COLUMNS))
     for rank in profile.events["rank"].drop_duplicates():
         owner = {"rank": rank, "process": pd.NA}
-        ranges, own = communication(profile, owner), of_owner(marked, owner)
-        if len(ranges):
-            numbers = np.append(whole_numbers(own["step"]), ABSENT)
-            called, end = start_and_end(ranges)
-            work = of_rank(plain_events(profile, DEVICE_KINDS), rank)
-            begin = np.minimum(np.maximum(called, _free_from(work, called)), end)
-            device = work["device"].min() if len(work) else ABSENT
-            place = {"rank": rank, "device": pd.NA if device == ABSENT else device}
-            whole = {**place, "world_size": profile.meta.get("world_size", pd.NA)}
-            columns = {
-                **{column: [value] * len(ranges) for column, value in whole.items()},
-                "step": numbers[step_of_time(own, called)],
-                "name": [n.partition(":")[2] for n in ranges["name"]],
-                "launch_ns": called,
-                "start_ns": begin,
-                "duration_ns": end - begin,
-            }
-            yield result(columns, ENTRY_COLUMNS, profile)
+        ranges, steps_of_rank = communication(profile, owner), of_owner(marked, owner)
+        if not len(ranges):
+            continue
+        # The last number answers the -1 of collectives in no step.
+        numbers = np.append(whole_numbers(steps_of_rank["step"]), ABSENT)
+        called, end = start_and_end(ranges)
+        work = of_rank(plain_events(profile, DEVICE_KINDS), rank)
+        # Within the range, even where work that was launched before it ends later.
+        begin = np.minimum(np.maximum(called, _free_from(work, called)), end)
+        device = work["device"].min() if len(work) else ABSENT
+        same_for_all = {
+            "rank": rank,
+            "device": pd.NA if device == ABSENT else device,
+            "world_size": profile.meta.get("world_size", pd.NA),
+        }
+        columns = {
+            **{column: [value] * len(ranges) for column, value in same_for_all.items()},
+            "step": numbers[step_of_time(steps_of_rank, called)],
+            "name": [name.partition(":")[2] for name in ranges["name"]],
+            "launch_ns": called,
+            "start_ns": begin,
+            "duration_ns": end - begin,
+        }
+        yield result(columns, ENTRY_COLUMNS, profile)
 
 
 def _free_from(work: PlainEvents, times: np.ndarray) -> np.ndarray:
-    """For each of these times when all device events have ended that were launched before it."""
+    """For each of these times, when the last device event ended of those launched before it; 0
+    where there is none.
+    """
     launched = launch_times(work)
     known = launched != ABSENT
     order = np.argsort(launched[known], kind="stable")

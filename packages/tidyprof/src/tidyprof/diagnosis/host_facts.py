@@ -1,4 +1,4 @@
-"""Which steps count, and what the host's events say of a run, with a GPU or without."""
+"""Which steps count, and what the host's events say about a run, with a GPU or without."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ from tidyprof.tables.launches import callers
 from tidyprof.tables.records import PlainEvents
 
 UNEVEN = 1.5
-"""Times the median from which a step is longer than the others (plots.stepping marks it, too)."""
+"""A step of so many times the median is longer than the others (plots.stepping marks it, too)."""
 
 EXPLAINED = 0.5
-"""Share of what such a step takes more that a range must cover to explain it."""
+"""Share of the time that such a step takes beyond the median which a range must cover to explain
+it.
+"""
 
 BEGINNING = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
-"""In the name of a range that comes once: a start-up. Validation, checkpoints and reports come
-again and again.
+"""Words in the name of a range that comes once: a start-up. Validation, checkpoints and reports
+come again and again.
 """
 
 PLACE = ["rank", "process", "device"]
@@ -67,8 +69,8 @@ def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.
 
     apart  -- the range that makes a step longer and that most other steps lack, in words; "" where
               there is none.
-    steady -- whether the row counts: not one that is apart, and not the first of each device if two
-              others remain.
+    steady -- whether the row counts: rows that are apart do not, nor does the first row of each
+              device if two others remain.
     """
     reasons = dict(_explained(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
@@ -87,30 +89,35 @@ def _explained(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
     """The steps on the host that are apart, with the reason."""
     marked = plain_steps(profile, mark=mark)
     for owner in owners_of(marked):
-        own = of_owner(marked, owner)
-        length = own["duration_ns"]
+        steps = of_owner(marked, owner)
+        length = steps["duration_ns"]
         median = float(np.median(length))
-        if len(own) < 3 or length.max() < UNEVEN * median:
+        if len(steps) < 3 or length.max() < UNEVEN * median:
             continue
-        inside = _by_step(of_owner(host_events(profile, "annotation"), owner), own)
-        for place in np.flatnonzero(length >= UNEVEN * median):
-            others = np.delete(inside.to_numpy(), place, axis=1)
-            lacking = inside[(others > 0).sum(axis=1) <= others.shape[1] / 2][place]
-            lacking = lacking[[not BEGINNING.search(name) for name in lacking.index]]
-            if len(lacking) and lacking.max() >= EXPLAINED * (length[place] - median):
-                name, spent = lacking.idxmax(), four_digits(lacking.max() / 1e6)
-                yield int(own["step"][place]), f"`{name}` takes {spent} ms of it"
+        inside = _by_step(of_owner(host_events(profile, "annotation"), owner), steps)
+        for long in np.flatnonzero(length >= UNEVEN * median):
+            others = np.delete(inside.to_numpy(), long, axis=1)
+            is_rare = (others > 0).sum(axis=1) <= others.shape[1] / 2
+            spent = inside.loc[is_rare, long]
+            # A start-up is a cause that triage looks for, and no step to leave out.
+            spent = spent[[not BEGINNING.search(name) for name in spent.index]]
+            if len(spent) and spent.max() >= EXPLAINED * (length[long] - median):
+                name, most = spent.idxmax(), four_digits(spent.max() / 1e6)
+                yield int(steps["step"][long]), f"`{name}` takes {most} ms of it"
 
 
-def _by_step(ranges: pd.DataFrame, own: PlainEvents) -> pd.DataFrame:
-    """Time in ns inside the ranges of each name, its numbers left out, one column for each step."""
+def _by_step(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
+    """Time in ns inside the ranges of each name, one column for each step. Numbers in names are
+    left out: `epoch 3` and `epoch 4` are one.
+    """
     ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
     names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
-    begin, finish = start_and_end(own)
+    begin, finish = start_and_end(steps)
     rows = {
-        name: occupied(one).covered_within(begin, finish) for name, one in ranges.groupby(names)
+        name: occupied(of_name).covered_within(begin, finish)
+        for name, of_name in ranges.groupby(names)
     }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=range(len(own)))
+    return pd.DataFrame.from_dict(rows, orient="index", columns=range(len(steps)))
 
 
 COMPILATION = r".*\(dynamo_timed\)"
@@ -128,13 +135,13 @@ LOADERS = {
     "_SingleProcessDataLoaderIter": "the loader runs in the training process (num_workers=0)",
     WORKERS: "worker processes load",
 }
-"""What stands in the range that torch.profiler writes for each batch, and what it says."""
+"""What stands in the range that torch.profiler writes for each batch, and what that means."""
 
 NO_PART = (
     rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*"
     rf"|{COMPILATION}|{COMPILED}|nn\.Module: .*"
 )
-"""Ranges that torch writes itself, and not the script."""
+"""Ranges that torch writes, not the script."""
 
 MOST_STARTED = 2
 """Operators of the loader that are named."""
@@ -145,27 +152,27 @@ MOST = 0.5
 OWN_CODE = re.compile(
     r"(?!torch[/\\]|.*(site|dist)-packages|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): "
 )
-"""Names of Python functions in a trace (`file(line): name`) that are no library's."""
+"""Names of Python functions in a trace (`file(line): name`) that belong to no library."""
 
 
 WATCHING = r".*(tidyprof/running/inside/\w+|instrument_me|14_instrument_me)\.py\(\d+\): .*"
-"""Functions of what recorded the trace: the hooks of `tidyprof run`, and the block of lesson 14."""
+"""Functions that recorded the trace: the hooks of `tidyprof run`, and the block of lesson 14."""
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What one recording says of its host.
+    """What one recording says about its host.
 
     calls, operators -- how many are in it. loader -- who loads, and by which operators, in words
                         ("" if not known).
     loading    -- share of the phase `data` inside the loader; None without that phase.
     compiling_ns, compiled, trains -- time in ranges of the compiler; whether kernels or ranges are
-        compiled ones; whether there is a backward pass or an optimizer.
+        of a compiled program; whether there is a backward pass or an optimizer.
     silent_in  -- the Python function in which most of the silence lies, where stacks were recorded.
                   silent_part -- the script's own range in which most of it lies. workers -- whether
-                  processes load the data.
-    loading_in -- the function in which most of the wait for data lies, of this process: "" where
-                  others load them.
+                  other processes load the data.
+    loading_in -- the function of this process in which most of the wait for data lies: "" where
+                  other processes load them.
     """
 
     calls: int
@@ -186,8 +193,8 @@ def host_facts(
 ) -> HostFacts:
     """The facts of a profile.
 
-    stacks -- its Python functions; silence -- when the host did nothing that is known; loading --
-    when the work waited for data.
+    stacks -- its Python functions; silence -- when the host did nothing known; loading -- when the
+    work waited for data.
     """
     operators, ranges, calls = (
         plain_host_events(profile, kind) for kind in ("operator", "annotation", "runtime")
@@ -231,7 +238,7 @@ def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
 
 
 def innermost(operators: PlainEvents) -> PlainEvents:
-    """The operators that no other operator of their thread is in, by thread and start."""
+    """The operators that contain no other operator of their thread, by thread and start."""
     ordered, within = nested(operators)
     return ordered[~np.append(within, np.zeros(min(len(ordered), 1), bool))]
 
@@ -241,32 +248,31 @@ def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
     order = np.lexsort((calls["start_ns"], calls["thread"]))
     starts, threads = calls["start_ns"][order], calls["thread"][order]
     begin, end = start_and_end(operators)
-    found = np.zeros(len(operators), np.int64)
+    counts = np.zeros(len(operators), np.int64)
     for thread in np.unique(operators["thread"]):
-        own = starts[
-            np.searchsorted(threads, thread) : np.searchsorted(threads, thread, side="right")
-        ]
-        place = operators["thread"] == thread
-        found[place] = np.searchsorted(own, end[place]) - np.searchsorted(own, begin[place])
-    return found
+        first, last = np.searchsorted(threads, thread), np.searchsorted(threads, thread, "right")
+        on_thread = starts[first:last]
+        rows = operators["thread"] == thread
+        counts[rows] = np.searchsorted(on_thread, end[rows])
+        counts[rows] -= np.searchsorted(on_thread, begin[rows])
+    return counts
 
 
 def outermost(operators: PlainEvents) -> PlainEvents:
-    """The operators that no other operator of their thread is around, in order of start."""
+    """The operators that lie in no other operator of their thread, in order of start."""
     ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"]))]
     (begin, end), threads = start_and_end(ordered), ordered["thread"]
     keep = np.zeros(len(ordered), bool)
     for thread in np.unique(threads):
-        own = np.flatnonzero(threads == thread)
-        keep[own] = begin[own] >= np.append(
-            np.iinfo(np.int64).min, np.maximum.accumulate(end[own])[:-1]
-        )
+        rows = np.flatnonzero(threads == thread)
+        ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[rows])[:-1])
+        keep[rows] = begin[rows] >= ended
     return ordered[keep]
 
 
 def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps: int) -> str:
-    """Who loads data, as far as it is known, and which operators that starts most often in one of
-    so many steps.
+    """Who loads data, as far as it is known, and which operators the loading starts most often in a
+    step. steps -- how many there are.
     """
     loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
     words = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
@@ -278,44 +284,45 @@ def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps:
 
 
 def watching(stacks: PlainEvents) -> Intervals:
-    """When the host was in functions of what recorded the trace, as far as stacks tell."""
+    """When the host was in functions that recorded the trace, as far as stacks tell."""
     return occupied(stacks, names_matching(stacks, WATCHING))
 
 
 def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
-    """The innermost Python function that covers MOST of this time, and the innermost of those that
-    is no library's.
+    """The innermost Python function that covers MOST of this time, and the innermost that belongs
+    to no library.
     """
     covering = _covering(stacks, silence)
-    own = [name for name in covering if OWN_CODE.match(name)]
-    if not own or own[0] == covering[0]:
+    of_script = [name for name in covering if OWN_CODE.match(name)]
+    if not of_script or of_script[0] == covering[0]:
         return covering[0] if covering else ""
-    return f"{covering[0]}, called from {own[0]}"
+    return f"{covering[0]}, called from {of_script[0]}"
 
 
 def largest_operator(
     operators: PlainEvents, stacks: PlainEvents, judged: Intervals
 ) -> LargestOperator:
-    """The operator with the most time of its own, its share of the time of all (0 to 1), and the
-    Python function outside of libraries in which most of it lies; LargestOperator() without one.
+    """The operator with the most self time, its share of all self time (0 to 1), and the Python
+    function outside of libraries in which most of it lies; LargestOperator() without operators.
     """
     begun = operators[judged.contains(operators["start_ns"])]
     begin, end = start_and_end(begun)
+    # Both are in the order of nesting: `caller` counts in `order`, which counts in `begun`.
     order, caller = callers(begin, end, begun["thread"])
-    own, inside = end - begin, caller >= 0
-    np.subtract.at(own, order[caller[inside]], (end - begin)[order[inside]])
+    self_ns, is_called = end - begin, caller >= 0
+    np.subtract.at(self_ns, order[caller[is_called]], (end - begin)[order[is_called]])
     names = begun["name"].astype(str)
-    name, length = largest_sum(names, own)
+    name, length = largest_sum(names, self_ns)
     if length <= 0:
         return LargestOperator()
     around = _covering(stacks, occupied(begun, names == name))
     where = next((function for function in around if OWN_CODE.match(function)), "")
-    return LargestOperator(name, length / float(own.sum()), where)
+    return LargestOperator(name, length / float(self_ns.sum()), where)
 
 
 def loading_in(stacks: PlainEvents, loading: Intervals) -> str:
-    """The same of the wait for data, of the functions that lie in it: a main function is around
-    everything.
+    """The same for the wait for data, among the functions that lie in it for more than half of
+    their time: a main function is around everything.
     """
     begin, end = start_and_end(stacks)
     return silent_in(stacks[2 * loading.covered_within(begin, end) > end - begin], loading)
@@ -352,8 +359,8 @@ def top_under(times: Intervals, events: Events, without: str = "") -> Most:
 
 
 def largest_sum(names: Iterable[str | None], lengths: np.ndarray) -> Most:
-    """The name whose lengths add up to most, the first in the alphabet of several, and their sum;
-    None is no name.
+    """The name whose lengths have the largest sum, of equal ones the first in the alphabet, and
+    that sum; None is no name.
     """
     sums: Counter[str] = Counter()
     for name, length in zip(names, lengths.tolist(), strict=True):

@@ -37,16 +37,16 @@ OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 The first two were fitted to programs of two authors on one machine with an H200
 (packages/tidyprof/tests/strangers/gpu), where the gap was 1.8 µs in the median: what the profiler
 added to the 18 forms that the host limits is 0.74 to 1.38 times that, 1.06 in the median, but for
-one form that waits for loaders. The third is of `python -m benchmarks.bench_observer`.
+one form that waits for loaders. The third was measured by `python -m benchmarks.bench_observer`.
 """
 
 OPERATOR_GAPS_ALONE = 1.6
-"""The same for an operator where no device is recorded, by that bench on a processor: 0.9 to 2.2
-for seven programs.
+"""The same for an operator where no device is recorded, measured by that benchmark on a processor:
+0.9 to 2.2 for seven programs.
 """
 
 USUAL_GAP_NS, FEWEST_GAPS = 1800.0, 30
-"""The gap where a file has too few of its own: that of the machine above."""
+"""The gap to take where a file has fewer gaps than that: the one of the machine above."""
 
 LEAST, MOST, WIDEST = 0.65, 1.4, 1.26
 """What the profiler adds is between LEAST and MOST times what is expected; a range is at most
@@ -54,34 +54,36 @@ WIDEST^2 = 1.6 wide.
 """
 
 MOST_TIMES = 3.0
-"""Times the untraced step that a traced one is at most: 2.2 with a device, 3 for a loop of
-`.item()` on a processor.
+"""A traced step is at most so many times as long as the untraced one: 2.2 with a device, 3 for a
+loop of `.item()` on a processor.
 """
 
 SOFT = 0.2
-"""Share of the other host's parts that may be the profiler's, too, at the lower end of the
+"""Share of the host's other parts that may be the profiler's, too, at the lower end of the
 range.
 """
 
 MISSING = 0.15
-"""Share of the untraced step that the recorded ones lack from which they are no typical ones."""
+"""Recorded steps that lack this share of the untraced step are not typical."""
 
 NEARLY = 0.98
-"""Share of the traced step from which the untraced one is as long."""
+"""An untraced step with this share of the traced one counts as equally long."""
 
 FIRST_TIMED, FEWEST_TIMED = 5, 3
-"""Steps of a file of times before which they are not typical, where FEWEST_TIMED others remain."""
+"""The first steps of a file of times, which are not typical: they are left out where FEWEST_TIMED
+others remain.
+"""
 
 LEAST_NS, MOST_NS = 1.0, 1e15
 """No step takes less than the unit of its times, and none eleven days."""
 
 LATE, ALSO_LATE = "launch_bound", ("stalled",)
-"""The part that loses the excess first, and those after it, in which the host is on its way to the
-next launch, too.
+"""The part that loses the excess first, and the parts after it, in which the host is on its way to
+the next launch, too.
 """
 
 AWAITED = "awaited"
-"""What devices wait in collectives for the last rank, as far as that is late since it launches
+"""Time that devices wait in collectives for the last rank, as far as it is late because it launches
 slowly.
 """
 
@@ -95,19 +97,21 @@ WAITING = (
     "compiling",
     TAKEN,
 )
-"""Other parts that last as long as the host takes."""
+"""The other parts whose length the host sets."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What recording cost one rank, of a judged step.
+    """What recording cost one rank, for each judged step.
 
     operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add;
-    None where it isn't known, which is_open unless a model made the recording: that is taken as it
-    is. data_cost_ns -- of it what lies in the phase `data`; data_ns -- the host's time in that
-    phase, but for loaders in other parts that the script timed;
-    None where most are there. untraced -- what the script timed before, see
-    readers.torch.meta.untraced; times_ns -- a step by a file of times.
+                None where it isn't known. is_open -- whether that leaves the untraced step open: a
+                recording made by a model is taken as it is. data_cost_ns -- the part of cost_ns in
+                the phase `data`.
+    data_ns  -- the host's time in that phase, without loaders inside of other parts that the script
+                timed; None where most of the phase lies there.
+    untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- the step
+                by a file of times.
     """
 
     operators: float
@@ -130,9 +134,9 @@ class Observer:
     untraced_ns  -- without the profiler, None where unknown; source -- who says so.
     estimated_ns -- the range that it should lie in by the number of events, and the middle of it;
                     None for a tool whose cost is not known.
-    cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer than in the recorded
-    steps the host was in its phase `data` before; None if unknown. at_most -- whether untraced_ns
-    was measured with waits for the device.
+    cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer the host was in its
+    phase `data` before the recording than in the recorded steps; None if unknown. at_most --
+    whether untraced_ns was measured with waits for the device, and so is an upper limit.
     is_traced_one -- whether the length that the user gave is that of the recorded steps: it counts
                      for nothing.
     long_share -- share of the time, from 0 to 1, of single long steps among those that the script
@@ -154,8 +158,8 @@ class Observer:
 
 
 def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int) -> Cost:
-    """The cost of a rank's profile; judged -- the time of so many steps on the host. stacks -- its
-    Python functions.
+    """The cost of a rank's profile. stacks -- its Python functions; judged -- the time of the
+    judged steps on the host; steps -- how many these are.
     """
     operators, calls, ranges = (
         plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation")
@@ -164,24 +168,22 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     gap = gap_of(operators)
     modelled = profile.origin.kind == "modelled"
     known = profile.meta.get("tool") == TOOL and not modelled
-    each = (
-        (operators, OPERATOR_GAPS if len(calls) else OPERATOR_GAPS_ALONE),
-        (calls, CALL_GAPS),
-        (stacks, FUNCTION_GAPS),
-    )
-    counts = [float(judged.contains(events["start_ns"]).sum()) / steps for events, _ in each]
-    in_data = [float(data.contains(events["start_ns"]).sum()) / steps for events, _ in each]
-    gaps = [price for _, price in each]
+    recorded = (operators, calls, stacks)
+    prices = (OPERATOR_GAPS if len(calls) else OPERATOR_GAPS_ALONE, CALL_GAPS, FUNCTION_GAPS)
+    counts = [float(judged.contains(events["start_ns"]).sum()) / steps for events in recorded]
+    in_data = [float(data.contains(events["start_ns"]).sum()) / steps for events in recorded]
     ranks = np.unique(operators["rank"]).tolist()
     rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
     untraced = profile.meta.get("untraced", {}).get(rank)
+    # The script timed each moment as one part only. Where a loader runs inside of another part, the
+    # trace has it as `data`, and the times before the recording don't.
     others = [re.escape(part) for part in (untraced or {}).get("parts_ns", ()) if part != "data"]
     alone = (data - occupied(ranges, names_matching(ranges, "|".join(others)))).length
     return Cost(
         *counts,
-        cost_ns=gap * float(np.dot(gaps, counts)) if known else None,
+        cost_ns=gap * float(np.dot(prices, counts)) if known else None,
         is_open=not (known or modelled),
-        data_cost_ns=gap * float(np.dot(gaps, in_data)) if known else 0.0,
+        data_cost_ns=gap * float(np.dot(prices, in_data)) if known else 0.0,
         data_ns=alone / steps if 2 * alone >= data.length else None,
         untraced=untraced,
         times_ns=None if modelled else times_beside(profile.meta.get("files", ()), rank),
@@ -193,7 +195,7 @@ def gap_of(operators: PlainEvents) -> float:
     thread.
 
     It says how quick this processor is at what the profiler makes it do: it lay between 0.2 and 0.6
-    µs on one machine, between 0.8 and 3 µs on another, and the cost of an operator with it.
+    µs on one machine, between 0.8 and 3 µs on another, and the cost of an operator went with it.
     """
     ordered, within = nested(operators)
     gaps = np.diff(ordered["start_ns"])[within]
@@ -201,15 +203,16 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def times_beside(files: Sequence[str], rank: int | None) -> float | None:
-    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where no
-    sound one is.
+    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where
+    there is no sound one.
 
-    A last line that a killed job left without its end is left out.
+    A last line that a killed job left unfinished is left out.
     """
     path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
     if path is None or not path.is_file():
         return None
     try:
+        # What stands behind the last end of a line is empty, or a line without its end.
         *whole, _ = path.read_text(encoding="utf-8").split("\n")
         lines = [json.loads(line) for line in whole]
         steps = [float(sum(line[part] for part in line if part not in NO_PARTS)) for line in lines]
@@ -233,6 +236,7 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     )
     if (most := (1 - 1 / MOST_TIMES) * signs.step_ns) < found.cost_ns:
         found = replace(found, cost_ns=most, data_cost_ns=found.data_cost_ns * most / found.cost_ns)
+
     if costs and all(cost.cost_ns is not None for cost in costs):
         found = replace(found, estimated_ns=estimate(signs, found))
     # Without marked steps the recording is one piece, which the time of a step can't be held
@@ -244,6 +248,8 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
         before = _mean(stated)
         shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
         found = replace(found, shift_ns=shift)
+    # The surest source of the untraced step counts: the user, the times before the recording, a
+    # file of times; without any of them the estimate remains.
     if step_ns is not None and not _is_traced_one(found, step_ns):
         return replace(found, untraced_ns=step_ns, source="--step-ms")
     found = replace(found, is_traced_one=step_ns is not None)
@@ -294,14 +300,14 @@ def estimate(signs: Signs, observer: Observer) -> tuple[float, float, float]:
 
 
 def _high_end(traced: float, removed: float) -> float:
-    """The longest that a step should take which lasted so long in the recording, by `removed` more
-    as expected.
+    """The longest that a step should take without the profiler, in ns. traced -- its length in the
+    recording; removed -- what the profiler is expected to have added.
     """
     return min(traced - LEAST * removed, WIDEST * (traced - removed))
 
 
 def _parts(signs: Signs) -> dict[str, float]:
-    """The parts of the traced step, in ns; of exposed communication is AWAITED apart."""
+    """The parts of the traced step, in ns, with AWAITED apart from exposed communication."""
     found = {part: share * signs.step_ns for part, share in signs.shares.items()}
     if LATE in found:
         found[AWAITED] = min(
@@ -312,25 +318,26 @@ def _parts(signs: Signs) -> dict[str, float]:
 
 
 def _late_parts(parts: dict[str, float]) -> tuple[str, ...]:
-    """Those that lose the excess, in their order: on a processor the time between operators and in
-    them.
+    """The parts that lose the excess, in their order: on a processor the time between operators,
+    then the time in them.
     """
     return (LATE, *ALSO_LATE, AWAITED) if LATE in parts else ("between", "compute")
 
 
 def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
-    """How much of this cost lengthened the step: what lies in the phase `data` only as far as
-    somebody waits for it.
+    """How much of this cost lengthened the step, in ns: what lies in the phase `data` counts only
+    as far as the step waits for data.
     """
     data = min(data_cost, parts.get("data_wait", 0.0))
     return data + min(cost - data_cost, sum(parts.get(part, 0.0) for part in _late_parts(parts)))
 
 
 def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
-    """The signs of the step without the profiler, which takes so long.
+    """The signs of the step without the profiler, which takes untraced_ns.
 
-    known -- whether that is measured: what it takes longer than the recorded steps would have is
-    then `unseen`, or, where processes load the data and nobody timed the wait for them, that.
+    known -- whether that was measured. Time that it has beyond the recorded steps is then a part
+             `unseen`; where processes load the data, and the wait for them was not timed, it is
+             that wait.
     """
     observer, parts = signs.observer, _parts(signs)
     if known and observer.shift_ns is not None and "data_wait" in parts:
@@ -351,6 +358,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     # Where the judged steps have no start-up, all of it lies in a step that nobody judged, and
     # stays as it is.
     kept = slower * lasting["start_up"] / parts["start_up"] if parts.get("start_up") else 1.0
+    # A part that lost time can't hold more of the small operators than is left of it.
     worked = sum(lasting.get(part, 0.0) for part in ("between", "compute"))
     return replace(
         signs,
@@ -365,13 +373,13 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
 
 
 def _clear(shift_ns: float, step_ns: float) -> float:
-    """A difference in the time for data, where it is more than steps differ by."""
+    """A difference in the time for data, in ns; 0 where steps differ by as much anyhow."""
     return shift_ns if abs(shift_ns) >= MISSING / 3 * step_ns else 0.0
 
 
 def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> float:
-    """Time of the untraced step that the recorded ones, without what the profiler surely cost,
-    don't have.
+    """Time in ns that the untraced step has beyond the recorded ones without the profiler's cost; 0
+    where it is within the longest that they could have been.
     """
     traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
     removed = _removable(parts, cost, data)
@@ -384,24 +392,28 @@ def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> 
 
 
 def _less(parts: dict[str, float], excess: float, observer: Observer) -> dict[str, float]:
-    """The parts without the excess: its share in `data` from there, the rest from being late, then
-    from the others.
+    """The parts without the excess, in ns. Its share in `data` is taken from the wait for data,
+    then as much as possible from the late parts, and the rest from WAITING, from each in
+    proportion.
     """
-    found = dict(parts)
+    lasting = dict(parts)
     in_data = excess * observer.data_cost_ns / observer.cost_ns if observer.cost_ns else 0.0
-    for part, most in [("data_wait", in_data), *((part, excess) for part in _late_parts(parts))]:
-        taken = min(most, excess, found.get(part, 0.0))
+    limits = [("data_wait", in_data), *((part, excess) for part in _late_parts(parts))]
+    for part, most in limits:
+        taken = min(most, excess, lasting.get(part, 0.0))
         if taken:
-            found[part] -= taken
+            lasting[part] -= taken
             excess -= taken
-    waiting = sum(found.get(part, 0.0) for part in WAITING)
+    waiting = sum(lasting.get(part, 0.0) for part in WAITING)
     remaining = 1 - min(excess, waiting) / waiting if waiting else 1.0
-    return {part: value * (remaining if part in WAITING else 1.0) for part, value in found.items()}
+    return {
+        part: value * (remaining if part in WAITING else 1.0) for part, value in lasting.items()
+    }
 
 
 def views(signs: Signs) -> list[Signs]:
-    """The signs of the step without the profiler: where its length is not known the likeliest
-    first, then both ends.
+    """The signs of the step without the profiler; where its length is not known, for its likeliest
+    length, then for both ends of the range.
     """
     observer = signs.observer
     if observer.untraced_ns is not None:

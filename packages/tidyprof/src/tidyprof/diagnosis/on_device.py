@@ -55,30 +55,30 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 SILENT_NS = 1_000_000
-"""So long without an operator or a call, a host does something else than launching: a launch costs
-it microseconds (10 in the 4-rank trace that gpumodel's host was measured on), an operator under a
-profiler up to some hundred.
+"""A host that makes no call and runs no operator for so long does something else than launching: a
+launch costs it microseconds (10 in the 4-rank trace that gpumodel's host was measured on), an
+operator under a profiler up to some hundred.
 """
 
 ELSEWHERE_NS = 5_000_000
-"""So long without a call, though operators run, it does: a hundred operators that launch nothing
-take it less.
+"""So does a host that makes no call for so long though it runs operators: a hundred operators that
+launch nothing take less.
 """
 
 SLOW_LAUNCH = 100
-"""Times the median launch from which the first launch of a kernel is a first use: code is loaded or
-compiled.
+"""The first launch of a kernel is a first use, in which code is loaded or compiled, if it takes so
+many times the median launch.
 """
 
 SEARCH_NS, SEARCHED = 30_000_000, 5
-"""An operator of ATen's that takes so long and launches so many different kernels itself tries out
+"""An operator of ATen that takes so long, and itself launches so many different kernels, tries out
 a library's kernels (cuDNN's benchmark, MIOpen's find): for one size of data it does so once. On an
-H200 38 to 660 ms, for 6 to 17.
+H200 that took 38 to 660 ms, for 6 to 17 kernels.
 """
 
 BLOCKING_NS = 100_000
-"""An asynchronous copy that takes its caller so long, and returns behind the copy's end, was none:
-pageable memory.
+"""A copy that was asked for as asynchronous, but takes its caller so long and returns only after
+the copy's end, was not: the memory was pageable.
 """
 
 PARTS = (
@@ -96,23 +96,23 @@ PARTS = (
     "other",
     TAKEN,
 )
-"""Parts of a step on a device, which add up to it; those of `step_budget`, and of its copies and
-idleness apart:
+"""Parts of a step on a device, which add up to it: those of `step_budget`, with its copies and its
+idleness taken apart.
 
 fetching   -- exposed copies to the host; exposed_copy -- all others.
 allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
 start_up   -- idle in slow first launches, and while a library tries out kernels.
 silent     -- idle while the host made no call for SILENT_NS; within a collective of gloo or MPI
               that is communication.
-other      -- idle although work was queued; and without calls and operators of the host all
-              idleness but for loading.
+other      -- idle although work was queued; where no call and no operator of the host is recorded,
+              all idleness but for loading.
 stalled    -- idle between the end of a waiting call and the next work, and between copies to the
               host.
 taken      -- see `processor.TAKEN`.
 """
 
 AT_WORK = PARTS[:4]
-"""Those in which it does something."""
+"""Parts in which the device does something."""
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
@@ -122,8 +122,8 @@ CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
 ASKING = r"(hip|cuda|cu)(Event|Stream)Query\w*"
-"""Calls that ask whether something is done; a thread that watches collectives makes them all the
-time.
+"""Calls that ask whether something has finished; a thread that watches collectives makes them all
+the time.
 """
 
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
@@ -131,9 +131,9 @@ COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
 class Replays(NamedTuple):
-    """Launches of graphs, how many of them started nothing that is in the file, and the kernels and
-    copies of the middle and of the largest one. The last launch is none where only that lacks them:
-    the recording ended.
+    """Launches of graphs, how many of them started nothing that is in the file, and the number of
+    kernels and copies of the median launch and of the largest one. Where only the last launch
+    started nothing it is left out: the recording ended.
     """
 
     launches: int = 0
@@ -143,8 +143,8 @@ class Replays(NamedTuple):
 
 
 class SlowLaunches(NamedTuple):
-    """Slow first launches and their time in ns; beside them all launches of the file, and ns of the
-    median one.
+    """How many first launches are slow and their time in ns; beside them the number of all launches
+    in the file, and the ns of the median launch.
     """
 
     count: int = 0
@@ -154,8 +154,8 @@ class SlowLaunches(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """An idle interval: its length in ns and share of all, its ratio to the second longest, the
-    call that fills it.
+    """An idle interval: its length in ns, its share of all idleness (0 to 1), its ratio to the
+    second longest, and the call that fills it ("" if none).
 
     is_first -- whether the event that ends it is the first of its name.
     """
@@ -172,22 +172,23 @@ class Timeline:
     """What the events of one rank add to the signs of its run; small, however long the recording.
 
     budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS
-              with `_ns`, `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch
+              with `_ns`, `steady`, `apart` (see with_steady), `unlinked_ns` (busy without a launch
               record), `by_launch` (whether the step is the device's own), `waited_ns` (see
-              processor_time). Time in which the device did what the file
-              lacks is no part of it: earlier_ns.
+              processor_time). Time in which the device did what the file lacks, earlier_ns, is
+              no part of duration_ns.
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
     host   -- see HostFacts.
     counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data, None without any.
     slow   -- see SlowLaunches.
-    search -- the operator that tried out a library's kernels for longest, see SEARCH_NS, and how
-              long; Most() if none.
+    search -- the operator that tried out a library's kernels for the longest time in ns, see
+              SEARCH_NS; Most() if none.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most
                 launch-bound time lies, and their shares of it; "" where none does.
-    alike -- of the kernels that have the name of a communication that is not known the largest, and
-                the share of all kernel time (0 to 1) that they have together; Most() if none.
+    alike -- the largest of the kernels whose names look like communication that tidyprof does not
+                know, and the share of all kernel time (0 to 1) that they take together; Most() if
+                none.
     replays -- see Replays. captured -- share of launches that were recorded into a graph and not
                run.
     again -- see `recomputed`. cost -- what recording it cost.
@@ -220,9 +221,9 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
     """
     slow, numbers = slow_launches(profile)
     search, searched = searching(profile)
-    found = list(_devices(profile, slow | search, watching(stacks), mark))
-    budget = with_steady(pd.concat([table for table, _ in found], ignore_index=True), profile, mark)
-    sets = [one for _, one in found]
+    devices = list(_devices(profile, slow | search, watching(stacks), mark))
+    rows_of_devices, sets = [table for table, _ in devices], [parts for _, parts in devices]
+    budget = with_steady(pd.concat(rows_of_devices, ignore_index=True), profile, mark)
     entries = collective_entries(profile)
     late = _together(sets, "launch_bound")
     judged, totals = _judged(profile, budget, mark), kernel_totals(profile)
@@ -258,14 +259,17 @@ def _devices(
     """For each device the rows of Timeline.budget, and its parts as sets of time."""
     host, calls = plain_steps(profile, mark=mark), waiting_calls(profile)
     linked = has_launches(plain_events(profile, DEVICE_KINDS))
+    # The device's steps follow the launches; without launch records the host's have to do.
     marked = plain_steps(profile, "device", mark) if len(host) and linked else host
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
-        own = of_owner(marked, owner)
+        steps = of_owner(marked, owner)
         if place["device"] is not None:
-            own = rows(own, equal(own["device"], None) | equal(own["device"], place["device"]))
-        number, (begin, finish) = own["step"], start_and_end(own)
-        if not len(own):
+            # Steps of the host have no device.
+            device = steps["device"]
+            steps = rows(steps, equal(device, None) | equal(device, place["device"]))
+        number, (begin, finish) = steps["step"], start_and_end(steps)
+        if not len(steps):
             start, end = start_and_end(events)
             number, begin, finish = (
                 np.array([value]) for value in (ABSENT, start.min(), end.max())
@@ -301,11 +305,11 @@ def _sets(
     slow: Intervals,
     watched: Intervals,
 ) -> dict[str, Intervals]:
-    """PARTS of one device as sets of time, and besides: `earlier`, `idle` (outside of data), `dry`.
+    """PARTS of one device as sets of time, and also `earlier`, `idle` (outside of data), `dry`.
 
-    watched -- see `watching`: that is no silence of the program's.
+    watched -- see `watching`: in that time the program is not silent.
     """
-    # What is loaded at its first use is no wait of each step, whatever call it happens in.
+    # Code that is loaded at its first use comes once and not in each step, whatever call loads it.
     first = idle.dry & slow
     rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
     data = phase_time(profile, owner, "data")
@@ -344,7 +348,7 @@ def _sets(
 
 
 def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
-    """Whether anything that the host did is recorded: without that nobody knows why a device was
+    """Whether anything that the host did is recorded: without it nobody knows why a device was
     idle.
     """
     return any(
@@ -353,8 +357,8 @@ def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
 
 
 def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
-    """When, of this idleness, the host started nothing: no call and no operator, or operators that
-    make no call.
+    """The part of this idleness in which the host started nothing: it made no call and ran no
+    operator, or ran operators that make no call.
     """
     operators, runtime = (
         of_owner(plain_host_events(profile, kind), owner) for kind in ("operator", "runtime")
@@ -364,6 +368,7 @@ def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Interv
     silent = long_ones(late - calling - occupied(operators), SILENT_NS)
     if not len(calls):
         return silent
+    # An outer operator contains the calls of all within it, and so would hide their silence.
     inner = innermost(operators)
     return silent | long_ones(
         late - calling - occupied(inner, calls_within(inner, calls) > 0), ELSEWHERE_NS
@@ -371,15 +376,16 @@ def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Interv
 
 
 def _behind(dry: Intervals, ends: np.ndarray) -> Intervals:
-    """From each of these times, at which the host went on after a wait, to the next work, if
-    nothing is queued.
+    """The time from each of these ends of a wait of the host to the next work, where nothing is
+    queued.
     """
+    # The device was idle at the end of a wait if it was so in the last nanosecond of that.
     ends = ends[dry.contains(ends - 1)]
     return Intervals.union(ends, dry.ends[np.searchsorted(dry.starts, ends - 1, side="right") - 1])
 
 
 def blocking_copies(profile: Profile) -> PlainEvents:
-    """Calls of asynchronous copies for which the host had to wait, see BLOCKING_NS."""
+    """Calls of asynchronous copies that the host had to wait for, see BLOCKING_NS."""
     work, calls = _launches(profile)
     start, end = start_and_end(calls)
     chosen = (end - start >= BLOCKING_NS) & (end >= start_and_end(work)[1])
@@ -389,9 +395,7 @@ def blocking_copies(profile: Profile) -> PlainEvents:
 
 
 def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) -> Intervals:
-    """The idleness between two copies to the host that follow each other, such as those of a
-    checkpoint.
-    """
+    """The idleness between two consecutive copies to the host, such as those of a checkpoint."""
     start, end = start_and_end(events)
     order = np.argsort(start, kind="stable")
     first, then = order[:-1], order[1:]
@@ -405,11 +409,11 @@ def long_ones(times: Intervals, least_ns: int) -> Intervals:
     return Intervals(times.starts[long], times.ends[long])
 
 
-def _together(sets: list[dict[str, Intervals]], name: str) -> Intervals:
-    found = Intervals.empty()
-    for one in sets:
-        found = found | one[name]
-    return found
+def _together(sets: Iterable[dict[str, Intervals]], name: str) -> Intervals:
+    union = Intervals.empty()
+    for of_device in sets:
+        union = union | of_device[name]
+    return union
 
 
 def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
@@ -424,6 +428,7 @@ def slow_launches(profile: Profile) -> tuple[Intervals, SlowLaunches]:
     Slow is SLOW_LAUNCH times the median of all launches that started one event; SILENT_NS at least.
     """
     work, calls = _launches(profile)
+    # The launch of a graph starts many events, so its length says nothing about a single launch.
     single = (np.bincount(calls.rows)[calls.rows] == 1) & names_matching(calls, LAUNCH)
     work, calls = work[single], calls[single]
     length = calls["duration_ns"]
@@ -431,8 +436,8 @@ def slow_launches(profile: Profile) -> tuple[Intervals, SlowLaunches]:
     is_first = ~pd.Series(work["name"].codes).duplicated().to_numpy()
     slow = (length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first
     runtime = plain_host_events(profile, "runtime")
-    found = occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
-    return found, SlowLaunches(int(slow.sum()), float(length[slow].sum()), len(length), usual)
+    times = occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
+    return times, SlowLaunches(int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
 def searching(profile: Profile) -> tuple[Intervals, Most]:
@@ -441,15 +446,16 @@ def searching(profile: Profile) -> tuple[Intervals, Most]:
     (begin, end), threads = start_and_end(operators), operators["thread"]
     long = np.flatnonzero((end - begin >= SEARCH_NS) & names_matching(operators, "aten::.*"))
     work, calls = _launches(profile) if len(long) else (None, None)
-    found = []
-    for place in long:
-        children = (threads == threads[place]) & (begin >= begin[place]) & (end <= end[place])
-        children[place] = False
-        own = (calls["thread"] == threads[place]) & (calls["start_ns"] >= begin[place])
-        own &= (calls["start_ns"] < end[place]) & is_one_of(work["kind"], ["kernel"])
+    is_search = []
+    for row in long:
+        children = (threads == threads[row]) & (begin >= begin[row]) & (end <= end[row])
+        children[row] = False
+        # Only what the operator itself launches: around a whole model there are many kernels.
+        own = (calls["thread"] == threads[row]) & (calls["start_ns"] >= begin[row])
+        own &= (calls["start_ns"] < end[row]) & is_one_of(work["kind"], ["kernel"])
         own &= ~Intervals.union(begin[children], end[children]).contains(calls["start_ns"])
-        found.append(len(np.unique(work["name"].codes[own])) >= SEARCHED)
-    tried = operators[long[np.array(found, bool)]]
+        is_search.append(len(np.unique(work["name"].codes[own])) >= SEARCHED)
+    tried = operators[long[np.array(is_search, bool)]]
     return occupied(tried), largest_sum(tried["name"], tried["duration_ns"])
 
 
@@ -465,30 +471,31 @@ def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Interva
 
 
 def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
-    """Timeline.counts: of what the judged steps asked for, a device's work by its launch where that
-    is recorded.
-
-    count -- of the steps of all devices.
+    """Timeline.counts: what the judged steps asked for. count -- how many steps there are, added up
+    over devices.
     """
     work = plain_events(profile, DEVICE_KINDS)
+    # Marked steps are judged on the host, and there work belongs to the step that launched it.
     by_launch = len(plain_steps(profile, mark=mark)) and has_launches(work)
     work = work[judged.contains(launch_times(work) if by_launch else work["start_ns"])]
     calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
     calls, ranges = (events[judged.contains(events["start_ns"])] for events in (calls, ranges))
     kinds = of_each_name(calls, category_of_call, object)
     blocking = judged.contains(blocking_copies(profile)["start_ns"])
-    found = {
+    numbers = {
         "kernels": is_one_of(work["kind"], ["kernel"]).sum(),
         "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
         "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
         "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum() + blocking.sum(),
         "allocations": (kinds == "allocation").sum(),
     }
-    return {name: float(number) / count for name, number in found.items()}
+    return {name: float(number) / count for name, number in numbers.items()}
 
 
 def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | None:
-    """Timeline.gap: between the first and the last event on a device."""
+    """Timeline.gap, between the first and the last event on any device. idle and earlier are those
+    of all devices.
+    """
     work = plain_events(profile, DEVICE_KINDS)
     start, end = start_and_end(work)
     idle = (idle - earlier).clip(int(start.min()), int(end.max()))
@@ -499,14 +506,15 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | Non
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
     (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
+    # Several events may end it together: one that is the first of its name is enough.
     names = work["name"].codes
     is_first = ~np.isin(names[start == only.ends[0]], names[start < only.ends[0]])
     return Gap(
-        float(longest),
-        float(longest / length.sum()),
-        float(longest / max(second, 1)),
-        call or "",
-        bool(is_first.any()),
+        ns=float(longest),
+        share=float(longest / length.sum()),
+        over_second=float(longest / max(second, 1)),
+        call=call or "",
+        is_first=bool(is_first.any()),
     )
 
 
@@ -514,7 +522,7 @@ def _most_waiting(profile: Profile, dry: Intervals) -> Most:
     """The call in which the host waited longest while devices had nothing to do, and for how long
     (ns).
 
-    Only calls that synchronise or copy: those that allocate are a part of their own.
+    Only calls that synchronise or copy count: calls that allocate are a part of their own.
     """
     calls = waiting_calls(profile)
     calls = calls[of_each_name(calls, category_of_call, object) != "allocation"]
@@ -523,7 +531,7 @@ def _most_waiting(profile: Profile, dry: Intervals) -> Most:
 
 
 def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """Tables of `kernel_totals` as one: calls and time of each name, the largest first."""
+    """Several tables of `kernel_totals` as one: calls and time of each name, the largest first."""
     if len(tables) == 1:
         return tables[0]
     grouped = pd.concat(tables).groupby("name", sort=True)
@@ -562,13 +570,18 @@ def _replays(profile: Profile) -> Replays:
     graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]
     if not len(graphs):
         return Replays()
+    # How many device events each launch of a graph started, by rows of the profile's events.
     _, calls = _launches(profile)
     started = np.bincount(calls.rows, minlength=graphs.rows.max() + 1)[graphs.rows]
     started = started[np.argsort(graphs["start_ns"], kind="stable")]
-    if started[-1] == 0 and (started[:-1] > 0).any() and (started[:-1] > 0).all():
+    *before, last = (started > 0).tolist()
+    if not last and before and all(before):
         started = started[:-1]
     return Replays(
-        len(started), int((started == 0).sum()), int(np.median(started)), int(started.max())
+        launches=len(started),
+        empty=int((started == 0).sum()),
+        usual=int(np.median(started)),
+        most=int(started.max()),
     )
 
 
@@ -583,14 +596,14 @@ def _captured(profile: Profile) -> float:
     launches = calls["start_ns"][
         names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
     ]
-    place = np.searchsorted(finish, begin)
-    ends = np.append(finish, np.iinfo(np.int64).max)[place]
+    # A capture lasts until the next end of any, or without one to the end of the recording.
+    ends = np.append(finish, np.iinfo(np.int64).max)[np.searchsorted(finish, begin)]
     inside = Intervals.union(begin, ends).contains(launches)
     return float(inside.sum() / max(len(launches), 1))
 
 
 AT_CAP = 0.97
-"""Share of the power cap from which a sample counts as capped: a capped socket hovers closely below
+"""Share of the power cap from which a sample counts as capped: a capped socket hovers just below
 its limit.
 """
 
@@ -611,11 +624,10 @@ def power_samples(profile: Profile) -> pd.DataFrame:
 
 
 def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:
-    """Share of samples of busy devices with the power at its cap, the largest over devices; None if
-    unknown.
+    """Share of the samples of a busy device in which its power is at the cap, the largest over
+    devices; None if unknown.
 
-    Takes tables of `power_samples`. The cap is the device's `power_cap`, in whichever of them it
-    is.
+    Takes tables of `power_samples`. The cap is the device's `power_cap`, whichever table has it.
     """
     filled = [table for table in tables if len(table)]
     if not filled:
@@ -635,10 +647,9 @@ def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:
 
 
 def roof_share(profile: Profile) -> float | None:
-    """What the kernel with the most time reaches of the roof, arithmetic's, memory's or a cache's,
-    that it is nearest.
+    """What the kernel with the most time reaches of the roof that it is nearest to: that of
+    arithmetic, of memory or of a cache. None if unknown.
 
-    None if unknown.
     Operations, bytes and roofs are those of `roofline_points` and `roofline_ceilings`.
     """
     try:

@@ -48,8 +48,8 @@ SETS = ("compute", "exposed_communication", "data_wait", "compiling", "between",
 PARTS = (*SETS, TAKEN)
 """Parts of a step, which add up to it.
 
-data_wait -- in the phase `data`, operators of the loader included; where a loader's range is in it,
-             from there on.
+data_wait -- in the phase `data`, operators of the loader included; where a loader's range lies in
+             the phase, from the beginning of that range on.
 compute -- else in an operator that is neither communication nor compiled. exposed_communication --
 else in a collective of gloo or MPI. between, silent -- no operator at all, for less than SILENT_NS
 and for longer.
@@ -63,7 +63,7 @@ SMALL_NS = 20_000
 """An operator below that costs Python and the profiler about as much as itself."""
 
 LONGEST_ROUND, ROUNDS = 16, 20
-"""A loop in Python: so few operators, or fewer, that come so often one round after the other.
+"""A loop in Python: rounds of at most LONGEST_ROUND operators, at least ROUNDS of them in a row.
 Layers of a model are longer rounds, and fewer.
 """
 
@@ -75,11 +75,11 @@ class HostTimeline:
     budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns,
                 duration_ns, PARTS with `_ns`, `small_ns` (in and behind the small operators of
                 loops in Python, see `in_loops`; not while loading), `steady` and `apart`
-                (step_choice), `lost_ns` and `waited_ns` (see processor_time).
+                (see with_steady), `lost_ns` and `waited_ns` (see processor_time).
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's
         time.
-    small    -- of these operators the most frequent one, and how often it comes in a step.
+    small    -- the most frequent of these small operators, and how often it comes in a step.
     largest  -- see `largest_operator`.
     again    -- see `recomputed`. cost -- what recording it cost.
     """
@@ -112,11 +112,11 @@ def ran_on_host(profile: Profile) -> bool:
 
 
 def unknown_runtime(profile: Profile) -> tuple[str, int] | None:
-    """The category with the most events that are an accelerator's, and how many; None if there are
+    """The category with the most events of an accelerator, and how many they are; None if there are
     none.
 
-    Only where nothing of a GPU that tidyprof knows is in the file: the calls and kernels are then
-    of another one.
+    Only where the file has nothing of a GPU that tidyprof knows: the calls and kernels are then of
+    another accelerator.
     """
     if profile.meta.get("backend") != "cpu":
         return None
@@ -132,7 +132,7 @@ def unknown_runtime(profile: Profile) -> tuple[str, int] | None:
 def _is_foreign(category: str) -> bool:
     """Whether torch's profiler writes events of an accelerator under a category of this name.
 
-    As ActivityType.cpp of https://github.com/pytorch/kineto names them, for MTIA, HPU and
+    The names are those of ActivityType.cpp of https://github.com/pytorch/kineto, for MTIA, HPU and
     PrivateUse1 as well.
     """
     ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
@@ -147,17 +147,18 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     """
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
-    tables, silence, loading, small = [], Intervals.empty(), Intervals.empty(), []
+    tables, small = [], []
+    silence = loading = Intervals.empty()
     watched = watching(stacks)
     for owner in owners_of(budget):
-        own = of_owner(budget, owner)
-        begin, finish = start_and_end(own)
+        steps = of_owner(budget, owner)
+        begin, finish = start_and_end(steps)
         sets = _sets(profile, owner, Intervals.union(begin, finish), watched)
         looped, inside = _looped(profile, owner, sets)
         small += looped
         columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in SETS}
         columns = without_taken(columns, processor_time(profile, owner, begin, finish, sets))
-        tables.append(own.assign(**columns, small_ns=inside.covered_within(begin, finish)))
+        tables.append(steps.assign(**columns, small_ns=inside.covered_within(begin, finish)))
         silence, loading = silence | sets["silent"], loading | sets["data_wait"]
     budget = with_steady(pd.concat(tables, ignore_index=True), profile, mark)
     steady = budget[budget["steady"]]
@@ -179,20 +180,18 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
 def _sets(
     profile: Profile, owner: dict[str, Any], whole: Intervals, watched: Intervals
 ) -> dict[str, Intervals]:
-    """PARTS of one owner's steps as sets of time. watched -- see `watching`: that is no silence of
-    the program's.
+    """PARTS of one owner's steps as sets of time. watched -- see `watching`: in that time the
+    program is not silent.
     """
     operators = of_owner(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
+    # Each part gets what no part before it has: a collective runs on a thread of its own, so only
+    # what computation leaves of it is exposed.
     data = whole & _loading(profile, owner)
     compiled = (whole & compiling(profile)) - data
     working = (whole & occupied(operators, ~handing)) - data - compiled
-    talking = (
-        (whole & (occupied(communication(profile, owner)) | occupied(operators, handing)))
-        - working
-        - data
-    )
-    talking = talking - compiled
+    communicating = occupied(communication(profile, owner)) | occupied(operators, handing)
+    talking = (whole & communicating) - data - compiled - working
     rest = whole - data - compiled - working - talking
     silent = long_ones(rest - watched, SILENT_NS)
     return {
@@ -206,22 +205,23 @@ def _sets(
 
 
 def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
-    """The phase `data`; of a range with a loader's in it what begins with that, as what is before
-    belongs to the step that ended: a report, a validation.
+    """The phase `data`. A range of it that contains a loader's begins with that: what is before it
+    belongs to the step that ended, such as a report or a validation.
     """
     data = phase_time(profile, owner, "data")
     ranges = of_owner(plain_host_events(profile, "annotation"), owner)
     begins = np.sort(ranges["start_ns"][names_matching(ranges, LOADER)])
-    place = np.searchsorted(begins, data.starts)
-    first = np.append(begins, np.iinfo(np.int64).max)[place]
+    following = np.searchsorted(begins, data.starts)
+    # The last time, the latest of all, answers for a range without a loader behind its begin.
+    first = np.append(begins, np.iinfo(np.int64).max)[following]
     return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
 
 
 def _looped(
     profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]
 ) -> tuple[list[str], Intervals]:
-    """Names of the small operators in loops, and the time in them and behind them that is no other
-    part's.
+    """Names of the small operators in loops, and the time in them and after them that belongs to no
+    part but `compute` and `between`.
     """
     operators = outermost(of_owner(plain_host_events(profile, "operator"), owner))
     codes, names = operators["name"].codes, operators["name"].categories
@@ -234,22 +234,24 @@ def _looped(
 
 
 def in_loops(codes: np.ndarray) -> np.ndarray:
-    """Which of a sequence of numbers are in rounds of up to LONGEST_ROUND that come ROUNDS times in
-    a row.
+    """Mask of the numbers in a sequence that are in rounds of at most LONGEST_ROUND which come
+    ROUNDS times in a row.
     """
-    found = np.zeros(len(codes), bool)
+    looped = np.zeros(len(codes), bool)
     for length in range(1, min(LONGEST_ROUND, len(codes) // ROUNDS) + 1):
+        # Runs of numbers that come again a round later; the last round has none behind it, so a run
+        # is one round shorter than what it stands for.
         same = np.concatenate(([False], codes[length:] == codes[:-length], [False]))
         edges = np.flatnonzero(same[1:] != same[:-1])
         for first, last in edges.reshape(-1, 2):
             if last - first >= (ROUNDS - 1) * length:
-                found[first : last + length] = True
-    return found
+                looped[first : last + length] = True
+    return looped
 
 
 def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
     """A table like that of `overlap`: computation is that of the processor, idle is all that is
-    neither.
+    neither computation nor exposed communication.
     """
     total = (
         budget.groupby("rank", dropna=False)[[*(f"{part}_ns" for part in PARTS), "duration_ns"]]

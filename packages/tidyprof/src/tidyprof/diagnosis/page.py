@@ -1,5 +1,5 @@
-"""A diagnosis as one HTML file: text, figures and the viewer that opens from them, nothing from
-elsewhere.
+"""A diagnosis as one HTML file: text, figures, and the viewer that opens from them. It loads
+nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidyprof.plots.figure import TidyFigure, describe, in_the_dark, save
 from tidyprof.tables.contract import Profile
 
 MOST_FILES = 5
-"""Recordings that the page names."""
+"""The page names at most so many recordings."""
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -96,7 +96,7 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
 
 
 def _recording(profile: Profile) -> str:
-    """What a profile is, for somebody who has only the page."""
+    """What was recorded, for somebody who has only the page."""
     files = [Path(name).name for name in profile.meta.get("files", [])]
     facts = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
     facts += [
@@ -155,10 +155,10 @@ def _figures(
 
 
 def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
-    """The profile where it marks steps or had no GPU, else what lies between its first and last
-    event on a device.
+    """The profile, and its table of `step_budget`: the device's steps, where launches are recorded.
 
-    With its table of `step_budget`: the device's steps, where launches are recorded.
+    Where a GPU was at work and no steps are marked, only what lies between the first and the last
+    event on a device is kept, clipped to that time.
     """
     linked = len(steps(profile, mark=mark)) and has_launches(profile.device_events)
     budget = step_budget(profile, "device" if linked else "host", mark=mark)
@@ -169,6 +169,7 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
         start_and_end(profile.device_events),
     )
     first, last = begin.min(), finish.max()
+    # An event without a duration at the very beginning overlaps nothing, and belongs to it.
     inside = (start < last) & (end > first) | ((start == first) & (end == first))
     clipped = {
         "start_ns": np.maximum(start, first),
@@ -184,9 +185,9 @@ def _figure(title: str, figure: TidyFigure, number: int) -> str:
     """
     light = _svg(figure)
     with in_the_dark(figure):
-        dark = re.sub(
-            r'(\bid="|url\(#|href="#)', r"\1dark-", _svg(figure)
-        )  # hatches of a hidden picture are not drawn
+        # Names of its own for the dark picture: references would else go to the light one, and a
+        # browser does not draw hatches that belong to a hidden picture.
+        dark = re.sub(r'(\bid="|url\(#|href="#)', r"\1dark-", _svg(figure))
     name, caption = f"figure-{number}", _text(describe(figure))
     reached = f'role="group" aria-labelledby="{name}" tabindex="0"'  # by keys, since it may scroll
     return (

@@ -23,8 +23,8 @@ EVALUATION = r"autograd::engine::evaluate_function: .*"
 """An operator in which the engine of autograd runs one node of backward."""
 
 REENTRANT = r"CheckpointFunctionBackward"
-"""The node of torch.utils.checkpoint(use_reentrant=True), and of those that took it over: up to the
-backward of its own graph, which it runs within, it is forward.
+"""The node of torch.utils.checkpoint(use_reentrant=True), and of libraries that took it over. It
+runs forward again, and then the backward of that graph, within itself.
 """
 
 FORWARD = (
@@ -33,13 +33,14 @@ FORWARD = (
     r"relu_?|leaky_relu_?|elu|hardswish_?|dropout_?|(log_)?softmax|cross_entropy_loss"
     r"|max_pool[12]d|adaptive_avg_pool2d)"
 )
-"""Operators that a model calls and no formula of a backward does (tools/autograd of PyTorch): those
-call the parts that these consist of, or operators of their own. `aten::mm` says nothing.
+"""Operators that a model calls and that no formula of a backward calls (tools/autograd of PyTorch):
+formulas call the parts that these consist of, or operators made for backward. `aten::mm` tells
+nothing.
 """
 
 FEWEST_KINDS = 2
-"""So many different ones in one node are a piece of a model: a backward that somebody wrote may
-call one of them.
+"""So many different FORWARD operators in one node are a piece of a model: a backward that somebody
+wrote may call one of them.
 """
 
 RECOMPUTING = r"torch[/\\]utils[/\\]checkpoint\.py\(\d+\): recompute_fn"
@@ -57,24 +58,26 @@ def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
     chosen = chosen[order]
     begin, end = times_of(chosen)
     evaluation, reentrant, forward = (names_matching(chosen, pattern) for pattern in patterns)
-    found = Intervals.empty()
-    for place in np.flatnonzero(reentrant):
-        inner = begin[(caller == place) & evaluation]
-        found = found | Intervals.union(begin[[place]], inner[:1] if len(inner) else end[[place]])
-    # An operator in another one of these belongs to the node that this one belongs to.
+    again = Intervals.empty()
+    for row in np.flatnonzero(reentrant):
+        # The first node of the backward within ends what is run forward again.
+        backward = begin[(caller == row) & evaluation]
+        stop = backward[:1] if len(backward) else end[[row]]
+        again = again | Intervals.union(begin[[row]], stop)
+    # A forward operator inside of another one belongs to the node of the outer one.
     while (wrong := np.flatnonzero(forward & (caller >= 0) & forward[caller])).size:
         caller[wrong] = caller[caller[wrong]]
-    own = np.flatnonzero(forward & (caller >= 0) & evaluation[caller])
-    for node in np.unique(caller[own]):
-        inside = own[caller[own] == node]
+    in_nodes = np.flatnonzero(forward & (caller >= 0) & evaluation[caller])
+    for node in np.unique(caller[in_nodes]):
+        inside = in_nodes[caller[in_nodes] == node]
         if len(np.unique(chosen["name"].codes[inside])) >= FEWEST_KINDS:
-            found = found | Intervals.union(begin[inside[:1]], end[inside].max(keepdims=True))
-    return found | occupied(stacks, names_matching(stacks, RECOMPUTING))
+            again = again | Intervals.union(begin[inside[:1]], end[inside].max(keepdims=True))
+    return again | occupied(stacks, names_matching(stacks, RECOMPUTING))
 
 
 def recomputed(profile: Profile, stacks: PlainEvents, judged: Intervals) -> float:
-    """The share (0 to 1) of the devices' work that was launched then, or without a device of the
-    host's judged time.
+    """The share (0 to 1) of the devices' work that was launched while forward ran again; without a
+    device, of the host's judged time.
     """
     again, work = recomputing(profile, stacks) & judged, plain_events(profile, DEVICE_KINDS)
     if not len(work):

@@ -1,4 +1,4 @@
-"""What one recording adds to the signs of its run, each number from an analysis that anybody can
+"""What one recording adds to the signs of its run. Each number is from an analysis that anybody can
 call.
 """
 
@@ -25,20 +25,20 @@ from tidyprof.tables.profiles import ignored_lines, rank_in_name
 from tidyprof.tables.records import PlainEvents
 
 REPLAYING = ("rocprof-compute",)
-"""Tools that run each kernel several times to count, so that its times are no timeline of the
+"""Tools that run each kernel several times to count, so that their times are no timeline of the
 program.
 """
 
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
-"""Columns of events that causes are judged by; to leave the others out saves most of the time."""
+"""Columns of events that causes are judged by; leaving the others out saves most of the time."""
 
 
 class Kind(NamedTuple):
-    """By what `triage` chooses the profiles of a run that it judges.
+    """The facts by which `triage` chooses the profiles of a run that it judges.
 
-    host_events -- how many there are. has_rank -- whether an event has one. has_timeline -- whether
-    there are device events in the times of the program itself. on_host -- whether the run had no
-    GPU.
+    host_events -- how many there are. has_rank -- whether any event has a rank. has_timeline --
+    whether there are device events whose times are those of the program itself. on_host -- whether
+    the run had no GPU.
     """
 
     tool: str
@@ -50,12 +50,14 @@ class Kind(NamedTuple):
 
 def kind_of(profile: Profile) -> Kind:
     """The kind of a profile."""
-    tool, known = (
-        str(profile.meta.get("tool", "")),
-        bool((plain_columns(profile)["rank"] != ABSENT).any()),
+    tool = str(profile.meta.get("tool", ""))
+    return Kind(
+        tool=tool,
+        host_events=len(plain_host_events(profile)),
+        has_rank=bool((plain_columns(profile)["rank"] != ABSENT).any()),
+        has_timeline=has_device_events(profile) and tool not in REPLAYING,
+        on_host=ran_on_host(profile),
     )
-    timed = has_device_events(profile) and tool not in REPLAYING
-    return Kind(tool, len(plain_host_events(profile)), known, timed, ran_on_host(profile))
 
 
 def has_device_events(profile: Profile) -> bool:
@@ -67,12 +69,12 @@ def has_device_events(profile: Profile) -> bool:
 class RecordingSigns:
     """What one profile adds to the signs of its run: all that `triage` needs of it.
 
-    timelines -- one for each rank; on_host -- those of a run without a GPU, in their place. samples
-    -- see `power_samples`; counted -- whether a hardware counter is in it; roof_share -- see Signs;
-    kernels -- of a profile
-    that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`; ignored --
-        `ignored_lines`;
-    vendor -- `vendor_of`; files -- `files_of_ranks`.
+    timelines  -- one for each rank; on_host -- the same for a run without a GPU.
+    samples    -- see `power_samples`. counted -- whether there is a hardware counter.
+    roof_share -- see Signs. kernels -- the table of `kernel_totals`, empty if the profile is
+                  judged.
+    foreign    -- see `unknown_runtime`. offered -- see `marks_to_try`.
+    ignored    -- see `ignored_lines`. vendor -- see `vendor_of`. files -- see `files_of_ranks`.
     """
 
     kind: Kind
@@ -95,7 +97,7 @@ class RecordingSigns:
 def recording_signs(
     profile: Profile, kind: Kind, judged: bool, mark: str | None = None
 ) -> RecordingSigns:
-    """What a profile adds; its timelines only if they are judged. Raises ValueError as
+    """What a profile adds, with its timelines only if it is judged. Raises ValueError as
     `step_budget` does.
     """
     parts = list(ranks_apart(profile)) if judged else []
@@ -121,24 +123,19 @@ def recording_signs(
 
 
 def files_of_ranks(profile: Profile) -> dict[int, str]:
-    """Rank -> its file, where each of them has one of its own."""
-    files, ranks = (
-        list(profile.meta.get("files", ())),
-        np.unique(plain_columns(profile)["rank"]).tolist(),
-    )
+    """Rank -> its file, where each rank has a file of its own."""
+    files = list(profile.meta.get("files", ()))
+    ranks = np.unique(plain_columns(profile)["rank"]).tolist()
+    if not files:
+        return {}
     if len(files) == len(ranks) == 1 and ranks[0] != ABSENT:
         return {ranks[0]: str(files[0])}
-    root = (
-        Path(os.path.commonpath([Path(file).absolute().parent for file in files]))
-        if files
-        else None
-    )
+    root = Path(os.path.commonpath([Path(file).absolute().parent for file in files]))
     named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
-    return (
-        {rank: file for rank, file in named.items() if rank is not None}
-        if len(named) == len(files)
-        else {}
-    )
+    # Two files of one rank, or two without any, leave open whose they are.
+    if len(named) < len(files):
+        return {}
+    return {rank: file for rank, file in named.items() if rank is not None}
 
 
 AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"
@@ -157,11 +154,10 @@ def vendor_of(profile: Profile) -> str:
 
 
 def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, PlainEvents]]:
-    """A profile for each rank, and its Python functions apart: they are no ranges that somebody
-    marked.
+    """A profile for each rank, and its Python functions apart, since nobody marked them as ranges.
 
-    What is looked up for one of many ranks must not be searched in the events of all. The whole
-    profile where it has one rank, or events without any.
+    With many ranks, what is looked up for one must not be searched in the events of all. It is the
+    whole profile where that has one rank, or events without a rank.
     """
     events, columns = profile.events, plain_columns(profile)
     is_function = np.zeros(len(events), bool)
@@ -177,5 +173,5 @@ def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, PlainEvents]]:
     if alone:
         yield replace(profile, events=events), stacks
         return
-    for number, own in events.groupby("rank", sort=True):
-        yield replace(profile, events=own), stacks[equal(stacks["rank"], number)]
+    for rank, of_rank in events.groupby("rank", sort=True):
+        yield replace(profile, events=of_rank), stacks[equal(stacks["rank"], rank)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -43,6 +43,15 @@ no step.
 """
 
 
+class Excess(NamedTuple):
+    """By how much the straggler's share of its time (0 to 1) in OWN_PARTS exceeds the median of the
+    other ranks, and the part that exceeds it most; without a part where there is no straggler.
+    """
+
+    share: float = 0.0
+    part: str = ""
+
+
 @dataclass(frozen=True)
 class Signs:
     """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps,
@@ -53,15 +62,15 @@ class Signs:
     mark          -- with what steps begin ("" where nothing marks them).
     steps, marked -- judged time: how many steps of each device, and whether they are marked steps
                      or all of the recording between its first and last event on a device. steady --
-                     how many of them count for shares and step_ns, their mean; shortest_ns,
-                     longest_ns -- of these. apart -- steps that are longer because of a range that
-                     the others lack, in words (step_choice).
+                     how many of them count for shares and step_ns, their mean length; shortest_ns,
+                     longest_ns -- the ends of their lengths. apart -- steps that are longer because
+                     of a range that the others lack, in words (host_facts.with_steady).
     shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU.
     by_launch     -- whether the steps are the devices' own, by their launches, or the host's.
     unlinked      -- share of the device's work whose launch is not recorded.
-    earlier_ns    -- time in which devices did what the file lacks (idleness.Idleness.earlier); it
-                     is not judged.
-    first_step    -- first marked step over the median of the others; None if not known.
+    earlier_ns    -- time in which devices did what the file lacks (device_time.Idleness.earlier);
+                     it is not judged.
+    first_step    -- the first marked step over the median of the others; None if not known.
     start_up      -- share of all steps in slow first launches; slow, search -- these, see Timeline.
     gap           -- the longest idle interval, see Timeline.gap.
     per_step      -- Timeline.counts. call -- the call in which the host waited longest while
@@ -72,8 +81,8 @@ class Signs:
     small         -- on_host: share of the time in loops over small operators, see
                      HostTimeline.budget; small_operator -- HostTimeline.small; largest_operator --
                      HostTimeline.largest, of the rank where its share is largest.
-    stolen, off   -- shares in which the threads of the steps stood in line for a processor, and had
-                     none; None where that was not recorded.
+    stolen, off   -- shares of the time in which the threads of the steps stood in line for a
+                     processor, and in which they had none; None where that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that
                      graphs launched; replays -- of the rank that lacks most; captured, alike -- as
                      Timeline's; again -- the largest of `recomputed`.
@@ -81,11 +90,9 @@ class Signs:
                      devices wait in collectives for the last rank, 0 where that can't be told;
                      world_size -- ranks of the job, None if unknown.
     broken        -- ranks whose files can't be read, in words; set by `without_ranks`.
-    rank_files    -- rank -> its file, where each has one of its own.
-    excess        -- how much more of its time than the others (median) the straggler spends on
-                     OWN_PARTS, and on which of them most. pace -- launch_bound of the rank that
-                     waits least and so sets the pace, None with one rank: devices of the others
-                     wait where they would be idle.
+    rank_files    -- rank -> its file, where each rank has a file of its own.
+    excess        -- see Excess. pace -- launch_bound of the rank that waits least and so sets the
+                     pace, None with one rank: devices of the others wait where they would be idle.
     on_host       -- whether the run had no GPU. foreign, offered -- see RecordingSigns.
     observer      -- the step with and without the profiler. untypical -- whether the recorded steps
                      lack what others have; set by `without_profiler`.
@@ -137,7 +144,7 @@ class Signs:
     broken: tuple[str, ...] = ()
     rank_files: dict[int, str] = field(default_factory=dict)
     waiting: float = 0.0
-    excess: tuple[float, str] = (0.0, "")
+    excess: Excess = Excess()
     pace: float | None = None
     ranks: int = 1
     world_size: int | None = None
@@ -164,71 +171,81 @@ def signs_of(
     others -- system logs, counters. step_ns -- the step without a profiler, where the user knows
               it.
     """
-    everything = [*judged, *others]
-    found = Signs(
-        everything[0].kind.tool,
-        everything[0].release,
-        next((one.vendor for one in everything if one.vendor != AMD), AMD),
-        foreign=next((one.foreign for one in everything if one.foreign), None),
+    recordings = [*judged, *others]
+    roofs = [one.roof_share for one in recordings if one.roof_share is not None]
+    signs = Signs(
+        recordings[0].kind.tool,
+        recordings[0].release,
+        next((one.vendor for one in recordings if one.vendor != AMD), AMD),
+        foreign=next((one.foreign for one in recordings if one.foreign), None),
         offered=next((one.offered for one in judged if one.offered), ()),
-        capped_share=capped_share([one.samples for one in everything]),
-        has_power=any("power" in one.samples["name"].tolist() for one in everything),
+        capped_share=capped_share([one.samples for one in recordings]),
+        has_power=any("power" in one.samples["name"].tolist() for one in recordings),
         rank_files=dict(sorted(entry for one in judged for entry in one.files.items())),
-        counted=any(one.counted for one in everything),
-        roof_share=next((one.roof_share for one in everything if one.roof_share is not None), None),
+        counted=any(one.counted for one in recordings),
+        roof_share=roofs[0] if roofs else None,
     )
     sizes = [one.world_size for one in judged]
+    # The observer is worked out of the signs of the recorded steps, so it comes last.
     if hosts := [host for one in judged for host in one.on_host]:
-        found = _signs_on_host(found, hosts, sizes)
-        return replace(found, observer=observed(found, [one.cost for one in hosts], step_ns))
+        signs = _signs_on_host(signs, hosts, sizes)
+        return replace(signs, observer=observed(signs, [one.cost for one in hosts], step_ns))
     timelines = [timeline for one in judged for timeline in one.timelines]
     if not timelines:
-        return replace(found, top_kernel=_top_kernel([one.kernels for one in others]))
-    found = _signs_on_device(found, timelines, sizes)
-    return replace(found, observer=observed(found, [one.cost for one in timelines], step_ns))
+        return replace(signs, top_kernel=_top_kernel([one.kernels for one in others]))
+    signs = _signs_on_device(signs, timelines, sizes)
+    return replace(signs, observer=observed(signs, [one.cost for one in timelines], step_ns))
 
 
 def _signs_on_device(
-    found: Signs, timelines: Sequence[Timeline], sizes: Sequence[int | None]
+    signs: Signs, timelines: Sequence[Timeline], sizes: Sequence[int | None]
 ) -> Signs:
     budget = pd.concat([one.budget for one in timelines], ignore_index=True)
     steady, total = budget[budget["steady"]], _total_ns(budget)
-    work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.AT_WORK)
+    lasting = {part: float(steady[f"{part}_ns"].sum()) for part in on_device.PARTS}
+    work = sum(lasting[part] for part in on_device.AT_WORK)
+    # Steady steps stand for the run; a start-up lies in those that are not steady, so its share is
+    # of all.
     return replace(
-        found,
+        signs,
         **_step_signs(budget),
         mark=next((one.mark for one in timelines if one.mark), ""),
         **_host_signs([one.host for one in timelines], total),
         **_processor_signs(steady),
-        shares={
-            part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS
-        },
+        shares={part: spent / _total_ns(steady) for part, spent in lasting.items()},
         by_launch=bool(budget["by_launch"].any()),
         unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
         earlier_ns=float(budget["earlier_ns"].sum()),
         start_up=float(budget["start_up_ns"].sum() / total),
         slow=_together([one.slow for one in timelines]),
-        search=max((one.search for one in timelines), key=lambda search: search[1]),
+        search=_largest(one.search for one in timelines),
         gap=max((one.gap for one in timelines if one.gap), key=lambda gap: gap.ns, default=None),
         per_step={
             name: sum(one.counts[name] for one in timelines) / len(timelines)
             for name in timelines[0].counts
         },
-        call=max((one.waiting_call for one in timelines), key=lambda call: call[1])[0],
-        under=max((one.under for one in timelines), key=lambda under: under[1]),
-        module=max((one.module for one in timelines), key=lambda module: module[1]),
+        call=_largest(one.waiting_call for one in timelines).name,
+        under=_largest(one.under for one in timelines),
+        module=_largest(one.module for one in timelines),
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
-        replays=max((one.replays for one in timelines), key=lambda one: (one.empty, one.launches)),
+        replays=max(
+            (one.replays for one in timelines),
+            key=lambda replays: (replays.empty, replays.launches),
+        ),
         captured=max(one.captured for one in timelines),
         again=max(one.again for one in timelines),
-        alike=max((one.alike for one in timelines), key=lambda alike: alike[1]),
+        alike=_largest(one.alike for one in timelines),
         **_rank_signs(timelines, sizes, budget),
     )
 
 
+def _largest(of_ranks: Iterable[Most]) -> Most:
+    return max(of_ranks, key=lambda most: most.amount)
+
+
 def _together(slow: Sequence[SlowLaunches]) -> SlowLaunches:
-    """Those of all ranks, beside the slowest rank's median."""
+    """The slow launches of all ranks, and the median launch of the slowest rank."""
     return SlowLaunches(
         count=sum(one.count for one in slow),
         ns=sum(one.ns for one in slow),
@@ -238,20 +255,20 @@ def _together(slow: Sequence[SlowLaunches]) -> SlowLaunches:
 
 
 def _signs_on_host(
-    found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[int | None]
+    signs: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[int | None]
 ) -> Signs:
     budget = pd.concat([one.budget for one in hosts], ignore_index=True)
     steady = budget[budget["steady"]]
     total = _total_ns(steady)
     return replace(
-        found,
+        signs,
         **_step_signs(budget),
         mark=next((one.mark for one in hosts if one.mark), ""),
         **_host_signs([one.host for one in hosts], _total_ns(budget)),
         **_processor_signs(steady),
         shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},
         small=float(steady["small_ns"].sum()) / total,
-        small_operator=max((one.small for one in hosts), key=lambda small: small.amount),
+        small_operator=_largest(one.small for one in hosts),
         largest_operator=max((one.largest for one in hosts), key=lambda largest: largest.share),
         again=max(one.again for one in hosts),
         on_host=True,
@@ -275,7 +292,9 @@ def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
 
 
 def _host_signs(hosts: Sequence[HostFacts], total: float) -> dict[str, Any]:
-    """Of several ranks the facts of the first that knows most."""
+    """The facts of the rank that knows most, the first of equal ones; what can be added up is of
+    all ranks.
+    """
     most = max(
         hosts,
         key=lambda host: (
@@ -315,16 +334,15 @@ def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any] | None:
 
 
 def _first_step(budget: pd.DataFrame) -> float | None:
-    """First marked step over the median of the later ones, the least over devices; None with one
-    step.
+    """The first marked step over the median of the later ones, the least over devices; None with
+    one step.
     """
-    ratios = [
-        own["duration_ns"].iloc[0] / max(own["duration_ns"].iloc[1:].median(), 1)
-        for _, own in budget[budget["step"].notna()].groupby(
-            ["rank", "process", "device"], dropna=False
-        )
-        if len(own) >= 2
-    ]
+    marked = budget[budget["step"].notna()]
+    ratios = []
+    for _, steps in marked.groupby(["rank", "process", "device"], dropna=False):
+        first, later = steps["duration_ns"].iloc[0], steps["duration_ns"].iloc[1:]
+        if len(later):
+            ratios.append(first / max(later.median(), 1))
     return float(min(ratios)) if ratios else None
 
 
@@ -335,7 +353,7 @@ def _rank_signs(
 ) -> dict[str, Any]:
     overlaps = join([one.overlaps for one in timelines])
     known = overlaps["rank"].nunique()
-    found: dict[str, Any] = {
+    signs: dict[str, Any] = {
         "ranks": max(known, 1),
         "world_size": max((size for size in sizes if size), default=None),
     }
@@ -344,38 +362,34 @@ def _rank_signs(
         devices = (
             budget.groupby(["rank", "device"], dropna=False).sum(numeric_only=True).reset_index()
         )
-        pace = (
-            devices["rank"]
-            == table["rank"][(table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()]
-        )
-        waiting = float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
-        found |= {
+        signs |= {
             "rank_table": table,
-            "waiting": waiting,
+            "waiting": float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1)),
             "excess": _excess(devices, table.attrs["straggler"]),
         }
+        # Without a GPU there is no such part.
         if "launch_bound_ns" in devices:
-            found["pace"] = float(
-                (devices["launch_bound_ns"][pace] / devices["duration_ns"][pace]).max()
-            )
-    return found
+            waiting_least = (table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()
+            leading = devices[devices["rank"] == table["rank"][waiting_least]]
+            signs["pace"] = float((leading["launch_bound_ns"] / leading["duration_ns"]).max())
+    return signs
 
 
-def _excess(devices: pd.DataFrame, straggler: int | None) -> tuple[float, str]:
-    """How much more of its time than the others' median the straggler spends on OWN_PARTS, and on
-    which most.
-
-    On a processor without what other programs had of it while operators ran.
+def _excess(devices: pd.DataFrame, straggler: int | None) -> Excess:
+    """The excess of this rank. On a processor the time that other programs took while operators ran
+    is left out.
     """
     if straggler is None:
-        return 0.0, ""
+        return Excess()
     parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in devices]
+    # Only a run without a GPU has the column. TAKEN is taken off the other parts already, so the
+    # rest of the waiting lies in operators.
     if "small_ns" in devices:
-        others = devices["waited_ns"].astype(float).fillna(0.0) - devices[f"{TAKEN}_ns"]
+        in_operators = devices["waited_ns"].astype(float).fillna(0.0) - devices[f"{TAKEN}_ns"]
         devices = devices.assign(
-            compute_ns=(devices["compute_ns"] - others.clip(lower=0)).clip(lower=0)
+            compute_ns=(devices["compute_ns"] - in_operators.clip(lower=0)).clip(lower=0)
         )
-    own = devices[parts].div(devices["duration_ns"], axis=0)
+    shares = devices[parts].div(devices["duration_ns"], axis=0)
     is_late = devices["rank"] == straggler
-    more = own[is_late].max() - own[~is_late].median()
-    return float(more.sum()), str(more.idxmax()).removesuffix("_ns")
+    more = shares[is_late].max() - shares[~is_late].median()
+    return Excess(float(more.sum()), str(more.idxmax()).removesuffix("_ns"))

@@ -49,11 +49,11 @@ RECORD_HOST = {
 """Tool -> how it records the host as well; for others rocprofv3. All hold for ROCm 6.4 to 10.2."""
 
 COMMANDS = (ROCPROFV3, MONITOR, LIMITS, COUNTERS, RECORD_HOST["rocmProfileData"])
-"""Those for a shell."""
+"""The commands to type into a shell."""
 
 
 def always_last(signs: Signs) -> int | None:
-    """The rank that came last in every collective; None where ranks take turns or can't be
+    """The rank that came last in every collective; None where ranks take turns, or can't be
     compared.
     """
     table = signs.rank_table
@@ -68,13 +68,13 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
     of them.
     """
     host = RECORD_HOST.get(signs.tool, ROCPROFV3)
-    found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host), *_compiled(signs)]
+    gaps = [*_host(signs, host), *_steps(signs), *_ranks(signs, host), *_compiled(signs)]
     if not signs.on_host:
-        found += [*_device(signs, host)]
-    found = [(text, of_vendor(command, signs)) for text, command in found]
-    return tuple(f"{text} ({command})" if command else text for text, command in found), (
-        found[0][1] if found else ""
-    )
+        gaps += [*_device(signs, host)]
+    gaps = [(text, of_vendor(command, signs)) for text, command in gaps]
+    sentences = tuple(f"{text} ({command})" if command else text for text, command in gaps)
+    first_command = gaps[0][1] if gaps else ""
+    return sentences, first_command
 
 
 Gaps = Iterator[tuple[str, str]]
@@ -149,8 +149,8 @@ def _device(signs: Signs, host: str) -> Gaps:
 HEALTHY, UNCLEAR = "healthy", "can't tell"
 
 MARGIN = 1.5
-"""A cause is called sure where no other that fired comes within this factor of it: budgets of two
-tools, or with and without a profiler, differ by less.
+"""A cause is called sure where no other cause that fired comes within this factor of it: budgets of
+two tools, or with and without a profiler, differ by less.
 """
 
 CLEAR = 1.25
@@ -160,43 +160,45 @@ means of a few steps.
 
 ONCE = 0.4
 """Share that a cause must have to be called sure in a recording of one step, which may be an odd
-one.
+step.
 """
 
 COMPUTING = 0.7
-"""Share of the time from which a run that no cause limits surely computes: several small ones may
-add up.
+"""A run that no cause limits surely computes if it does so for this share of the time: below it
+several small causes may add up.
 """
 
 UNEVEN = 1.25
-"""Longest steady step over the shortest from which it is told that steps differ."""
+"""The evidence says that steps differ where the longest steady step is so many times the
+shortest.
+"""
 
 LINKED = 0.5
-"""Share of device work without a launch record up to which idle time can be given to the host."""
+"""Up to this share of device work without a launch record, idle time can be given to the host."""
 
 FAR = 30.0
-"""Times the untraced step that no traced one lasts; a library's search has made one 6 times as
+"""No traced step lasts so many times the untraced one; a library's search has made one 6 times as
 long.
 """
 
 KEEPS_UP = 0.55
-"""Share of the step that the device works from which the host nearly keeps up with it: then
-launch-bound is never sure, since a batch a bit larger, or a processor a bit quicker, ends it.
+"""Where the device works for this share of the step the host nearly keeps up with it. Launch-bound
+is never sure then, since a batch a bit larger, or a processor a bit quicker, ends it.
 """
 
 NAMED = 0.05
-"""Share of the time in kernels with names like communication from which they are told."""
+"""Kernels with names like communication are mentioned from this share of the time on."""
 
 CAPTURED = 0.5
-"""Share of launches that were only recorded into a graph from which the device's idleness means
+"""Where this share of the launches was only recorded into a graph, the device's idleness means
 nothing.
 """
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Another cause that lengthens the same part, or also takes time. why -- what rules it out, or
-    its share.
+    """Another cause that lengthens the same part, or that takes time, too. why -- what rules it
+    out, or its share.
     """
 
     name: str
@@ -210,8 +212,8 @@ class Diagnosis:
 
     cause    -- a name of causes.CAUSES, `healthy` or `can't tell`; title says it in words, share of
                 the time (0 to 1).
-    sure     -- whether nothing else comes near it. evidence -- sentences with numbers, each with
-                its analysis.
+    sure     -- whether nothing else comes near it. evidence -- sentences with numbers, each naming
+                the analysis that they are from.
     rivals   -- other causes, with what rules them out. unknown -- what the files can't tell.
     next_step -- what to do or to record next. origins -- where the numbers come from. signs -- all
                  the numbers.
@@ -230,7 +232,7 @@ class Diagnosis:
 
 
 class WrongStepError(ValueError):
-    """The length of a step that somebody gave can't be that of the recorded ones without a
+    """The length that the user gave for a step can't be that of the recorded steps without a
     profiler.
     """
 
@@ -241,11 +243,11 @@ def triage(
     """Diagnose one run: its profile, those of its ranks, or those of several tools.
 
     Device events of several tools are not mixed: the profile that knows most of the host is judged,
-    with those of its tool; system logs and counters of the others add to it. `mark` is the range or
-    operator with which each step begins, see `tidyprof.steps`; `step_ms` what a step takes without
-    a profiler, from any log. Raises ValueError without a profile, and as `step_budget` and `ranks`
-    do; WrongStepError, which is one, for a `step_ms` that no step can take or that is far from the
-    recorded ones, and where no step is marked.
+    with the others of its tool; system logs and counters of all others add to it. `mark` is the
+    range or operator with which each step begins, see `tidyprof.steps`; `step_ms` is what a step
+    takes without a profiler, from any log. Raises ValueError without a profile, and as
+    `step_budget` and `ranks` do; WrongStepError, a ValueError, for a `step_ms` that no step can
+    take or that is far from the recorded steps, and where no step is marked.
 
     >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
     >>> found.cause, found.share
@@ -260,7 +262,7 @@ def triage(
 
 
 def diagnosis_of(recordings: Sequence[RecordingSigns], step_ms: float | None) -> Diagnosis:
-    """`triage` of profiles that were reduced where they were read. Raises as it does."""
+    """`triage` of profiles that were reduced where they were read, with its errors."""
     if not recordings:
         raise ValueError("there is no profile to diagnose")
     judged = judged_ones([one.kind for one in recordings])
@@ -285,8 +287,8 @@ def diagnosis_of(recordings: Sequence[RecordingSigns], step_ms: float | None) ->
 
 
 def _with_ignored(found: Diagnosis, ignored: tuple[str, ...]) -> Diagnosis:
-    """The diagnosis, which names the files that were not read, and where it is none sends to them
-    first.
+    """The diagnosis, with the files that were not read among what is unknown; where it can't tell,
+    they come first in the next step.
     """
     found = replace(found, unknown=(*ignored, *found.unknown))
     if found.cause == UNCLEAR and any(not line.endswith(f"({SAME})") for line in ignored):
@@ -300,8 +302,8 @@ def _with_ignored(found: Diagnosis, ignored: tuple[str, ...]) -> Diagnosis:
 
 
 def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
-    """The diagnosis, which says that these ranks are missing since their files can't be read, such
-    as `rank 3`.
+    """The diagnosis, saying that these ranks are missing because their files can't be read. broken
+    -- such as `rank 3`.
     """
     if not broken:
         return found
@@ -321,15 +323,14 @@ def _are(names: Sequence[str], what: str) -> str:
 
 
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
-    """Which of the profiles are judged: those with a timeline of the tool that knows most of the
-    host.
-
-    Where no device event is in any, those of a run without a GPU.
+    """Numbers of the profiles that are judged: those with a timeline of the tool that knows most of
+    the host; where none has device events, those of a run without a GPU.
     """
     timed = [i for i, kind in enumerate(kinds) if kind.has_timeline]
     if not timed:
         return {i for i, kind in enumerate(kinds) if kind.on_host}
     best = max(timed, key=lambda i: kinds[i].host_events)
+    # Several files of one tool are taken for ranks of one run, which only their ranks prove.
     same = {i for i in timed if kinds[i].tool == kinds[best].tool}
     return same if all(kinds[i].has_rank for i in same) else {best}
 
@@ -337,7 +338,7 @@ def judged_ones(kinds: Sequence[Kind]) -> set[int]:
 def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     """The diagnosis of these signs, for the step without the profiler.
 
-    Where its length is a range it must be the same at both ends to be sure.
+    Where the length of that is a range, a sure diagnosis is the same at both ends of it.
     """
     found, *ends = (_judged(view, origins) for view in views(signs))
     if doubt := _doubt(found, ends):
@@ -346,12 +347,12 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
 
 
 DOUBT = "not sure, since"
-"""Begins the sentence of the evidence that says why."""
+"""Begins the sentence of the evidence which says why the diagnosis is not sure."""
 
 
 def _with_doubt(found: Diagnosis, reason: str) -> Diagnosis:
-    """The diagnosis, not sure for this reason, which takes the place of another one; as it is where
-    there is none.
+    """The diagnosis, not sure for this reason, which replaces an earlier reason; unchanged for an
+    empty one.
     """
     if not reason:
         return found
@@ -361,7 +362,7 @@ def _with_doubt(found: Diagnosis, reason: str) -> Diagnosis:
 
 def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
     """Why the profiler, or steps that are not typical, leave open what limits the run; empty if
-    nothing does.
+    neither does.
     """
     signs = found.signs
     if signs.untypical:
@@ -406,7 +407,9 @@ def _how_to_know(found: Diagnosis) -> str:
 
 
 def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
-    """The largest cause leads, and what a computing device does comes last."""
+    """The diagnosis of one view of the signs. The largest cause leads; those that describe a
+    computing device come last.
+    """
     fired = sorted(
         (cause for cause in _known(signs) if cause.share(signs) >= LIMIT),
         key=lambda one: (one.is_rest, -_weight(one, signs)),
@@ -415,6 +418,8 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     # Without anything of the host the one gap that is a start-up lies in this part.
     other = signs.shares.get("other", 0.0) - (0.0 if _heard(signs) else one_gap(signs))
     unexplained = max(other, signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting)
+    # First what makes the shares themselves worthless: lost kernels, a processor that others had,
+    # time without a cause. Only then do causes count.
     if empty := _empty_replays(signs):
         return replace(
             _diagnosis(UNCLEAR, empty, 0.0, False, signs, [], origins),
@@ -442,8 +447,8 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
 
 
 UNEQUAL = 2
-"""Times the kernels of the middle replay that the largest one has from which others may lack
-theirs: pieces of one model have had 4, 12 and 15.
+"""Where the largest replay has so many times the kernels of the median one, others may lack theirs:
+pieces of one model have had 4, 12 and 15.
 """
 
 
@@ -471,7 +476,7 @@ def _record_graphs(signs: Signs) -> str:
 
 
 def _empty_replays(signs: Signs) -> str:
-    """Why nobody knows when the device worked; empty where it was busy, or most replays have
+    """Why nobody knows when the device worked; empty where it was busy, or where most replays have
     kernels.
     """
     idle = 1 - sum(signs.shares.get(part, 0.0) for part in AT_WORK)
@@ -490,8 +495,8 @@ OTHERS = "other programs may have had the processor meanwhile"
 
 
 def _taken(signs: Signs, fired: Sequence[Cause]) -> str:
-    """Why other programs leave open what the host does itself; empty if they don't, or if it loses
-    nothing.
+    """Why other programs leave open what the host does itself; empty if they don't, or if the host
+    loses no time.
     """
     lost = signs.shares.get(TAKEN, 0.0)
     blamed = lost >= LIMIT or any(not cause.is_rest for cause in fired)
@@ -513,9 +518,10 @@ def _taken(signs: Signs, fired: Sequence[Cause]) -> str:
 def _weight(cause: Cause, signs: Signs) -> float:
     """A share to rank causes by.
 
-    Those of steady steps count for the time of these, where a first step took more. Without steps,
-    what lies in the one long interval of a start-up is no cause beside it. And a host that waits
-    can't run ahead: launches are late as long as it does, so that waiting ranks before them.
+    Shares of steady steps count for the time of these steps, where a first step took more. Without
+    steps, idleness in the one long interval of a start-up is no other cause as well. And a host
+    that waits can't run ahead: as long as it waits launches are late, so waiting ranks before late
+    launches.
     """
     share = cause.share(signs)
     if cause.name == "start-up":
@@ -531,21 +537,19 @@ def _weight(cause: Cause, signs: Signs) -> float:
 
 
 MEANWHILE = ("silent-host", "late-data", "launch-bound")
-"""Causes of which a thread in line for a processor has the looks."""
+"""Causes that a thread which stands in line for a processor looks like."""
 
 BETWEEN = "between steps"
-"""The range in which `tidyprof run` puts what a loop does from its optimizer's step to its model's
-call.
+"""The range into which `tidyprof run` puts what a loop does from its optimizer's step to the call
+of its model.
 """
 
 UNKNOWN, LOOKALIKE = "time without a known cause", "what is named like communication"
-"""What comes near a cause and is none."""
+"""What can come near a cause without being one."""
 
 
 def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
-    """Why the largest cause is not sure, empty if nothing else comes near it and nothing else can
-    explain it.
-    """
+    """Why the largest cause is not sure; empty if nothing else comes near it or can explain it."""
     best, *rest = fired
     share = best.share(signs)
     others = [
@@ -591,7 +595,7 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
 
 
 def _unsure_of_health(signs: Signs, unexplained: float) -> str:
-    """The same where no cause fired."""
+    """Why a run without a cause is not surely healthy; empty if it is."""
     lost = {cause.name: cause.share(signs) for cause in _known(signs) if not cause.is_rest}
     lost |= {UNKNOWN: unexplained, LOOKALIKE: _like_communication(signs)}
     name = max(lost, key=lambda one: lost[one])
@@ -603,7 +607,9 @@ def _unsure_of_health(signs: Signs, unexplained: float) -> str:
 
 
 def _like_communication(signs: Signs) -> float:
-    """Share of the time in kernels that have the name of a communication that is not known."""
+    """Share of the time in kernels whose names look like communication that tidyprof does not
+    know.
+    """
     return signs.alike.amount * signs.shares.get("compute", 0.0)
 
 
@@ -613,7 +619,7 @@ def _known(signs: Signs) -> list[Cause]:
 
 
 def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
-    """Why nobody can tell, empty if one can."""
+    """Why nobody can tell what limits the run; empty if somebody can."""
     if not signs.shares:
         return "" if any(cause.is_rest for cause in fired) else _no_device(signs)
     if not signs.step_ns:
@@ -635,12 +641,10 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
             " more than others"
         )
     if unexplained >= LIMIT and unexplained > largest:
-        why = (
-            f"{percent(signs.unlinked)} of the device's work has no launch record"
-            if signs.unlinked
-            else ""
-        )
-        why = why or ("work was queued" if _heard(signs) else "no call of the host is in them")
+        if signs.unlinked:
+            why = f"{percent(signs.unlinked)} of the device's work has no launch record"
+        else:
+            why = "work was queued" if _heard(signs) else "no call of the host is in them"
         return (
             f"the device is idle for {percent(unexplained)} of the time, and why is not in the"
             f" files ({why})"
@@ -722,14 +726,16 @@ def _knows_loading(signs: Signs) -> bool:
 
 
 def _operator_words(signs: Signs) -> str:
-    """Where a processor that only computes spends its time: nothing else of a healthy run says."""
+    """Where a processor that only computes spends its time, which nothing else in the report of a
+    healthy run says.
+    """
     name, share, where = signs.largest_operator
     inside = f", mostly below {where} (call stacks)" if where else ""
     return f"{name} takes {percent(share)} of what the operators take{inside} (operators)"
 
 
 def _time_words(signs: Signs) -> Iterator[str]:
-    """What was judged, its parts, and what is odd about its steps and its work."""
+    """What was judged, its parts, and what is odd about the steps and the work."""
     yield _judged_words(signs)
     yield from _step_words(signs)
     yield from _work_words(signs)
@@ -764,7 +770,7 @@ def _judged_words(signs: Signs) -> str:
 
 
 def _step_words(signs: Signs) -> Iterator[str]:
-    """What marks the steps, how they differ, and what of the recording is not judged."""
+    """What marks the steps, how they differ, and which parts of the recording are not judged."""
     if signs.observer.is_traced_one:
         yield (
             "--step-ms is as long as the recorded steps, so it was left out: give that of a step"
@@ -824,8 +830,8 @@ def _work_words(signs: Signs) -> Iterator[str]:
 
 
 def _without_profiler(signs: Signs) -> str:
-    """How long the step is without the profiler, and how that is known; empty where it is as
-    long.
+    """How long the step is without the profiler, and how that is known; empty where the profiler
+    makes no difference.
     """
     observer = signs.observer
     if observer.untraced_ns is not None:
@@ -858,7 +864,9 @@ def _data_before(signs: Signs) -> Iterator[str]:
 
 
 Facts = list[tuple[str, str]]
-"""Label and text of each line; a label of lines that belong together stands before the first."""
+"""Label and text of each line. Lines that belong together have their label before the first, and
+an empty one before the others.
+"""
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -883,7 +891,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def facts(diagnosis: Diagnosis) -> Facts:
-    """What stands below the headline."""
+    """The lines below the headline."""
     fired = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if rival.fired]
     out = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if not rival.fired]
     groups = {
@@ -915,10 +923,8 @@ def observer_ms(observer: Observer) -> dict[str, Any]:
 
 
 def as_json(diagnosis: Diagnosis) -> str:
-    """All of it; shares from 0 to 1 of the step without the profiler, times in ns but for those of
-    `observer`, in ms.
-
-    Tables of the signs are left out.
+    """The whole diagnosis. Shares (0 to 1) are of the step without the profiler. Times are in ns,
+    those of `observer` in ms. Tables of the signs are left out.
     """
     named = ("cause", "title", "share", "sure", "evidence", "unknown", "next_step", "origins")
     written = {name: getattr(diagnosis, name) for name in named}

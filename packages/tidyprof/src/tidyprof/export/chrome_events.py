@@ -16,7 +16,7 @@ from tidyprof.tables.codes import KIND_CODE, refined
 from tidyprof.tables.launches import launching_calls
 
 LINES_AT_ONCE = 50_000
-"""Lines that are made before they are written."""
+"""Number of lines that are made before they are written."""
 
 CATEGORY_OF_KIND = {
     "kernel": "kernel",
@@ -28,8 +28,8 @@ CATEGORY_OF_KIND = {
     "annotation": "user_annotation",
     "sample": "sample",
 }
-"""Category of events that came without one of torch.profiler, which names HIP's calls
-`cuda_runtime` too.
+"""Kind -> category, for events that came without a category of torch.profiler. `cuda_runtime` is
+torch.profiler's category for calls of HIP, too.
 """
 
 _ARGUMENTS = (
@@ -48,17 +48,18 @@ _ARGUMENTS = (
 
 
 def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
-    """Every event as a complete event (phase X), the outer of two that begin together first."""
+    """Every event as a complete event (phase X), in order of time; of two events that begin at the
+    same time, the outer one comes first.
+    """
     start = events["start_ns"].to_numpy(np.int64)
     duration = events["duration_ns"].to_numpy(np.int64)
     order = np.lexsort((-duration, start))
     events = events.assign(correlation_id=_distinct_ids(events))
     categories = _categories(events)
     names = events["name"].astype("category").cat
-    codes, texts = (
-        names.codes.to_numpy(),
-        [json.dumps(str(name)) for name in [*names.categories, ""]],
-    )
+    codes = names.codes.to_numpy()
+    # The last text is that of code -1, a missing name.
+    texts = [json.dumps(str(name)) for name in [*names.categories, ""]]
     pids, tids, moved = tracks.pid_texts(), tracks.tid_texts(), tracks.true_numbers()
     for first in range(0, len(order), LINES_AT_ONCE):
         rows = order[first : first + LINES_AT_ONCE]
@@ -115,8 +116,8 @@ def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[l
 
 
 def _distinct_ids(events: pd.DataFrame) -> pd.Series:
-    """The correlation ids, with new ones where processes of one rank use the same: a trace cannot
-    tell these apart.
+    """The correlation ids, with new ids where processes of one rank use the same: a trace states no
+    process for an id, so its reader could not tell them apart.
     """
     ids = events["correlation_id"]
     if (events.groupby("rank", dropna=False)["process"].nunique() < 2).all():
@@ -132,7 +133,7 @@ def _distinct_ids(events: pd.DataFrame) -> pd.Series:
 
 
 def _categories(events: pd.DataFrame) -> np.ndarray:
-    """The category of each event: its own where that is one of torch.profiler, else by its kind."""
+    """The category of each event: its original one if torch.profiler has it, else by its kind."""
     kinds = events["kind"].astype(str).to_numpy(object)
     categories = np.array([CATEGORY_OF_KIND[kind] for kind in kinds], dtype=object)
     categories[(kinds == "collective") & _is_named_collective(events)] = "kernel"
@@ -151,8 +152,8 @@ def _categories(events: pd.DataFrame) -> np.ndarray:
 
 
 def _is_named_collective(events: pd.DataFrame) -> np.ndarray:
-    """Which events the reader would know for a collective by their name alone if they were
-    kernels.
+    """A mask of the events whose name alone would make the reader take them for collectives, if
+    they were kernels.
     """
     names = events["name"].astype("category").cat
     count = len(names.categories)
@@ -182,7 +183,7 @@ def _members(name: str, values: Any, text: Callable[[Any], str]) -> list[str]:
 
 
 def _list(text: str) -> str:
-    """The text of a list: kept as a list where it is one, else as text."""
+    """The text of a list as JSON: a list if it can be read as JSON, else text."""
     try:
         return json.dumps(json.loads(text))
     except ValueError:

@@ -26,8 +26,8 @@ from tidyprof.tables.contract import MARK, Profile
 from tidyprof.whole_files import whole_file
 
 _BEFORE_FIRST_NS = 1_000
-"""The base time lies this much before the first event, for start 0 stands for a lost time in this
-dialect.
+"""The base time lies this much before the first event, since in this dialect start 0 stands for a
+time that was lost.
 """
 
 _VERSION_KEYS = {
@@ -40,9 +40,11 @@ _STATED = ("tool", "tool_version", "gpu", "rocm", "torch", "host", "files")
 
 @dataclass(frozen=True)
 class Written:
-    """What a trace holds: events, counter samples, flows from launches to the work they launched.
+    """How many events, counter samples, and flows from launches to the work they launched a trace
+    holds.
 
-    shift_ns was added to all times, because the dialect has none at or before zero; 0 if none was.
+    shift_ns was added to all times, because the dialect has no times at or before zero; 0 if
+    nothing had to be added.
     """
 
     events: int
@@ -52,14 +54,15 @@ class Written:
 
 
 def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
-    """Write the profile to a file that ends in .json or .json.gz; an existing one is replaced when
-    all is written.
+    """Write the profile to a file whose name ends in .json or .json.gz; an existing file is
+    replaced once all is written.
 
     Processes, threads, devices and streams are named; times are in microseconds with three
     decimals, which keep every nanosecond. Counters become counter tracks. Flow arrows lead from
-    each runtime call to the device events with its correlation id. What wrote the profile and its
-    origin are in the member `converted_from`; a modelled profile gets the mark by which readers
-    know one too. Raises ValueError for another ending, OSError where it cannot be written.
+    each runtime call to the device events with its correlation id. The member `converted_from`
+    names the tool that wrote the profile, and its origin; a modelled profile gets the mark by which
+    readers recognise it, too. Raises ValueError for another ending, OSError if the file cannot be
+    written.
     """
     path = Path(path)
     check_name(path)
@@ -69,7 +72,7 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
         members = {
             key: value for key, value in _header(profile, base, shift).items() if value is not None
         }
-        # The list comes last, so that a reader knows the members when it meets the events.
+        # The list comes last, so that a reader knows all other members when it reaches the events.
         file.write(msgspec.json.encode(members)[:-1] + b',"traceEvents":[\n')
         written = _write_events(file, profile, tracks, base)
         file.write(b"\n]}\n")
@@ -108,8 +111,8 @@ def _write_events(
 
 
 def _base_time(profile: Profile) -> tuple[int, int]:
-    """Time in ns that the trace's times count from, and what must be added for that to be no
-    negative time.
+    """The time in ns from which the trace's times count, and the shift that makes it no negative
+    time.
     """
     starts = [table[column].min() for table, column in _times(profile) if len(table)]
     if not starts:
@@ -118,7 +121,7 @@ def _base_time(profile: Profile) -> tuple[int, int]:
     stated = profile.meta.get("base_time_ns", 0)
     if 0 < stated < first:
         return stated, 0
-    # A later base would be taken for damage when the trace is read.
+    # `read_torch_trace` takes a base after LATEST_BASE_NS for damage.
     base = min(first - _BEFORE_FIRST_NS, LATEST_BASE_NS - 1)
     return (max(base, 0), 0) if first > 0 else (base, -base)
 
@@ -128,8 +131,8 @@ def _times(profile: Profile) -> tuple[tuple[Any, str], ...]:
 
 
 def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
-    """Members beside the events: those that torch.profiler writes where the profile knows them, and
-    the origin.
+    """The members beside the events: those of torch.profiler that the profile knows, and the
+    origin.
     """
     meta = profile.meta
     ranks = profile.events["rank"].unique()
@@ -172,7 +175,7 @@ def _hip_number(version: str | None) -> int | None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when it is complete, packed by its name."""
+    """A file that replaces `path` once it is complete, compressed if the name ends in .gz."""
     with whole_file(path) as partial, partial.open("wb") as raw:
         if path.name.endswith(".gz"):
             # No name and no time of day in the header: the same profile gives the same bytes.

@@ -20,9 +20,9 @@ class Tracks:
     """Rows of a trace.
 
     The format knows processes with threads only, so a device is a process and a stream its thread,
-    as in torch.profiler's traces. Numbers are those of the profile. Where they would meet, as those
-    of several ranks do, others stand in for them and the true ones are kept as TraceLens's
-    TraceFuse does (`pid_raw`).
+    as in torch.profiler's traces. Numbers are those of the profile. If two rows would get the same
+    number, as with several ranks, new numbers replace them, and the true numbers are kept as in
+    TraceLens's TraceFuse (`pid_raw`).
 
     places      -- one row per process or device: rank, on_device, number (of the process or
                    device), pid (JSON).
@@ -49,8 +49,8 @@ class Tracks:
         )
 
     def true_numbers(self) -> np.ndarray:
-        """For each event the number of its process or device where another one stands in for it,
-        else None.
+        """For each event the number of its process or device if a new number replaces it, else
+        None.
         """
         numbers = [
             number if number is not None and pid != str(number) else None
@@ -60,11 +60,11 @@ class Tracks:
 
     def counter_pid(self, device: int | None) -> str:
         """The process, as JSON, under which a counter of this device is shown."""
-        own = self.places[
+        rows = self.places[
             self.places["on_device"] & (self.places["number"] == device).fillna(False)
         ]
-        if device is not None and len(own) == 1:
-            return own["pid"].iloc[0]
+        if device is not None and len(rows) == 1:
+            return rows["pid"].iloc[0]
         # Counters state no rank, so with several ranks the device's number alone is no address.
         return json.dumps(
             "counters of the host" if device is None else f"counters of device {device}"
@@ -119,7 +119,7 @@ def find_tracks(profile: Profile) -> Tracks:
 
 
 def _pids(places: pd.DataFrame, several_ranks: bool) -> list[str]:
-    """A process number of its own for each row, as JSON; a text where the profile has no number."""
+    """A different process number for each row, as JSON; a text if the profile has no number."""
     hosts = set(places.loc[~places["on_device"], "number"].dropna()) if not several_ranks else set()
     devices = set(places.loc[places["on_device"], "number"].dropna())
     free = (number for number in count(1) if several_ranks or number not in hosts | devices)

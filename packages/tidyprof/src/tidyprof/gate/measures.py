@@ -1,5 +1,5 @@
-"""What the gate can judge. The command line knows it before anything is read, so nothing is
-imported here.
+"""The measures that the gate can judge. The command line needs them before anything is read, so
+nothing is imported here.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 
 class Measure(NamedTuple):
-    """What of a run is judged: a quantile of a column of the times files, or of their steps ("");
-    in words.
+    """A quantile (0 to 1) of a column of the times files, or of their steps (""); words -- what
+    that is.
     """
 
     column: str
@@ -24,4 +24,4 @@ MEASURES = {
     "ttft": Measure("ttft_ms", 0.5, "a first token"),
     "ttft-p99": Measure("ttft_ms", 0.99, "a first token at the 99th percentile"),
 }
-"""Name of `--measure` -> what it is. TTFT is the time to the first token."""
+"""Name in `--measure` -> the measure. TTFT is the time to the first token."""

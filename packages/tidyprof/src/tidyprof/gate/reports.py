@@ -17,7 +17,7 @@ from tidyprof.gate.verdict import Verdict, repeats_for_parts
 from tidyprof.harmless import markdown_block, markdown_text, printable_lines
 
 ROWS = 5
-"""Kernels that a report names."""
+"""A report names at most so many kernels."""
 
 APART = (
     "Not in turns: where noise lasts over several runs, 22 to 51 % of equal sides are called faster"
@@ -39,8 +39,8 @@ def headline(verdict: Verdict) -> str:
 
 
 def footnote(verdict: Verdict, text: Callable[[str], str] = str) -> str:
-    """What the numbers of a verdict and of its tables are, and where they come from; `text` sets
-    what files say.
+    """What the numbers of a verdict and of its tables are, and where they come from. text -- makes
+    texts from files harmless.
     """
     before, now = (", ".join(four_digits(time / 1e6) for time in side) for side in verdict.times_ns)
     origins = "; ".join(map(text, verdict.origins))
@@ -119,7 +119,7 @@ def junit(verdict: Verdict) -> str:
 
 
 def as_json(verdict: Verdict) -> str:
-    """All of it; times in ns."""
+    """The whole verdict; times in ns."""
     facts = {
         "verdict": verdict.word,
         "fails": verdict.fails,

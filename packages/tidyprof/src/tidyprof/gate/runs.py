@@ -1,4 +1,4 @@
-"""One run as the gate sees it: how long a step takes, in which parts, and with which kernels.
+"""One run as the gate sees it: how long a step takes, and its parts and kernels.
 
 A training loop can write times about itself, without a profiler: a file for each rank, a line for
 each step, such as `{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds, as
@@ -36,15 +36,15 @@ LONGEST_S = 1e9
 """No part of a step takes 30 years."""
 
 LANE = ["rank", "process", "device"]
-"""Whose steps follow each other."""
+"""Steps with the same values in these columns follow each other."""
 
 
 LEAST_FOR_P99 = 100
-"""Of fewer requests the 99th percentile is the longest one, or lies between the two longest."""
+"""The 99th percentile of fewer requests is the longest one, or lies between the two longest."""
 
 
 def times_files(path: str | PathLike[str]) -> list[Path]:
-    """This file if it has such a name, or those in this folder; none if there are none."""
+    """This file if its name matches NAMES, or the files in this folder that do."""
     path = Path(path)
     return sorted(path.glob(NAMES)) if path.is_dir() else [path] if path.match(NAMES) else []
 
@@ -55,8 +55,8 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
 
     samples, latency_ms and ttft_ms (NO_PARTS) stay as they are, <NA> where a line does not state
     them. A last line without its end is left out: the job was killed while it wrote. Raises
-    ProfileReadError for a file without a whole line, and for a line that is no step, or not the
-    next one.
+    ProfileReadError for a file without a whole line, and for a line that is no step, or not a later
+    step than the line before.
     """
     *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
@@ -94,11 +94,8 @@ def _step(line: bytes) -> dict[str, float] | None:
         name.isprintable() and type(number) in (int, float) and 0 <= number < LONGEST_S
         for name, number in numbers.items()
     )
-    return (
-        step
-        if possible and any(number for name, number in numbers.items() if name != "samples")
-        else None
-    )
+    takes_time = any(number for name, number in numbers.items() if name != "samples")
+    return step if possible and takes_time else None
 
 
 @dataclass(frozen=True)
@@ -106,21 +103,21 @@ class RunTimes:
     """One run. `step_ns` is the median of its steady steps over ranks and devices, `steps` their
     number.
 
-    Steps are the device's own where launches are recorded. A host that runs ahead ends its steps
+    Steps are those of the device where launches are recorded: a host that runs ahead ends its steps
     early, and a device that got slower would show in none of them. With another measure than steps,
-    `step_ns` is that of its requests.
+    `step_ns` is that measure of its requests.
 
-    parts    -- mean ns of each part of a typical step (`tidyprof.step_budget`, or the loop's own),
-                by its name: of the middle half of each rank's steady steps by length, so that they
-                add up to about step_ns.
+    parts    -- part -> its mean ns in a typical step (parts of `tidyprof.step_budget`, or of the
+                loop): in the middle half of each rank's steady steps by length, so that they add up
+                to about step_ns.
     kernels  -- by short name the columns calls and total_ns, both for one step of one device, and
                 full_name, by which its developers know it.
-    profiled -- whether a profiler ran, so that steps are longer than otherwise.
-    ignored  -- what of the run's folder was not read, see `ignored_lines`.
-    work     -- what the whole run did: its steps or requests of all ranks, and samples where its
+    profiled -- whether a profiler ran, which makes steps longer.
+    ignored  -- files in the run's folder that were not read, see `ignored_lines`.
+    work     -- the work of the whole run: steps or requests of all ranks, and samples where its
                 files state them.
     mean_ns  -- mean of the steady steps, None for a measure that is no median.
-    lanes    -- a digest of all steps of each rank and device: that of two runs is the same only if
+    lanes    -- a digest of all steps of each rank and device: two runs have the same one only if
                 one is a copy.
     measure  -- one of MEASURES.
     """
@@ -141,7 +138,7 @@ class RunTimes:
 
 @guarded
 def repeats_in(path: str | PathLike[str]) -> list[Path]:
-    """The runs of one side: each sub-folder of a folder that has several, else the file or folder
+    """The runs of one side: the sub-folders of a folder that has several, else the file or folder
     itself.
 
     Raises ProfileReadError where these are recordings by several tools, and so of one run.
@@ -178,13 +175,14 @@ def copies_among(runs: Iterable[RunTimes]) -> list[tuple[RunTimes, RunTimes]]:
 def run_times(
     path: str | PathLike[str], mark: str | None = None, measure: str = "step"
 ) -> RunTimes:
-    """Read one run: the times that its loop wrote (`times_files`), which win over a recording
-    beside them, else that.
+    """Read one run: the times that its loop wrote (`times_files`), or if there are none, its
+    recording.
 
     mark    -- the range or operator with which each step of a recording begins, see
                `tidyprof.steps`.
     measure -- one of MEASURES; all but `step` need times files.
-    Raises ProfileReadError where it can't be read, has no steps or requests, or has a rank twice.
+    Raises ProfileReadError for a run that can't be read, has no steps or requests, or has a rank
+    twice.
     """
     if files := times_files(path):
         return _own_times(path, files, measure)
@@ -233,13 +231,14 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
     lanes = _lanes(path, [table.drop(columns="rank") for table in tables], files)
     table = pd.concat(tables, ignore_index=True)
     column, quantile, _ = MEASURES[measure]
-    own = table[table.columns.difference(NO_PARTS, sort=False)].fillna(0)
-    values = table[column] * 1e6 if column in table else own.sum(axis=1)
+    parts_of_steps = table[table.columns.difference(NO_PARTS, sort=False)].fillna(0)
+    values = table[column] * 1e6 if column in table else parts_of_steps.sum(axis=1)
+    # Lines of requests and of steps may stand in one file; those of the other sort don't count.
     stated = values.notna() if column else values > 0
     if column not in ("", *table) or not stated.any():
         raise _no_requests(path, column)
     table = table[stated]
-    parts = _parts_of_requests(table, column) if column else own
+    parts = _parts_of_requests(table, column) if column else parts_of_steps
     steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0))
     values = values.loc[steady.index]
     if quantile > 0.5 and len(table) < LEAST_FOR_P99:
@@ -249,6 +248,8 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
         )
     work = {"requests" if column else "steps": len(table)}
     figure = float(values.quantile(quantile))
+    # The parts that explain a median are those of typical steps, for a high quantile those of the
+    # steps from there on.
     judged = _typical(steady, values) if quantile == 0.5 else steady[values >= figure]
     return RunTimes(
         str(path),
@@ -266,15 +267,15 @@ def _own_times(path: str | PathLike[str], files: list[Path], measure: str) -> Ru
 
 
 def _typical(steps: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
-    """The middle half by length, of each rank and device."""
+    """The middle half by length of the steps of each rank and device."""
     lanes = lengths.groupby([steps[name] for name in LANE], dropna=False)
-    place, left_out = lanes.rank(method="first"), lanes.transform("size") // 4
-    return steps[(place > left_out) & (place <= lanes.transform("size") - left_out)]
+    position, left_out = lanes.rank(method="first"), lanes.transform("size") // 4
+    return steps[(position > left_out) & (position <= lanes.transform("size") - left_out)]
 
 
 def _parts_of_requests(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """ns of each request up to its first token, and of the rest, where both are stated; none of a
-    first token.
+    """ns of each request up to its first token, and of the rest, where both are stated; no parts
+    for another measure.
     """
     if column != "latency_ms" or "ttft_ms" not in table:
         return pd.DataFrame(index=table.index)
@@ -299,8 +300,8 @@ def _no_requests(path: str | PathLike[str], column: str) -> ProfileReadError:
 def _lanes(
     path: str | PathLike[str], lanes: Iterable[pd.DataFrame], files: Iterable[str | Path]
 ) -> tuple[str, ...]:
-    """A digest of the steps of each rank and device. Raises ProfileReadError where two are of
-    copies of a file.
+    """A digest of the steps of each rank and device. Raises ProfileReadError where two are equal
+    because one file is a copy of the other.
     """
     digests = [
         hashlib.sha256(rows.select_dtypes("number").astype(float).to_numpy().tobytes()).hexdigest()

@@ -19,15 +19,15 @@ SEED = 20_260_821
 """A fixed seed: the same repeats give the same interval on every machine."""
 
 LEAST_REPEATS = 5
-"""With fewer values a resampled median is nearly always one of the extremes, and the interval says
-nothing. Of so many turns the widest interval, that of all their ratios, has a level of 93.8 %; from
-six on it has CONFIDENCE.
+"""With fewer values a resampled median is nearly always one of the extremes, and the interval means
+nothing. With so many turns the widest interval, that of all their ratios, has a level of 93.8 %;
+from six turns on it has CONFIDENCE.
 """
 
 
 class Ratio(NamedTuple):
-    """A ratio with the ends of its interval, and the interval's level: in which share of cases it
-    holds the truth.
+    """A ratio with the ends of its interval, and the level of the interval: the share of cases (0
+    to 1) in which it holds the truth.
     """
 
     ratio: float
@@ -40,15 +40,16 @@ def ratio_of_medians(over: Sequence[float], under: Sequence[float]) -> Ratio:
     """Median of `over` by median of `under`, two sets of repeats in one unit, with a bootstrap
     interval.
 
-    Percentile bootstrap: both sets are drawn anew with replacement RESAMPLES times, each for
-    itself, and the interval holds the middle 95 % of the ratios of their medians (B. Efron, R.
+    Percentile bootstrap: each set is resampled with replacement RESAMPLES times, independently, and
+    the interval holds the middle 95 % of the ratios of their medians (B. Efron, R.
     Tibshirani: An Introduction to the Bootstrap, 1993, chapter 13; for ratios of run times T.
     Kalibera, R. Jones: Rigorous Benchmarking in Reasonable Time, ISMM 2013,
     doi:10.1145/2464157.2464160). Its level is CONFIDENCE by design, not exactly; docs/gate.md shows
     how often it holds the ratio 1 of equal sides. Repeats must be independent: runs, not the steps
     of one run.
 
-    Raises ValueError for fewer than LEAST_REPEATS values or one that is no positive number.
+    Raises ValueError for fewer than LEAST_REPEATS values, or for a value that is no positive
+    number.
     """
     sides = _times(over, under)
     drawn = np.divide(*_drawn_medians(*sides))
@@ -58,12 +59,12 @@ def ratio_of_medians(over: Sequence[float], under: Sequence[float]) -> Ratio:
 
 
 def ratio_of_turns(over: Sequence[float], under: Sequence[float]) -> Ratio:
-    """Median of the ratios of each turn, with the exact interval of `median_interval`.
+    """Median of the ratios of all turns, with the exact interval of `median_interval`.
 
-    Both values of a turn were measured one after the other, so that a load which comes and goes is
-    in both and falls out of their ratio. The order within a turn has to be drawn: a load that only
-    grows would else always slow the second one. Errors as of `ratio_of_medians`; a ValueError also
-    for sides of different length.
+    Both values of a turn were measured one after the other, so a load that comes and goes is in
+    both and cancels out in their ratio. The order within a turn has to be random: otherwise a load
+    that only grows would always slow the second side. Errors as of `ratio_of_medians`; a ValueError
+    also for sides of different length.
     """
     over, under = _times(over, under)
     if len(over) != len(under):
@@ -74,13 +75,13 @@ def ratio_of_turns(over: Sequence[float], under: Sequence[float]) -> Ratio:
 
 def median_interval(values: Sequence[float], wanted: float) -> tuple[float, float, float]:
     """Both ends of the sign test's interval for the median, and its level, which may be below the
-    one that is wanted.
+    level that is wanted.
 
     The median lies below the k smallest of n independent values, or above the k largest, exactly as
     often as a coin falls on one side fewer than k times of n, whatever the distribution (W. J.
     Conover: Practical Nonparametric Statistics, 3rd edition, 1999, sections 3.2 and 3.4). Of the
-    intervals from the k-th smallest to the k-th largest it is the narrowest whose level is at least
-    `wanted`; where none is, it is the widest, k = 1.
+    intervals from the k-th smallest to the k-th largest value it is the narrowest whose level is at
+    least `wanted`; where there is none, it is the widest, k = 1.
     """
     ordered, number = np.sort(values), len(values)
     levels = [
@@ -94,12 +95,12 @@ def median_interval(values: Sequence[float], wanted: float) -> tuple[float, floa
 def differs(
     one: Sequence[float], other: Sequence[float], in_turns: bool, level: float = CONFIDENCE
 ) -> bool:
-    """Whether an interval of this level of the difference of two sets of repeats leaves 0 out;
-    values may be 0.
+    """Whether an interval of this level for the difference of two sets of repeats leaves 0 out.
+    Values may be 0.
 
-    In turns it is that of `median_interval`, else a bootstrap. False where repeats are too few for
-    this level: in turns if even the widest interval has a lower one, else if even equal sides would
-    not overlap at all more often than that.
+    In turns it is the interval of `median_interval`, else a bootstrap. False where there are too
+    few repeats for this level: in turns if even the widest interval has a lower level, else if
+    sides that are equal would be wholly apart by chance more often than the level allows.
     """
     sides = [np.asarray(values, dtype=float) for values in (one, other)]
     if in_turns:
@@ -111,13 +112,13 @@ def differs(
 
 
 def _times(*sides: Sequence[float]) -> list[np.ndarray]:
-    found = [np.asarray(values, dtype=float) for values in sides]
-    for values in found:
+    arrays = [np.asarray(values, dtype=float) for values in sides]
+    for values in arrays:
         if values.ndim != 1 or len(values) < LEAST_REPEATS:
             raise ValueError(f"{len(values)} repeats; at least {LEAST_REPEATS} are needed")
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise ValueError("a time must be a positive number")
-    return found
+    return arrays
 
 
 def _drawn_medians(*sides: np.ndarray) -> list[np.ndarray]:
@@ -127,7 +128,7 @@ def _drawn_medians(*sides: np.ndarray) -> list[np.ndarray]:
 
 
 def _middle(drawn: np.ndarray, level: float) -> tuple[float, float]:
-    """The ends of what holds this share of the values."""
+    """The ends of the middle part that holds this share of the values."""
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -154,13 +155,13 @@ is.
 def parts_to_blame(
     base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool
 ) -> pd.DataFrame:
-    """The parts of a step in PART_COLUMNS: ns of one step, medians over the repeats; in turns
+    """The parts of a step in PART_COLUMNS: ns of one step, medians over the repeats. In turns,
     difference_ns is the median of the turns' differences.
 
-    sure -- the interval of the difference leaves 0 out, at a level so high that of all parts which
-            take time one is sure by chance in at most 5 % of cases (Bonferroni: the 5 % are shared
-            among them); and the difference is large enough to matter, see `_least_difference`.
-            Always False with fewer than LEAST_REPEATS runs on a side.
+    sure -- the interval of the difference leaves 0 out, at a level so high that any of the parts
+            which take time is sure by chance in at most 5 % of cases (Bonferroni: the 5 % are
+            shared among them); and the difference is large enough to matter, see
+            `_least_difference`. Always False with fewer than LEAST_REPEATS runs on a side.
     """
     sides = [pd.concat([run.parts for run in side], axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
@@ -187,7 +188,7 @@ def parts_to_blame(
 
 
 def repeats_for_parts(parts: pd.DataFrame, in_turns: bool) -> int:
-    """From how many repeats of each side on one of these parts can be sure at all, see
+    """How many repeats of each side it takes for any of these parts to be sure, see
     `parts_to_blame` and `differs`.
     """
     tested = int((parts[["base_ns", "new_ns"]] != 0).any(axis=1).sum())
@@ -199,11 +200,11 @@ def repeats_for_parts(parts: pd.DataFrame, in_turns: bool) -> int:
 
 
 def _least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> float:
-    """What a part must differ by to be blamed (ns): SMALL of what the step differs by, and its
-    noise.
+    """The difference (ns) that a part must at least have to be blamed: SMALL of the step's
+    difference, and no less than the noise.
 
-    Noise is how far a run's step, or the difference of a turn's two steps, typically lies from the
-    median.
+    Noise is the median distance of a run's step, or of the difference of a turn's two steps, from
+    their median.
     """
     sides = [np.array([run.step_ns for run in side]) for side in (base, new)]
     changes = [sides[1] - sides[0]] if in_turns else sides
@@ -217,10 +218,11 @@ def _least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turn
 def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.DataFrame:
     """The kernels in KERNEL_COLUMNS: calls and ns of one step, medians over the repeats.
 
-    more_calls_ns -- how much of the difference comes from more (or fewer) calls at the old
+    more_calls_ns -- the part of the difference that comes from more (or fewer) calls at the old
                      duration.
-    blame         -- new, gone, more calls, fewer calls, longer or shorter. kernel is a short name,
-                     full_name the tool's, from the new side if it is there.
+    blame         -- new, gone, more calls, fewer calls, longer or shorter.
+    kernel        -- the short name; full_name -- the tool's name, that of the new side if there is
+                     one.
     """
     sides = [
         _typical(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
@@ -239,9 +241,7 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
 
 
 def _typical(side: Sequence[RunTimes]) -> pd.DataFrame:
-    """Calls and total_ns by kernel, medians over the runs; a run without a kernel counts as none of
-    it.
-    """
+    """Calls and total_ns by kernel, medians over the runs; a run without the kernel counts as 0."""
     columns = {
         name: pd.concat([run.kernels[name] for run in side], axis=1)
         for name in ("calls", "total_ns")
@@ -266,11 +266,11 @@ def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
 
 
 DEFAULT_LIMIT = 0.05
-"""Slow-down that is let through, as a fraction."""
+"""Slow-down that the gate lets through, as a fraction."""
 
 SAME_WORK = DEFAULT_LIMIT
-"""Numbers of steps or samples that differ by more are other work, however large a slow-down is let
-through.
+"""Numbers of steps or samples that differ by more than this fraction are different work, however
+large a slow-down is let through.
 """
 
 
@@ -281,11 +281,11 @@ class Verdict:
 
     measure         -- what was judged, one of `tidyprof.gate.runs.MEASURES`.
     times_ns        -- a step's time in each run of base and of new. ratio -- new by base, None
-                       without enough repeats; in_turns: of the runs of the same name, else of the
-                       medians.
+                       without enough repeats. in_turns -- whether it is the ratio of runs of the
+                       same name, else of the medians.
     ignored         -- files of the runs that were not read, each with its run and why.
-    same_names      -- both sides have several runs, of the same names.
-    parts, kernels  -- whom to blame, the largest difference first: tables of `parts_to_blame` and
+    same_names      -- whether both sides have several runs, with the same names.
+    parts, kernels  -- what to blame, the largest difference first: tables of `parts_to_blame` and
                        `kernels_to_blame`.
     """
 
@@ -324,10 +324,10 @@ def judge(
     above the limit.
 
     in_turns -- runs of the same name were made one after the other, and are compared with each
-    other. It can't tell of sides that did other work: other numbers of steps or samples
-    (SAME_WORK), or steps whose mean contradicts their median. Raises ValueError for a side without
-    runs, for runs of which some were recorded with a profiler and some without, and in turns for
-    sides whose runs have not the same names.
+    other. The verdict is "can't tell" for sides that did different work: different numbers of steps
+    or samples (SAME_WORK), or steps whose mean contradicts their median. Raises ValueError for a
+    side without runs, for runs of which some were recorded with a profiler and some without, and in
+    turns for sides whose runs don't have the same names.
 
     >>> from tidyprof.gate.runs import run_times
     >>> once = [run_times("trace.json.gz")]
@@ -346,10 +346,11 @@ def judge(
     compare = ratio_of_turns if in_turns else ratio_of_medians
     ratio = compare(times[1], times[0]) if min(map(len, times)) >= LEAST_REPEATS else None
     word, fails, reason = _word(ratio, limit, times)
-    if other := _other_work(base, new, limit) or _against_the_mean(
-        base, new, ratio, word, limit, compare
-    ):
-        word, fails, reason = "can't tell", False, other
+    # Whatever the interval says, it says nothing of sides that can't be compared.
+    doubt = _other_work(base, new, limit)
+    doubt = doubt or _against_the_mean(base, new, ratio, word, limit, compare)
+    if doubt:
+        word, fails, reason = "can't tell", False, doubt
     return Verdict(
         word,
         fails,
@@ -412,8 +413,8 @@ def _word(
 
 
 def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
-    """Which work of a run differs by more than the limit or SAME_WORK, and by how much; "" if none
-    does.
+    """The work of a run that differs by more than the limit or SAME_WORK, and by how much, in
+    words; "" if none does.
     """
     counts = [pd.DataFrame([dict(run.work) for run in side]) for side in (base, new)]
     for name in counts[0].columns.intersection(counts[1].columns):
@@ -436,10 +437,11 @@ def _against_the_mean(
     limit: float,
     compare: Callable[[Sequence[float], Sequence[float]], Ratio],
 ) -> str:
-    """How the whole time of a run contradicts its typical step, beyond doubt; "" if it doesn't.
+    """How the whole time of a run contradicts its typical step beyond doubt, in words; "" if it
+    doesn't.
 
-    It does where all steps together gained or lost less than half of what the typical step makes of
-    it, or more than the limit where that shows no difference.
+    It does where all steps together gained or lost less than half of what the typical step would
+    make of them, or more than the limit where the typical step shows no difference.
     """
     means = [[run.mean_ns for run in side] for side in (base, new)]
     if ratio is None or word == "can't tell" or None in (*means[0], *means[1]):

@@ -1,4 +1,4 @@
-"""Bytes of a file that may be compressed, in pieces, recognised by content and bounded in size."""
+"""The bytes of a file in pieces. Compression is recognised by content, and the size is bounded."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tidyprof.errors import (
 )
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
-"""How every SQLite file begins (https://www.sqlite.org/fileformat2.html, section 1.3)."""
+"""The first bytes of every SQLite file (https://www.sqlite.org/fileformat2.html, section 1.3)."""
 
 _PICKLE_PROTOCOL = 0x80
-"""The instruction with which such a pickle begins (`pickle.PROTO`)."""
+"""The first instruction of a pickle that states its protocol (`pickle.PROTO`)."""
 
 NEWEST_PROTOCOL = 5
-"""The newest that Python 3.14 knows (documentation of `pickle`); 2 is the first that is binary
-throughout.
+"""The newest protocol of Python 3.14 (documentation of `pickle`). Protocol 2 is the first that is
+binary throughout.
 """
 
 
@@ -54,10 +54,10 @@ else:
     from backports import zstd
 
 HEAD_BYTES = 2**18
-"""Uncompressed bytes at the start of a file that tell what it is."""
+"""Uncompressed bytes at the start of a file by which its format is recognised."""
 
 MAXIMUM_BYTES = 8 * 2**30
-"""Uncompressed bytes that a reader accepts unless told otherwise.
+"""Uncompressed bytes that a reader accepts by default.
 
 A guard against decompression bombs: some kilobytes can unpack to terabytes. The largest traces
 that people report are a few gigabytes (https://github.com/pytorch/kineto/issues/595).
@@ -67,23 +67,25 @@ MAXIMUM_HELD_BYTES = 2 * 2**30
 """The same for a file that is held in memory as a whole."""
 
 LONGEST_LINE_BYTES = 16 * 2**20
-"""Bytes without the end of a line that text made of lines may have; names of kernels have some
+"""Bytes that text made of lines may have without the end of a line; names of kernels have some
 thousands.
 """
 
 MANY_CELLS = 2**24
-"""Cells that short lines may make, 128 MiB of numbers. A file of more has a byte for each cell of
-its lines at least.
+"""Cells that lines which are too short for their cells may make: 128 MiB of numbers. A larger file
+must have at least a byte for each cell.
 """
 
 CHUNK_BYTES = 2**19
-"""Uncompressed bytes handed out at once: small enough that what is made of them stays in the
-cache.
-"""
+"""Uncompressed bytes handed out at once: so few that the objects made of them stay in the cache."""
 
 _TEXT_END = re.compile(rb'[^\\]"')
-_GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, section 2.3.1
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, section 3.1.1
+_GZIP_MAGIC = b"\x1f\x8b"
+"""RFC 1952, section 2.3.1."""
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+"""RFC 8878, section 3.1.1."""
+
 _DAMAGE = (EOFError, OSError, isal_zlib.error, zstd.ZstdError)
 
 
@@ -121,7 +123,9 @@ class ByteStream:
         return self._pieces(CHUNK_BYTES)
 
     def head(self, wanted: int) -> bytes:
-        """The first `wanted` uncompressed bytes, or all there are; raises as `chunks` does."""
+        """The first `wanted` uncompressed bytes, or all if there are fewer; raises as `chunks`
+        does.
+        """
         collected = b""
         with closing(self._pieces(min(wanted, CHUNK_BYTES))) as pieces:
             for piece in pieces:
@@ -173,9 +177,7 @@ def _unpacked(file: BinaryIO) -> BinaryIO | BufferedIOBase:
 
 
 def head_or_nothing(path: Path, size: int) -> bytes:
-    """The first `size` uncompressed bytes of a file, nothing where it cannot be read or
-    unpacked.
-    """
+    """The first `size` uncompressed bytes of a file, b"" where it cannot be read or unpacked."""
     try:
         return ByteStream(path).head(size)
     except ProfileReadError:
@@ -185,10 +187,11 @@ def head_or_nothing(path: Path, size: int) -> bytes:
 def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[Piece]:
     """The pieces of a text of lines, as long as these are neither too long nor too short.
 
-    Some kilobytes can unpack to one line of gigabytes, of which programs that read CSV make several
-    times as much, and to as many empty lines, which cost as much as if all their cells were there.
+    Some kilobytes can unpack to one line of gigabytes, for which programs that read CSV take
+    several times that memory; or to gigabytes of empty lines, which take as much as if all their
+    cells were there.
 
-    columns -- cells of a line; its shortest is that many bytes long: commas and its end.
+    columns -- cells of a line. The shortest line is that many bytes long: commas and the line end.
     Raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of a line, and at
     MANY_CELLS or more of lines that are on average too short.
     """
@@ -207,10 +210,8 @@ def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[
 
 
 def in_texts(path: Path, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces of JSON; raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of
-    a text or a number.
-
-    Some kilobytes can unpack to one text of gigabytes.
+    """The pieces of JSON. Raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of
+    a text: some kilobytes can unpack to one text of gigabytes.
     """
     without_end, last = 0, b""
     for piece in pieces:
@@ -230,7 +231,7 @@ def read_bytes(
     """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has
     only spaces.
 
-    guard -- what looks at the pieces before they are held: `in_lines` or `in_texts`.
+    guard -- looks at the pieces before they are held: `in_lines` or `in_texts`.
     """
     content = b"".join(guard(path, ByteStream(path, maximum_bytes).chunks()))
     if not content or content.isspace():

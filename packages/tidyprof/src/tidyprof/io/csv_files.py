@@ -1,6 +1,4 @@
-"""Columns of a CSV file as a table of Arrow, and what Arrow says of bad ones as
-ProfileReadError.
-"""
+"""Columns of a CSV file as a table of Arrow; Arrow's errors become ProfileReadError."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
-"""Type of a column of texts, many of which are the same."""
+"""The type of a column of texts: many of them are equal."""
 
 _NOT_PARSED = re.compile(
     r"In CSV column #(\d+): .*conversion error to (\w+): invalid value '(.*)'", re.DOTALL
@@ -34,7 +32,7 @@ _SHOWN = 40
 _QUOTE = '"'
 _STEP = LONGEST_LINE_BYTES
 _BLOCK_BYTES = 2**20
-"""What Arrow parses at once: small enough for the cache. Rows that are longer are parsed in larger
+"""Bytes that Arrow parses at once, which fit into the cache. Longer rows are parsed in larger
 blocks.
 """
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
@@ -46,8 +44,8 @@ class CsvFile:
 
     path     -- the file.
     header   -- its columns, in order.
-    warnings -- what was mended when its columns were read.
-    short    -- rows with too few cells, which are not in the columns.
+    warnings -- sentences on what was mended when its columns were read.
+    short    -- number of rows with too few cells, which are not in the columns.
     """
 
     def __init__(self, path: Path, header: list[str], maximum_bytes: int) -> None:
@@ -122,6 +120,7 @@ class CsvFile:
     def _parsed(
         self, source: Path | bytes, types: Mapping[str, pa.DataType], last_line: str
     ) -> tuple[pa.Table, _OddRows]:
+        # Larger blocks are slower, so only a row that is longer than a block is worth them.
         refusal: ProfileReadError | None = None
         for block_bytes in (_BLOCK_BYTES, LONGEST_LINE_BYTES):
             odd = _OddRows(last_line)
@@ -134,10 +133,11 @@ class CsvFile:
         raise refusal
 
     def complete_rows(self, rows: pa.Table, last: str) -> tuple[pa.Table, int]:
-        """The rows that have the last cell, and the number of those without, empty ones apart.
+        """The rows that have their last cell, and the number of rows without it, but for empty
+        rows.
 
-        last -- name of its column, which is among those of `rows`.
-        Raises ProfileReadError if the last row of all has none, or if there is no row.
+        last -- name of the last column, which is among those of `rows`.
+        Raises ProfileReadError if the last row lacks it, or if there is no row.
         """
         if not len(rows) and not self.short:
             raise ProfileReadError(self.path, *NO_ROWS)
@@ -158,8 +158,8 @@ class CsvFile:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _looked_through(self) -> tuple[bool, bool]:
-        """Whether quotes do nothing but enclose cells, and whether it is UTF-8: Arrow takes both
-        for granted.
+        """Whether quotes only enclose cells, and whether the text is UTF-8: Arrow takes both for
+        granted.
 
         Raises ProfileReadError for lines that are too long or too short, see `in_lines`.
         """
@@ -183,10 +183,8 @@ class CsvFile:
         return is_regular and not opened, is_utf8 and not decoder.getstate()[0]
 
     def _rewritten(self, cause: str, next_step: str) -> bytes:
-        """The same rows, read and written by the standard library, which is slow and refuses what
-        is no CSV.
-
-        Arrow accepts quotes that nobody closes. Raises ProfileReadError.
+        """The same rows, read and written again by the standard library, which is slow. It raises
+        ProfileReadError for quotes that are never closed; Arrow accepts them.
         """
         target = io.BytesIO()
         writer = csv.writer(
@@ -234,10 +232,10 @@ class CsvFile:
 
 
 class _OddRows:
-    """Counts the rows that have not as many cells as the header, which Arrow leaves out then.
+    """Counts the rows with more or fewer cells than the header, and lets Arrow leave them out.
 
-    long, short   -- rows with more cells, and with fewer.
-    cells, text   -- cells of one of the short rows, and what stands in it.
+    long, short   -- number of rows with more cells, and with fewer.
+    cells, text   -- number of cells of one of the short rows, and its text.
     last_is_short -- whether the last row of all is short.
     """
 
@@ -275,11 +273,12 @@ def rows_of(
     """Columns of a CSV file or text whose first row is a header, with null for empty cells.
 
     names       -- of all columns.
-    block_bytes -- parsed at once; no row may have more.
-    odd -- is told the rows that have another number of cells, and says that they be skipped. Raises
-    ArrowInvalid for longer rows, for cells of another type, and without `odd` for such rows.
+    block_bytes -- bytes parsed at once; no row may be longer.
+    odd         -- is called with each row that has another number of cells, and returns "skip".
+    Raises ArrowInvalid for longer rows, for cells of another type, and without `odd` for rows with
+    another number of cells.
     """
-    found = arrow_csv.read_csv(
+    table = arrow_csv.read_csv(
         pa.OSFile(str(source)) if isinstance(source, Path) else pa.BufferReader(source),
         arrow_csv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=block_bytes),
         arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=odd),
@@ -291,7 +290,7 @@ def rows_of(
             check_utf8=False,
         ),
     )
-    return found.unify_dictionaries().combine_chunks()
+    return table.unify_dictionaries().combine_chunks()
 
 
 def _damaged(path: Path, found: str) -> ProfileReadError:
@@ -299,7 +298,7 @@ def _damaged(path: Path, found: str) -> ProfileReadError:
 
 
 def _is_utf8(decoder: IncrementalDecoder, part: bytes) -> bool:
-    """Whether a text goes on as UTF-8 with this part of its bytes."""
+    """Whether a text continues as UTF-8 with this part of its bytes."""
     try:
         decoder.decode(part)
     except UnicodeDecodeError:
@@ -313,7 +312,7 @@ def _printable(text: str) -> str:
 
 
 def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column in one piece, texts as places in a list of texts."""
+    """A column in one piece, with texts as indices into a list of texts."""
     if isinstance(values, pa.ChunkedArray):
         values = (
             values.chunk(0)
@@ -324,7 +323,7 @@ def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
-    """For every row the place of its text in a list, -1 where there is none, and that list of
+    """For every row the index of its text in a list, -1 where there is none; and that list of
     distinct texts.
     """
     array = array_of(texts)
@@ -336,20 +335,22 @@ def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
 
 
 def text_codes(values: pa.ChunkedArray | pa.Array, texts: Codes) -> np.ndarray:
-    """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is
-    none.
+    """The codes of a column of texts in `texts`, which all parts share, int32; NO_TEXT where there
+    is none.
     """
     codes, labels = coded(values)
     return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
 
 
 def same_text(text: str, rows: int) -> pa.Array:
-    """A column that has the same text in so many rows."""
+    """A column with the same text in so many rows."""
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
 
 
 def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """A column of whole numbers as int64, ABSENT where there is none; the bits of unsigned ones."""
+    """A column of whole numbers as int64, ABSENT where there is none. Unsigned numbers keep their
+    bits.
+    """
     array = array_of(values)
     array = array.view(pa.int64()) if pa.types.is_uint64(array.type) else array.cast(pa.int64())
     return array.fill_null(ABSENT).to_numpy(zero_copy_only=False, writable=True)
@@ -358,7 +359,9 @@ def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
 def mapped(
     texts: pa.ChunkedArray | pa.Array, function: Callable[[str], Any], dtype: pa.DataType
 ) -> pa.Array:
-    """The function of each text, called once for each distinct one; null where there is no text."""
+    """The result of a function for each text, called once for each distinct text; null where there
+    is no text.
+    """
     codes, distinct = coded(texts)
     values = pa.array([*map(function, distinct), None], dtype)
     # The code -1 takes the last value, which is null.

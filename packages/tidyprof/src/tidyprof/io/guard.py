@@ -1,5 +1,5 @@
-"""What surrounds the reading of files: what the machine refuses in the words of the one error, a
-progress bar, and what lies in a folder in the place of a file.
+"""Around the reading of files: the machine's refusals as ProfileReadError, a progress bar, and
+entries of a folder that are no files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DATA_NAME = re.compile(
 
 
 def no_files(folders: Iterable[Path]) -> dict[Path, str]:
-    """Entries of these folders that are named as files of data and are none -> what they are
+    """Entries of these folders that are named like files of data and are no files -> what they are
     instead.
     """
     entries = (
@@ -41,7 +41,7 @@ def no_files(folders: Iterable[Path]) -> dict[Path, str]:
 def _kind(entry: Path) -> str:
     if entry.is_dir():
         return "a folder in the place of a file"
-    # What does not exist behind a link is no entry that can be looked at.
+    # A link without a target does not exist, by pathlib.
     return "a pipe, socket or device" if entry.exists() else "a link that leads nowhere"
 
 
@@ -51,13 +51,16 @@ PROGRESS_AFTER_SECONDS = 2
 
 @contextmanager
 def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """Gives the function to report consumed bytes to."""
+    """A progress bar for reading these files: the function that is to be called with the number of
+    bytes that were consumed.
+    """
     if not ((sys.stderr is not None and sys.stderr.isatty()) if progress is None else progress):
         yield lambda consumed: None
         return
     size = sum(file.stat().st_size for file in files if file.is_file())
     delay = PROGRESS_AFTER_SECONDS if progress is None else 0
-    tqdm = import_module("tqdm").tqdm  # only where a bar is shown
+    # Imported only where a bar is shown.
+    tqdm = import_module("tqdm").tqdm
     with tqdm(
         total=size,
         unit="B",
@@ -81,11 +84,10 @@ _NOT_REACHED = (
 
 
 def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
-    """The reader, which raises ProfileReadError, too, for what the machine does not allow.
+    """The reader, made to raise ProfileReadError also for what the machine does not allow.
 
-    That is a path that cannot be one or may not be looked at, a disk that fails, too little memory,
-    and text nested too deeply to follow. Everything else that is no ProfileReadError is a bug, and
-    stays what it is.
+    That is an impossible path or one without permission, a disk that fails, too little memory, and
+    text nested too deeply to follow. Any other error is a bug, and stays as it is.
     """
 
     @wraps(reader)

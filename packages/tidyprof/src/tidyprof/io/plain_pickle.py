@@ -1,8 +1,8 @@
 """Pickles from elsewhere: dictionaries, lists, texts and numbers, and nothing that could run code.
 
-A pickle is a program. What it may do is decided before it runs: every instruction is looked at, and
-a file with one that names a class, calls a function, nests tuples, has another key than a text or a
-short number, or asks for more memory than plain data of its size need is refused.
+A pickle is a program. Before it runs, every instruction is looked at. A file is refused if one of
+them names a class, calls a function, nests tuples, has another key than a text or a short number,
+or asks for more memory than plain data of its size need.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MOST_OBJECT_BYTES = 2**31
 """Bytes of memory that the objects of one file may take, by COST."""
 
 LONGEST_NUMBER = 9
-"""Bytes of the longest whole number: 64 bits without a sign. Python's work grows with the square of
-the digits.
+"""Bytes of the longest whole number: 64 bits without a sign. Python's work on a number grows with
+the square of its digits.
 """
 
 _SHORT = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}
@@ -50,7 +50,7 @@ _COUNTED = {
     pickle.BINUNICODE[0]: 4,
     pickle.BINUNICODE8[0]: 8,
 }
-"""Instruction whose argument says how many bytes follow -> bytes of that number."""
+"""Instruction whose argument is the number of bytes that follow -> bytes of that argument."""
 
 _ARGUMENT = dict.fromkeys((code[0] for code in _BARE), 0) | _SHORT | _PUT | _COUNTED
 _ARGUMENT |= {
@@ -69,9 +69,9 @@ COST |= {
     pickle.MEMOIZE[0]: 96,
 }
 COST |= dict.fromkeys((*_PUT, *_COUNTED), 96) | dict.fromkeys((*_SHORT, pickle.BINFLOAT[0]), 56)
-"""Instruction -> bytes that Python takes for it at most, of texts without their characters
-(`sys.getsizeof` of what it makes, with room for one entry, and its places in the stack, the memo
-and the list that holds it).
+"""Instruction -> bytes that Python takes for it at most; for texts without their characters
+(`sys.getsizeof` of the object that it makes, with room for one entry, and its references in the
+stack, the memo and the list that holds it).
 """
 
 _NAMES = {
@@ -79,7 +79,7 @@ _NAMES = {
     for name, value in vars(pickle).items()
     if name.isupper() and isinstance(value, bytes) and len(value) == 1
 }
-"""Instruction -> what Python calls it, for messages."""
+"""Instruction -> its name in Python, for messages."""
 
 _STOP, _TUPLE2, _MARK, _LONG1, _MEMOIZE = (
     code[0] for code in (pickle.STOP, pickle.TUPLE2, pickle.MARK, pickle.LONG1, pickle.MEMOIZE)
@@ -103,16 +103,16 @@ _FAULTS = (
 
 
 class _NoClasses(pickle.Unpickler):
-    """The second lock: should an instruction that names something slip through, it gets nothing."""
+    """A second lock: should an instruction that names something slip through, it gets nothing."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
 
 
 def plain_objects(path: Path, data: bytes) -> Any:
-    """What a pickle of plain data holds; tuples only of two whole numbers or two texts, and no key
-    but texts and whole numbers of 32 bits: of longer numbers a file can hold many that Python's
-    dictionaries take for each other.
+    """The content of a pickle of plain data. Tuples may only be of two whole numbers or two texts,
+    and keys only texts or whole numbers of 32 bits: a file can hold many longer numbers with the
+    same hash, which make Python's dictionaries slow.
 
     Raises ProfileReadError for damage, for every instruction that plain data don't need, and where
     the objects would take more than MOST_OBJECT_BYTES.
@@ -135,15 +135,16 @@ def _look_through(path: Path, data: bytes) -> None:
 
     Raises IndexError where an instruction takes more from the stack than is there.
     """
-    place, cost = 2, 0
+    # The first two bytes are the instruction PROTO and its argument, see is_pickle.
+    position, cost = 2, 0
     stack = _Stack()
-    while place < len(data):
-        code = data[place]
+    while position < len(data):
+        code = data[position]
         if code == _STOP:
             return
-        place += 1
+        position += 1
         length = _ARGUMENT.get(code, 0)
-        argument = int.from_bytes(data[place : place + length], "little")
+        argument = int.from_bytes(data[position : position + length], "little")
         cost += COST.get(code, 0)
         if code in _COUNTED:
             length += argument
@@ -153,18 +154,18 @@ def _look_through(path: Path, data: bytes) -> None:
             or (code == _LONG1 and argument > LONGEST_NUMBER)
             or not stack.takes(code, argument)
         ):
-            raise _refused(path, code, place - 1)
+            raise _refused(path, code, position - 1)
         if cost > MOST_OBJECT_BYTES:
             raise ProfileReadError(
                 path, f"a pickle whose objects take more than {MOST_OBJECT_BYTES} bytes", *TOO_LARGE
             )
-        place += length
+        position += length
     raise ProfileReadError(path, "a pickle without an end", *DAMAGED)
 
 
 class _Stack:
-    """What would lie on the unpickler's stack: of each value `int` (of 32 bits), `str`, or None for
-    all else.
+    """The kinds of values that would lie on the unpickler's stack: `int` (of 32 bits), `str`, or
+    None for all else.
     """
 
     def __init__(self) -> None:
@@ -180,7 +181,8 @@ class _Stack:
         elif code in _PUT or code == _MEMOIZE:
             number = argument if code in _PUT else len(self._memo)
             self._memo[number] = kinds[-1]
-            return number <= 2 * len(self._memo) + 256  # Python makes room for all numbers below
+            # Python makes room for all numbers below.
+            return number <= 2 * len(self._memo) + 256
         elif code in _SET:
             taken = [kinds.pop() for _ in range(_SET[code])]
             return len(taken) == 1 or taken[-1] is not None
@@ -190,9 +192,10 @@ class _Stack:
             del kinds[mark:]
             return None not in keys
         elif code == _TUPLE2:
-            pair = kinds.pop(), kinds.pop()
-            kinds.append(None)  # a tuple of anything but numbers or texts could nest without end
-            return pair[0] is not None and pair[0] is pair[1]
+            second, first = kinds.pop(), kinds.pop()
+            # A tuple of anything but numbers or texts could nest without end.
+            kinds.append(None)
+            return first is not None and first is second
         elif code != _NO_VALUE:
             kinds.append(self._memo.get(argument) if code in _GET else _kind(code))
         return True
@@ -202,11 +205,11 @@ def _kind(code: int) -> type | None:
     return int if code in _SHORT else str if code in _TEXTS else None
 
 
-def _refused(path: Path, code: int, place: int) -> ProfileReadError:
+def _refused(path: Path, code: int, position: int) -> ProfileReadError:
     return ProfileReadError(
         path,
         f"a pickle with an instruction that plain data don't need ({_NAMES.get(code, hex(code))} at"
-        f" byte {place})",
+        f" byte {position})",
         "it is another program's pickle, or made to run code or to exhaust your machine",
         "don't load it with anything else, and ask where it comes from",
     )

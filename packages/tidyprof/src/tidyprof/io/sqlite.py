@@ -1,7 +1,7 @@
 """SQLite files from elsewhere: opened without trusting them, read as columns of numbers.
 
-Nothing in the file is executed: only ordinary tables are read, never views, which could hide
-anything.
+Nothing in the file is executed: only ordinary tables are read, and no views, which could run any
+query.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Da
 
 @contextmanager
 def _damage_as_read_error(path: Path) -> Iterator[None]:
-    """Turns what SQLite and its Arrow driver raise into ProfileReadError."""
+    """Turns errors of SQLite and its Arrow driver into ProfileReadError."""
     try:
         yield
     except ProfileReadError:
@@ -104,8 +104,8 @@ class Database:
         self._arrow_connection: Any = None
 
     def require(self, table: str, columns: Iterable[str]) -> None:
-        """Raise ProfileReadError unless the table is there with these columns; names what comes
-        near.
+        """Raise ProfileReadError unless the table is there with these columns. The error names the
+        most similar table or column.
         """
         if table not in self.tables:
             raise self._lacking(f"no table {table}", table, self.tables)
@@ -118,42 +118,42 @@ class Database:
                 )
 
     def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
-        """Warnings about tables and their columns that may be absent, but only seem to be, and
-        identifiers misread.
+        """Warnings about optional tables and columns that only seem to be absent, and about
+        identifiers that are no numbers.
 
-        A view of that name is there, or a name that one wrong character makes of it. Names that
-        were required, or are optional too, stand for themselves. To be asked once all required
+        They seem to be absent where a view of that name is there, or a name that differs from it by
+        one character; other required or optional names don't count. Call it once all required
         tables are read.
         """
         others = {name for name in self._names if name not in self._required | optional.keys()}
-        found = []
+        similar = []
         for table, columns in optional.items():
             if table not in self.tables:
-                found += [f"the table {table}, but a view of this name"] * (table in self._names)
-                found += [f"the table {table}, but {near!r}" for near in _near(table, others)]
+                similar += [f"the table {table}, but a view of this name"] * (table in self._names)
+                similar += [f"the table {table}, but {near!r}" for near in _near(table, others)]
                 continue
             present = {*self.tables[table]}
-            pairs = [
-                (column, near)
-                for column in {*columns} - present
-                for near in _near(column, present - {*columns})
-            ]
-            found += [f"the column {column} of {table}, but {near!r}" for column, near in pairs]
+            for column in {*columns} - present:
+                similar += [
+                    f"the column {column} of {table}, but {near!r}"
+                    for near in _near(column, present - {*columns})
+                ]
         cause = "Likely cause: the file is damaged, or another program changed it."
         missing = [
             f"no sign of {what}, which is not read. {cause} What it holds is missing here."
-            for what in found
+            for what in similar
         ]
-        told, self._misread = self._misread, {}
+        # Each misread identifier is told once, however often the file is asked.
+        counts, self._misread = self._misread, {}
         misread = [
             f"{count:,} values of {column} in {table} are no whole numbers. {cause} What they refer"
             " to is missing here."
-            for (table, column), count in told.items()
+            for (table, column), count in counts.items()
         ]
         return [f"{self.path.name}: {warning}" for warning in [*missing, *misread]]
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query that has few of them."""
+        """All rows of a query with few rows."""
         self._check(table for table in self.tables if table in sql)
         return self._connection.execute(sql, tuple(parameters)).fetchall()
 
@@ -169,8 +169,8 @@ class Database:
         try:
             values = self._numbers(table, [*map(quoted, columns)], where=where)
         except (OSError, TypeError):
-            # The driver infers types from the first rows and gives up at any other: ask SQLite to
-            # check each value.
+            # The driver infers types from the first rows and gives up at any other type: ask SQLite
+            # to check each value. ABSENT is out of SQL's literals, hence the difference.
             guarded = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE " + f"({ABSENT + 1} - 1) END"
             self._note_misread(table, [column for column in columns if _IDENTIFIER.search(column)])
             values = self._numbers(
@@ -179,7 +179,7 @@ class Database:
         return dict(zip(columns, values, strict=True))
 
     def _note_misread(self, table: str, columns: list[str]) -> None:
-        """Count the values of these columns that are something, but no whole number."""
+        """Count the values of these columns that are neither whole numbers nor NULL."""
         strange = [
             f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns
         ]
@@ -201,34 +201,38 @@ class Database:
         return np.where(np.isfinite(values), values, np.nan)
 
     def coded_texts(self, table: str, column: str) -> tuple[np.ndarray, list[str]]:
-        """A column with few distinct texts: for every row a place in the list of texts."""
+        """A column with few distinct texts: for every row an index into the list of texts."""
         self.require(table, [column])
-        places: dict[bytes, int] = {}
+        numbers: dict[bytes, int] = {}
         codes = [np.empty(0, np.int32)]
+        # As bytes, since the driver refuses texts with broken UTF-8.
         for batch in self._batches(table, f"CAST(coalesce({quoted(column)}, '') AS BLOB)"):
             values = batch.column(0).dictionary_encode()
-            own = [places.setdefault(value, len(places)) for value in values.dictionary.to_pylist()]
-            codes.append(np.array(own, np.int32)[values.indices.to_numpy()])
-        return np.concatenate(codes), [_decoded(value) for value in places]
+            distinct = values.dictionary.to_pylist()
+            of_batch = [numbers.setdefault(value, len(numbers)) for value in distinct]
+            codes.append(np.array(of_batch, np.int32)[values.indices.to_numpy()])
+        return np.concatenate(codes), [_decoded(value) for value in numbers]
 
     def texts(
         self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id"
     ) -> dict[int, str]:
-        """The texts with these identifiers; what the table does not have is absent."""
+        """Identifier -> text, for those of these identifiers that the table has."""
         self.require(table, [identifier, column])
         self._check([table])
         select = f"SELECT {quoted(identifier)}, {quoted(column)} FROM {quoted(table)}"
         wanted = ids.tolist()
+        # Few are looked up, some hundred in a query since SQLite bounds the number of parameters;
+        # for many it is quicker to read the whole table.
         if len(wanted) > _FEW_IDS:
             chosen = set(wanted)
-            found = [row for row in self._connection.execute(select) if row[0] in chosen]
+            rows = [row for row in self._connection.execute(select) if row[0] in chosen]
         else:
-            found = []
+            rows = []
             for start in range(0, len(wanted), _IDS_AT_ONCE):
                 part = wanted[start : start + _IDS_AT_ONCE]
                 marks = ", ".join("?" * len(part))
-                found += self.rows(f"{select} WHERE {quoted(identifier)} IN ({marks})", part)
-        return {number: value for number, value in found if isinstance(value, str)}
+                rows += self.rows(f"{select} WHERE {quoted(identifier)} IN ({marks})", part)
+        return {number: value for number, value in rows if isinstance(value, str)}
 
     def open(self) -> None:
         """Connect, and learn which tables there are."""
@@ -251,11 +255,11 @@ class Database:
                 connection.close()
 
     def _check(self, tables: Iterable[str]) -> None:
-        """Raise ProfileReadError where the structure of one of these tables is damaged; each is
-        looked at once.
+        """Raise ProfileReadError where the structure of one of these tables is damaged; each table
+        is looked at once.
 
-        Only then are values read: rows that share their pages could make gigabytes of a file of
-        kilobytes.
+        Values are read only after that: rows that share their pages could make gigabytes of a file
+        of kilobytes.
         """
         for table in set(tables) - self._checked:
             self._checked.add(table)
@@ -276,13 +280,13 @@ class Database:
     def _numbers(
         self, table: str, expressions: list[str], dtype: Any = np.int64, where: str = ""
     ) -> list[np.ndarray]:
-        """An array for each expression; raises TypeError where they are no numbers of this type."""
+        """An array for each expression; raises TypeError where values are not of this type."""
         parts = [
             _arrays(batch, dtype) for batch in self._batches(table, ", ".join(expressions), where)
         ]
         if not parts:
             return [np.empty(0, dtype) for _ in expressions]
-        # Free what has been copied: a large table is never in memory twice.
+        # Each part is freed once it is copied: a large table is never in memory twice.
         return [np.concatenate([part.pop(0) for part in parts]) for _ in expressions]
 
     def _batches(self, table: str, expressions: str, where: str = "") -> Iterator[Any]:
@@ -292,15 +296,15 @@ class Database:
         self._check([table])
         if self._arrow_connection is None:
             self._arrow_connection = _arrow_connected(self._uri)
-        # The driver takes half the time of Python's sqlite3 and numpy. An index would change the
-        # order.
+        # The driver takes half the time of Python's sqlite3 and numpy. Without NOT INDEXED, SQLite
+        # may take the order of an index.
         statement = f"SELECT {expressions} FROM {quoted(table)} NOT INDEXED" + (
             f" WHERE {where}" if where else ""
         )
         with self._arrow_connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
             cursor.execute(statement)
-            # No rows would be one empty batch, with types that say nothing.
+            # A table without rows is one empty batch, whose types mean nothing.
             yield from (batch for batch in cursor.fetch_record_batch() if batch.num_rows)
 
 
@@ -310,7 +314,9 @@ def quoted(name: str) -> str:
 
 
 def _near(name: str, candidates: Iterable[str]) -> list[str]:
-    """The candidate that one character makes of the name, if there is one; case does not matter."""
+    """The candidate that differs from the name by one character, if there is one; case does not
+    matter.
+    """
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     found = get_close_matches(name.lower(), by_lower, n=1, cutoff=1 - 1.01 / len(name))
     return [by_lower[lower] for lower in found]
@@ -337,8 +343,8 @@ def _arrow_connected(uri: str) -> Any:
 
 
 def _arrays(batch: Any, dtype: Any) -> list[np.ndarray]:
-    """The columns of a record batch, ABSENT for null in integers; raises TypeError where they have
-    another type.
+    """The columns of a record batch, with ABSENT for null in integers; raises TypeError for another
+    type.
     """
     arrays = []
     for values in batch.columns:
@@ -403,8 +409,8 @@ def _refuse_other_content(path: Path, head: bytes) -> None:
 
 
 def _refuse_unfinished(path: Path) -> None:
-    """Refuse a file whose last changes are still in a file beside it, which a read-only reader
-    cannot apply.
+    """Raise ProfileReadError for a file whose last changes are still in a file beside it: a
+    read-only reader cannot apply them.
     """
     log, journal = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
     try:
@@ -424,7 +430,9 @@ def _refuse_unfinished(path: Path) -> None:
 
 
 def _refuse_truncated(path: Path, plain: Path) -> None:
-    """Compare the size with the one in the header (fileformat2.html, sections 1.3.2 and 1.3.8)."""
+    """Raise ProfileReadError if the file is shorter than its header states (fileformat2.html,
+    sections 1.3.2 and 1.3.8).
+    """
     with plain.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     page_bytes = int.from_bytes(header[16:18], "big")
@@ -453,23 +461,24 @@ def _some(names: Iterable[str]) -> str:
 
 
 NAMELESS = "whose name is not in the file"
-"""Why rows are left out that refer to a text which is not there."""
+"""The reason to leave out rows that refer to a text which is not there."""
 
 
 def database_files(
     path: Path, is_database: Callable[[Path], bool], patterns: Sequence[str], what: str
 ) -> tuple[list[Path], list[Path]]:
-    """The file, or those of a folder that match a pattern and are databases of the format; and the
-    other databases.
+    """The file, or the files of a folder that match a pattern and are databases of the format; and
+    other databases in the folder.
 
-    A file that matches and is no database at all may be a damaged rank: it is kept, so that reading
-    it tells what is wrong. Raises ProfileReadError if the folder has none of the format.
+    A file that matches and is no database at all may be that of a rank, and damaged: it is kept, so
+    that reading it raises the error. Raises ProfileReadError if the folder has no database of the
+    format.
     """
     if not path.is_dir():
         return [path], []
     named = sorted({file for pattern in patterns for file in path.glob(pattern) if file.is_file()})
-    own = [file for file in named if is_database(file)]
-    if not own:
+    of_format = [file for file in named if is_database(file)]
+    if not of_format:
         raise ProfileReadError(
             path,
             f"{len(named)} files in the folder that are named like {what}, none of them one",
@@ -477,7 +486,7 @@ def database_files(
             "pass the folder or file that the profiler wrote to",
         )
     databases = [file for file in named if head_or_nothing(file, len(SQLITE_MAGIC)) == SQLITE_MAGIC]
-    others = [file for file in databases if file not in own]
+    others = [file for file in databases if file not in of_format]
     return [file for file in named if file not in others], others
 
 
@@ -491,24 +500,24 @@ def text_codes(
     """The codes of the texts with these identifiers, int32; NO_TEXT where the file has no such
     text.
     """
-    places, unique = pd.factorize(ids)
-    found = database.texts(table, unique, column)
-    codes = [texts[found[number]] if number in found else NO_TEXT for number in unique.tolist()]
-    return by_code(codes, places, NO_TEXT, np.int32)
+    positions, unique = pd.factorize(ids)
+    stated = database.texts(table, unique, column)
+    codes = [texts[stated[number]] if number in stated else NO_TEXT for number in unique.tolist()]
+    return by_code(codes, positions, NO_TEXT, np.int32)
 
 
 NEARLY_ALL = 0.9
-"""From this share of a vital link's rows on that name nothing, a file is refused: what is left of
-it stands for nothing.
+"""A file is refused where so large a share of a vital link's rows refers to nothing: the rest of it
+means nothing.
 """
 
 
 @dataclass(frozen=True)
 class Link:
-    """A column of a table whose numbers name rows of another table, by their `id`.
+    """A column of a table whose numbers refer to rows of another table, by their `id`.
 
-    what  -- what it names, in the plural. vital -- whether a file without nearly all of these is
-             refused.
+    what  -- the name of these rows, in the plural. vital -- whether a file that lacks nearly all of
+             them is refused.
     """
 
     table: str
@@ -524,8 +533,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Loss:
-    """Of `total` rows so many show that something is gone. found -- "name operations that are not
-    there".
+    """Rows of a table, `count` of `total`, which show that something is gone. found -- what they
+    show, such as "name operations that are not there".
     """
 
     count: int
@@ -539,37 +548,28 @@ class Loss:
 
 
 def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
-    """The links with rows that name what is not there; what the file has no table or column for is
-    no link.
+    """The losses that links show whose rows refer to what is not there. Links of tables or columns
+    that the file lacks are passed over.
     """
-    found = []
+    losses = []
     there: dict[str, np.ndarray] = {}
     for link in links:
-        if (
-            link.column not in database.tables.get(link.table, ())
-            or link.target not in database.tables
-        ):
+        has_column = link.column in database.tables.get(link.table, ())
+        if not has_column or link.target not in database.tables:
             continue
         named = database.integers(link.table, [link.column])[link.column]
         named = named[named != ABSENT]
         if link.target not in there:
             there[link.target] = database.integers(link.target, ["id"])["id"]
         if count := int((first_equal(there[link.target], named) < 0).sum()):
-            found.append(
-                Loss(
-                    count,
-                    len(named),
-                    link.table,
-                    f"name {link.what} that are not there",
-                    link.vital,
-                )
-            )
-    return found
+            what = f"name {link.what} that are not there"
+            losses.append(Loss(count, len(named), link.table, what, link.vital))
+    return losses
 
 
 def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[str]:
-    """A warning of all losses, none without any. Raises ProfileReadError where nearly all of a
-    vital link are gone.
+    """A warning about all losses; no warning without any. Raises ProfileReadError where nearly all
+    rows that a vital link refers to are gone.
     """
     losses = list(losses)
     for loss in losses:

@@ -1,4 +1,4 @@
-"""What cells of text files say."""
+"""The values of cells in text files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from decimal import Decimal
 
 ABSENT_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "None", "null"})
-"""How tools write that they have no value."""
+"""The texts that tools write where they have no value."""
 
 LARGEST_WHOLE = 2**62
-"""Whole numbers from here on are damage: as nanoseconds they are 146 years."""
+"""Whole numbers from this one on are damage: as nanoseconds they are 146 years."""
 
 _NUMBER = re.compile(r"[+-]?(\d+)(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def whole_number(text: str) -> int | None:
-    """The nearest whole number, None for text that is none or is beyond LARGEST_WHOLE."""
+    """The nearest whole number, None for text that is no number or is beyond LARGEST_WHOLE."""
     text = text.strip(" ")
     match = _NUMBER.fullmatch(text)
     if not match or len(match[1]) > 30 or abs(float(text)) >= LARGEST_WHOLE:

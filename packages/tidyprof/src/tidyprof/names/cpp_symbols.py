@@ -1,7 +1,7 @@
-"""The names of kernels taken apart: C++ symbols, and what the templates of PyTorch say.
+"""Takes the names of kernels apart: C++ symbols, and what PyTorch's templates compute.
 
-A full demangler is not needed for a readable name: the function's own name and the words among its
-template arguments are. It works in one pass and without recursion, on demangled names and on
+A readable name needs no full demangler, but only the function's own name and the words among its
+template arguments. They are found in one pass and without recursion, in demangled names and in
 mangled ones, whose grammar is that of the Itanium C++ ABI, section 5.1 "External Names",
 https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
 """
@@ -94,16 +94,17 @@ NOISE_WORDS = frozenset(
         "fbgemm_gpu",
     }
 )
-"""Words of C++ names that say nothing about what a kernel does."""
+"""Words of C++ names that don't tell what a kernel does."""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """The parts of a kernel symbol that a short name is made from.
+    """The parts of a kernel symbol from which a short name is made.
 
-    namespace -- the qualifiers, outermost first; name -- the function's own name;
-    words -- every word among the template arguments, in order; arguments -- the
-    template arguments at the top level as text (empty for a mangled symbol).
+    namespace -- the qualifiers, outermost first.
+    name      -- the function's own name.
+    words     -- every word among the template arguments, in order.
+    arguments -- the template arguments at the top level as text (empty for a mangled symbol).
     """
 
     namespace: tuple[str, ...]
@@ -141,9 +142,10 @@ def _argument(text: str) -> str:
 
 
 def _looks_demangled(text: str) -> bool:
-    """A bracket right behind a word, and an end that a cut or whole signature has.
+    """Whether a bracket stands right behind a word, and the text ends as a whole signature or a cut
+    one does.
 
-    Names of operators, annotations and Python functions also have brackets and must stay as they
+    Names of operators, annotations and Python functions have brackets, too, and must stay as they
     are.
     """
     bare = text.replace("(anonymous namespace)::", "")
@@ -178,6 +180,7 @@ def _function_of(text: str) -> tuple[str, str]:
     template = ""
     for position, character in enumerate(text):
         if character in _PAIRS:
+            # The parameters end the name: all that follows is no part of it.
             if not stack and character == "(" and name:
                 return "".join(name), template
             if not stack:
@@ -187,24 +190,28 @@ def _function_of(text: str) -> tuple[str, str]:
             if _closes(stack, character, text[position - 1]) and not stack:
                 template = text[opened:position]
         elif character == " ":
+            # What came so far was the return type, such as `void`.
             name, template = [], ""
         elif character.isalnum() or character in "_:~":
             if character == ":":
+                # Those template arguments were a class's, not the function's.
                 template = ""
             name.append(character)
+    # A tool has cut the name within its template arguments: they reach to the end.
     if stack and stack[0] == "<":
         template = text[opened:]
     return "".join(name), template
 
 
 def _closes(stack: list[str], character: str, before: str) -> bool:
-    """Take the bracket that `character` closes off the stack; a greater-than sign may close
-    none.
+    """Take the bracket that `character` closes off the stack, and return whether there was one: `>`
+    may also be an operator or the end of `->`.
     """
     if character == ">":
         if stack[-1] != "<" or before == "-":
             return False
     elif character in ")}]":
+        # A `<` within these brackets was an operator: nothing closes it.
         while len(stack) > 1 and _PAIRS[stack[-1]] != character:
             stack.pop()
         if _PAIRS[stack[-1]] != character:
@@ -237,8 +244,10 @@ def _parse_mangled(text: str) -> Symbol | None:
     in_template = False
     position = 2
     while position < len(text):
-        position, found, opens = _next_mangled(text, position)
-        (words if in_template else namespace).extend(found)
+        position, item, opens = _next_mangled(text, position)
+        (words if in_template else namespace).extend(item)
+        # The name ends at its template arguments (`I`), at the `E` of a nested name, and after one
+        # word if it is not nested; all later words belong to arguments.
         if (
             not in_template
             and namespace
@@ -251,8 +260,8 @@ def _parse_mangled(text: str) -> Symbol | None:
     if not namespace:
         return None
     kept = [part for part in namespace if part not in _QUALIFIER_NOISE]
-    own = kept or namespace
-    return Symbol(namespace=tuple(own[:-1]), name=own[-1], words=_merge_complex(words))
+    *outer, name = kept or namespace
+    return Symbol(namespace=tuple(outer), name=name, words=_merge_complex(words))
 
 
 def _merge_complex(words: list[str]) -> tuple[str, ...]:
@@ -320,8 +329,9 @@ _AFFIXES = re.compile(
 def native_name(symbol: Symbol, room: int) -> str | None:
     """A name such as `elementwise mul fp32 vec4`, or None if the kernel is none of these templates.
 
-    Elementwise kernels, reductions and multi-tensor (foreach) operations. `room` is the number of
-    characters beyond which how a multi-tensor operation takes its operands is left out.
+    The templates are those of elementwise kernels, reductions and multi-tensor (foreach)
+    operations. A multi-tensor name of more than `room` characters leaves out how the operation
+    takes its operands.
     """
     if symbol.name == "multi_tensor_apply_kernel":
         parts = ["multi_tensor", _wrapper(symbol), *_operation(symbol)]
@@ -350,24 +360,24 @@ def _wrapper(symbol: Symbol) -> str:
 def _operation(symbol: Symbol) -> list[str]:
     """Operation and data type of a PyTorch template: the functor inside its wrappers."""
     words = _meaningful(symbol)
-    place = _operation_place(words)
-    if place is None:
+    index = _operation_index(words)
+    if index is None:
         return []
-    name = _operation_name(words[place])
-    wrappers = [at for at, word in enumerate(words[:place]) if _WRAPPERS.fullmatch(word)]
+    name = _operation_name(words[index])
+    wrappers = [at for at, word in enumerate(words[:index]) if _WRAPPERS.fullmatch(word)]
     scalar = any(words[at] in ("AUnaryFunctor", "BUnaryFunctor") for at in wrappers)
     by_position = "with_index" in symbol.name or re.search("index|scatter", name)
     return [
         name,
         *(["scalar"] if scalar else []),
-        "" if by_position else _data_type(words, wrappers, place),
+        "" if by_position else _data_type(words, wrappers, index),
     ]
 
 
-def _operation_place(words: list[str]) -> int | None:
+def _operation_index(words: list[str]) -> int | None:
     """Index of the word that names the operation, else of the first word that could, else None."""
     could = None
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if (
             _WRAPPERS.fullmatch(word)
             or word in DATA_TYPES
@@ -376,32 +386,33 @@ def _operation_place(words: list[str]) -> int | None:
         ):
             continue
         if _OPERATION.search(word) or _STANDARD_OPERATIONS.fullmatch(word):
-            return place
-        could = place if could is None else could
+            return index
+        could = index if could is None else could
     return could
 
 
 def _operation_name(word: str) -> str:
-    own = word.startswith("CUDAFunctorOn")
+    is_scalar = word.startswith("CUDAFunctorOn")
     while True:
         shorter = _AFFIXES.sub("", word)
         if shorter == word or not shorter:
             break
         word = shorter
     word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
-    return f"{word} scalar" if own else word
+    return f"{word} scalar" if is_scalar else word
 
 
-def _data_type(words: list[str], wrappers: list[int], place: int) -> str:
-    """The element type of an operation, or nothing where the symbol does not state it.
+def _data_type(words: list[str], wrappers: list[int], operation: int) -> str:
+    """The element type of an operation, or "" if the symbol does not state it.
 
-    A wrapper states the tensors' type first (the functor inside may compute in a wider one), then
-    comes a functor's own argument, then what the innermost lambda takes.
+    wrappers and operation are indices of words. A wrapper's first argument, which is the tensors'
+    type (the functor inside may compute in a wider one), goes before the functor's own argument,
+    and that before the types that the innermost lambda takes.
     """
-    for position in (*wrappers, place):
+    for position in (*wrappers, operation):
         if position + 1 < len(words) and words[position + 1] in DATA_TYPES:
             return DATA_TYPES[words[position + 1]]
-    for position in range(place, len(words) - 1):
+    for position in range(operation, len(words) - 1):
         if (
             words[position] == "lambda"
             and not words[position + 1][0].isdigit()

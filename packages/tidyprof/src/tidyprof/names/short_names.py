@@ -38,13 +38,13 @@ CATEGORIES = (
     "collective",
     "other",
 )
-"""What a device event can be used for, as `category` answers."""
+"""The categories of device events, by what they are for, that `category` returns."""
 
 _EXAMINED = 8192
-"""Characters of a name that are looked at; real symbols repeat themselves long before."""
+"""Characters of a name that are read; real symbols only repeat themselves long before that."""
 
 _REMEMBERED = 2**12
-"""Names whose description is kept: those of one rank's kernels come again with the next rank."""
+"""Number of names whose description is cached: one rank's kernels occur on the next rank again."""
 
 _UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
 _SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
@@ -141,8 +141,8 @@ def _digest(text: str, digits: int) -> str:
 
 
 def _fit(text: str, name: str) -> str:
-    """At most MAXIMUM_LENGTH characters, middle cut out, no brackets that HTML or a reader trips
-    over.
+    """The text in at most MAXIMUM_LENGTH characters, its middle cut out, without the brackets that
+    HTML or a reader trips over.
     """
     text = " ".join(text.translate(_UNWANTED).split())
     if not text:
@@ -241,7 +241,7 @@ def _from_symbol(symbol: Symbol) -> str:
 
 
 def _with_arguments(name: str, symbol: Symbol) -> str:
-    """The name and as many of the plain template arguments as there is room for."""
+    """The name and as many of the plain template arguments as fit."""
     for argument in plain_arguments(symbol):
         longer = f"{name},{argument}" if " " in name else f"{name} {argument}"
         if len(longer) > MAXIMUM_LENGTH:
@@ -251,7 +251,9 @@ def _with_arguments(name: str, symbol: Symbol) -> str:
 
 
 def _from_generic(symbol: Symbol) -> str:
-    """Functions called `kernel` say nothing: take the class in the template, else the namespace."""
+    """A short name for functions such as `kernel`, whose name tells nothing: made from the class
+    among the template arguments, else from the namespace.
+    """
     inner = [word for word in symbol.words if not word[0].isdigit() and word not in NOISE_WORDS]
     inner = [word for word in inner if word not in DATA_TYPES and word not in symbol.namespace]
     spaces = [space for space in symbol.namespace if space not in NOISE_WORDS]
@@ -312,7 +314,7 @@ _CATEGORY_OF_KIND = {"collective": "collective", "copy": "copy", "fill": "copy"}
 
 def category(name: str, kind: str) -> str:
     """The category, one of CATEGORIES, of a device event with this name and kind (see
-    profile.KINDS).
+    contract.KINDS).
 
     Found from words in the name, first match wins, so it is a help for reading and no proof.
     Kernels of PyTorch's multi-tensor operations count as optimizer, where nearly all of them run.
@@ -325,7 +327,7 @@ def category(name: str, kind: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def _category_of_description(text: str) -> str:
-    for found, pattern in _CATEGORY_RULES:
+    for name, pattern in _CATEGORY_RULES:
         if pattern.search(text):
-            return found
+            return name
     return "other"

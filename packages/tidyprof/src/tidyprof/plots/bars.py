@@ -1,5 +1,5 @@
-"""Bars from left to right: stacks of what each row's time consists of, and names on bars that have
-room.
+"""Bars from left to right: stacks of the parts of each row's time, and names on bars that have
+room for them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ them.
 """
 
 _FEWEST_CHARACTERS = 8
-"""A name that is cut to fewer letters tells nothing: `aut…`."""
-
+"""A name that is cut to fewer letters than these tells nothing: `aut…`."""
 
 FOLDED = "… "
 """Stands before the name of a function whose callers share its box."""
 
 _TELL_NOTHING = ("operator", "operator()", "call", "run", "execute")
-"""Names of functions that say something with the one before only."""
+"""Names of functions that mean something only together with the scope before them."""
 
 
 def stack(
@@ -83,8 +82,8 @@ def stack(
 def name_bar(
     axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]
 ) -> None:
-    """A name on a bar of this length, in the longest form that has room; none where no telling form
-    has.
+    """Write a name on a bar of this length, in the longest form that fits; nothing where no telling
+    form fits.
     """
     if text := room_for(name, inches):
         _write(axes, x, y, text, look)
@@ -96,10 +95,10 @@ def room_for(name: str, inches: float) -> str:
 
 
 def fitting(name: str, room: int) -> str:
-    """A name in so many characters: as it is, without the file behind it, without outer namespaces,
-    or cut.
+    """A name in at most `room` characters: as it is, without the file behind it, without outer
+    namespaces, or cut.
 
-    "" where fewer than 8 characters would be left of it.
+    "" if fewer than 8 characters of it would be left.
     """
     folded = name.partition(" (")[0]
     function = folded.removeprefix(FOLDED)

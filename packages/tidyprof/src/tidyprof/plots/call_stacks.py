@@ -31,20 +31,20 @@ _ROW_INCHES = 0.27
 _AXES_INCHES = 0.95 * style.WIDTH_INCHES
 
 _NOTHING = 0.01
-"""Share of a function's time that counts as none of its own."""
+"""Up to this share of a function's time, its self time counts as none."""
 
 _THREAD_COLUMNS = ["rank", "process", "thread"]
 _NUMBERS = (("total_ns", "self_ns"), ("count", "self_count"))
 _OUTLINED_PERCENT = 0.3
-"""Share of the width from which a box gets an outline and a hatch, which would fill a narrower
-one.
+"""Share of the width from which a box gets an outline and a hatch; these would fill a narrower
+box.
 """
 
 
 @dataclass(frozen=True)
 class _Box:
-    """A function, or several that call nothing but the next: its name, row from 0, left end and
-    width, its look, what of the width is its own, and the names of all of them.
+    """A function, or a chain of functions each of which only calls the next: name, row from 0, left
+    end and width, look, the width of its self time, and the names of the whole chain.
     """
 
     name: str
@@ -58,8 +58,8 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Tree:
-    """What is needed of a table: weight of each row and of itself alone, its name, and the rows
-    right below it.
+    """A table as a tree: of each row its weight, the weight of its self time, its name, and the
+    rows right below it (-1 -> the outermost rows).
     """
 
     weight: list[float]
@@ -134,7 +134,9 @@ def call_stacks(
 
 
 def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str:
-    """What the viewer shows: all of them, with what a row's width leaves out of the picture."""
+    """The data of the viewer: all boxes, also those that are too narrow or too deep for the
+    picture.
+    """
     looks = {name: look for name, look in _LOOKS.items() if any(box.look == name for box in boxes)}
     table = {
         "row": [box.row for box in boxes],
@@ -166,31 +168,32 @@ def _counted(table: pd.DataFrame) -> str:
 
 def _tree(table: pd.DataFrame, weight: str, own: str) -> _Tree:
     """The tree of the table's rows; a row whose caller is not in the table is an outermost one."""
-    position = {label: place for place, label in enumerate(table.index)}
+    row_of = {label: row for row, label in enumerate(table.index)}
     below: dict[int, list[int]] = {}
-    for place, parent in enumerate(table["parent"].astype(object)):
-        below.setdefault(position.get(parent, -1), []).append(place)
+    for row, parent in enumerate(table["parent"].astype(object)):
+        below.setdefault(row_of.get(parent, -1), []).append(row)
     return _Tree(table[weight].tolist(), table[own].tolist(), table["short_name"].tolist(), below)
 
 
 def _threads(table: pd.DataFrame, tree: _Tree) -> dict[str, list[int]]:
-    """The outermost rows of each thread, by what tells it from the others; one nameless entry for a
-    single thread.
+    """The outermost rows of each thread, by a label of those columns that differ between threads;
+    one entry "" for a single thread.
     """
-    place = table[_THREAD_COLUMNS]
-    differing = [column for column in place.columns if place[column].nunique(dropna=False) > 1]
-    found: dict[str, list[int]] = {}
+    keys = table[_THREAD_COLUMNS]
+    differing = [column for column in keys.columns if keys[column].nunique(dropna=False) > 1]
+    roots: dict[str, list[int]] = {}
     for row in tree.below[-1]:
-        values = [(column, place[column].iloc[row]) for column in differing]
+        values = [(column, keys[column].iloc[row]) for column in differing]
         label = ", ".join(
             f"{column} {'unknown' if pd.isna(value) else value}" for column, value in values
         )
-        found.setdefault(label, []).append(row)
-    return found
+        roots.setdefault(label, []).append(row)
+    return roots
 
 
 def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
     """All boxes, each function's after that of its caller."""
+    # A list of what waits instead of recursion: call stacks can be deeper than Python's limit.
     waiting, left = [], 0.0
     for label, roots in threads.items():
         width = sum(tree.weight[root] for root in roots)
@@ -212,8 +215,8 @@ def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
 
 
 def _chain(tree: _Tree, row: int) -> list[int]:
-    """The functions that, from this one on, do nothing of their own but call one other, and the
-    one that the last of them calls.
+    """The functions, from this row on, that do nothing but call one other function, and the
+    function that the last of them calls.
     """
     chain = [row]
     while len(tree.below.get(row, [])) == 1 and tree.own[row] <= _NOTHING * tree.weight[row]:

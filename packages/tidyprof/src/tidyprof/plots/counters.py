@@ -20,7 +20,7 @@ from tidyprof.plots.figure import (
 from tidyprof.tables.contract import Profile
 
 NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
-"""What is drawn of a GPU log unless names are given."""
+"""The quantities of a GPU log that are drawn by default."""
 
 LINES = (
     (style.BLUE, "-", "o"),
@@ -32,21 +32,21 @@ LINES = (
     (style.SKY_BLUE, "-.", "X"),
     (style.GREY, ":", "*"),
 )
-"""Colour, dashes and marker of each device in order; with more than these they come again."""
+"""Colour, dashes and marker of each device in order; with more devices they repeat."""
 
 LIMITS = {"%": (0, 100)}
-"""Unit -> ends of its axis; other axes begin at 0 and fit the data. Shares of one core may exceed
-their end.
+"""Unit -> ends of its axis, which reaches further if the data do (a share of one core may exceed
+100 %). Other axes begin at 0 and fit the data.
 """
 
 SCALES = {"bytes": ("GB", 1e9)}
-"""Unit in the table -> unit for people, and how many of the first it is."""
+"""Unit in the table -> unit on the axis, and its size in units of the table."""
 
 LONG_NAME = 14
-"""Names with more letters leave no room for their unit in the line beside a panel."""
+"""Longer names leave no room for their unit in the same line beside a panel."""
 
 FEW = 60
-"""Up to so many samples each one is marked: what lies between two was not seen."""
+"""Up to so many samples, each of them is marked: nothing was measured between two of them."""
 
 
 def counters(
@@ -57,10 +57,10 @@ def counters(
 ) -> TidyFigure:
     """One panel for each quantity over time, one line for each device.
 
-    names   -- quantities of `profile.counters`, in the order of the panels; those of NAMES that
-               there are, if None.
-    devices -- numbers of GPUs, all if None. What was sampled of the machine itself has no number
-               and is always drawn.
+    names   -- quantities of `profile.counters`, in the order of the panels; if None, those of NAMES
+               that the profile has.
+    devices -- numbers of GPUs, all if None. Samples of the machine itself have no device number and
+               are always drawn.
 
     Raises ValueError for a log without GPU samples if no names are given, and for a quantity or
     device not in it.
@@ -68,19 +68,19 @@ def counters(
     table, names = _chosen(profile, names, devices)
     begin, end = table["time_ns"].min(), table["time_ns"].max()
     unit, size = axis_unit(end - begin)
-    places = sorted(table["device"].dropna().unique().tolist())
+    numbers = sorted(table["device"].dropna().unique().tolist())
     with settings():
         figure, panes = new_figure(str(profile.origin), 0.9 + 1.6 * len(names), len(names), title)
         for axes, name in zip(panes, names, strict=True):
-            _panel(axes, table[table["name"] == name], places, begin, size)
+            _panel(axes, table[table["name"] == name], numbers, begin, size)
             axes.set_xlim(0, max(end - begin, 1) / size)
             if axes is not panes[-1]:
                 axes.set_xticklabels([])
         panes[-1].set_xlabel(f"time since the first sample, {unit}")
-        if len(places) > 1:
+        if len(numbers) > 1:
             lines = [
-                panes[0].plot([], [], label=f"device {int(device)}", **_look(place, False))
-                for place, device in enumerate(places)
+                panes[0].plot([], [], label=f"device {int(number)}", **_look(index, False))
+                for index, number in enumerate(numbers)
             ]
             legend_above(panes[0], [line for (line,) in lines])
     figure.alternative_text = _words(table, names, end - begin)
@@ -113,17 +113,17 @@ def _chosen(
     return table[table["name"].isin(chosen) & wanted].sort_values("time_ns", kind="stable"), chosen
 
 
-def _panel(axes: Axes, rows: pd.DataFrame, places: list[int], begin: int, size: float) -> None:
-    """One quantity: a line per device, or one for the machine."""
+def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size: float) -> None:
+    """Draw one quantity: a line for each device, or one line for the machine."""
     unit = "" if rows["unit"].isna().all() else str(rows["unit"].dropna().iloc[0])
     shown, scale = SCALES.get(unit, (unit, 1.0))
-    for device, own in rows.groupby("device", dropna=False):
-        place = 0 if pd.isna(device) else places.index(device)
-        few = len(own) <= FEW
+    for device, samples in rows.groupby("device", dropna=False):
+        index = 0 if pd.isna(device) else numbers.index(device)
+        few = len(samples) <= FEW
         axes.plot(
-            (own["time_ns"] - begin) / size,
-            own["value"] / scale,
-            **_look(place, few),
+            (samples["time_ns"] - begin) / size,
+            samples["value"] / scale,
+            **_look(index, few),
             clip_on=not few,
         )
     low, high = LIMITS.get(unit, (0, 0))
@@ -133,8 +133,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, places: list[int], begin: int, size: 
     axes.set_ylabel(f"{name}{between}{shown}" if shown else name)
 
 
-def _look(place: int, marked: bool) -> dict[str, Any]:
-    colour, dashes, marker = LINES[place % len(LINES)]
+def _look(index: int, marked: bool) -> dict[str, Any]:
+    colour, dashes, marker = LINES[index % len(LINES)]
     width = 2.6 if dashes == ":" else 1.6  # dots look fainter than they are
     return {
         "color": colour,
@@ -151,8 +151,8 @@ def _plain(name: str) -> str:
 
 
 def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
-    """What was drawn over how long; then the first quantity's highest and lowest mean, or its
-    range.
+    """Which quantities are drawn, and over how long; then the first quantity's highest and lowest
+    mean, or its mean and range for a single device.
     """
     moments = table["time_ns"].nunique()
     drawn = [_plain(name) for name in names]

@@ -36,15 +36,18 @@ _CORNER = "origin"
 
 _LEGEND_POINTS = 0.85 * _WIDTH_POINTS
 _HANDLE_POINTS = 5 * style.POINTS
-"""Room for a line of the legend; what an entry takes beside its name."""
+"""Length of a line of the legend, and the length that an entry takes beside its name."""
 
 
 class TidyFigure(Figure):
     """A matplotlib figure with its origin in the corner and a text alternative.
 
-    origin -- what the corner says; alternative_text -- two sentences computed from the plotted
-    data; closer -- what the viewer shows that opens from it, as `viewer` writes it. In a notebook
-    it shows as an image whose `alt` is that text, on a ground that is as light or dark as the page.
+    origin           -- the text in the corner.
+    alternative_text -- sentences computed from the plotted data.
+    closer           -- the data, written by `viewer`, for the viewer that opens from the figure.
+
+    In a notebook it shows as an image whose `alt` is the alternative text, on a ground that is as
+    light or dark as the page.
     """
 
     def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
@@ -89,10 +92,11 @@ def _image(figure: Figure) -> str:
 
 @contextmanager
 def in_the_dark(figure: Figure) -> Iterator[None]:
-    """The figure as it is for a dark page: its ground, texts, lines and axes turned, fills and
-    names on them not.
+    """Within this context the figure looks as on a dark page: its ground, texts, lines and axes are
+    turned; fills and the names on them are not.
     """
-    changes = []  # all are read before one is made, since a marker's colour can follow its line's
+    # All colours are read before any is set, since a marker's colour can follow its line's.
+    changes = []
     for artist in figure.findobj():
         inner = (
             [artist.get_bbox_patch(), getattr(artist, "arrow_patch", None)]
@@ -208,14 +212,15 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """A legend of these labelled handles above the axes, in as few lines as have room; none of no
-    handles.
+    """Draw a legend of these labelled handles above the axes, in as few lines as fit; without
+    handles none.
     """
     if not handles:
         return
     lengths = [
         _HANDLE_POINTS + style.CHARACTER_POINTS * len(str(handle.get_label())) for handle in handles
     ]
+    # matplotlib fills a legend column by column, so a column is as wide as its widest entry.
     for lines in range(1, len(handles) + 1):
         columns = range(0, len(handles), lines)
         if sum(max(lengths[first : first + lines]) for first in columns) <= _LEGEND_POINTS:
@@ -275,7 +280,7 @@ def three_digits(value: float) -> str:
 
 
 def place_label(rank: Any, device: Any, several: bool) -> str:
-    """`rank 0, device 2`, or as much of it as is known; empty where there is only one."""
+    """`rank 0, device 2`, or as much of it as is known; empty unless there are several."""
     parts = [
         f"{word} {int(value)}"
         for word, value in (("rank", rank), ("device", device))

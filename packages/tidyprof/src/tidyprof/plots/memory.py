@@ -1,4 +1,4 @@
-"""What PyTorch's allocator held, change after change."""
+"""The memory that PyTorch's allocator held, change after change."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOOKS = {
     "allocated memory": (style.BLUE, "-"),
     "requested memory": (style.BLUE, "-"),
 }
-"""Quantity -> colour and dashes, as the readers name it. Reserved first: a segment is there before
-its tensors.
+"""Quantity, as the readers name it -> colour and dashes. Reserved comes first: a segment exists
+before its tensors do.
 """
 
 _NAME_POINTS = style.POINTS
@@ -35,18 +35,18 @@ def memory(
     title: str | None = None,
     phases: pd.DataFrame | None = None,
 ) -> TidyFigure:
-    """One line for each quantity in steps, since an allocator holds what it has until the next
-    change.
+    """A stepped line for each quantity: an allocator keeps what it holds until the next change.
 
     The axis counts the changes, as PyTorch's own viewer does: in time, one slow first step would
     hide all others.
 
-    names -- of `profile.counters`, of those in LOOKS; all that there are, if None. device -- number
-             of the GPU.
-    phases -- what to shade, one after the other: a row each, with name, start_ns and duration_ns.
+    names  -- quantities of `profile.counters` that LOOKS has too; if None, all that the profile
+              has.
+    device -- number of the GPU.
+    phases -- spans to shade, in order of time: one row each, with name, start_ns and duration_ns.
 
-    Raises ValueError where there is none of them, and where several ranks or devices are in the
-    file and none is named.
+    Raises ValueError if the profile lacks one of the names or has none of LOOKS, and if it holds
+    several ranks, or several devices and none is named.
     """
     table = _changes(profile, names, device)
     largest = table["value"].max()
@@ -55,12 +55,14 @@ def memory(
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
         _shade(axes, bands, len(table))
-        for name, own in table.groupby("name", sort=False):
+        for name, changes in table.groupby("name", sort=False):
             colour, dashes = LOOKS[name]
-            places, values = [*own.index, len(table)], [*own["value"], own["value"].iloc[-1]]
+            # The last value lasts to the end of the axis.
+            numbers = [*changes.index, len(table)]
+            values = [*changes["value"], changes["value"].iloc[-1]]
             heights = [value / size for value in values]
             axes.plot(
-                places, heights, drawstyle="steps-post", color=colour, linestyle=dashes, label=name
+                numbers, heights, drawstyle="steps-post", color=colour, linestyle=dashes, label=name
             )
         axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
@@ -95,21 +97,21 @@ def _closer(
 
 
 def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, int]]:
-    """Name of each phase, and its first change and the one after its last; without those in which
-    nothing changed.
+    """Name of each phase, the number of its first change, and the number after that of its last;
+    without phases in which nothing changed.
     """
     begin, end = phases["start_ns"], phases["start_ns"] + phases["duration_ns"]
-    places = zip(*(table["time_ns"].searchsorted(times) for times in (begin, end)), strict=True)
-    found = [
-        (str(name), int(first), int(last))
-        for name, (first, last) in zip(phases["name"], places, strict=True)
+    first_change, after_last = (table["time_ns"].searchsorted(times) for times in (begin, end))
+    return [
+        (str(name), int(first), int(after))
+        for name, first, after in zip(phases["name"], first_change, after_last, strict=True)
+        if after > first
     ]
-    return [band for band in found if band[2] > band[1]]
 
 
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> None:
-    """A light ground for each phase, with its name where there is room, across where it is narrow,
-    and a line where it begins.
+    """Draw a light ground for each phase, a line where it begins, and its name where there is room:
+    upright in a narrow phase.
     """
     for name, first, last in bands:
         colour, _ = style.PART_LOOK.get(name, style.PART_LOOK["other"])
@@ -129,14 +131,16 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> N
 
 
 def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:
-    """The samples that differ from the one before, numbered in their order."""
+    """The samples that differ from the sample of the same quantity before, numbered by time."""
     table = profile.counters.astype({"name": object})
     wanted = [name for name in LOOKS if names is None or name in names]
-    found = [
+    series = [
         table[(table["name"] == name) & (device is None or table["device"] == device)]
         for name in wanted
     ]
-    changes = pd.concat(own[own["value"].diff() != 0] for own in found) if found else table.iloc[:0]
+    # The first difference of each is NaN, which is not 0 either: a first sample is a change.
+    changed = [samples[samples["value"].diff() != 0] for samples in series]
+    changes = pd.concat(changed) if changed else table.iloc[:0]
     missing = sorted({*(names or ())} - {*changes["name"]})
     if missing or not len(changes):
         raise ValueError(

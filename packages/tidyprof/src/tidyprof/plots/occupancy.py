@@ -22,7 +22,7 @@ _ROOM_PERCENT = 40
 
 def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """For each device the share of time in which it was busy, and below it the sum of durations,
-    which is none.
+    which is no share of time: events that overlap count several times.
 
     table comes from `analyses.busy`. Raises ValueError if it is empty or has no origin.
     """
@@ -62,8 +62,8 @@ def _busy_words(table: pd.DataFrame) -> str:
 
 
 def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str) -> None:
-    """A bar with its name: at its beginning where it has room, else behind it, and never on the 100
-    % line.
+    """Draw a bar with its name: at its beginning if the bar has room for it, else behind the bar,
+    and never on the line at 100 %.
     """
     axes.barh(y, share, height=0.34, color=colour, edgecolor=style.TEXT, linewidth=0.6)
     inside = share > _ROOM_PERCENT

@@ -22,7 +22,7 @@ from tidyprof.plots.figure import (
 )
 
 MOST_RANKS = 24
-"""Bars that fit on a page; of more ranks, those that made the others wait most are shown."""
+"""Bars that fit on a page; of more ranks, those are shown that made the others wait most."""
 
 WAIT_COLOURS = "cividis"
 """Colour map of waiting: the same for colour-blind readers, and ordered in grey too."""
@@ -98,8 +98,8 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
 
 
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Heat map: how long each rank waited in each collective for the last one, which a dot marks if
-    it came alone.
+    """Heat map: how long each rank waited in each collective for the last rank, which a dot marks
+    if no other rank came as late.
 
     table comes from `analyses.collectives` with per_rank=True. Raises ValueError if it is empty or
     has no origin.

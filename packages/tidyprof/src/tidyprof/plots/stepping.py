@@ -65,8 +65,8 @@ def step_budget(
 
 
 def _across(axes: Axes, untraced_ns: float | tuple[float, float], size: float) -> str:
-    """A line across all bars where a step ends without the profiler, or a band; the same in
-    words.
+    """Draw a line across all bars where a step ends without the profiler, or two for a range;
+    returns the same in words.
     """
     ends = untraced_ns if isinstance(untraced_ns, tuple) else (untraced_ns,)
     text = f"without the profiler {' to '.join(duration_text(end) for end in ends)}"
@@ -76,7 +76,7 @@ def _across(axes: Axes, untraced_ns: float | tuple[float, float], size: float) -
         axes.axvline(end / size, color=style.TEXT, linewidth=1.4, linestyle="--")
     lower, upper = axes.get_ylim()
     axes.set_ylim(lower + 0.5, upper)
-    # Beside the lines, where there is more room.
+    # The text stands on the side of the lines that has more room.
     before = ends[0] / size > axes.get_xlim()[1] - ends[-1] / size
     axes.annotate(
         text,
@@ -131,8 +131,8 @@ def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
 def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """The duration of each step, warm-up included, with the median as a line.
 
-    table has the columns step and duration_ns, and rank where there are several: that of
-    `analyses.steps`, or a trainer's own timings. Steps whose column `part` says warmup are shown,
+    table has the columns step and duration_ns, and rank if there are several: it comes from
+    `analyses.steps`, or holds a trainer's own timings. Steps whose `part` is warmup are shown,
     but left out of the median. Steps that take SLOW times the median are marked and labelled; a bar
     beyond CUT times the median is cut off, and its label says so. Raises ValueError if the table is
     empty or has no origin.
@@ -171,7 +171,7 @@ def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _typical(table: pd.DataFrame) -> float:
-    """The median of the steps that are not warm-up, or of all where nothing else is there."""
+    """The median of the steps that are not warm-up, or of all steps if all are."""
     steady = table[table["part"] != "warmup"] if "part" in table.columns else table
     return float((steady if len(steady) else table)["duration_ns"].median())
 
@@ -220,10 +220,10 @@ def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) 
         style.VERMILLION,
     ]
     markers = "os^Dv*"
-    for place, rank in enumerate(ranks):
+    for index, rank in enumerate(ranks):
         rows = table[table["rank"] == rank].sort_values("step")
         axes.plot(
-            rows["step"].astype(int), rows["duration_ns"] / size, color=looks[place % len(looks)],
-            marker=markers[place % len(markers)], linewidth=1.5, label=f"rank {rank}",
+            rows["step"].astype(int), rows["duration_ns"] / size, color=looks[index % len(looks)],
+            marker=markers[index % len(markers)], linewidth=1.5, label=f"rank {rank}",
         )  # fmt: skip
     legend_above(axes, axes.get_lines())

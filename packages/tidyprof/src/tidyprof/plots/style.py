@@ -2,7 +2,7 @@
 
 Colours are those of Okabe and Ito, which stay apart for colour-blind readers
 (https://jfly.uni-koeln.de/color/). Colour never stands alone: a hatch or a direct label says the
-same. For a dark page the ground and what is drawn in ink are turned; fills stay as they are.
+same. For a dark page the ground, and the text and lines on it, are turned; fills stay as they are.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ PAIR_RULES = "".join(
     " .tidy-dark{display:inline!important}}"
     for theme, where in DARK_THEMES.items()
 )
-"""CSS that shows one picture of a pair. JupyterLab drops it where a notebook is not trusted: the
-light one shows.
+"""CSS that shows one picture of a pair. JupyterLab drops it in a notebook that is not trusted: the
+light picture shows there.
 """
 
 CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
@@ -73,7 +73,7 @@ CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "collective": (ORANGE, "xx"),
     "other": (GREY, ""),
 }
-"""Kernel category (names.CATEGORIES) -> colour and hatch."""
+"""Kernel category (short_names.CATEGORIES) -> colour and hatch."""
 
 PART_LOOK: Mapping[str, tuple[str, str]] = {
     "compute": (BLUE, ""),
@@ -125,11 +125,11 @@ KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "runtime": (DARK_GREY, ""),
     "sample": (YELLOW, ""),
 }
-"""Kind of event (profile.KINDS) -> colour and hatch; what the host does itself is grey."""
+"""Kind of event (contract.KINDS) -> colour and hatch; operators and runtime calls are grey."""
 
 WIDTH_INCHES = 8.5
-"""Width of every figure: what a notebook's cell has room for at 1280 dots, so that no text is shown
-smaller.
+"""Width of every figure: that of a notebook's cell on a screen of 1280 dots, so that no text has to
+be shrunk.
 """
 
 POINTS = 10.0
@@ -186,8 +186,8 @@ def contrast(first: str, second: str) -> float:
 
 
 def turned(colour: RGBA) -> RGBA:
-    """The ink on a dark page for an ink on a white one; what has a hue stays as it is. Channels are
-    0 to 1.
+    """The grey on a dark page for a grey on a white page; a colour with a hue stays as it is.
+    Channels are 0 to 1.
     """
     value = colour[0]
     if not value == colour[1] == colour[2]:
@@ -202,8 +202,8 @@ def is_ground(colour: RGBA) -> bool:
 
 
 def text_on(ground: str) -> str:
-    """Black or white, whichever is better readable on this colour; on the ground the ink that is
-    turned with it.
+    """Black or white, whichever reads better on this colour; on the ground TEXT, which is turned
+    together with it.
     """
     return (
         TEXT
@@ -214,7 +214,7 @@ def text_on(ground: str) -> str:
 
 def _luminance(colour: str) -> float:
     """Relative luminance, 0 to 1 (WCAG 2.2)."""
-    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    channels = [int(colour[first : first + 2], 16) / 255 for first in (1, 3, 5)]
     linear = [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
         for value in channels

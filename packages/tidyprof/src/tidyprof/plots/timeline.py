@@ -35,12 +35,10 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 DENSE = 600
-"""Events in a lane beyond which bars would melt into each other; the lane then shows how full it
-is.
-"""
+"""Number of events in a lane beyond which bars would merge; the lane then shows how full it is."""
 
 SPARSE = 60
-"""The same where some lane is full: neighbours with two encodings of one thing can't be
+"""The same limit once any lane is beyond DENSE: lanes that show time in two different ways can't be
 compared.
 """
 
@@ -58,7 +56,7 @@ _OUTLINED = 0.006
 """Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
 
 _TOLD = ("rank", "kind", "name", "short_name", "start_ns", "duration_ns", "launch_ns", "operator")
-"""Columns of which the viewer tells; the last two are not in every profile."""
+"""Columns that the viewer needs; the last two are not in every profile."""
 
 _AUTOGRAD_PREFIX = "autograd::engine::evaluate_function: "
 _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
@@ -66,8 +64,8 @@ _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of the timeline: its label, and events that do not nest (those of one stream or one
-    level).
+    """A row of the timeline: its label, and its events, which do not nest (they are of one stream
+    or one level).
     """
 
     label: str
@@ -93,10 +91,10 @@ def timeline(
     step.
 
     Without limits the whole recording is drawn. rank chooses one rank; without it a recording of
-    several shows their steps, ranges and streams. Bars are labelled where there is room. A lane
-    with more than DENSE events shows instead how full each short span was, by height, and then so
-    does each with more than SPARSE. Raises ValueError if the step does not exist or nothing
-    happened in the window.
+    several ranks shows their steps, ranges and streams. Bars are labelled where there is room. A
+    lane with more than DENSE events shows instead how full each short span was, by height; if there
+    is such a lane, every lane with more than SPARSE events does too. Raises ValueError if the step
+    does not exist or nothing happened in the window.
     """
     if rank is not None:
         profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
@@ -116,9 +114,9 @@ def timeline(
         figure, (axes,) = new_figure(
             str(profile.origin), height=1.7 + _LANE_INCHES * len(lanes), title=title
         )
-        for place, lane in enumerate(lanes):
-            _draw(axes, place, lane, begin, finish, size, inches)
-            _name_beside(axes, (finish - begin) / size, place, beside[place])
+        for row, lane in enumerate(lanes):
+            _draw(axes, row, lane, begin, finish, size, inches)
+            _name_beside(axes, (finish - begin) / size, row, beside[row])
         _mark_idle(axes, lanes, begin, finish, size, inches)
         _name_lanes(axes, lanes)
         axes.set_xlim(0, (finish - begin) / size)
@@ -130,7 +128,7 @@ def timeline(
 
 
 def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title: str | None) -> str:
-    """What the viewer shows: the events of the lanes, with their launch and part of a step."""
+    """The data of the viewer: the events of the lanes, each with its launch and part of a step."""
     columns = profile.events.columns.intersection(_TOLD)
     every = pd.concat([lane.events[columns] for lane in lanes])
     row = np.repeat(np.arange(len(lanes)), [len(lane.events) for lane in lanes])
@@ -168,25 +166,34 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
 
 
 def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.ndarray:
-    """The host's step and range of each event's rank at these times, as `ProfilerStep#3, forward`;
-    "" for neither. A range is part of its step, and a step of none.
+    """The step and the range that the host of each event's rank was in at these times, as
+    `ProfilerStep#3, forward`; "" if it was in neither. A range itself gets its step only, and a
+    step nothing.
     """
-    ranks, found = events["rank"], np.full(len(moments), "", object)
+    ranks, parts = events["rank"], np.full(len(moments), "", object)
     marks = host_events(profile, ["annotation"])
     is_mark = (events["kind"] == "annotation").to_numpy()
     is_itself = is_mark & names_matching(events, STEP_PATTERN)
     for rank in ranks.drop_duplicates():
-        own = of_rank(marks, rank)
-        is_step = names_matching(own, STEP_PATTERN)
-        outer = [_outermost(own[is_step]), _outermost(own[~is_step])]
+        marks_of_rank = of_rank(marks, rank)
+        is_step = names_matching(marks_of_rank, STEP_PATTERN)
+        outer_steps = _outermost(marks_of_rank[is_step])
+        outer_ranges = _outermost(marks_of_rank[~is_step])
         chosen = equal(ranks, rank)
-        step, part = (step_of_time(one, moments[chosen]) for one in outer)
-        step, part = np.where(is_itself[chosen], -1, step), np.where(is_mark[chosen], -1, part)
-        marked, ranges = (["", *one["short_name"].astype(str)] for one in outer)
-        both, code = np.unique((step + 1) * len(ranges) + part + 1, return_inverse=True)
-        pairs = ((marked[one // len(ranges)], ranges[one % len(ranges)]) for one in both)
-        found[chosen] = np.array([", ".join(filter(None, pair)) for pair in pairs], object)[code]
-    return found
+        step = np.where(is_itself[chosen], -1, step_of_time(outer_steps, moments[chosen]))
+        part = np.where(is_mark[chosen], -1, step_of_time(outer_ranges, moments[chosen]))
+        # One number for each pair of step and range, so that each pair's text is made only once;
+        # -1 stands for none, hence the empty first name and the + 1.
+        step_names = ["", *outer_steps["short_name"].astype(str)]
+        range_names = ["", *outer_ranges["short_name"].astype(str)]
+        pairs = (step + 1) * len(range_names) + part + 1
+        distinct, code = np.unique(pairs, return_inverse=True)
+        texts = []
+        for pair in distinct:
+            names = (step_names[pair // len(range_names)], range_names[pair % len(range_names)])
+            texts.append(", ".join(filter(None, names)))
+        parts[chosen] = np.array(texts, object)[code]
+    return parts
 
 
 def _name_lanes(axes: Axes, lanes: list[Lane]) -> None:
@@ -264,7 +271,7 @@ def _equal(column: pd.Series, value: object) -> pd.Series:
 
 
 def _outermost(events: pd.DataFrame) -> pd.DataFrame:
-    """Events that lie inside no other of them."""
+    """The events that lie inside no other event of the table."""
     start, end = start_and_end(events)
     order = np.lexsort((-end, start))
     reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[order])[:-1]))
@@ -272,11 +279,11 @@ def _outermost(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw(
-    axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: float, width: float
+    axes: Axes, row: int, lane: Lane, begin: int, finish: int, size: float, width: float
 ) -> None:
     """One lane; `width` is that of the axes in inches, for names on bars."""
     kinds = lane.events["kind"].astype(str)
-    filled = np.zeros(_BINS)
+    filled = np.zeros(_BINS)  # the share of each bin that the kinds drawn so far take: they stack
     for kind in kinds.drop_duplicates():
         events = lane.events[kinds == kind]
         if lane.dense:
@@ -289,7 +296,7 @@ def _draw(
                 axes,
                 times[:-1],
                 times[1:],
-                place + 0.4 - 0.8 * filled,
+                row + 0.4 - 0.8 * filled,
                 0.8 * share,
                 style.KIND_LOOK[kind][0],
             )
@@ -303,13 +310,13 @@ def _draw(
         # Outlines and hatches would paint over bars that are only a few dots wide.
         wide = (right - left) / ((finish - begin) / size) > _OUTLINED
         colour, hatch = style.KIND_LOOK[kind]
-        bottom, height = np.full(len(left), place + 0.4), np.full(len(left), 0.8)
+        bottom, height = np.full(len(left), row + 0.4), np.full(len(left), 0.8)
         _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], colour)
         _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], colour, hatch)
         inches = (right - left) / ((finish - begin) / size) * width
         names = events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX).tolist()
         for name, middle, length in zip(names, (left + right) / 2, inches, strict=True):
-            name_bar(axes, middle, place, name, length, style.KIND_LOOK[kind])
+            name_bar(axes, middle, row, name, length, style.KIND_LOOK[kind])
 
 
 def _beside(lane: Lane, length: int) -> str:
@@ -340,13 +347,13 @@ def _mark_idle(
     axes: Axes, lanes: list[Lane], begin: int, finish: int, size: float, width: float
 ) -> None:
     """Write into the long gaps of each device that it is idle, in the first of its lanes."""
-    places: dict[tuple[object, object], list[int]] = {}
-    for place, lane in enumerate(lanes):
+    rows: dict[tuple[object, object], list[int]] = {}
+    for row, lane in enumerate(lanes):
         first = lane.events.iloc[0]
         if not pd.isna(first["device"]):
-            places.setdefault((first["rank"], first["device"]), []).append(place)
-    for own in places.values():
-        events = pd.concat([lanes[place].events for place in own])
+            rows.setdefault((first["rank"], first["device"]), []).append(row)
+    for own in rows.values():
+        events = pd.concat([lanes[row].events for row in own])
         idle = Intervals.window(begin, finish) - occupied(events)
         for start, end in zip(idle.starts, idle.ends, strict=True):
             text, middle = f"idle {duration_text(end - start)}", (start + end) / 2
@@ -364,8 +371,8 @@ def _rectangles(
     colour: str,
     hatch: str | None = None,
 ) -> None:
-    """Bars from bottom upwards (the axis points down); with a hatch (which may be empty) also an
-    outline.
+    """Draw bars from their bottom upwards (the axis points down); if a hatch is given, which may be
+    empty, with an outline.
     """
     corners = [(left, bottom), (right, bottom), (right, bottom - height), (left, bottom - height)]
     shapes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)

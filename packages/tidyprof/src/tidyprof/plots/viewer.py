@@ -19,13 +19,15 @@ from tidyprof.harmless import printable
 from tidyprof.tables.codes import ABSENT
 
 LIMIT_BYTES = 400_000
-"""Of a figure's data. Above, its longest events are kept, and the viewer says how many are not."""
+"""Limit for a figure's data. Beyond it only the longest events are kept, and the viewer states how
+many were left out.
+"""
 
 MOST = 24_000
-"""Events that have room in LIMIT_BYTES, at some 15 bytes each."""
+"""Events that fit into LIMIT_BYTES, at some 15 bytes each."""
 
 LONGEST_NAME = 400
-"""Characters of a name; what is in the middle of a longer one is left out."""
+"""Characters of a name; the middle of a longer name is left out."""
 
 MOST_BANDS = 2_000
 """Phases that are shaded behind a curve."""
@@ -45,15 +47,15 @@ def boxes(
     totals: Sequence[int] | None = None,
     **words: Any,
 ) -> str:
-    """What the viewer gets of events, functions or blocks, as JSON that can stand in HTML.
+    """The viewer's data for events, functions or blocks, as JSON that can stand in HTML.
 
-    table  -- one row each: row (place of its lane), start and length (whole numbers, from the
-              beginning of the figure), name, whole_name, look (place in `looks`); perhaps
+    table  -- a row for each of them: row (index of its lane), start and length (whole numbers, from
+              the beginning of the figure), name, whole_name, look (index in `looks`); perhaps
               operator and part (texts), launched (time from its launch to its start; ABSENT where
-              none is known) and own (of its length, what is in none within it).
+              no launch is known) and own (the part of its length that no box within it covers).
     span   -- length of the whole; lanes -- their names, "" for none.
-    totals -- of how many in each lane these are the longest, if not of themselves.
-    words  -- what else is in the JSON: things, axis, unit, deep, share.
+    totals -- how many events each lane has, if the table holds only the longest of them.
+    words  -- further members of the JSON: things, axis, unit, deep, share.
     """
     row, start = table["row"].to_numpy(), table["start"].to_numpy()
     order = longest_of_each(table["length"].to_numpy(), row, len(table))
@@ -81,7 +83,11 @@ def boxes(
 
 
 def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MOST) -> np.ndarray:
-    """Places of the `most` that are kept: of each row as many, the longest, or all that it has."""
+    """Positions of the `most` events that are kept: the longest of each row, an equal number of
+    each, or all that a row has.
+    """
+    # Sorted by rank within the row first, the events come in turns: the longest of every row, then
+    # the second longest of every row, and so on.
     order = np.lexsort((-lengths, row))
     first = np.flatnonzero(np.diff(row[order], prepend=-1))
     within = np.arange(len(row)) - np.repeat(first, np.diff(first, append=len(row)))
@@ -103,10 +109,12 @@ def curve(
     title: str | None,
     axis: str,
 ) -> str:
-    """The same of steps of memory: changes in their order, with look, value (bytes) and time_ns.
+    """The viewer's data for a stepped curve of memory.
 
-    bands -- name, first change, the one after the last, and colour. Of too many changes the
-    largest are kept, of too many bands the longest.
+    table -- the changes in their order, with look, value (bytes) and time_ns.
+    bands -- name, number of the first change, number after that of the last, and colour.
+
+    Of too many changes the largest are kept, of too many bands the longest.
     """
     value = table["value"].to_numpy(np.int64)
     look = table["look"].to_numpy()
@@ -138,7 +146,7 @@ def curve(
 
 
 def panel(data: str) -> str:
-    """HTML with the data of a figure, in which the script makes the viewer."""
+    """An HTML element with the data of a figure; the script builds the viewer in it."""
     return (
         f'<div class="tidy-viewer"><script type="application/json">{data}</script></div>'
         if data
@@ -159,33 +167,35 @@ def _facts(
     return {"origin": _text(origin), "title": _text(title or ""), "looks": looks}
 
 
-def _columns(own: pd.DataFrame) -> dict[str, object]:
-    (short, shorts), (long, longs) = (pd.factorize(own[name]) for name in ("name", "whole_name"))
+def _columns(kept: pd.DataFrame) -> dict[str, object]:
+    # One number for each pair of short and whole name, so that each pair is written once.
+    short, shorts = pd.factorize(kept["name"])
+    long, longs = pd.factorize(kept["whole_name"])
     names, pairs = pd.factorize(short * len(longs) + long)
-    found: dict[str, object] = {
-        "start": _deltas(own["start"].to_numpy()),
-        "length": own["length"].tolist(),
-        "row": _runs(own["row"].to_numpy()),
-        "look": _runs(own["look"].to_numpy()),
+    columns: dict[str, object] = {
+        "start": _deltas(kept["start"].to_numpy()),
+        "length": kept["length"].tolist(),
+        "row": _runs(kept["row"].to_numpy()),
+        "look": _runs(kept["look"].to_numpy()),
         "name": _runs(names),
         "names": [_names(shorts[pair // len(longs)], longs[pair % len(longs)]) for pair in pairs],
     }
     for column in _TEXTS:
-        if column not in own:
+        if column not in kept:
             continue
-        codes, texts = pd.factorize(own[column].fillna(""))
+        codes, texts = pd.factorize(kept[column].fillna(""))
         if any(texts):
-            found |= {column: _runs(codes), f"{column}s": [_text(text) for text in texts]}
-    if "launched" in own:
-        known = (own["launched"] != ABSENT).to_numpy()
-        found |= {"known": _runs(known * 1), "launched": own["launched"][known].tolist()}
-    if "own" in own:
-        found["own"] = own["own"].tolist()
-    return found
+            columns |= {column: _runs(codes), f"{column}s": [_text(text) for text in texts]}
+    if "launched" in kept:
+        known = (kept["launched"] != ABSENT).to_numpy()
+        columns |= {"known": _runs(known * 1), "launched": kept["launched"][known].tolist()}
+    if "own" in kept:
+        columns["own"] = kept["own"].tolist()
+    return columns
 
 
 def _names(short: str, long: str) -> tuple[str, str]:
-    """A name as it is drawn, and the whole of it where that is another."""
+    """A name as it is drawn, and the whole name, or "" if both are the same."""
     return _text(short), "" if long == short else _text(long)
 
 
@@ -195,12 +205,15 @@ def _bounded(
     count: int,
     total: int,
 ) -> str:
-    """As many of `count` as fit into LIMIT_BYTES; `encoded` gives the columns of so many."""
+    """JSON of as many of `count` rows as fit into LIMIT_BYTES; `encoded(n)` returns the columns of
+    the n rows that matter most.
+    """
     kept = min(count, MOST)
     while True:
         text = _in_html({**fixed, "left": total - kept, **encoded(kept)})
         if len(text) <= LIMIT_BYTES or not kept:
             return text
+        # Bytes are not spread evenly over the rows: 5 % fewer rows save further tries.
         kept = int(0.95 * kept * LIMIT_BYTES / len(text))
 
 
@@ -228,5 +241,5 @@ def _deltas(values: np.ndarray) -> list[int]:
 
 
 def _differences(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Each value less the one before of its group; the first is itself."""
+    """Each value less the value before it in its group; the first of a group stays as it is."""
     return values - pd.Series(values).groupby(group).shift(fill_value=0).to_numpy()

@@ -1,7 +1,7 @@
 """Assembly for AMD GPUs as LLVM writes it (`.amdgcn`, `.s`): what the compiler states about each
-kernel, and counts.
+kernel, and counts of instructions.
 
-And code objects, which state the same and have no text to count in.
+Code objects state the same, and have no text to count in.
 
 The metadata at the end of a file are those of LLVM's "User Guide for AMDGPU Backend", code object
 V3 and later (https://llvm.org/docs/AMDGPUUsage.html). Triton leaves the LDS that it asks for at
@@ -79,7 +79,7 @@ _WIDTHS = {
     "short|[bui]16": 2,
     "": 1,
 }
-"""Part of a load's name -> bytes that it brings each lane; the first that fits counts."""
+"""Part of a load's name -> bytes that it loads for each lane; the first that matches counts."""
 
 
 @guarded
@@ -87,10 +87,11 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     """The kernels in a file of assembly, or in all those below a folder such as Triton's cache; or
     in a code object (ELF), such as rocprofv3 --att leaves, or in all of a folder without assembly.
 
-    A row is one kernel: `file` as below the folder, `kernel`, `target` such as gfx942; `vgprs` of
-    each work-item, of which `accum_vgprs` are accumulation registers, `sgprs` of a wavefront;
-    `spilled_vgprs` and `spilled_sgprs`, stores of registers for which there was no room, anywhere
-    in the code, so maybe more than lie in scratch at a time; `scratch_bytes` of each work-item;
+    A row is one kernel: `file`, its path below the folder; `kernel`; `target` such as gfx942;
+    `vgprs` of each work-item, of which `accum_vgprs` are accumulation registers; `sgprs` of a
+    wavefront; `spilled_vgprs` and `spilled_sgprs`, stores of registers for which there was no room,
+    anywhere in the code, so maybe more than lie in scratch at a time; `scratch_bytes` of each
+    work-item;
     `lds_bytes` of a workgroup; `lanes` of a wavefront; `warps`, wavefronts of a workgroup. `warps`
     is <NA>, and `lds_bytes` lacks what a launch asks for, where Triton's JSON is not beside the
     file. `matrix_instructions`, `spill_instructions` and `loads` (such as `12 x 16 B`) count lines
@@ -126,7 +127,7 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _files(path: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The file itself, or those below the folder whose names end so."""
+    """The file itself, or the files below the folder whose names end so."""
     if not path.is_dir():
         return [path]
     return sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(endings))
@@ -142,25 +143,20 @@ def _asked(file: Path) -> dict[str, Any]:
     if not beside.is_file():
         return {}
     try:
-        found = json.loads(read_bytes(beside, LARGEST_BYTES))
-        numbers = [found.get(key) for key in ("num_warps", "shared") if key in found]
-        if (
-            all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in numbers)
-            and found.get("num_warps") != 0
-        ):
-            return (
-                found
-                if isinstance(found.get("triton_version", ""), str)
-                else {**found, "triton_version": None}
-            )
+        stated = json.loads(read_bytes(beside, LARGEST_BYTES))
+        numbers = [stated.get(key) for key in ("num_warps", "shared") if key in stated]
+        sound = all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in numbers)
+        if sound and stated.get("num_warps") != 0:
+            has_version = isinstance(stated.get("triton_version", ""), str)
+            return stated if has_version else {**stated, "triton_version": None}
     except (ValueError, AttributeError, RecursionError):
         pass
     raise ProfileReadError(beside, "it is not as Triton writes it", *DAMAGED)
 
 
 def _kernels(file: Path) -> list[dict[str, Any]]:
-    """The rows of one file, and the `version` of Triton, None if not known. What is no assembly is
-    told first.
+    """The rows of one file, each with the `version` of Triton, None if not known. Raises
+    ProfileReadError for what is no assembly before it looks into Triton's JSON.
     """
     data = read_bytes(file, LARGEST_BYTES)
     if data.startswith(ELF):
@@ -185,6 +181,7 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
             file, found, cause, "compile again, and give what the compiler wrote"
         )
     rows, asked = [], _asked(file)
+    # Triton writes one kernel a file, so its JSON says nothing about one of several.
     for block in blocks:
         stated = dict(_ENTRY.findall(f"    {block}"))
         name = stated.get("name", "").strip("'\"")
@@ -210,7 +207,7 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
 
 
 def _stated(file: Path, metadata: dict[str, Any]) -> dict[str, int | None]:
-    """The numbers of a kernel's metadata, named as columns; None where they lack one."""
+    """The numbers of a kernel's metadata, named as columns; None for a number that they lack."""
     try:
         row = {
             column: int(metadata[key]) if key in metadata else None
@@ -228,7 +225,7 @@ def _unsound(file: Path) -> ProfileReadError:
 
 
 def _counts(code: str) -> dict[str, Any]:
-    """Lines of code by what they do."""
+    """How many lines of code there are of each kind that the table counts."""
     widths = Counter(
         next(width for part, width in _WIDTHS.items() if re.search(part, kind))
         for kind in _LOAD.findall(code)

@@ -1,9 +1,8 @@
 """Code objects for AMD GPUs (ELF): what the compiler states about each kernel, without the code
 itself.
 
-Their metadata are a note with the number NT_AMDGPU_METADATA, in MessagePack, with the keys that
-assembly has, too (https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4
-Metadata").
+Their metadata are a note of type NT_AMDGPU_METADATA, in MessagePack, with the same keys as in
+assembly (https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4 Metadata").
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tidyprof.errors import DAMAGED, ProfileReadError
 
 ELF = b"\x7fELF"
 ENDINGS = (".out", ".hsaco", ".co")
-"""Of rocprofv3 --att, Triton and hipcc."""
+"""Endings of code objects: of rocprofv3 --att, Triton and hipcc."""
 
 _CLASS_64, _LITTLE, _AMD_GPU, _NOTES, _METADATA = 2, 1, 224, 4, 32
 """ELFCLASS64, ELFDATA2LSB, EM_AMDGPU, PT_NOTE and NT_AMDGPU_METADATA."""
@@ -28,11 +27,12 @@ _MOST_SEGMENTS = 1000
 
 
 def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
-    """The GPU that a code object is for, as `gfx942`, and the metadata of its kernels, their keys
-    without the dot.
+    """The GPU that a code object is for, as `gfx942`, and the metadata of its kernels, with keys
+    without their dot.
 
     Raises ProfileReadError where it is for no AMD GPU, states no kernel, or is damaged.
     """
+    # The header of a 64-bit ELF file has 64 bytes; e_machine stands at byte 18.
     if (
         len(data) < 64
         or (data[4], data[5]) != (_CLASS_64, _LITTLE)
@@ -75,9 +75,11 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
 
 def _metadata_of(data: bytes) -> Iterator[bytes]:
     """The contents of the notes with AMD's metadata."""
+    # By elf(5): e_phoff, e_phentsize and e_phnum of the header, then p_type, p_offset and p_filesz
+    # of each segment. A note is three numbers, its name and its content.
     start, size, count = _number(data, 32, "Q"), _number(data, 54, "H"), _number(data, 56, "H")
-    for place in range(min(count, _MOST_SEGMENTS)):
-        at = start + place * size
+    for segment in range(min(count, _MOST_SEGMENTS)):
+        at = start + segment * size
         if _number(data, at, "I") != _NOTES:
             continue
         offset, length = _number(data, at + 8, "Q"), _number(data, at + 32, "Q")
@@ -85,18 +87,16 @@ def _metadata_of(data: bytes) -> Iterator[bytes]:
         while offset + 12 <= end:
             name, content, kind = struct.unpack_from("<III", data, offset)
             begin = offset + 12 + _padded(name)
-            if (
-                kind == _METADATA
-                and data[offset + 12 : offset + 12 + name].rstrip(b"\0") == b"AMDGPU"
-            ):
+            owner = data[offset + 12 : offset + 12 + name].rstrip(b"\0")
+            if kind == _METADATA and owner == b"AMDGPU":
                 yield data[begin : begin + content]
             offset = begin + _padded(content)
 
 
-def _number(data: bytes, place: int, kind: str) -> int:
-    return struct.unpack_from(f"<{kind}", data, place)[0]
+def _number(data: bytes, offset: int, kind: str) -> int:
+    return struct.unpack_from(f"<{kind}", data, offset)[0]
 
 
 def _padded(length: int) -> int:
-    """Notes are filled up to whole numbers of 4 bytes."""
+    """The length with its padding: names and contents of notes fill whole words of 4 bytes."""
     return (length + 3) // 4 * 4

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _SHOWN_BYTES = 24
 
 _MOST_TRIED = 64
-"""Entries of an unknown folder in which a recording is looked for, so that a huge folder takes no
-time.
+"""A recording is looked for in at most so many entries of an unknown folder, so that a huge folder
+takes no time.
 """
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format; its folder here has the modules `recognition` and `reader`, imported once they
-    are needed.
+    """One format. Its folder here has the modules `recognition` and `reader`, which are imported
+    when they are needed.
 
     name   -- what the format is called, for messages.
     folder -- the folder's name.
@@ -68,13 +68,13 @@ FORMATS = (
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
-"""All formats, in the order in which they are asked. No file is recognised by two of them; of what
-lies in one folder, the format that says most comes first.
+"""All formats, in the order in which they are asked. No file is recognised by two of them. A folder
+may be: then the format that says most comes first.
 """
 
 
 class ReadOptions(TypedDict, total=False):
-    """What `read` can be told, by name."""
+    """The options of `read`."""
 
     rank: int | None
     origin: Origin | None
@@ -101,18 +101,19 @@ def read(
 ) -> Profile:
     """Read a profiler's file or folder, whatever its name is and however it is compressed.
 
-    With rocprofv3 path may also be folder and start of the file names, as given to its
-    --output-file. Of a folder that is no recording but holds one, that one is read, and
-    meta["files"] says which; several are refused.
+    With rocprofv3, path may also be a folder and the start of the file names, as given to its
+    --output-file. Where a folder is no recording but holds one, that recording is read, and
+    meta["files"] names its files; a folder with several is refused.
 
     rank             -- read only this rank; for files that state none, the rank that they have.
     origin           -- where the recording comes from; not stated if None.
     maximum_bytes    -- refuse files that are larger when unpacked; None: the reader's own limit.
-    python_functions -- of a torch trace its Python functions, too; says nothing to other formats.
+    python_functions -- read the Python functions of a torch trace, too; other formats ignore it.
 
-    What only some readers know raises TypeError with another format: `rank` with rocprof-compute,
-    rocprof 1 and monitors; `progress` with all but torch, Perfetto and rocprof-sys; `root`, see
-    `read_torch_trace`; `time_zone`, see `read_system`; `only`, see `read_rocprofv3`.
+    Options that only some readers know raise TypeError with another format: `rank` with
+    rocprof-compute, rocprof 1 and monitors; `progress` with all but torch, Perfetto and
+    rocprof-sys; `root`, see `read_torch_trace`; `time_zone`, see `read_system`; `only`, see
+    `read_rocprofv3`.
 
     Raises ProfileReadError if the path is missing or no reader knows its content.
 
@@ -131,6 +132,8 @@ def read(
         "time_zone": time_zone,
         "only": only,
     }
+    # The start of rocprofv3's file names is no file itself; a path that is missing is opened all
+    # the same, which raises the error.
     has_content = path.is_file() or not _starts_file_names(path)
     head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
     known = next((known for known in FORMATS if known.recognises(path, head)), None)
@@ -145,8 +148,8 @@ def read(
 
 
 def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
-    """Read a file or folder of this format. Of one that holds several recordings the error says of
-    which formats.
+    """Read a file or folder of this format. Where it holds several recordings of different formats,
+    the error names these.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if not known.has_functions:
@@ -161,7 +164,7 @@ def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
 
 
 def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The names in a folder, and of the first of them those that are recordings, with their
+    """The names in a folder, and those of the first _MOST_TRIED that are recordings, with their
     formats.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
@@ -171,20 +174,21 @@ def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
-    """The profile, whose `ignored_files` name all that was left out of a folder: what lies there in
-    the place of a file, and recordings of other formats.
+    """The profile, with `ignored_files` that name all that was left out of a folder: pipes and
+    other things that are no files, and recordings of other formats.
     """
-    if path.is_dir():
-        files = profile.meta.get("files", ())
-        found = no_files(dict.fromkeys([path, *(Path(file).parent for file in files)]))
-        ignored = {str(file): reason for file, reason in found.items()} | profile.meta.get(
-            "ignored_files", {}
-        )
-        named = [Path(file) for file in (*files, *ignored)]
-        for name, kind in recordings_in(path)[1].items():
-            if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
-                ignored[str(path / name)] = f"a recording of its own, by {kind}"
-        profile.meta |= {"ignored_files": ignored} if ignored else {}
+    if not path.is_dir():
+        return profile
+    files = profile.meta.get("files", ())
+    folders = dict.fromkeys([path, *(Path(file).parent for file in files)])
+    ignored = {str(file): reason for file, reason in no_files(folders).items()}
+    ignored |= profile.meta.get("ignored_files", {})
+    # What the reader read or named itself is no second recording, nor is the folder that it is in.
+    named = [Path(file) for file in (*files, *ignored)]
+    for name, kind in recordings_in(path)[1].items():
+        if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
+            ignored[str(path / name)] = f"a recording of its own, by {kind}"
+    profile.meta |= {"ignored_files": ignored} if ignored else {}
     return profile
 
 
@@ -192,26 +196,26 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
     """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder
     is one recording.
 
-    A folder that holds a folder of each tool stands for those. Files of rocprofv3 that are named
-    one by one give what their folder gives, as far as they are named: launches lie in a file of
-    their own there. Raises ProfileReadError for a file that can't be opened.
+    A folder that holds a folder for each tool stands for those. Files of rocprofv3 that are named
+    one by one are read together, as their folder would be but for the files that are not named:
+    launches and kernels lie in different files there. Raises ProfileReadError for a file that can't
+    be opened.
     """
-    found: dict[Path, list[Path]] = {}
+    recordings: dict[Path, list[Path]] = {}
     for path in (one for given in paths for one in _of_each_tool(Path(given))):
         head = ByteStream(path).head(HEAD_BYTES) if path.is_file() else b""
-        together = path.is_file() and _ROCPROFV3.recognises(path, head)
-        found.setdefault(path.parent if together else path, []).append(path)
+        is_part = path.is_file() and _ROCPROFV3.recognises(path, head)
+        recordings.setdefault(path.parent if is_part else path, []).append(path)
     return [
-        (files[0], {}) if len(files) == 1 else (place, {"only": files})
-        for place, files in found.items()
+        (files[0], {}) if len(files) == 1 else (recording, {"only": files})
+        for recording, files in recordings.items()
     ]
 
 
 def _of_each_tool(path: Path) -> list[Path]:
-    """The folders in a folder, where each is a recording by another tool and nothing else is one;
-    else the path.
+    """The recordings in a folder, where each is a folder by another tool; else the path itself.
 
-    Two of one tool may be two runs.
+    Two recordings of one tool may be two runs.
     """
     if not path.is_dir():
         return [path]
@@ -227,7 +231,7 @@ _ROCPROFV3 = next(known for known in FORMATS if known.folder == "rocprofv3")
 
 
 def _starts_file_names(path: Path) -> bool:
-    """Whether there is no such file or folder, but files whose names go on after this one."""
+    """Whether there is no such file or folder, but files whose names begin with this one."""
     if path.exists() or not path.name or not path.parent.is_dir():
         return False
     return any(entry.name.startswith(path.name) for entry in path.parent.iterdir())
@@ -250,8 +254,8 @@ _VIEWER = (
 
 
 def _is_of_thread_trace(path: Path, head: bytes) -> bool:
-    """Whether a file is one of a thread trace, by its name, its folder's, or the header of its
-    table.
+    """Whether a file belongs to a thread trace, by its name, its folder's name, or the header of
+    its table.
     """
     line = head.partition(b"\n")[0]
     is_table = b"Vaddr" in line and b"Hitcount" in line
@@ -277,7 +281,7 @@ def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) ->
     """The error about a folder that is no recording: it is empty, holds several, or holds something
     else.
 
-    recordings -- name -> format of what lies in it.
+    recordings -- name -> format of the recordings in it.
     """
     if recordings:
         found = (
@@ -320,8 +324,8 @@ def _first(names: list[str]) -> str:
 
 
 def _format_of(path: Path) -> str:
-    """The format of a file or folder that a reader recognises, else ""; none does what may not be
-    looked into.
+    """The format of a file or folder that a reader recognises, else ""; "" also for what may not be
+    opened.
     """
     try:
         head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""

@@ -21,13 +21,13 @@ POLL_S = 0.5
 """How often the folder is looked at while the program runs."""
 
 NOT_FOUND, NOT_RUN = 127, 126
-"""Exit codes of a shell where a command is not there, or is no program."""
+"""Exit codes of a shell for a command that does not exist, and for one that can't be run."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the hooks are asked for: the folder, steps before the trace and of it, call stacks,
-    shapes, and the mark.
+    """What the hooks are asked for: the folder (out), the steps before the trace (after) and in it
+    (steps), whether it has call stacks and shapes, and the range or function that marks a step.
     """
 
     out: str
@@ -42,7 +42,7 @@ def environment(asked: Asked) -> dict[str, str]:
     """The program's environment: this one, and the hooks."""
     path = os.environ.get("PYTHONPATH")
     return {
-        "KINETO_LOG_LEVEL": "99",  # PyTorch's profiler says on standard error what it does
+        "KINETO_LOG_LEVEL": "99",  # silences what PyTorch's profiler logs to standard error
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(FIRST), *([path] if path else [])]),
         "TIDYPROF_RUN": json.dumps(asdict(asked)),
@@ -50,10 +50,10 @@ def environment(asked: Asked) -> dict[str, str]:
 
 
 def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> int:
-    """Run the command to its end; `look` is called now and then meanwhile.
+    """Run the command to its end, and call `look` every POLL_S seconds meanwhile.
 
-    Returns the exit code, or the negative number of the signal that ended it. Raises OSError where
-    it can't start.
+    Returns the exit code, or the negative number of the signal that ended the command. Raises
+    OSError where the command can't start.
     """
     process = subprocess.Popen(command, env=environment(asked))
     before = {number: signal.signal(number, _pass_on(process)) for number in PASSED_ON}
@@ -76,7 +76,8 @@ def _pass_on(process: subprocess.Popen[bytes]) -> Callable[[int, FrameType | Non
 
 def _interrupt(process: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
     def handle(number: int, frame: FrameType | None) -> None:
-        # A terminal sends Ctrl-C to the program as well; another process sent it here alone.
+        # A terminal sends Ctrl-C to the program as well; a signal from another process comes here
+        # only and has to be passed on.
         if not _is_in_front():
             process.send_signal(number)
 
@@ -97,7 +98,9 @@ def _is_in_front() -> bool:
 
 
 def _again(folder: Path) -> Callable[[int, FrameType | None], None]:
-    """Ask the processes that have hooks, and not a launcher, which the signal would end."""
+    """A handler that passes the signal to the processes that have hooks, and not to a launcher,
+    which it would end.
+    """
 
     def handle(number: int, frame: FrameType | None) -> None:
         for file in folder.glob("run_rank*.json"):
@@ -110,7 +113,7 @@ def _again(folder: Path) -> Callable[[int, FrameType | None], None]:
 
 
 def end_as(code: int) -> int:
-    """The exit code to end with; where a signal ended the program, the same one ends this
+    """The exit code to end with; where a signal ended the program, the same signal ends this
     process.
     """
     if code >= 0:
@@ -119,6 +122,7 @@ def end_as(code: int) -> int:
     sys.stderr.flush()
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
+    # Only the program's core file is of interest, and this process would write one, too.
     _no_core_file()
     os.kill(os.getpid(), -code)
     return 128 - code

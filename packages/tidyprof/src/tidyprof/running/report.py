@@ -1,4 +1,4 @@
-"""What the hooks of a run found, of all its ranks: how long steps are, in which parts, and what
+"""What the hooks of a run found on all ranks: how long steps are, which parts they have, and what
 watching cost.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 ABOUT = "run_rank*.json"
-"""What each rank tells about itself."""
+"""The files in which each rank describes itself."""
 
 WINDOWS = ("before", "after")
 """When steps were timed: before the trace and after it."""
 
 HOOKS = 13
-"""All hooks of a step cost so many times what its switches between parts do: 37 µs where these were
-seven of 0.4 µs, by benchmarks/bench_run.py.
+"""All hooks of a step cost so many times as much as its switches between parts: 37 µs for a step
+with seven switches of 0.4 µs each, by benchmarks/bench_run.py.
 """
 
 LARGE = 0.2
@@ -34,13 +34,17 @@ WHERE = {
         " optimizer"
     ),
 }
-"""Parts that may be no part of a training at all, and from LARGE on are explained."""
+"""Parts that need not belong to a training at all; they are explained where their share is LARGE or
+more.
+"""
 
 WORTH = 0.1
-"""Long steps are told of from this share of the time on."""
+"""Share of the time from which long steps are reported."""
 
 DRIFT = 0.15
-"""Steps after the trace that are so much longer or shorter than those before it are told."""
+"""Relative change from which steps after the trace are reported as longer or shorter than those
+before it.
+"""
 
 PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
 """The order in which parts are shown."""
@@ -50,8 +54,9 @@ PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", 
 class Run:
     """What is in the folder of a run.
 
-    ranks -- by rank, what its hooks wrote (inside/recorder.py). traces -- the ranks' files. others
-    -- folders of further processes that made steps.
+    ranks  -- rank -> what its hooks wrote (inside/recorder.py).
+    traces -- the trace files of the ranks.
+    others -- folders of further processes that made steps.
     """
 
     folder: Path
@@ -61,15 +66,15 @@ class Run:
 
     @property
     def step_ns(self) -> float | None:
-        """Mean step of all ranks without the profiler; None where none was timed."""
-        found = [_mean_step(about) for about in self.ranks.values()]
-        known = [length for length in found if length is not None]
+        """Mean step of all ranks without the profiler; None where no step was timed."""
+        lengths = [_mean_step(about) for about in self.ranks.values()]
+        known = [length for length in lengths if length is not None]
         return float(np.mean(known)) if known else None
 
 
 def read_run(folder: Path) -> Run:
-    """What the processes of a run wrote. A file that a killed one left unfinished counts as not
-    there.
+    """What the processes of a run wrote. An unfinished file of a killed process counts as
+    missing.
     """
     ranks = {}
     for file in sorted(folder.glob(ABOUT)):
@@ -90,18 +95,18 @@ def _mean_step(about: Mapping[str, Any]) -> float | None:
 
 def facts_of(run: Run) -> list[tuple[str, str]]:
     """What the hooks saw, as labels and texts."""
-    found = [("steps", _what_is_a_step(run))]
-    found += [("", line) for line in [*_prefill(run), *_long_steps(run), *_drift(run)]]
+    facts = [("steps", _what_is_a_step(run))]
+    facts += [("", line) for line in [*_prefill(run), *_long_steps(run), *_drift(run)]]
     shares = _parts(run)
     if shares:
         named = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
-        found.append(("parts", f"the host's, without the profiler: {named}"))
-        found += [
+        facts.append(("parts", f"the host's, without the profiler: {named}"))
+        facts += [
             ("", f"{part}: {WHERE[part]}") for part in WHERE if shares.get(part, 0.0) >= LARGE
         ]
-    found += [("" if number else "told", line) for number, line in enumerate(_told(run))]
-    found.append(("cost", _cost(run)))
-    return found
+    facts += [("" if number else "told", line) for number, line in enumerate(_told(run))]
+    facts.append(("cost", _cost(run)))
+    return facts
 
 
 def _what_is_a_step(run: Run) -> str:
@@ -136,12 +141,14 @@ def _timed(run: Run) -> int:
 
 
 def _long_steps(run: Run) -> list[str]:
-    """A line where some steps take much longer than the others, which the few steps of a trace may
-    miss.
+    """A line if some steps take much longer than the others; the few steps of a trace may miss
+    these.
     """
-    found = [one[name]["long"] for one in run.ranks.values() for name in WINDOWS if name in one]
-    steps, count = (sum(long[key] for long in found) for key in ("steps", "of_steps"))
-    share = sum(long["ns"] for long in found) / max(1.0, sum(long["of_ns"] for long in found))
+    windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
+    sums = [window["long"] for window in windows]
+    steps = sum(long["steps"] for long in sums)
+    count = sum(long["of_steps"] for long in sums)
+    share = sum(long["ns"] for long in sums) / max(1.0, sum(long["of_ns"] for long in sums))
     if share < WORTH:
         return []
     what = "a validation, a checkpoint, a new epoch or a request that is being waited for"
@@ -152,11 +159,12 @@ def _long_steps(run: Run) -> list[str]:
 
 
 def _prefill(run: Run) -> list[str]:
-    """A line where a language model wrote texts: the calls with which each begins are no steps like
+    """A line if a language model wrote texts: the call with which each text begins is no step like
     the others.
     """
-    found = [one[name]["prefill"] for one in run.ranks.values() for name in WINDOWS if name in one]
-    calls, spent = (sum(own[key] for own in found) for key in ("steps", "ns"))
+    windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
+    calls = sum(window["prefill"]["steps"] for window in windows)
+    spent = sum(window["prefill"]["ns"] for window in windows)
     return (
         [f"{calls} calls with whole texts (prefill) took {spent / calls / 1e6:,.4g} ms each"]
         if calls
@@ -176,7 +184,9 @@ def _drift(run: Run) -> list[str]:
 
 
 def _parts(run: Run) -> dict[str, float]:
-    """The host's time in each part of a step without the profiler, as a share of it from 0 to 1."""
+    """The share, from 0 to 1, of the host's time that each part of a step takes without the
+    profiler.
+    """
     sums: dict[str, float] = {}
     windows = [one[name] for one in run.ranks.values() for name in WINDOWS if name in one]
     for window in windows:
@@ -188,8 +198,8 @@ def _parts(run: Run) -> dict[str, float]:
 
 
 def besides(run: Run) -> str:
-    """A headline on what no part of a training is, where it takes LARGE of the host's time or
-    more; else empty. A trace in which all of that computes looks healthy.
+    """A headline on the part of WHERE that takes most of the host's time, if its share is LARGE or
+    more; else empty. The trace alone looks healthy where such a part keeps the device busy.
     """
     shares = _parts(run)
     part = max(WHERE, key=lambda name: shares.get(name, 0.0))
@@ -230,7 +240,7 @@ def _cost(run: Run) -> str:
 
 
 def machine_of(run: Run) -> str:
-    """What the first rank ran on: host, GPU, PyTorch and ROCm or CUDA, as far as they are known."""
+    """What the first rank ran on: host, GPU, PyTorch and ROCm, as far as they are known."""
     machine = next(iter(run.ranks.values()))["machine"]
     named = [machine["host"], machine["gpu"] or "no GPU", f"PyTorch {machine['torch']}"]
     if machine["rocm"]:
@@ -239,7 +249,7 @@ def machine_of(run: Run) -> str:
 
 
 def why_no_trace(run: Run) -> str:
-    """Why there is no verdict, and what helps; for a run that saw steps."""
+    """Why there is no verdict, and what helps; for a run in which steps were seen."""
     about = next(iter(run.ranks.values()))
     if about["told"]:
         return "; ".join(about["told"])
@@ -252,7 +262,8 @@ def why_no_trace(run: Run) -> str:
             f" {needed} are needed"
         )
     if seen < needed:
-        # The trace and the step before it; the last step may have ended with the program.
+        # The trace and the step before it; one more is taken off, since the last step may have
+        # ended with the program. A third of --after is warm-up, hence a multiple of three.
         of_trace = needed - about["asked_after"]
         sooner = 3 * ((seen - 1 - of_trace) // 3)
         help_ = f"--after {sooner} traces sooner" if sooner >= 3 else "let it run longer"

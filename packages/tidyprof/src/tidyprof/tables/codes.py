@@ -1,5 +1,5 @@
-"""Columns of numbers: what stands for nothing, for texts and for kinds of events, and how pandas
-gets them.
+"""Columns of numbers: the values that stand for nothing, for texts and for kinds of events, and how
+they become columns of pandas.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidyprof.names.cpp_symbols import parse
 from tidyprof.names.short_names import plain_name
 
 ABSENT = int(np.iinfo(np.int64).min)
-"""Stands in int64 columns where the file says nothing."""
+"""Stands in int64 columns where the file states nothing."""
 
 NO_TEXT = -1
 """Stands in int32 columns of codes where there is no text."""
@@ -45,15 +45,15 @@ def counted(codes: np.ndarray, texts: Iterable[str]) -> Counter[str]:
 
 
 def mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
-    """What `numbers` has for each value, ABSENT where it has nothing."""
-    places, unique = pd.factorize(values)
+    """The number in `numbers` for each value, ABSENT where there is none."""
+    positions, unique = pd.factorize(values)
     found = [numbers.get(value, ABSENT) for value in unique.tolist()]
-    return np.array([*found, ABSENT], np.int64)[places]
+    return np.array([*found, ABSENT], np.int64)[positions]
 
 
 def by_code(values: Iterable[Any], codes: np.ndarray, absent: Any, dtype: Any = None) -> np.ndarray:
-    """For each code what `values` has at its place, `absent` where the code is NO_TEXT."""
-    # The code -1 takes the last element, so what stands for nothing is put there.
+    """The value at the position of each code, `absent` where the code is NO_TEXT."""
+    # The code -1 takes the last element, so `absent` is put there.
     return np.array([*values, absent], dtype)[codes]
 
 
@@ -61,10 +61,11 @@ def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
     """Codes of `[x, y, z]` as text for the numbers of each row, int32; NO_TEXT where one is
     missing.
     """
+    # Numbered anew after each axis, so that the product of all axes never outgrows 64 bits.
     key = np.zeros(len(axes[0]), np.int64)
     for axis in axes:
-        place, unique = pd.factorize(axis)
-        key = pd.factorize(key * max(1, len(unique)) + place)[0]
+        position, unique = pd.factorize(axis)
+        key = pd.factorize(key * max(1, len(unique)) + position)[0]
     _, first = np.unique(key, return_index=True)
     sides = np.stack([axis[first] for axis in axes], axis=1).tolist()
     codes = [
@@ -74,18 +75,19 @@ def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
 
 
 def first_equal(identifiers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each wanted identifier the row of `identifiers` that has it (one of them), -1 where there
-    is none.
+    """For each wanted identifier the first row of `identifiers` that has it, -1 where there is
+    none.
     """
     if not len(identifiers):
         return np.full(len(wanted), -1, np.int64)
+    # Tables are mostly in the order of their identifiers already.
     rows = None
     if (identifiers[1:] < identifiers[:-1]).any():
         rows = np.argsort(identifiers, kind="stable")
         identifiers = identifiers[rows]
-    place = np.minimum(np.searchsorted(identifiers, wanted), len(identifiers) - 1)
-    missing = identifiers[place] != wanted
-    found = place if rows is None else rows[place]
+    position = np.minimum(np.searchsorted(identifiers, wanted), len(identifiers) - 1)
+    missing = identifiers[position] != wanted
+    found = position if rows is None else rows[position]
     found[missing] = -1
     return found
 
@@ -100,16 +102,16 @@ def taken(values: np.ndarray, rows: np.ndarray, absent: int = ABSENT) -> np.ndar
 
 
 def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
-    """Places in `texts` as a column whose categories are the texts in use, sorted; NO_TEXT is
+    """Codes of `texts` as a column whose categories are the texts in use, sorted; NO_TEXT becomes
     missing.
     """
     used = used_codes(codes, len(texts)).tolist()
     categories = sorted({texts[code] for code in used})
-    position = {text: place for place, text in enumerate(categories)}
+    position = {text: number for number, text in enumerate(categories)}
     translation = np.full(len(texts) + 1, -1, np.int8 if len(categories) < 2**7 else np.int32)
     for code in used:
         translation[code] = position[texts[code]]
-    # Code -1 reads the last place of `translation`, which stays -1.
+    # The code -1 reads the last element of `translation`, which stays -1.
     dtype = category_type(tuple(categories), "str")
     return pd.Categorical.from_codes(translation[codes], dtype=dtype, validate=False)
 
@@ -124,15 +126,15 @@ def category_type(categories: tuple[str, ...], dtype: str) -> pd.CategoricalDtyp
 
 
 def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
-    """Which of so many places occur among the codes, in order; NO_TEXT is none."""
+    """The codes that occur, in order, without NO_TEXT. texts -- how many texts there are."""
     is_used = np.zeros(texts + 1, bool)
     is_used[codes] = True
     return np.flatnonzero(is_used[:-1])
 
 
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
-    """int64 as a nullable type: <NA> for ABSENT and for what the type cannot hold. Overwrites
-    `values` there.
+    """int64 as a nullable type: <NA> for ABSENT and for numbers that the type cannot hold, which
+    are overwritten in `values`.
     """
     target = np.dtype(dtype.lower())
     limits = np.iinfo(target)
@@ -153,16 +155,16 @@ KINDS = (
     "annotation",
     "sample",
 )
-"""What an event can be. The first four run on a device, the rest on a host thread."""
+"""Kinds of events. The first four run on a device, the rest on a host thread."""
 
 DEVICE_KINDS = ("kernel", "copy", "fill", "collective")
 """Kinds that occupy a device; their union over time is what `busy` measures."""
 
 KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
-"""Place of every kind in KINDS."""
+"""Position of every kind in KINDS."""
 
 ON_DEVICE = np.isin(KINDS, DEVICE_KINDS)
-"""For every place in KINDS, whether that kind occupies a device."""
+"""For every position in KINDS, whether that kind occupies a device."""
 
 _COLLECTIVE_KERNEL = re.compile(
     r"(void )?(nccl|rccl|msccl|uccl|oneccl|oneapi::ccl|nvshmem|rocshmem)", re.IGNORECASE
@@ -194,8 +196,8 @@ _LIKE_COMMUNICATION = re.compile(
 _ON_ONE_DEVICE = re.compile(
     r"split_?k|attn|attention|fmha|flash|mla_|layout|block_?(all)?reduce", re.IGNORECASE
 )
-"""Combining the parts of a product or of attention is none, nor is counting for a later
-dispatch.
+"""Words in names of kernels that do not communicate: combining the parts of a product or of
+attention, or counting for a later dispatch.
 """
 
 _COPY_KERNEL = "__amd_rocclr_copyBuffer"
@@ -204,7 +206,7 @@ _FILL_KERNEL = "__amd_rocclr_fillBuffer"
 
 @lru_cache(2**12)
 def kind_of_kernel(name: str) -> str:
-    """`kernel`, `collective`, `copy` or `fill` for what a profiler calls a kernel of this name.
+    """The kind of a kernel with this name: `kernel`, `collective`, `copy` or `fill`.
 
     Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with
     kernels of its own, which some back ends list as kernels
@@ -223,16 +225,16 @@ def kind_of_kernel(name: str) -> str:
 
 
 def _function_of(name: str) -> str:
-    """The function's own name with its namespaces, of a mangled name, too."""
+    """The function's name with its namespaces and without all else; mangled names are
+    understood, too.
+    """
     symbol = parse(plain_name(name))
     return "::".join((*symbol.namespace, symbol.name)) if symbol else name
 
 
 @lru_cache(2**12)
 def is_like_communication(name: str) -> bool:
-    """Whether a kernel that is none of a known library's has a name as if it talked to other
-    ranks.
-    """
+    """Whether a kernel of no known library is named as if it communicated with other ranks."""
     function = _function_of(name)
     return bool(_LIKE_COMMUNICATION.search(function)) and not _ON_ONE_DEVICE.search(function)
 
@@ -243,14 +245,14 @@ def refined(
     texts: Iterable[str],
     has_collective: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Kinds (places in KINDS) after a look at the names of kernels.
+    """Kinds (positions in KINDS) after a look at the names of kernels.
 
     name           -- codes of the names, whose texts are `texts`; NO_TEXT is none.
     has_collective -- mask of the events to which the file attached a collective operation: these
                       are `collective`.
     """
     texts, is_kernel = list(texts), kind == KIND_CODE["kernel"]
-    # Code -1 reads the last place.
+    # The last element answers the code -1 of kernels without a name.
     of_text = np.full(len(texts) + 1, KIND_CODE["kernel"], kind.dtype)
     for code in used_codes(name[is_kernel], len(texts)).tolist():
         of_text[code] = KIND_CODE[kind_of_kernel(texts[code])]

@@ -15,12 +15,12 @@ import pandas as pd
 from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 
 MARK = "modelled"
-"""Member, tag or start of a file name under which files that a model wrote say so, with its known
-`error`.
+"""Member, tag or part of a file name by which files that a model wrote are marked, with the known
+`error` of the model.
 """
 
 ORDER = "order"
-"""Entry `times` of a profile's meta whose starts are no times: they number the events in their
+"""Entry `times` in the meta of a profile whose starts are no times: they number the events in their
 order.
 """
 
@@ -50,18 +50,18 @@ class Origin:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
     def __deepcopy__(self, _: Any) -> Origin:
-        """Itself, which nobody can change: pandas copies what is in `attrs` with each step from
-        table to table.
+        """The same object, which cannot be changed: pandas copies `attrs` with each step from table
+        to table.
         """
         return self
 
 
 NOT_STATED = Origin("recorded", "machine not stated")
-"""What is known of a file without a mark of a model, which does not name its GPU either."""
+"""The origin of a file that has no mark of a model and does not name its GPU."""
 
 
 def recorded_on(meta: Mapping[str, Any]) -> Origin:
-    """The origin of a file without a mark of a model: the GPU and the ROCm that it names itself, or
+    """The origin of a file without a mark of a model: the GPU and the ROCm that it names, or
     NOT_STATED.
     """
     gpu, rocm = meta.get("gpu"), meta.get("rocm")
@@ -91,8 +91,8 @@ def stated_origin(marker: Any) -> Origin | None:
 def origin_of_files(files: Iterable[str]) -> Origin:
     """`modelled` where a marker beside one of these files says so, else NOT_STATED.
 
-    `modelled.json` speaks for every file in its folder, `<start>_modelled.json` for those whose
-    names start so.
+    `modelled.json` marks every file in its folder, `<start>_modelled.json` the files whose names
+    start so.
     """
     paths = [Path(file) for file in files]
     markers = {
@@ -138,7 +138,9 @@ EVENT_DTYPES: dict[str, str] = {
     "duration_ns": "int64",
     "correlation_id": "Int64",
 }
-"""Columns of `Profile.events` in order. Capital Int types hold <NA> where a file is silent."""
+"""Columns of `Profile.events` in order. Int types with a capital hold <NA> where a file states
+nothing.
+"""
 
 COUNTER_DTYPES: dict[str, str] = {
     "time_ns": "int64",
@@ -163,7 +165,7 @@ EVENT_COLUMNS: dict[str, str] = {
 }
 """Columns that the events of every reader have, in order.
 
-source_category -- what the file calls this sort of event.
+source_category -- the file's name for this sort of event.
 operator        -- name of the operator around a launch, for device and runtime events.
 bytes           -- of copies, fills and allocations, and of a collective's message: the larger of
                    what a rank gives to it and gets from it.
@@ -202,11 +204,12 @@ FURTHER_COLUMNS: dict[str, str] = {
     "instruction_type": "category",
     "stall_reason": "category",
 }
-"""Columns that follow where a file states them, in order; what is special in a format is in its
-reader's docstring.
+"""Columns that follow where a file states them, in order; the docstring of each reader has what is
+special in its format. A reader may have further columns in its records: only those that are listed
+here get into the table.
 
 collective, group_size      -- operation of a collective, and ranks that take part in it.
-address                     -- in the memory of a device, of what an allocator did.
+address                     -- in the memory of a device, of an allocator's action.
 lds_bytes, scratch_bytes    -- of a workgroup and of a work-item of a kernel.
 vgprs, accum_vgprs, sgprs   -- registers of a kernel.
 source_device, destination_device, memory_device -- of a copy; of an allocation on the host.
@@ -285,10 +288,10 @@ class Profile:
         return self.meta["origin"]
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """What `find` makes of these events, looked for once: analyses ask for steps and ranges
-        again and again.
+        """The result of `find`, which is called once: analyses ask for steps and ranges again and
+        again.
 
-        Forgotten as soon as `events` is another table. Whoever gets the result must not change it.
+        Results are forgotten as soon as `events` is another table. The caller must not change them.
         """
         if self._found.get("events") is not self.events:
             self._found.clear()
@@ -309,15 +312,14 @@ class Profile:
 
 def is_one_of(column: pd.Series | pd.Categorical, values: Iterable[str]) -> np.ndarray:
     """Mask of the rows of a column of categories that have one of these values."""
-    found, wanted = categorical_of(column), frozenset(values)
-    # Code -1, which stands for <NA>, reads the last place.
-    return np.array([*(category in wanted for category in found.categories.tolist()), False])[
-        found.codes
-    ]
+    categorical, wanted = categorical_of(column), frozenset(values)
+    is_wanted = [category in wanted for category in categorical.categories.tolist()]
+    # The last element answers the code -1, which stands for <NA>.
+    return np.array([*is_wanted, False])[categorical.codes]
 
 
 def categorical_of(column: pd.Series | pd.Categorical) -> pd.Categorical:
-    """The codes and categories of a column, which may have been of texts."""
+    """A column as codes and categories; a column of texts is made into one."""
     if isinstance(column, pd.Categorical):
         return column
     return column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column)
@@ -329,7 +331,7 @@ def whole_numbers(column: pd.Series | np.ndarray) -> np.ndarray:
 
 
 def rows(table: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:
-    """The rows of a mask: the table itself, which is no copy, where they are all."""
+    """The rows of a mask; the table itself, and no copy, where the mask takes all rows."""
     return table if chosen.all() else table[chosen]
 
 

@@ -1,5 +1,5 @@
-"""Events that cannot be right: what is wrong with them, and how many a file may have before none is
-trusted.
+"""Events that cannot be right: what is wrong with them, and how many of them a file may have before
+none of its events is trusted.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01
-"""Share of a file's events that may be left out. A recording that lost more can mislead in what is
-left.
+"""Share of a file's events that may be left out. What is left of a recording that lost more can
+mislead.
 """
 
 LATEST_START_NS = 2**62
 LONGEST_NS = 2**53
-"""Starts and durations from these on (146 years since the clock began, 104 days) are damage; ends
-fit into 64 bits.
+"""Starts from 146 years after the clock began on, and durations from 104 days on, are damage. Ends
+of events below fit into 64 bits.
 """
 
 UNFINISHED = "unfinished when the recording ended"
-"""Why an event is dropped that still ran when the recording ended: its end is not known. On the
+"""The reason to drop an event that still ran when the recording ended: its end is not known. On the
 host that is usual.
 """
 
 REPEATED = "that are there twice"
-"""Why an event is dropped: an earlier one has the same values in all columns."""
+"""The reason to drop an event: an earlier event has the same values in all columns."""
 
 OUTLYING = "that last a thousand times as long as all the rest"
-"""Why an event is dropped: the rest of the recording is short beside it, see `outlying`."""
+"""The reason to drop an event: the rest of the recording is short beside it, see `outlying`."""
 
 OUTLYING_FACTOR = 1000
 OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}
@@ -46,27 +46,27 @@ OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}
 _IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
 _NUMBERS_OF_ROWS = (*_IDENTIFIERS, "id", "event_id", "row")
 _MANY_ALIKE = {"lasting": (4, 10), "instant": (8, 2)}
-"""From how many events on, and from which part of all, that are alike but for their numbers, chance
-is ruled out.
+"""How many events at least, and which part of all (one in so many), must be alike but for their
+numbers before chance is ruled out.
 """
 _MIXING = 0x9E3779B97F4A7C15
-"""Odd, and with bits all over (the golden ratio as in Knuth's multiplicative hashing): it spreads
-close numbers.
+"""An odd number with bits everywhere (the golden ratio as in Knuth's multiplicative hashing): it
+spreads close numbers.
 """
 
 ROUNDING_NS = 2_000
-"""By so much kernels can seem to overlap in files of whole microseconds, where start and duration
+"""Kernels can seem to overlap by so much in files of whole microseconds, where start and duration
 are rounded.
 """
 
 EARLY_NS = 100_000
-"""A kernel can begin so long before the one ahead has ended (programmatic dependent launch): in
+"""A kernel can begin so long before the kernel ahead has ended (programmatic dependent launch): in
 public recordings, and those of the course's H200, by 34 microseconds at most, and none outlasts the
-next one.
+next kernel.
 """
 
 OTHER_UNIT = 10
-"""Times the span of its stream that kernels add up to, from which durations are of another unit
+"""Where the kernels of a stream add up to so many times its span, durations are in another unit
 than starts.
 """
 
@@ -75,7 +75,7 @@ NEXT_STEP = "record again"
 
 
 def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-    """Ends minus starts, int64; ABSENT where one of them is."""
+    """Ends minus starts, int64; ABSENT where one of the two is."""
     unknown = (start_ns == ABSENT) | (end_ns == ABSENT)
     return np.where(unknown, ABSENT, end_ns - start_ns)
 
@@ -83,9 +83,9 @@ def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
 def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
     """Reasons to leave an event out -> mask of the events that they concern.
 
-    To have no duration is no reason: profilers lose the times of kernels, and `Profile.meta` warns
-    of it. Start 0 is what profilers write for an event that never got a time
-    (https://github.com/pytorch/pytorch/issues/188481), end 0 where the event did not end.
+    A duration of 0 is no reason: profilers lose the times of kernels, and `Profile.meta` warns of
+    it. Profilers write start 0 for an event that never got a time
+    (https://github.com/pytorch/pytorch/issues/188481), and end 0 for one that did not end.
     """
     return {
         "without start or end": (start_ns == ABSENT) | (duration_ns == ABSENT),
@@ -98,14 +98,13 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
 
 def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
     """Mask of the events among the sound ones that last OUTLYING_FACTOR times as long as all others
-    together.
+    together, and OUTLYING_NS or longer.
 
-    And OUTLYING_NS or longer: one wrong digit of a start makes days of microseconds, and a true
-    event can be far longer than the rest, too: a collective waits for another rank for up to 30
-    minutes (the longest default of `timeout` in
-    https://docs.pytorch.org/docs/stable/distributed.html), a call on the host for all of a job. In
-    the public recordings at hand no event lasts a minute. Ranges that a program marked, and
-    samples, last as long as they like.
+    One wrong digit of a start makes days of microseconds. But a true event can be far longer than
+    the rest, too: a collective waits for another rank for up to 30 minutes (the longest default of
+    `timeout` in https://docs.pytorch.org/docs/stable/distributed.html), a call on the host can last
+    for the whole job. In the public recordings at hand no event lasts a minute. Ranges that a
+    program marked, and samples, may last as long as they like.
     """
     on_device = ON_DEVICE[records["kind"]]
     is_measured = ~np.isin(records["kind"], [KIND_CODE["annotation"], KIND_CODE["sample"]])
@@ -123,32 +122,33 @@ def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
 
 
 def repeated(records: Records) -> np.ndarray:
-    """Mask of the records that say in every column what an earlier one says, whatever their own
-    numbers are.
+    """Mask of the records that repeat an earlier record in every column but the numbers of rows and
+    records (_NUMBERS_OF_ROWS).
 
-    Those that have the same number too, such as a correlation id, cannot be alike by chance. Others
-    can, where a clock counts microseconds, above all if they last none of it: they are repeated
-    only if many are, see _MANY_ALIKE. In the public recordings at hand no events that last are
-    alike, and of those that last no time one in forty. Samples never are repeated: one has a frame
-    for each call of a function that calls itself.
+    Records that also have the same identifier, such as a correlation id, cannot be alike by chance.
+    Others can, where a clock counts microseconds, above all if they have no duration: they count as
+    repeated only if many are alike, see _MANY_ALIKE. In the public recordings at hand no events
+    with a duration are alike, and one in forty of those without. Samples are never repeated: a
+    sample has a frame for each call of a function that calls itself.
     """
+    nothing_repeated = np.zeros(len(records), bool)
     # Nearly all records differ in their times alone, and sorting takes a fifth of the time of a
     # hash table.
     key = _mixed(records[name] for name in ("start_ns", "duration_ns"))
     in_order = np.sort(key)
     twice = in_order[1:][in_order[1:] == in_order[:-1]]
-    found = np.zeros(len(key), bool)
     if not len(twice):
-        return found
+        return nothing_repeated
     candidates = np.flatnonzero(
         pd.Series(key).isin(twice) & (records["kind"] != KIND_CODE["sample"])
     )
-    numbered, alike = found.copy(), found
+    numbered, alike = nothing_repeated.copy(), nothing_repeated
     for mask, left_out in ((numbered, ("row",)), (alike, _NUMBERS_OF_ROWS)):
-        said = (
+        compared = (
             values[candidates] for name, values in records.columns.items() if name not in left_out
         )
-        mask[candidates] = pd.Series(_mixed(said)).duplicated()
+        mask[candidates] = pd.Series(_mixed(compared)).duplicated()
+    # Without any identifier there is nothing that chance could not make equal.
     numbers = [records.get(name) for name in _IDENTIFIERS]
     numbered &= np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
     lasting = records["duration_ns"] > 0
@@ -160,8 +160,8 @@ def repeated(records: Records) -> np.ndarray:
 
 
 def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """A number for each row that depends on all columns, uint64: rows that differ share one in
-    2**64 cases.
+    """A number for each row that depends on all columns, uint64: two rows that differ share it in
+    one of 2**64 cases.
     """
     key: Any = np.uint64(0)
     for values in columns:
@@ -176,16 +176,17 @@ def without_damage(
     """Leave out the events of a file or table that cannot be right, and count why in
     `records.dropped`.
 
-    faults -- reason -> mask of events, beside those of their times, which come first.
-    Raises ProfileReadError if they are too many of the device's or of the host's events.
+    faults -- further reasons -> mask of events; those by their times come first.
+    Raises ProfileReadError if they are too many of the events of the device or of the host.
     """
     sound = np.ones(len(records), bool)
     on_device = ON_DEVICE[records["kind"]]
     counts: dict[str, Counter[str]] = {"device events": Counter(), "host events": Counter()}
-    found = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
-    found[OUTLYING] = outlying(records, sound & ~np.any([*found.values()], axis=0))
-    found[REPEATED] = repeated(records)
-    for reason, affected in found.items():
+    reasons = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
+    reasons[OUTLYING] = outlying(records, sound & ~np.any([*reasons.values()], axis=0))
+    reasons[REPEATED] = repeated(records)
+    # An event with several faults counts for the first of them only.
+    for reason, affected in reasons.items():
         affected = affected & sound
         sound &= ~affected
         for what, where in (("device events", on_device), ("host events", ~on_device)):
@@ -208,7 +209,7 @@ def refuse_damage(
 ) -> None:
     """Raise ProfileReadError if more than MAXIMUM_DROPPED of `total` events were left out.
 
-    what    -- what the events are, in the plural.
+    what    -- the name of the events, in the plural.
     dropped -- reason -> number of events; reasons read as in "3 <what> <reason>".
     """
     count = dropped.total()
@@ -237,15 +238,15 @@ def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarra
 
 
 def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:
-    """`cut_overlaps` for the files of ROCm's tools, whose durations are ends minus starts:
-    warnings.
+    """`cut_overlaps` for the files of ROCm's tools, whose durations are ends minus starts. Returns
+    its warning, or one where it refuses.
 
-    stream -- of each event as HIP numbers it; the column `stream` if None. A hardware queue is
-    none: HIP puts several streams on one, and without a barrier bit its kernels run beside each
-    other. 0 to 2 may stand for a default stream (hipStreamLegacy is 1, hipStreamPerThread 2 in
-    hip_runtime_api.h), which each thread can have of its own. 0 stands, too, for what HIP did not
-    launch, such as kernels of OpenMP, that need no order: it counts only where the call is in the
-    file.
+    stream -- of each event as HIP numbers it; the column `stream` if None. A hardware queue is no
+    stream: HIP puts several streams on one queue, and without a barrier bit its kernels run beside
+    each other. 0 to 2 may stand for a default stream (hipStreamLegacy is 1, hipStreamPerThread 2 in
+    hip_runtime_api.h), and each thread can have one of its own. 0 also stands for work that HIP did
+    not launch, such as kernels of OpenMP, which need no order: it counts only where the call is in
+    the file.
     """
     stream = records.get("stream") if stream is None else stream
     stream = np.where((stream == 0) & (records.get("launch_ns") == ABSENT), ABSENT, stream)
@@ -263,14 +264,14 @@ def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = N
 def cut_overlaps(
     path: Path, records: Records, streams: dict[str, np.ndarray] | None = None
 ) -> str | None:
-    """Cut kernels that reach over the next ones of their stream, at the start of the next; a
-    warning if any did.
+    """Cut kernels that last beyond the next kernel of their stream at the start of that, and return
+    a warning if there are any.
 
-    A stream runs one kernel at a time; but those of one launch, a graph's, may run beside each
-    other.
-    streams -- columns that say on which stream an event ran, `stream` ABSENT where that is not
-    known. Raises ProfileReadError where most of a stream's kernels do so, and add up to OTHER_UNIT
-    times its span.
+    A stream runs one kernel at a time. Only the kernels of one launch, that of a graph, may run
+    beside each other.
+    streams -- columns that together identify the stream of an event; `stream` is ABSENT where it is
+    not known. Raises ProfileReadError where most of a stream's kernels last too long, and add up to
+    OTHER_UNIT times its span.
     """
     streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])
@@ -278,6 +279,7 @@ def cut_overlaps(
     start, duration = records["start_ns"], records["duration_ns"]
     if len(rows) < 2:
         return None
+    # With one process alone, events without a number are of it, too.
     processes = np.unique(records.get("process")[rows])
     others = ("device", "rank", *(["process"] if (processes != ABSENT).sum() > 1 else []))
     owner = [*streams.values(), *map(records.get, others)]
@@ -285,6 +287,8 @@ def cut_overlaps(
     owner = [values[rows] for values in owner]
     later, same = _next_launch(owner, records.get("correlation_id")[rows])
     first, then = rows[same], rows[later[same]]
+    # Too long is a kernel that outlasts the next one, or ends far behind its start: a next kernel
+    # may begin a bit early. One that begins at the same time leaves nothing to cut to.
     end, limit = start[first] + duration[first], start[then]
     over = (end > start[then] + duration[then] + ROUNDING_NS) | (end > limit + EARLY_NS)
     over &= (end > limit + ROUNDING_NS) & (limit > start[first])
@@ -301,16 +305,16 @@ def cut_overlaps(
 
 
 def _begins(columns: list[np.ndarray]) -> np.ndarray:
-    """Which rows, in order, differ from the one before in a column."""
+    """Mask of the rows, in order, that differ from the row before in a column."""
     differs = [values[1:] != values[:-1] for values in columns]
     return np.append(True, np.any(differs, axis=0))[: len(columns[0])]
 
 
 def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each kernel, in order, the place of the next one of another launch, and whether that is
-    on its stream.
+    """For each kernel, in order, the position of the next kernel of another launch, and whether
+    that is on its stream.
 
-    launch -- correlation ids; a kernel without one is a launch of its own.
+    launch -- correlation ids; a kernel without one counts as a launch of its own.
     """
     stream, each = _begins(owner), _begins([*owner, launch]) | (launch <= 0)
     number = np.cumsum(each)
@@ -323,13 +327,15 @@ def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarra
 def _refuse_other_unit(
     path: Path, records: Records, rows: np.ndarray, stream: np.ndarray, over: np.ndarray
 ) -> None:
-    """Raise ProfileReadError if durations of one stream are evidently of another unit than its
-    starts.
+    """Raise ProfileReadError if durations of one stream are evidently in another unit than its
+    starts. rows -- kernels in order; stream -- mask of the first kernel of each stream; over --
+    rows that are too long.
     """
-    for own in np.split(rows, np.flatnonzero(stream)[1:]):
-        start, total = records["start_ns"][own], int(records["duration_ns"][own].sum())
+    for kernels in np.split(rows, np.flatnonzero(stream)[1:]):
+        start, total = records["start_ns"][kernels], int(records["duration_ns"][kernels].sum())
         span = max(int(start[-1] - start[0]), 1)
-        if 2 * np.isin(own, over).sum() >= len(own) - 1 and total >= OTHER_UNIT * span:
+        # The last kernel has no next one that it could reach over.
+        if 2 * np.isin(kernels, over).sum() >= len(kernels) - 1 and total >= OTHER_UNIT * span:
             raise ProfileReadError(
                 path,
                 f"kernels of one stream last {total / span:,.0f} times as long as all of its time",

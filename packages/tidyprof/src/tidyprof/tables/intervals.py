@@ -43,7 +43,8 @@ class Intervals:
         starts, ends = starts[order], ends[order]
         if not len(starts):
             return cls(starts, ends)
-        # How far the intervals so far reach: one that begins behind that begins a new stretch.
+        # How far the intervals so far reach: an interval that begins beyond that starts a new
+        # stretch.
         reach = np.maximum.accumulate(ends)
         first = np.concatenate(([True], starts[1:] > reach[:-1]))
         last = np.concatenate((first[1:], [True]))
@@ -72,8 +73,8 @@ class Intervals:
         times = np.asarray(times, dtype=np.int64)
         if not len(self):
             return np.zeros(times.shape, dtype=bool)
-        place = np.searchsorted(self.starts, times, side="right") - 1
-        return (place >= 0) & (times < self.ends[np.maximum(place, 0)])
+        index = np.searchsorted(self.starts, times, side="right") - 1
+        return (index >= 0) & (times < self.ends[np.maximum(index, 0)])
 
     def covered_before(self, times: ArrayLike) -> Times:
         """For each time in ns how much of the set lies before it, in ns."""
@@ -82,12 +83,11 @@ class Intervals:
             return np.zeros(times.shape, dtype=np.int64)
         lengths = self.ends - self.starts
         before = np.concatenate(([0], np.cumsum(lengths)))
-        place = np.searchsorted(self.starts, times, side="right")
-        inside = np.maximum(place - 1, 0)
-        # Of the interval that begins last before the time, the part behind the time was counted too
-        # much.
-        beyond = np.where(place > 0, np.maximum(self.ends[inside] - times, 0), 0)
-        return before[place] - beyond
+        begun = np.searchsorted(self.starts, times, side="right")
+        latest = np.maximum(begun - 1, 0)
+        # The latest interval that begins before the time may end after it: that part is taken off.
+        beyond = np.where(begun > 0, np.maximum(self.ends[latest] - times, 0), 0)
+        return before[begun] - beyond
 
     def covered_within(self, starts: ArrayLike, ends: ArrayLike) -> Times:
         """For each window [start, end) the covered time in it, in ns."""
@@ -127,8 +127,8 @@ def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:
     """The set of segments [cuts[i], cuts[i + 1]) for which inside[i] holds; the last cut is not
     inside.
     """
-    # Changes come in turns, the first to inside: every other one begins an interval, the one behind
-    # it ends it.
+    # Changes alternate, beginning with one to inside: the even ones begin an interval, the odd ones
+    # end it.
     changes = np.flatnonzero(np.diff(inside, prepend=False))
     return Intervals(cuts[changes[::2]], cuts[changes[1::2]])
 

@@ -1,4 +1,4 @@
-"""Which call on the host launched each event on a device, and what runs inside what on a thread."""
+"""Which call on the host launched each event on a device, and how calls are nested on a thread."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _Threads = tuple[np.ndarray, np.ndarray]
 def callers(
     start: np.ndarray, end: np.ndarray, thread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """An order of calls by thread and start, outer before inner, and in this order the place of
-    each one's caller.
+    """An order of calls by thread and start, outer before inner; and for each call in this order
+    the position of its caller in it.
 
     start, end -- in ns; thread -- a number for each thread. The caller, -1 for none, is the
-    innermost call that was running on the thread when this one began; of two with the same times
+    innermost call that was running on the thread when this call began; of two with the same times
     the first is the outer one.
     """
     order = np.lexsort((-end, start, thread))
     start, end, thread = start[order], end[order], thread[order]
     caller = np.arange(len(order)) - 1
     caller[np.append(True, thread[1:] != thread[:-1])[: len(order)]] = -1
-    # What has ended is passed by on its own way outwards, so the steps double.
+    # The call before is the caller, unless it has ended: then its own caller is tried, and so on.
+    # Callers that are found on the way serve all calls after, so there are few rounds.
     while (wrong := np.flatnonzero((caller >= 0) & (end[caller] <= start))).size:
         caller[wrong] = caller[caller[wrong]]
     return order, caller
@@ -40,8 +41,8 @@ def innermost(
     inner: tuple[np.ndarray, np.ndarray],
     inner_threads: _Threads,
 ) -> np.ndarray:
-    """For each inner interval the row of the shortest outer one of the same thread around it, -1
-    for none.
+    """For each inner interval the row of the shortest outer interval of the same thread around it,
+    -1 for none.
 
     outer, inner -- starts and ends in ns; threads -- process and thread of each.
     The outer intervals of a thread are nested, as calls are. An interval may enclose an equal one.
@@ -53,12 +54,12 @@ def innermost(
         start, end = outer[0][rows], outer[1][rows]
         order, caller = callers(start, end, np.zeros(len(rows)))
         start, end = start[order], end[order]
-        # The last that began before; where it ended too early, the one around it, and so on
-        # outwards.
-        place = np.searchsorted(start, inner[0][asked], side="right") - 1
-        while (wrong := np.flatnonzero((place >= 0) & (end[place] < inner[1][asked]))).size:
-            place[wrong] = caller[place[wrong]]
-        found[asked] = np.where(place >= 0, rows[order[place]], -1)
+        # The last interval that began before; where it ended too early, the one around it, and so
+        # on outwards.
+        around = np.searchsorted(start, inner[0][asked], side="right") - 1
+        while (wrong := np.flatnonzero((around >= 0) & (end[around] < inner[1][asked]))).size:
+            around[wrong] = caller[around[wrong]]
+        found[asked] = np.where(around >= 0, rows[order[around]], -1)
     return found
 
 
@@ -68,11 +69,14 @@ def _rows_of_threads(threads: _Threads) -> dict[tuple[int, int], np.ndarray]:
 
 @dataclass(frozen=True)
 class Launches:
-    """call -- for each event the row of the call that launched it, -1 for host events and where
-    there is none.
-    shared   -- calls with the correlation id of an enclosing one, which counts as the launch.
-    repeated -- calls with the id of another one that had ended or is of another process: ids that
-                came twice.
+    """The calls that launched events, and how sure their correlation ids are.
+
+    call     -- for each event the row of the call that launched it, -1 for host events and where
+                there is none.
+    shared   -- number of calls with the correlation id of an enclosing call, which counts as the
+                launch.
+    repeated -- number of calls with the id of a call that had ended, or is of another process: ids
+                that came twice.
     """
 
     call: np.ndarray
@@ -85,13 +89,13 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     process.
 
     is_call -- mask of the calls that can launch.
-    group   -- number of what correlation ids are unique within, such as a rank; one for all if
-               None.
+    group   -- a number for each group of rows within which correlation ids are unique, such as a
+               rank; all rows are one group if None.
 
-    The launch is the call with the same correlation id, of several the outermost: the HIP runtime
+    The launch is the call with the same correlation id, the outermost of several: the HIP runtime
     calls itself, and hipMemsetAsync and a call within it can share a start and an id. Where an id
-    came again, in another process or later, it is the last that began before the event. What a
-    record states of its own launch stays.
+    came again, in another process or later, it is the last call that began before the event. What a
+    record itself states about its launch stays.
     """
     if group is None:
         group = np.zeros(len(records), np.int64)
@@ -114,8 +118,8 @@ def _launch_of_each(
     events: np.ndarray,
     group: np.ndarray,
 ) -> tuple[np.ndarray, int, int]:
-    """For the rows `events` the row of their call, -1 for all others; and counts as in
-    `Launches`.
+    """For the rows `events` the row of their call, -1 for all others; and the counts `shared` and
+    `repeated` of `Launches`.
     """
     calls, others = first_of_each(records, identifier, is_call, group)
     call = rows_of(identifier, group, events, calls)
@@ -132,9 +136,8 @@ def _launch_of_each(
 def _come_again(
     records: Records, identifier: np.ndarray, is_call: np.ndarray, group: np.ndarray
 ) -> np.ndarray:
-    """Rows of calls with the group and identifier of another one that they are no part of.
-
-    That one is of another process, or had ended when they began.
+    """Rows of calls with the group and identifier of an earlier call that they are no part of: it
+    is of another process, or had ended when they began.
     """
     rows = np.flatnonzero(is_call & (identifier != ABSENT))
     start, end = records["start_ns"][rows], (records["start_ns"] + records["duration_ns"])[rows]
@@ -147,6 +150,8 @@ def _come_again(
     table = table.sort_values(
         ["group", "identifier", "start", "end"], ascending=[True, True, True, False]
     )
+    # The latest end of the earlier calls of the same process; 0 if there are none, so that a call
+    # of another process always counts.
     latest = table.groupby([*columns], sort=False)["end"].cummax()
     latest = latest.groupby([table[name] for name in columns], sort=False).shift(fill_value=0)
     is_first = ~table.duplicated(["group", "identifier"])
@@ -163,28 +168,31 @@ def _last_before(
     """For each event the last call that began before it and has the same numbers, `first` where
     there is none.
     """
+    # Calls and events in one order, a call before an event of the same time: the last call so far
+    # is each event's, if it is of the same group and identifier.
     rows = np.concatenate([calls, events])
     is_event = np.arange(len(rows)) >= len(calls)
     order = np.lexsort((is_event, start[rows], *(numbers[rows] for numbers in same)))
-    place = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(rows))))
-    found = np.empty(len(rows), np.int64)
-    found[order] = np.where(place >= 0, rows[order[place]], -1)
-    found = found[len(calls) :]
-    sound = (found >= 0) & np.all([numbers[found] == numbers[events] for numbers in same], axis=0)
-    return np.where(sound, found, first)
+    last_call = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(rows))))
+    before = np.empty(len(rows), np.int64)
+    before[order] = np.where(last_call >= 0, rows[order[last_call]], -1)
+    before = before[len(calls) :]
+    sound = (before >= 0) & np.all([numbers[before] == numbers[events] for numbers in same], axis=0)
+    return np.where(sound, before, first)
 
 
 def unlaunched(records: Records) -> int:
-    """Events on a device whose launch is not in the file."""
+    """Number of events on a device whose launch is not in the file."""
     return int((ON_DEVICE[records["kind"]] & (records.get("launch_ns") == ABSENT)).sum())
 
 
 def first_of_each(
     records: Records, identifier: np.ndarray, chosen: np.ndarray, group: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """Of the chosen rows with the same group and identifier the first, of these the longest.
+    """The chosen rows without those that share group and identifier with another: of these the
+    first to begin is kept, and of several the longest. Sorted by group and identifier.
 
-    Sorted by group and identifier; and how many others have the same ones.
+    Also how many rows were left out.
     """
     start, duration = records["start_ns"], records["duration_ns"]
     rows = np.flatnonzero(chosen & (identifier != ABSENT))
@@ -205,12 +213,13 @@ def rows_of(
     """
     found = np.full(len(identifier), -1, np.int64)
     for number in np.unique(group[candidates]):
-        own = candidates[group[candidates] == number]
+        in_group = candidates[group[candidates] == number]
         rows = wanted[group[wanted] == number]
-        # Behind the last candidate there is none to compare with, hence the minimum.
-        place = np.minimum(np.searchsorted(identifier[own], identifier[rows]), len(own) - 1)
-        same = identifier[own[place]] == identifier[rows]
-        found[rows[same]] = own[place[same]]
+        # After the last candidate there is none to compare with, hence the minimum.
+        index = np.searchsorted(identifier[in_group], identifier[rows])
+        index = np.minimum(index, len(in_group) - 1)
+        same = identifier[in_group[index]] == identifier[rows]
+        found[rows[same]] = in_group[index[same]]
     return found
 
 
@@ -218,25 +227,23 @@ def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np
     """Positions of device events in a table of events and, beside them, of the runtime calls that
     launched them.
 
-    The call has the event's rank, process and correlation id; of several it is the one that `link`
-    takes.
+    The call has the event's rank, process and correlation id; of several such calls it is the one
+    that `link` takes.
     """
-    on_device, is_call = (
-        is_one_of(events["kind"], DEVICE_KINDS),
-        is_one_of(events["kind"], ["runtime"]),
-    )
+    on_device = is_one_of(events["kind"], DEVICE_KINDS)
+    is_call = is_one_of(events["kind"], ["runtime"])
     rows = np.flatnonzero(on_device | is_call)
     columns = ("rank", "process", "correlation_id", "start_ns", "duration_ns")
     *owner, identifier, start, duration = (
         whole_numbers(events[column])[rows] for column in columns
     )
-    place = np.zeros(len(rows), np.int64)
+    group = np.zeros(len(rows), np.int64)
     for values in owner:
         number = pd.factorize(values)[0]
-        # Digits of a number with a base for each column: equal for rows of equal rank and process
-        # alone.
-        place = place * (number.max(initial=0) + 1) + number
+        # Digits of a number with a base for each column: equal only for rows of equal rank and
+        # process.
+        group = group * (number.max(initial=0) + 1) + number
     times = Records({"start_ns": start, "duration_ns": duration})
     launched = np.flatnonzero(on_device[rows])
-    call = _launch_of_each(times, identifier, is_call[rows], launched, place)[0][launched]
+    call = _launch_of_each(times, identifier, is_call[rows], launched, group)[0][launched]
     return rows[launched[call >= 0]], rows[call[call >= 0]]

@@ -1,5 +1,5 @@
-"""One Profile of what a reader found in several files or processes: whose they are, its tables,
-what was not read.
+"""One Profile from the parts that a reader found in several files or processes: their ranks, the
+tables, and what was not read.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _SGLANG = re.compile(r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)")
 
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
     """The rank in a file's name (`rank2`, `rank_2`, `rank-2`, `rank.2`, `rank[2]`), or else in the
-    nearest folder's up to `root`.
+    name of the nearest folder that has one, up to `root`.
 
-    Letters before the word make it another one: `frank2` is no rank.
+    Letters before the word make it another word: `frank2` is no rank.
     """
     if found := _EXAMPLE_TRACE.match(path.name):
         return int(found[1])
@@ -76,9 +76,7 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
 
 
 def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
-    """Raise ProfileReadError if the rank that was asked for is none of those that the files
-    state.
-    """
+    """Raise ProfileReadError if the files do not state the rank that was asked for."""
     known = sorted(known)
     if rank not in known:
         raise ProfileReadError(
@@ -90,7 +88,9 @@ def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
 
 
 def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) -> None:
-    """Of several files in a folder, given by name and rank, each must state a rank of its own."""
+    """Raise ProfileReadError unless each of several files in a folder, given by name and rank,
+    states a rank of its own.
+    """
     if len(files) < 2:
         return
     unknown = [name for name, rank in files if rank is None]
@@ -104,7 +104,7 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
         )
     for rank, count in Counter(rank for _, rank in files).items():
         if count > 1:
-            names = ", ".join(repr(name) for name, own in files if own == rank)
+            names = ", ".join(repr(name) for name, stated in files if stated == rank)
             raise ProfileReadError(
                 folder,
                 f"{count} files of rank {rank} ({names})",
@@ -114,14 +114,15 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
 
 
 def within(folder: Path, file: Path) -> str:
-    """What a file of a folder is called there, with the folders in between."""
+    """The path of a file below a folder; its name if it is not below."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
 
 
 def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) -> None:
-    """Files of a folder that cover the same must follow each other, within a day.
+    """Raise ProfileReadError for files of a folder that cover the same rank or process, unless they
+    follow each other within a day.
 
-    spans -- what is covered (`rank 0`), start and end in ns, and the file.
+    spans -- what a file covers (`rank 0`), start and end in ns, and the file.
     """
     for (what, _, end, file), (next_what, start, _, next_file) in pairwise(sorted(spans)):
         if what == next_what and not 0 <= start - end <= A_DAY_NS:
@@ -140,8 +141,8 @@ def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) ->
 
 
 A_DAY_NS = 24 * 3600 * 10**9
-"""Further apart than any job's files lie: one clock counts from the start of a machine, another
-since 1970.
+"""No files of one job are so far apart: one of their clocks counts from the start of a machine, the
+other since 1970.
 """
 
 _SHOWN = 3
@@ -155,8 +156,8 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
     """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files
     that it holds for.
 
-    A model's mark has done its part: the origin says what it says. What `tidyprof run` tells about
-    a run is no profile.
+    The mark of a model is not named, since its content is in the origin; nor are files in which
+    `tidyprof run` describes a run, which are no profiles.
     """
     by_reason: dict[str, list[str]] = {}
     for file, reason in meta.get("ignored_files", {}).items():
@@ -167,7 +168,7 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
 
 
 def told(meta: Mapping[str, Any]) -> list[str]:
-    """What a command warns of before it shows a number: warnings, and files that were not read."""
+    """The lines that a command shows before any number: warnings, and files that were not read."""
     return [*meta.get("warnings", []), *ignored_lines(meta)]
 
 
@@ -181,11 +182,12 @@ _KINDS_DTYPE = pd.CategoricalDtype(KINDS)
 
 
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
-    """Events in order of start, an enclosing one first: EVENT_COLUMNS, and FURTHER_COLUMNS that are
-    there.
+    """Events in order of start, an enclosing event first, in EVENT_COLUMNS and those of
+    FURTHER_COLUMNS that are there.
 
     texts -- what the codes in columns of texts stand for. Empties the records.
     """
+    # Each column is dropped once it is converted, so that a large file is not in memory twice.
     columns, records.columns = records.columns, {}
     starts = columns["start_ns"]
     keys = (columns["depth"], starts) if "depth" in columns else (starts,)
@@ -209,10 +211,8 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
 
 
 def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Samples in order of time: the contract's columns, and of COUNTER_COLUMNS those that a part
-    has.
-
-    Where samples are of kernels, all of them.
+    """Samples in order of time, in COUNTER_DTYPES and those of COUNTER_COLUMNS that a part has; in
+    all of these where samples are of kernels.
     """
     parts = [part for part in parts if len(part)]
     if not parts:
@@ -228,7 +228,7 @@ def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
-    """The columns of the table: of the further ones those in which something is known."""
+    """The columns of the table, with those of FURTHER_COLUMNS in which something is known."""
     stated = {
         name: dtype
         for name, dtype in FURTHER_COLUMNS.items()
@@ -238,7 +238,7 @@ def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
 
 
 def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
-    """Short names of the texts that name work on a device; names on the host are readable as they
+    """The texts, those that name work on a device shortened; names on the host are readable as they
     are.
     """
     result = list(texts)
@@ -251,24 +251,24 @@ def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:
     """Numbers of rows after the rows were put into this order."""
     if isinstance(order, slice):
         return rows
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return np.where(rows == ABSENT, ABSENT, place[np.maximum(rows, 0)])
+    new_row = np.empty(len(order), np.int64)
+    new_row[order] = np.arange(len(order))
+    return np.where(rows == ABSENT, ABSENT, new_row[np.maximum(rows, 0)])
 
 
 @dataclass
 class Part:
-    """What a reader found in one file, or in one process of it.
+    """The content of one file, or of one process in it.
 
-    path     -- where it lies, for messages.
+    path     -- the file, for messages.
     records  -- its events, linked with their launches; codes of texts that all parts share.
     counters -- tables of samples in columns of COUNTER_COLUMNS.
     facts    -- entries of `Profile.meta`; those that all parts state alike are kept.
-    rank     -- None if unknown, or if the records themselves say it.
-    files    -- files that were read, `path` if None; ignored -- those that were not, and why.
+    rank     -- None if unknown, or if the records themselves state it.
+    files    -- files that were read, `path` if None; ignored -- files that were not -> why.
     processes -- numbers of processes that may have no event.
-    total, by_category -- events in the file, if it had more than became records.
-    shared_launches    -- calls with the correlation id of another call.
+    total, by_category -- numbers of events in the file, if it had more than became records.
+    shared_launches    -- number of calls with the correlation id of another call.
     """
 
     path: Path
@@ -285,7 +285,7 @@ class Part:
     warnings: list[str] = field(default_factory=list)
 
     def ranks(self) -> set[int | None]:
-        """The ranks of its events; None stands for one that is not known."""
+        """The ranks of its events; None stands for an unknown rank."""
         if "rank" not in self.records or not len(self.records):
             return {self.rank}
         return {
@@ -293,19 +293,19 @@ class Part:
         }
 
     def extent(self) -> Extent:
-        """Where its events lie."""
+        """The ranks and times of its events."""
         return extent_of(
             self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns"))
         )
 
 
 def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[Part]:
-    """Only the events of `rank`; where no part states a rank, all of them get it. Raises
-    ProfileReadError.
+    """The parts with only the events of `rank`; where no part states a rank, all events get it.
+    Raises ProfileReadError if the files state only other ranks.
     """
     if rank is None:
         return list(parts)
-    known = {own for part in parts for own in part.ranks() if own is not None}
+    known = {stated for part in parts for stated in part.ranks() if stated is not None}
     if known:
         refuse_unknown_rank(path, known, rank)
         parts = [part for part in parts if rank in part.ranks()]
@@ -323,12 +323,13 @@ def profile_of(
     meta: dict[str, Any] | None = None,
     origin: Origin | None = None,
 ) -> Profile:
-    """One profile of all parts; `meta` has what the format adds, first, and the common entries are
+    """One profile of all parts. meta -- the entries that the format adds; the common entries are
     made here.
     """
     texts, meta = list(texts), meta or {}
     stated = common_facts([part.facts for part in parts if part.facts])
-    facts = meta | stated | _places(parts) | _counts(parts, texts) | meta
+    # `meta` comes first, so that its entries are in front, and last, so that they win.
+    facts = meta | stated | _sources(parts) | _counts(parts, texts) | meta
     facts["warnings"] = [warning for part in parts for warning in part.warnings]
     facts["warnings"] += suspicions(part.extent() for part in parts)
     if origin is not None:
@@ -342,7 +343,7 @@ def profile_of(
 
 
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What all of these state alike."""
+    """The entries that all of these state alike."""
     first = stated[0] if stated else {}
     return {
         key: value
@@ -351,35 +352,34 @@ def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _places(parts: Sequence[Part]) -> dict[str, Any]:
-    """Files, ranks and processes."""
+def _sources(parts: Sequence[Part]) -> dict[str, Any]:
+    """Entries of `Profile.meta` on files, ranks and processes."""
     files = [file for part in parts for file in ([part.path] if part.files is None else part.files)]
-    found: dict[str, Any] = {"files": list(dict.fromkeys(map(str, files)))}
+    entries: dict[str, Any] = {"files": list(dict.fromkeys(map(str, files)))}
     ignored = {str(file): reason for part in parts for file, reason in part.ignored.items()}
     if ignored:
-        found["ignored_files"] = ignored
+        entries["ignored_files"] = ignored
     ranks = sorted({rank for part in parts for rank in part.ranks() if rank is not None})
     if ranks:
-        found |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
-    known = {
-        number
-        for part in parts
-        for number in [*part.processes, *pd.unique(part.records.get("process")).tolist()]
-    }
-    known -= {ABSENT}
-    return found | ({"processes": sorted(known)} if known else {})
+        entries |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
+    processes: set[int] = set()
+    for part in parts:
+        processes |= {*part.processes, *pd.unique(part.records.get("process")).tolist()}
+    processes -= {ABSENT}
+    return entries | ({"processes": sorted(processes)} if processes else {})
 
 
 def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
-    """How many events there were, of which category, and what became of them."""
+    """Entries of `Profile.meta` on how many events there were, by category, and what became of
+    them.
+    """
     not_kept = sum((part.records.not_kept for part in parts), Counter())
     dropped = sum((part.records.dropped for part in parts), Counter())
+    # Where a reader did not count all events of the file, its records are all there were.
     categories = (
-        (
-            counted(part.records.get("source_category"), texts) + part.records.not_kept
-            if part.by_category is None
-            else part.by_category
-        )
+        counted(part.records.get("source_category"), texts) + part.records.not_kept
+        if part.by_category is None
+        else part.by_category
         for part in parts
     )
     return {
@@ -396,13 +396,13 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Extent:
-    """What one file or process adds to what is asked of all of them; times in ns, from the first
-    start to the last end.
+    """The facts of one file or process that are compared with those of all others. Times are in ns,
+    from the first start to the last end.
 
-    ranks   -- of its events; None stands for one that is not known.
-    span    -- of all its events, (0, 0) without any; device -- of those on a device, None without
-               any.
-    kernels -- how many it has; instant -- those without a duration.
+    ranks   -- of its events; None stands for an unknown rank.
+    span    -- time of all its events, (0, 0) without any; device -- time of those on a device, None
+               without any.
+    kernels -- how many it has; instant -- how many of these have no duration.
     """
 
     ranks: frozenset[int | None]
@@ -415,7 +415,7 @@ class Extent:
 def extent_of(
     ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray
 ) -> Extent:
-    """The extent of events with these kinds (places in KINDS) and times."""
+    """The extent of events with these kinds (positions in KINDS) and times."""
     is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
     on_device, end = ON_DEVICE[kind], start_ns + duration_ns
     return Extent(
@@ -442,16 +442,16 @@ def extent_of_profile(profile: Profile) -> Extent:
 
 
 def suspicions(extents: Iterable[Extent]) -> list[str]:
-    """What makes otherwise sound events doubtful, whatever the format."""
+    """Sentences on what makes otherwise sound events doubtful, whatever the format."""
     found, kernels, instant = [], 0, 0
     spans: dict[Any, tuple[int, int]] = {}
     for extent in extents:
         kernels, instant = kernels + extent.kernels, instant + extent.instant
         if extent.device:
-            # Files of one rank may follow each other.
-            own = extent.ranks - {None} or len(spans)
-            first, last = spans.get(own, extent.device)
-            spans[own] = (min(first, extent.device[0]), max(last, extent.device[1]))
+            # Files of one rank may follow each other; each file without a rank counts for itself.
+            owner = extent.ranks - {None} or len(spans)
+            first, last = spans.get(owner, extent.device)
+            spans[owner] = (min(first, extent.device[0]), max(last, extent.device[1]))
     if instant:
         found.append(f"{instant} of {kernels} kernels last 0 ns: their times were not recorded.")
     in_order = sorted(spans.values())

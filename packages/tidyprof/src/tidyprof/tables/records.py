@@ -1,5 +1,5 @@
-"""Events as columns: of numbers on their way from a file to the event table, and plain ones of a
-table.
+"""Events as columns: as numbers on their way from a file to the event table, and as plain arrays of
+that table.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ TEXT_COLUMNS = {
 class Records:
     """Events as columns of equal length.
 
-    columns  -- name in the event table -> int64, ABSENT where the file is silent; for texts int32
-                codes, NO_TEXT where there is none; `kind` int8, place in KINDS. start_ns,
+    columns  -- name in the event table -> int64, ABSENT where the file states nothing; for texts
+                int32 codes, NO_TEXT where there is none; `kind` int8, position in KINDS. start_ns,
                 duration_ns, kind, name are always there. A reader may keep columns of its own
                 beside them; they do not get into the table.
-    dropped  -- reason -> events that cannot be right and were left out.
-    not_kept -- category -> events that were left out since they are no work, such as barriers.
+    dropped  -- reason -> number of events that cannot be right and were left out.
+    not_kept -- category -> number of events that were left out since they are no work, such as
+                barriers.
     """
 
     columns: dict[str, np.ndarray]
@@ -51,11 +52,11 @@ class Records:
 
     @property
     def total(self) -> int:
-        """Events that the file had, kept or not."""
+        """Number of events that the file had, kept or not."""
         return len(self) + self.dropped.total() + self.not_kept.total()
 
     def get(self, column: str) -> np.ndarray:
-        """A column; nothing in each row if it is not there."""
+        """A column; one without any value if it is not there."""
         return self.columns[column] if column in self.columns else nothing(column, len(self))
 
     def keep(self, rows: np.ndarray) -> None:
@@ -65,8 +66,8 @@ class Records:
 
 
 class GrowingRecords:
-    """Batches of records with the same columns, one below the other as they come: no event is ever
-    held twice.
+    """Batches of records with the same columns, put below each other as they come, so that no event
+    is held twice.
     """
 
     def __init__(self) -> None:
@@ -74,7 +75,7 @@ class GrowingRecords:
         self._rows = 0
 
     def append(self, batch: Records) -> None:
-        """Copy a batch behind those that are there."""
+        """Copy a batch below those that are there."""
         end = self._rows + len(batch)
         for name, values in batch.columns.items():
             column = self._columns.setdefault(name, np.empty(0, values.dtype))
@@ -84,14 +85,14 @@ class GrowingRecords:
         self._rows = end
 
     def collected(self) -> Records:
-        """All of them, without room for more."""
+        """All records, in arrays without room for more."""
         for column in self._columns.values():
             column.resize(self._rows, refcheck=False)
         return Records(self._columns)
 
 
 def nothing(column: str, rows: int) -> np.ndarray:
-    """A column in which nothing is known."""
+    """A column of so many rows without any value."""
     is_text = column in TEXT_COLUMNS
     return np.full(rows, NO_TEXT if is_text else ABSENT, np.int32 if is_text else np.int64)
 
@@ -124,7 +125,9 @@ def joined(parts: Sequence[Records]) -> Records:
 
 
 def _number_on(parts: Sequence[Records]) -> None:
-    """Let the numbers of rows in `parent`, and those of samples, go on from part to part."""
+    """Let the numbers of rows in `parent`, and the numbers of samples, continue from part to
+    part.
+    """
     rows = samples = 0
     for part in parts:
         for name, first in (("parent", rows), ("sample", samples)):
@@ -161,11 +164,11 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
 
 @dataclass(frozen=True, eq=False)
 class PlainEvents:
-    """Some events of a table; helpers such as `occupied` and `names_matching` take them as they
-    take the table.
+    """Some events of a table, which helpers such as `occupied` and `names_matching` take in its
+    place.
 
-    columns -- of the whole table. rows -- places in it of these events.
-    What is asked for again is the same array, which nobody may change.
+    columns -- of the whole table. rows -- positions of these events in it.
+    A column that is asked for again is the same array, which nobody may change.
     """
 
     columns: PlainColumns
@@ -185,7 +188,7 @@ class PlainEvents:
     def __getitem__(self, key: np.ndarray | slice) -> PlainEvents: ...
 
     def __getitem__(self, key: str | np.ndarray | slice) -> Any:
-        """A column by its name, or the events of a mask or of places."""
+        """A column by its name, or the events of a mask or of positions."""
         if not isinstance(key, str):
             return PlainEvents(self.columns, self.rows[key])
         if key not in self._taken:

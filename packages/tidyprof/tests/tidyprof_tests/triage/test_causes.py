@@ -17,7 +17,7 @@ from tidyprof.diagnosis.causes import CAUSES, LIMIT, _kernel_words
 from tidyprof.diagnosis.host_facts import HostFacts, Most
 from tidyprof.diagnosis.on_device import SlowLaunches
 from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
-from tidyprof.diagnosis.signs import Signs
+from tidyprof.diagnosis.signs import Excess, Signs
 from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, as_json, judge, triage
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 
@@ -77,7 +77,7 @@ CASES = {
     "straggler": made_signs(
         {"exposed_communication": 0.4},
         rank_table=rank_table((40, 40, 40, 0), 1, 3),
-        excess=(0.35, "silent"),
+        excess=Excess(0.35, "silent"),
         **SEVERAL,
     ),
     "many-operators": made_signs({"between": 0.3}, on_host=True, small=0.6),
@@ -107,7 +107,7 @@ def test_a_rank_that_is_late_but_does_no_more_than_others_is_not_blamed(rank_lat
     table = rank_table((30, 30, 30, 0), 1, 3)
     shares = {"exposed_communication": 0.3, "launch_bound": 0.5}
     diagnosis = judge(
-        made_signs(shares, rank_table=table, excess=(rank_lateness, "compute"), **SEVERAL), ()
+        made_signs(shares, rank_table=table, excess=Excess(rank_lateness, "compute"), **SEVERAL), ()
     )
     assert diagnosis.cause == "launch-bound"
     assert any("Who waits for whom." in sentence for sentence in diagnosis.evidence)

@@ -1,4 +1,4 @@
-"""What lies in a folder of dumps: the dump of each rank, dumps that can't be read, and the logs
+"""The contents of a folder of dumps: the dump of each rank, dumps that can't be read, and the logs
 beside them.
 """
 
@@ -15,8 +15,8 @@ from tidyprof.io.byte_stream import head_or_nothing, is_pickle
 
 _NAMED = re.compile(r"rank[_.-]?([0-9]+)(?!.*rank[_.-]?[0-9])", re.IGNORECASE)
 _AT_END = re.compile(r"(?<![0-9])([0-9]+)(?:\.[A-Za-z]+){0,2}$")
-"""A rank stands behind the word (names of hosts have numbers, too), or at the end of the name
-(`DebugInfoWriter` of PyTorch writes it there); endings may have been added.
+"""A rank stands after the word `rank` (names of hosts have numbers, too), or at the end of the
+name, where `DebugInfoWriter` of PyTorch writes it; endings may have been added.
 """
 
 _JSON = re.compile(
@@ -27,13 +27,13 @@ _TEXT_ENDINGS = (".txt", ".log", ".err", ".out")
 _HEAD_BYTES = 2**16
 _TAIL_BYTES = 2**13
 MOST_DIGITS = 9
-"""Of a rank."""
+"""Digits of a rank."""
 
 
 @dataclass(frozen=True)
 class Dumps:
-    """Rank -> its dump; what is named as one and can't be read, and why; the last line of its log,
-    with the name.
+    """Rank -> its dump; rank -> a file that is named like a dump and can't be read, and why; rank
+    -> the last line of its log, with the log's name.
     """
 
     readable: dict[int, Path]
@@ -42,8 +42,8 @@ class Dumps:
 
 
 def dumps_in(folder: Path) -> Dumps:
-    """Raises ProfileReadError where there is no dump, two of one rank, or one whose name has no
-    rank but a number.
+    """The dumps and logs in a folder. Raises ProfileReadError where there is no dump, two dumps of
+    one rank, or a dump whose name has a number that is no rank.
     """
     readable: dict[int, Path] = {}
     others: dict[Path, int] = {}
@@ -68,6 +68,8 @@ def dumps_in(folder: Path) -> Dumps:
             )
         else:
             readable[rank] = file
+    # Only now are the names of sound dumps known, and with them which of the other files are meant
+    # as dumps.
     shapes = {_shape(file) for file in readable.values()}
     unreadable = {
         rank: f"{file.name}, {_fault(file)}"
@@ -94,14 +96,14 @@ _OTHER_NAME = (
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a file begins as a dump in JSON; traces of PyTorch's profiler have some of its words,
-    too.
+    """Whether a file begins like a dump in JSON. Traces of PyTorch's profiler have some of the same
+    words.
     """
     return _JSON.match(head) is not None and _OF_TRACES not in head
 
 
 def _fault(file: Path) -> str:
-    """Why a file is no dump; nothing for one that begins as a dump."""
+    """Why a file is no dump; "" for a file that begins like one."""
     try:
         status = file.stat()
     except OSError:
@@ -121,8 +123,8 @@ def _fault(file: Path) -> str:
 
 
 def _is_meant_as_dump(file: Path, shapes: set[str]) -> bool:
-    """Whether it is named as the dumps beside it; what has neither content nor an ending of texts
-    counts, too.
+    """Whether a file is named like the dumps beside it. A file that is empty, or zeros, counts as
+    well unless it has an ending of texts.
     """
     if _shape(file) in shapes:
         return True
@@ -134,7 +136,7 @@ def _shape(file: Path) -> str:
 
 
 def _last_line(log: Path) -> str:
-    """`log_1.txt ends with "..."`; nothing for what is empty or no file."""
+    """`log_1.txt ends with "..."`; "" for what is empty or no file."""
     if not log.is_file() or not (size := log.stat().st_size):
         return ""
     with log.open("rb") as opened:

@@ -28,10 +28,10 @@ stays below it.
 """
 
 MOST_JSON_VALUES = 10_000_000
-"""Lists, dictionaries and what stands between commas: of each Python takes up to 200 bytes."""
+"""Lists, dictionaries and values between commas: each takes up to 200 bytes in Python."""
 
 MOST_DIMENSIONS = 64
-"""Of a tensor: PyTorch's own limit (`TensorIterator`)."""
+"""Dimensions of a tensor: PyTorch's own limit (`TensorIterator`)."""
 
 COLUMNS = {
     **dict.fromkeys(("rank", "number", "record"), "int64"),
@@ -46,8 +46,8 @@ COLUMNS = {
 _LIBRARY = re.compile(r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<frozen ")
 
 Memberships = dict[str, dict[tuple[int, ...], str]]
-"""Group -> the ranks that it has (some, where groups that share a name were split off together) ->
-their own name.
+"""Group -> the ranks of each group of this name (several where groups were split off together) ->
+a name for each of these.
 """
 
 
@@ -57,18 +57,18 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
 
     A row is one call of one rank: its `rank`; `group` (name of the process group) and `number`
     (from 1, in that group); `record` (from 0, in all groups); `call`, such as `gloo:all_reduce`;
-    `line`, the innermost one that is neither torch's nor a library's, and the whole `stack` of
+    `line`, the innermost line that is neither torch's nor a library's, and the whole `stack` of
     lines that are not torch's; `elements` and `types` of the inputs; `called_ns` since 1970;
     `timeout_ms`; `state` and `retired` as PyTorch writes them; `message`, whether it is a send or a
-    receive between two ranks, whose `number`s are counted apart.
+    receive between two ranks: these have `number`s of their own.
 
     `attrs["groups"]` has the ranks of each group as far as a dump states them, `attrs["dumps"]`
     rank -> file, `attrs["unreadable"]` rank -> a file named as its dump that can't be read,
     `attrs["logs"]` rank -> how a log beside the dumps ends.
 
     Raises ProfileReadError for a folder without dumps, two dumps of one rank, dumps that state
-    other ranks for one group, and whatever begins as a dump and is none: no pickle is loaded that
-    could run code.
+    different ranks for one group, and whatever begins like a dump and is none. No pickle that could
+    run code is loaded.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -87,6 +87,7 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
             _row(structure, entry) | {"rank": rank} for entry in structure.rows(content, "entries")
         ]
         stated[rank] = _groups(structure, content["pg_config"])
+    # Names of groups are settled by all dumps together, so the rows get theirs afterwards.
     names = _names(folder, stated)
     for row in rows:
         row["group"] = names[row["group"]].get(
@@ -109,7 +110,7 @@ _NO_FOLDER = ("a file, not a folder", "one dump was given: who is missing only a
 
 
 def _content(file: Path) -> Any:
-    """What a dump holds, as a pickle or as JSON."""
+    """The content of a dump, which is a pickle or JSON."""
     data = read_bytes(file, LARGEST_BYTES)
     if is_pickle(data):
         return plain_objects(file, data)
@@ -123,7 +124,7 @@ def _content(file: Path) -> Any:
 
 
 def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]:
-    """Group -> its ranks as one dump states them."""
+    """Group -> its ranks, as one dump states them."""
     if not isinstance(configured, dict) or not all(
         isinstance(one, dict) for one in configured.values()
     ):
@@ -139,15 +140,16 @@ def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]
 
 
 def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Memberships:
-    """Groups that share a name and no rank, as `split_group` makes them, are told apart by their
-    ranks.
+    """Distinct names for groups that share a name and no rank, as `split_group` makes them: they
+    are named by their ranks.
 
-    Raises ProfileReadError where groups of one name share some ranks only: they are of two runs.
+    Raises ProfileReadError where different groups of one name share ranks: they are of two runs.
     """
     members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for of_rank in stated.values():
         for name, ranks in of_rank.items():
-            if name:  # gloo leaves it out, and numbers the ranks of its newest group from 0
+            # gloo leaves the name out, and numbers the ranks of its newest group from 0.
+            if name:
                 members[name].add(ranks)
     for name, several in members.items():
         if sum(map(len, several)) > len({rank for ranks in several for rank in ranks}):
@@ -166,7 +168,7 @@ def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Membe
 
 
 def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, str]) -> list[int]:
-    """All ranks of a job of gloo, as far as its dumps tell: ranks are numbered without gaps."""
+    """All ranks of a job with gloo, as far as its dumps tell: ranks are numbered without gaps."""
     known = {
         *stated,
         *unreadable,
@@ -176,7 +178,7 @@ def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, 
 
 
 MOST_RANKS = 100_000
-"""Of a job. Gaps between higher numbers are not filled."""
+"""Ranks of a job. Gaps between higher numbers are not filled."""
 
 
 def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +215,7 @@ def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elements(structure: Structure, entry: dict[str, Any]) -> list[str]:
-    """The elements of each input of a call."""
+    """The number of elements of each input of a call."""
     sizes = entry.get("input_sizes", [])
     if not isinstance(sizes, list):
         raise structure.wrong("input_sizes")

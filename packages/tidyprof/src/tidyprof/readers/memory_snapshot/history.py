@@ -18,8 +18,8 @@ MOST_ROWS = 50_000_000
 """Entries and blocks of one file: a small file can name the same list again and again."""
 
 MOST_CHARACTERS = 2**30
-"""Characters of all texts that are taken from one file: it can name one long text again and again,
-too.
+"""Characters of all texts that are taken from one file, which can name one long text again and
+again, too.
 """
 
 _NO_LINE = 2**64 - 1
@@ -41,12 +41,12 @@ class Structure:
         self._characters = 0
 
     def rows(self, holder: Any, key: str) -> list[dict[str, Any]]:
-        """A list of dictionaries; what is not there is empty."""
+        """A list of dictionaries; a list that is not there is empty."""
         found = holder.get(key, []) if isinstance(holder, dict) else None
         return self.dictionaries(found, key)
 
     def dictionaries(self, found: Any, what: str) -> list[dict[str, Any]]:
-        """The list itself, if it is one of dictionaries and not too long."""
+        """The list itself, if it is a list of dictionaries and not too long."""
         if not isinstance(found, list):
             raise self.wrong(what)
         self.count(len(found), what)
@@ -70,7 +70,8 @@ class Structure:
     def stated(self, row: dict[str, Any], key: str, bits: int = 64) -> int:
         """A whole number of so many bits; it has to be there."""
         value = self.number(row, key)
-        if not -(2 ** (bits - 1)) < value < 2 ** (bits - 1):  # ABSENT is the lowest one
+        # Without the lowest number, which is ABSENT.
+        if not -(2 ** (bits - 1)) < value < 2 ** (bits - 1):
             raise self.wrong(key)
         return value
 
@@ -95,7 +96,7 @@ class Structure:
         ]
 
     def _line(self, frame: dict[str, Any]) -> str:
-        """A frame's line in brackets; "" for -1, which Python has for code without one and torch
+        """A frame's line in brackets; "" for -1, which Python has for code without a line and torch
         writes as uint64.
         """
         if frame.get("line") in (-1, _NO_LINE):
@@ -103,20 +104,20 @@ class Structure:
         return f"({self.number(frame, 'line')})"
 
     def wrong(self, what: str) -> ProfileReadError:
-        """The error about something that torch does not write so."""
+        """The error about something that is not as torch writes it."""
         return ProfileReadError(
             self.path, f"no {self._what} ({what} is not as it writes)", *DAMAGED
         )
 
 
 def own_lines(frames: list[str]) -> list[str]:
-    """Those of these functions that are not torch's own."""
+    """The functions among these that are not torch's."""
     return [frame for frame in frames if not _TORCH.search(frame)]
 
 
 def source_line(frames: list[str]) -> str | None:
-    """The innermost function that is not torch's own; torch's innermost if there is no other, None
-    without any.
+    """The innermost function that is not torch's; torch's innermost if there is no other, None
+    without any function.
     """
     return next(iter(own_lines(frames) or frames), None)
 
@@ -130,16 +131,15 @@ CHANGES = {
         "segment_unmap": -1,
     },
 }
-"""Quantity -> action -> sign with which its size counts. An `alloc` states what was asked for,
-before rounding (record_trace in c10/cuda/CUDACachingAllocator.cpp of PyTorch).
+"""Quantity -> action -> sign with which its size counts. An `alloc` states the size that was asked
+for, before rounding (record_trace in c10/cuda/CUDACachingAllocator.cpp of PyTorch).
 """
 
 
 def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
-    """One event for each action, in the order of the file; `device_free` is kept beside the columns
-    of the table.
+    """One event for each action, in the order of the file, with `device_free` as one more column.
 
-    Where no action has a time, those of a device are numbered from 1.
+    Where no action has a time, the actions of a device are numbered from 1.
     """
     traces = snapshot.get("device_traces", [])
     if not isinstance(traces, list):
@@ -162,9 +162,9 @@ def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
         "name",
         "source_line",
     )
-    columns = dict(
-        zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T.copy(), strict=True)
-    )
+    # Reshaped, since an array of no rows has no columns.
+    values = np.array(rows, np.int64).reshape(-1, len(names)).T.copy()
+    columns = dict(zip(names, values, strict=True))
     for name in ("name", "source_line"):
         columns[name] = columns[name].astype(np.int32)
     columns["duration_ns"] = np.zeros(len(rows), np.int64)
@@ -200,19 +200,18 @@ def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[
 def memory_over_time(
     records: Records, final: dict[tuple[str, int], int], texts: Codes, warnings: list[str]
 ) -> Iterator[pd.DataFrame]:
-    """Samples in bytes after each action that changed something, and of free memory when it ran
-    out.
+    """Samples in bytes after each action that changed a quantity, and samples of free memory when
+    it ran out.
 
     final -- quantity and device -> bytes when the snapshot was taken. The history may have lost its
     beginning, so it is played backwards from there. Where that gives less than nothing, actions are
-    missing: a warning instead.
+    missing, and there is a warning instead of samples.
     """
     for quantity, signs in CHANGES.items():
-        sign = np.zeros(
-            len(records)
-        )  # sums of floats don't overflow, and are exact up to 2**53 bytes
-        for action, own in signs.items():
-            sign[records["name"] == texts.get(action, NO_TEXT)] = own
+        # Sums of floats don't overflow, and are exact up to 2**53 bytes.
+        sign = np.zeros(len(records))
+        for action, of_action in signs.items():
+            sign[records["name"] == texts.get(action, NO_TEXT)] = of_action
         for device in np.unique(records["device"][sign != 0]).tolist():
             rows = (records["device"] == device) & (sign != 0)
             change = (sign * records["bytes"])[rows]

@@ -32,9 +32,9 @@ from tidyprof.tables.profiles import (
 )
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
-"""Unpacked bytes that are accepted unless told otherwise: as objects they take ten times as much or
-more. torch writes several KB for each action (docstring of `torch.cuda.memory._dump_snapshot`), so
-this is some 100,000 of them.
+"""Unpacked bytes that are accepted by default: as objects they take ten times as much or more.
+torch writes several KB for each action (docstring of `torch.cuda.memory._dump_snapshot`), so this
+is some 100,000 actions.
 """
 
 
@@ -46,18 +46,19 @@ def read_memory_snapshot(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_SNAPSHOT_BYTES,
 ) -> Profile:
-    """Read what `torch.cuda.memory._dump_snapshot` writes, without running what a pickle may hold.
+    """Read what `torch.cuda.memory._dump_snapshot` writes, without running code that a pickle may
+    hold.
 
-    path -- a snapshot, or a folder with one per rank, with `rank0`, `rank1`, ... in its name or its
-            folder's.
+    path -- a snapshot, or a folder with one per rank, with `rank0`, `rank1`, ... in the name of
+            each snapshot or of its folder.
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` has a row for each action of the allocator in the recorded history, kind `runtime`,
     duration 0, times in ns since 1970:
       name         `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`,
                    `oom`, ...
-      bytes        what was asked for, not rounded; of segments their size; of `oom` what could not
-                   be had
+      bytes        the size that was asked for, not rounded; for segments their size; for `oom` the
+                   size that could not be had
       address      in the device's memory, <NA> for `oom`
       source_line  innermost Python function that is not torch's own, as `file(line): name`
 

@@ -25,7 +25,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def is_snapshot(path: Path) -> bool:
-    """Whether a file is one."""
+    """Whether a file is a snapshot."""
     return _is_snapshot(head_or_nothing(path, HEAD_BYTES))
 
 

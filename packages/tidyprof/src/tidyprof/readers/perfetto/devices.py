@@ -1,5 +1,5 @@
-"""What the slices of a Perfetto trace are, which tool wrote them, and which GPU, stream and thread
-they belong to.
+"""The kind of each slice of a Perfetto trace, the tool that wrote it, and the GPU, stream and
+thread that it belongs to.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _SAMPLING_RANGE = re.compile(r"^samples \[(rocprof-?sys|omnitrace)\]")
 
 
 def kinds_of(slices: Records, texts: list[str]) -> np.ndarray:
-    """The place in KINDS of every slice's kind, from its category and name, int8.
+    """The position in KINDS of every slice's kind, from its category and name, int8.
 
-    Slices with a kernel's number are kernels whatever they are called. The range that rocprof-sys
+    Slices with the number of a kernel are kernels, whatever their name. The range that rocprof-sys
     puts around all samples of a thread is no sample.
     """
     kind = np.array([*map(_kind_of_category, texts)], np.int8)[slices["source_category"]]
@@ -71,27 +71,25 @@ def kinds_of(slices: Records, texts: list[str]) -> np.ndarray:
 
 
 def has_category(slices: Records, texts: list[str], wanted: set[str]) -> np.ndarray:
-    """Which slices have one of these names among those of their category."""
-    found = [not wanted.isdisjoint(category.split(",")) for category in texts]
-    return np.array(found, bool)[slices["source_category"]]
+    """Mask of the slices that have one of these names in their category."""
+    has_one = [not wanted.isdisjoint(category.split(",")) for category in texts]
+    return np.array(has_one, bool)[slices["source_category"]]
 
 
 def is_launching(slices: Records, texts: list[str]) -> np.ndarray:
-    """Which slices are calls that can start work on a device."""
+    """Mask of the slices that are calls which can start work on a device."""
     return (slices["kind"] == KIND_CODE["runtime"]) & has_category(slices, texts, _LAUNCHING)
 
 
 def _kind_of_category(category: str) -> int:
-    """The place in KINDS of a category's kind; one of several names counts by the first that is
-    known.
-    """
+    """The position in KINDS of a category's kind; of several names the first known one counts."""
     kinds = (_KIND_OF_NAME.get(name) for name in category.split(","))
     return KIND_CODE[next(filter(None, kinds), "annotation")]
 
 
 def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Which copies say by their name that the GPU is their source, and which that it is their
-    destination.
+    """Masks of the copies whose name says that the GPU is their source, and of those whose name
+    says that it is their destination.
     """
     return tuple(
         _matching(texts, pattern)[slices["name"]] for pattern in (_FROM_DEVICE, _TO_DEVICE)
@@ -99,8 +97,8 @@ def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.nd
 
 
 def tool_of(slices: Records, texts: list[str]) -> str:
-    """The profiler that wrote slices of these categories and names, `Perfetto` if that is not to be
-    told.
+    """The profiler that wrote slices of these categories and names, `Perfetto` if that is not
+    clear.
     """
     categories, names = (
         {texts[code] for code in np.unique(slices[column]).tolist()}
@@ -122,8 +120,8 @@ _AGENT = re.compile(r"(?:([A-Za-z]+)[-_ ]?)?([0-9]{1,9})")
 
 
 _DEVICE = np.dtype([("number", np.int64), ("counts_agents", bool), ("is_cpu", bool)])
-"""A device as a label or a track names it: `number` is ABSENT if it has none, and counts all agents
-or GPUs only.
+"""A device as a label or a track names it: its `number`, ABSENT if it has none, which counts all
+agents or GPUs only.
 """
 
 
@@ -131,15 +129,15 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
     """Add process, thread, device, source_device and destination_device, and complete stream and
     queue.
 
-    Beside columns of the event table there is `hip_stream`: the stream without the queue that
-    stands for it elsewhere.
+    Besides columns of the event table there is `hip_stream`: the stream where the file states one,
+    while `stream` falls back on the queue.
 
     Returns entries of `Profile.meta`.
 
-    An event on a device has the device that its arguments name, else that of its track. A copy is
-    the GPU's that its name makes its destination or source. rocprof-sys counts GPUs where it names
-    a kernel's and agents where it names a copy's: if each way names one GPU only, they are taken as
-    the same, else copies have no device.
+    An event on a device has the device that its arguments name, else that of its track. A copy
+    belongs to the GPU that its name makes its destination or source. rocprof-sys counts GPUs where
+    it names the device of a kernel, and agents where it names that of a copy: if each way names one
+    GPU only, they are taken as the same, else copies have no device.
     """
     lane, on_device = slices["lane"], ON_DEVICE[slices["kind"]]
     of_track = {
@@ -171,27 +169,26 @@ def _first(*choices: np.ndarray) -> np.ndarray:
 
 
 def _labelled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
-    """The device that each label names; a last one, without a number, for rows without a label, of
-    code -1.
+    """The device that each label names, and at the end one without a number, for the code -1 of
+    rows without a label.
     """
     processors = {place.device for place in places if place.is_cpu and place.counts_agents}
-    found = []
+    devices = []
     for label in labels:
         match = _AGENT.fullmatch(label)
         kind = (match[1] or "").upper() if match else ""
         number = int(match[2]) if match else ABSENT
         counts_agents = kind not in ("CPU", "GPU")
-        found.append(
-            (number, counts_agents, kind == "CPU" or (counts_agents and number in processors))
-        )
-    return np.array([*found, (ABSENT, False, False)], _DEVICE)
+        is_cpu = kind == "CPU" or (counts_agents and number in processors)
+        devices.append((number, counts_agents, is_cpu))
+    return np.array([*devices, (ABSENT, False, False)], _DEVICE)
 
 
 def _assign_devices(
     slices: Records, texts: list[str], labelled: np.ndarray, drawn: np.ndarray
 ) -> dict[str, Any]:
-    """Add the devices; `drawn` is the device of each row's track, which counts where no label names
-    one.
+    """Add the devices. labelled -- the device of each label; drawn -- the device of each row's
+    track, which counts where no label names one.
     """
     kind = slices["kind"]
     agent, source, destination = (
@@ -204,7 +201,7 @@ def _assign_devices(
     comes_from, goes_to = ends_on_device(slices, texts)
     end_of_copy = np.where(comes_from, source, np.where(goes_to, destination, -1))
     stated = labelled[np.where(is_copy, end_of_copy, agent)]
-    # Of a copy between named agents the track does not tell which of them is the GPU.
+    # For a copy between named agents the track does not tell which of them is the GPU.
     drawn["number"][is_copy & has_ends] = ABSENT
     device = np.where(stated["number"] != ABSENT, stated, drawn)
     device["number"][device["is_cpu"] | ~ON_DEVICE[kind]] = ABSENT

@@ -17,7 +17,7 @@ BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""
 
 _PACKED_SAMPLES = ("streaming_profile_packet", "perf_sample")
-"""Samples of Linux' and Chrome's profilers; those of AMD's are slices."""
+"""Samples of the profilers of Linux and Chrome; AMD's profilers write samples as slices."""
 
 NO_STATE = "of sequences whose start is missing"
 NO_NAME = "with a name that the file does not hold"
@@ -30,16 +30,16 @@ class EventColumns:
     """Everything of one file that can become a row, in the order of the file.
 
     starts, ends -- of every begin and instant; the end is ABSENT until one is found.
-    common       -- for each of them track, name and category.
-    annotated    -- column that annotations become -> row and value of those that have one.
+    common       -- track, name and category of each of these.
+    annotated    -- column that annotations become -> row and value of each annotation.
     spoilt       -- rows whose end has a clock that the file does not relate to its own.
-    strays       -- track, time and place among the rows of ends without a begin on their own
-                    sequence; an end that came after row n has the place 2n + 1.
+    strays       -- track, time and order of ends without a begin on their own sequence; an end that
+                    came after row n has the order 2n + 1, a begin in row n has 2n.
     counters     -- time and track, and value, of every sample of a counter.
     texts        -- what the codes of names, categories and labels stand for; `text` makes them
                     readable.
 
-    Times are kept within the bounds beyond which they are damage, whatever the file says.
+    Times beyond the bounds of damage are kept at these bounds, whatever the file says.
     """
 
     def __init__(self, texts: Codes) -> None:
@@ -57,9 +57,11 @@ class EventColumns:
         self.not_kept: Counter[str] = Counter()
 
     def add(self, packets: Iterable[Any], other: Callable[[Any], None]) -> None:
-        """Take in the events among packets; the others are given to `other`, which may give them to
-        `add_other`.
+        """Take in the events among packets; the other packets are given to `other`, which may give
+        them to `add_other`.
         """
+        # Nearly all packets are events, so they are told by their type alone, without asking which
+        # field a packet carries.
         sequences, tracks = self.sequences, self.tracks.codes
         for packet in packets:
             event = packet.track_event
@@ -109,9 +111,7 @@ class EventColumns:
                 self.tracks.add(packet.track_descriptor)
 
     def _started(self, packet: Any, sequence: Sequence | None) -> Sequence | None:
-        """The packet's sequence in the state that the packet needs, None if that is not to be
-        had.
-        """
+        """The packet's sequence in the state that the packet needs, None if that state is lost."""
         if sequence is None:
             number = packet.trusted_packet_sequence_id
             sequence = self.sequences[number] = Sequence(number)
@@ -141,8 +141,8 @@ class EventColumns:
         return max(-LATEST_START_NS, min(time, LATEST_START_NS))
 
     def _end(self, track: int, time: int | None, sequence: Sequence) -> None:
-        """Close the latest slice that the sequence began on the track: an end before its begin is
-        still its own.
+        """Close the latest slice that the sequence began on the track, even where the end's time is
+        before that of the begin.
         """
         rows = sequence.open.get(track)
         row = rows.pop() if rows else None
@@ -154,7 +154,7 @@ class EventColumns:
             self.ends[row] = self.starts[row] if time is None else time
 
     def _slice(self, event: Any, time: int | None, track: int, sequence: Sequence) -> int:
-        """Add a row for what begins here; returns it, -1 if it cannot be used."""
+        """Add a row for what begins here, and return its number, -1 if the event cannot be used."""
         number = event.name_iid
         name = sequence.names.get(number) if number else event.name
         category = self._category(event, sequence)
@@ -177,8 +177,8 @@ class EventColumns:
         return row
 
     def _category(self, event: Any, sequence: Sequence) -> str | bytes | None:
-        """The event's category, all their names joined by a comma if it has several; None if the
-        file lacks one.
+        """The event's category; names of several categories are joined by a comma. None if the file
+        lacks one of the names.
         """
         numbers, texts = event.category_iids, event.categories
         if len(numbers) == 1 and not texts:

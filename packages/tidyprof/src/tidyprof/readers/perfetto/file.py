@@ -44,7 +44,7 @@ _LOSSES = {
     "patches_failed": "packets cut in two",
     "abi_violations": "broken chunks",
 }
-"""Counts of each buffer (TraceStats.BufferStats in protos/perfetto/common/trace_stats.proto)."""
+"""Counts for each buffer (TraceStats.BufferStats in protos/perfetto/common/trace_stats.proto)."""
 
 _TOTAL_LOSSES = {
     "chunks_discarded": "chunks discarded by the service",
@@ -55,8 +55,8 @@ _TOTAL_LOSSES = {
 
 _FILL_POLICIES = {1: "ring_buffer", 2: "discard"}
 UNWIND_LIMIT, OWN_FRAMES = 64, 4
-"""Frames at which rocprof-sys stops following a call stack, and how many of them are its own at
-most.
+"""Frames at which rocprof-sys stops following a call stack, and how many of these at most are
+rocprof-sys's own.
 """
 
 _MISSING_PART = {"ring_buffer": "its start is missing", "discard": "its end is missing"}
@@ -77,10 +77,9 @@ LOST_PACKETS = "packets missing in a sequence"
 
 
 class FileFacts:
-    """Collects what packets without events tell.
+    """Collects the facts in packets without events.
 
-    traces -- identifiers of the traces that the file holds; more than one where traces were
-              concatenated.
+    traces -- identifiers of the traces that the file holds; several where traces were concatenated.
     losses -- what was lost -> how often, None if the file has no statistics.
     """
 
@@ -93,7 +92,7 @@ class FileFacts:
     def add(self, payload: str | None, packet: Any) -> None:
         """Take in one packet; `payload` is the name of the field that it carries."""
         if payload == "trace_stats":
-            # The statistics of one trace grow, those of several traces in one file add up.
+            # The statistics within one trace grow; those of several traces in one file add up.
             self.losses = self._earlier_losses + _losses(packet.trace_stats)
         elif payload == "system_info":
             self._facts |= _machine(packet.system_info)
@@ -152,7 +151,9 @@ class FileFacts:
 
 
 def cut_stacks_warning(name: str, tool: str, samples: np.ndarray) -> str | None:
-    """A warning if call stacks were cut off; `samples` has the sample's number of every frame."""
+    """A warning if call stacks were cut off. samples -- for every frame the number of its
+    sample.
+    """
     frames = np.unique(samples, return_counts=True)[1]
     deepest = int(frames.max(initial=0))
     cut = int((frames == deepest).sum())
@@ -202,8 +203,8 @@ REPEATED_CALLS = "calls repeated on their stream's track"
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[int], Any]) -> Part:
-    """Read one trace; `advance` is told how many bytes of the file were consumed since its last
-    call.
+    """Read one trace. advance -- is called with the number of bytes of the file that were consumed
+    since its last call.
 
     Raises ProfileReadError where the file is no sound Perfetto trace.
     """
@@ -231,6 +232,8 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[i
 
 
 def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
+    # Damage is counted before slices are left out for other reasons, and lanes become names of
+    # tracks only once places, kinds and nesting are settled by them.
     places = collected.tracks.places()
     counters = counter_table(collected, places)
     records = slices_of(collected)
@@ -269,10 +272,10 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
 def _place(
     path: Path, slices: Records, places: Sequence[Place], collected: EventColumns
 ) -> tuple[dict[str, Any], int]:
-    """Complete the slices and leave out what is damaged or there twice.
+    """Complete the slices, and leave out those that are damaged or there twice.
 
     Returns entries of `Profile.meta`, and the number of calls with the correlation id of another
-    one.
+    call.
     """
     texts = [*map(text, collected.texts)]
     slices["kind"] = kinds_of(slices, texts)
@@ -287,7 +290,7 @@ def _place(
 
 
 def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
-    """rocprof-sys draws calls on their thread, and again on their stream's track."""
+    """Leave out calls on the track of a stream: rocprof-sys draws them on their thread as well."""
     process, correlation = slices["process"], slices["correlation_id"]
     calls, _ = first_of_each(slices, correlation, is_launching(slices, texts), process)
     on_stream = (slices["kind"] == KIND_CODE["runtime"]) & has_category(
@@ -299,8 +302,8 @@ def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
 
 
 def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> None:
-    """Too many events that packets without state, name, clock or value leave unusable, or that
-    begin or end only.
+    """Raise ProfileReadError for too many events that lack state, name, clock or value, or have
+    only a begin or an end.
     """
     reasons = Counter({reason: n for reason, n in collected.dropped.items() if reason != NO_BEGIN})
     cut_off = (

@@ -12,15 +12,17 @@ MAXIMUM_PACKET_BYTES = 64 * 2**20
 """Longer packets are damage; those of the tools read here have some kilobytes."""
 
 _PACKET_TAG = 0x0A
-"""Field 1 (`packet`), with a length in front: all that a trace consists of."""
+"""The tag of field 1 (`packet`), followed by a length: a trace consists of nothing else."""
 
 _LONGEST_LENGTH = 10
 """Bytes of the longest number (https://protobuf.dev/programming-guides/encoding)."""
 
 _LEAST_BYTES = 8
-"""Bytes that packets have on average; an event with a time, its track and its type alone has more.
+"""Bytes that packets have at least on average: an event with no more than a time, a track and a
+type has more.
 
-Packets of two bytes, which hold nothing, would take a minute for what unpacks from some kilobytes.
+Packets of two bytes, which hold nothing, would take a minute to read though they unpack from some
+kilobytes.
 """
 
 _MANY_PACKETS = 10_000
@@ -29,7 +31,7 @@ _SHOWN_BYTES = 24
 
 
 class NoPacketError(ValueError):
-    """What begins at byte `position` is no packet."""
+    """The bytes at `position` are no packet."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -37,7 +39,7 @@ class NoPacketError(ValueError):
 
 
 def whole_packets(data: bytes, most: int | None = None) -> int:
-    """Where the last packet that `data` holds to its end ends, at most `most` packets on; raises
+    """The end of the last whole packet in `data`, or of packet number `most`. Raises
     NoPacketError.
     """
     start, count = 0, 0
@@ -50,20 +52,20 @@ def whole_packets(data: bytes, most: int | None = None) -> int:
 
 
 def _end_of_packet(data: bytes, start: int) -> int | None:
-    """Where the packet at `start` ends; None where `data` ends within the number that says its
+    """The end of the packet at `start`; None where `data` ends within the number that is its
     length.
     """
     if data[start] != _PACKET_TAG:
         raise NoPacketError(start)
     length = 0
-    for place, byte in enumerate(data[start + 1 : start + 1 + _LONGEST_LENGTH]):
-        # Seven bits of the number a byte, the lowest first. The eighth bit says that another byte
-        # follows.
-        length |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(data[start + 1 : start + 1 + _LONGEST_LENGTH]):
+        # Each byte has seven bits of the number, the lowest first. The eighth bit says that another
+        # byte follows.
+        length |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             if length > MAXIMUM_PACKET_BYTES:
                 raise NoPacketError(start)
-            return start + 2 + place + length
+            return start + 2 + index + length
     if len(data) - start > _LONGEST_LENGTH:
         raise NoPacketError(start)
     return None
@@ -158,7 +160,7 @@ class PacketReader:
 
 
 def _likely_tool(start: bytes) -> str:
-    """What may have written a file that starts like this and is no Perfetto trace."""
+    """The tool that may have written a file which starts like this and is no Perfetto trace."""
     if start.lstrip()[:1] in (b"{", b"["):
         return "it is a trace in JSON, as torch.profiler writes it"
     if start.startswith(b"SQLite format 3"):

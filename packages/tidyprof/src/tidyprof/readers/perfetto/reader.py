@@ -32,8 +32,8 @@ def read_perfetto(
     progress: bool | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read a Perfetto trace: rocprofv3's .pftrace, rocprof-sys's perfetto-trace-*.proto, or any
-    other.
+    """Read a Perfetto trace: a .pftrace of rocprofv3, a perfetto-trace-*.proto of rocprof-sys, or
+    any other.
 
     path          -- a file, or a folder with one file per process (also in folders below it, such
                      as rocprofv3 makes per host).
@@ -41,12 +41,11 @@ def read_perfetto(
     progress      -- show a progress bar on stderr; None: on a terminal, for files that take over
                      two seconds.
 
-    `events` has a row for every slice and instant event, of which frames of call-stack samples are
-    some. Times are ns of the trace's own clock (meta `clock`; the time since boot in all known
-    files), the one in which rocprofv3's other files count. Of the columns of `tables.contract`,
-    here
+    `events` has a row for every slice and instant event, including frames of call-stack samples.
+    Times are ns of the trace's own clock (meta `clock`; the time since boot in all known files),
+    which is the clock of rocprofv3's other files, too. Of the columns of `tables.contract`, here
       source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...),
-                       names joined by `,`
+                       several names joined by `,`
       stream           the HIP stream where the file states one, else the queue
       queue            number of the queue in the track's name, else in the arguments
       device           counts as meta `device_numbering` says
@@ -86,10 +85,10 @@ def read_traces(
     progress: bool | None,
     maximum_bytes: int,
 ) -> list[Part]:
-    """What each of these traces in the folder `path` holds; raises ProfileReadError as
+    """The contents of each of these traces in the folder `path`. Raises ProfileReadError as
     `read_perfetto` does.
 
-    texts -- collects what the codes stand for, once `text` made it readable.
+    texts -- collects what the codes stand for; `text` makes it readable.
     """
     with progress_bar(files, progress) as advance:
         parts = [read_file(file, texts, maximum_bytes, advance) for file in files]
@@ -112,7 +111,9 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
-    """Of several files no two may hold the same process of the same rank at the same time."""
+    """Raise ProfileReadError where two files hold the same process of the same rank at the same
+    time.
+    """
     spans = []
     for part in parts:
         of_rank = "" if part.rank is None else f" of rank {part.rank}"

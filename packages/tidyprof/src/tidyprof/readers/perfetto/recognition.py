@@ -9,7 +9,7 @@ from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 
 _TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
 _FIRST_TAG = b"\n"
-"""A trace is a row of packets, each the field 1 of type 2 of the message `Trace`."""
+"""A trace is a sequence of packets, each the field 1 of type 2 of the message `Trace`."""
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -20,16 +20,16 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def trace_files(folder: Path) -> list[Path]:
-    """The first of `sorted_files`."""
+    """The traces of `sorted_files`."""
     return sorted_files(folder)[0]
 
 
 def sorted_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Perfetto traces in a folder and two levels below, found by name and content, and other files
-    of such names.
+    """Perfetto traces in a folder and up to two levels below it, found by name and content; and
+    other files with such names.
 
-    An empty or unreadable file with such a name may be a rank's, and is among the traces. Hidden
-    folders are left out.
+    An empty or unreadable file with such a name may be that of a rank, and is among the traces.
+    Hidden folders are left out.
     """
     places = (f"{'[!.]*/' * depth}*" for depth in range(3))
     named = sorted(

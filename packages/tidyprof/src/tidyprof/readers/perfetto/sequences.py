@@ -10,7 +10,9 @@ from tidyprof.tables.codes import ABSENT
 
 
 def text(value: str | bytes) -> str:
-    """A text of a message; protobuf gives bytes where it is declared so, or is broken UTF-8."""
+    """A text of a message. protobuf gives bytes where the field is declared so, or the text is
+    broken UTF-8.
+    """
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
@@ -39,11 +41,11 @@ _LABELS = {
 _COLUMNS = {
     name: column for column, names in (_NUMBERS | _LABELS).items() for name in names.split()
 }
-"""Name of an annotation in files of rocprofv3 and rocprof-sys -> column that it becomes."""
+"""Name of an annotation in files of rocprofv3 and rocprof-sys -> the column that it becomes."""
 
 LABELS = frozenset(_LABELS)
-"""Columns whose annotations are numbers in one tool and texts in another; they hold codes of
-texts.
+"""Columns of codes of texts, since the annotations are numbers in one tool and texts in the
+other.
 """
 
 _WHOLE_NUMBERS = ("uint_value", "int_value", "pointer_value")
@@ -68,17 +70,15 @@ class Annotations:
             self._texts[entry.iid] = text(entry.str)
 
     def label(self, annotation: Any) -> str:
-        """The value of an annotation that holds a text or a whole number, as text; nothing for
-        others.
-        """
+        """The text or whole number in an annotation, as text; "" for other values."""
         found = text(annotation.string_value) or self._texts.get(annotation.string_value_iid, "")
         number = ABSENT if found else number_of(annotation)
         return found if number == ABSENT else str(number)
 
 
 def number_of(annotation: Any) -> int:
-    """The value of an annotation that holds a whole number, ABSENT for others and for what needs
-    more bits.
+    """The value of an annotation that holds a whole number; ABSENT for others, and for a number of
+    more than 64 bits.
     """
     value = annotation.uint_value or annotation.int_value or annotation.pointer_value
     is_number = value in _INT64 and (value or annotation.WhichOneof("value") in _WHOLE_NUMBERS)
@@ -120,7 +120,7 @@ class Sequence:
         self.default_clock = 0
 
     def start_packet(self, packet: Any) -> bool:
-        """Follow what a packet says about the state; whether its content can be used."""
+        """Follow what a packet says about the state, and return whether its content can be used."""
         if packet.previous_packet_dropped and not packet.first_packet_on_sequence:
             self.gaps += 1
             self.is_valid = False

@@ -1,4 +1,4 @@
-"""Slices made of begins and ends, which lies within which, and samples of counters."""
+"""Slices made of begins and ends, how they are nested, and samples of counters."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tidyprof.tables.records import Records
 
 
 def add_nesting(slices: Records) -> None:
-    """Add depth, parent and sample; only events on the host lie within each other, frames of
-    samples among themselves.
+    """Add depth, parent and sample. Only events on the host are nested, and frames of samples among
+    themselves.
 
-    The innermost earlier event that encloses an event as a whole is its parent. Of two events with
-    the same times the one that comes first encloses the other, if they last or are frames.
+    The parent of an event is the innermost earlier event that encloses it as a whole. Of two events
+    with the same times the first encloses the other, if they have a duration or are frames.
     """
     host = np.flatnonzero(~ON_DEVICE[slices["kind"]])
     is_frame = slices["kind"][host] == KIND_CODE["sample"]
@@ -45,8 +45,8 @@ def add_nesting(slices: Records) -> None:
 def _parents(
     group: np.ndarray, start: np.ndarray, end: np.ndarray, is_frame: np.ndarray
 ) -> np.ndarray:
-    """For each event, in order of group, start and falling end, the place of the one that encloses
-    it, -1 for none.
+    """For each event, in order of group, start and falling end, the position of the event that
+    encloses it, -1 for none.
     """
     parent = np.arange(len(start)) - 1
     unsettled = np.arange(1, len(start))
@@ -59,14 +59,16 @@ def _parents(
         is_other = group[tried] != group[unsettled]
         parent[unsettled[is_other]] = -1
         unsettled = unsettled[~is_other & ~(is_around & begins_before)]
-        # What does not enclose an event is passed by on its own way outwards.
+        # Where the event that was tried does not enclose it, the next one to try is its parent.
         parent[unsettled] = parent[parent[unsettled]]
         unsettled = unsettled[parent[unsettled] >= 0]
     return parent
 
 
 def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many events enclose each one, and the outermost of them (itself where there is none)."""
+    """How many events enclose each event, and the outermost of them (itself where there is
+    none).
+    """
     depth, root = (parent >= 0).astype(np.int64), np.arange(len(parent))
     further = parent.copy()
     # Each round looks twice as far outwards as the last.
@@ -80,23 +82,23 @@ def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 NO_BEGIN = "whose begin is missing"
 
 OPEN_PER_TRACK = 256
-"""Slices of one track that a recording can cut off at its start or end: about the depth of a call
-stack. More of them are damage.
+"""A recording can cut off so many slices of one track at its start or end: about the depth of a
+call stack. More are damage.
 """
 
 _SHAPE = re.compile(r"\(?([0-9]+(?:, ?[0-9]+)*)\)?")
 
 
 def slices_of(collected: EventColumns) -> Records:
-    """Everything that begins, as columns of `Records` that still lack the kind; one without an end
-    ends at 0.
+    """All slices and instants, as columns of `Records` that still lack the kind; a slice without an
+    end ends at 0.
 
-    Beside columns of the event table there are lane (number of the track), spoilt (1 where the end
-    is unusable), kernel_id, and agent, source and destination (codes of labels). Each sequence's
-    ends close its own latest begin on the track, in the order of the file: AMD's profilers write
+    Besides columns of the event table there are lane (number of the track), spoilt (1 where the end
+    is unusable), kernel_id, and agent, source and destination (codes of labels). An end closes the
+    latest begin of its own sequence on the track, in the order of the file: AMD's profilers write
     begin and end of a record one after the other, so that overlapping kernels stay apart, which
-    they do not when ends close the latest begin in order of time. Only what is left over is matched
-    by time.
+    they would not if ends closed the latest begin in order of time. Only the ends that are left
+    over are matched by time.
     """
     start = np.frombuffer(collected.starts, np.int64)
     end = np.frombuffer(collected.ends, np.int64).copy()
@@ -122,7 +124,7 @@ def slices_of(collected: EventColumns) -> Records:
 
 
 def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
-    """`[256, 1, 1]` of rocprof-sys's `(256,1,1)`; `[256]` of the product, which is all that
+    """`[256, 1, 1]` for `(256,1,1)` of rocprof-sys; `[256]` for the product, which is all that
     rocprofv3 writes.
     """
     known, codes = list(texts), {}
@@ -135,7 +137,9 @@ def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
 def _match_strays(
     collected: EventColumns, lane: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> None:
-    """Fill in ends that another sequence than the begin's wrote; count those that are left."""
+    """Fill in ends that were written by another sequence than their begin; count those that are
+    left.
+    """
     strays = np.frombuffer(collected.strays, np.int64).reshape(-1, 3)
     if not len(strays):
         return
@@ -144,14 +148,14 @@ def _match_strays(
     times = np.concatenate((start[open_rows], strays[:, 1]))
     order = np.lexsort((np.concatenate((2 * open_rows, strays[:, 2])), times))
     begun: dict[int, list[int]] = defaultdict(list)
-    for place in order.tolist():
-        if place < len(open_rows):
-            row = int(open_rows[place])
+    for number in order.tolist():
+        if number < len(open_rows):
+            row = int(open_rows[number])
             begun[int(lane[row])].append(row)
             continue
-        stray = strays[place - len(open_rows)]
-        if rows := begun[int(stray[0])]:
-            end[rows.pop()] = stray[1]
+        track, time, _ = strays[number - len(open_rows)].tolist()
+        if rows := begun[track]:
+            end[rows.pop()] = time
         else:
             collected.dropped[NO_BEGIN] += 1
 
@@ -162,11 +166,13 @@ CLOSING_ZEROS = "zeros that close counters"
 def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFrame:
     """Columns time_ns, process, device, name, value and unit, by track and time.
 
-    Values are in the unit itself: a counter in units of 1024 bytes is multiplied, an incremental
-    one added up. A counter has a device if its track's name says so, and not if that is a CPU.
+    Values are in the unit itself: those of a counter in units of 1024 bytes are multiplied, those
+    of an incremental counter added up. A counter has a device if its track's name states one that
+    is no CPU.
     """
     time, lane = np.frombuffer(collected.counters, np.int64).reshape(-1, 2).T
     value = np.frombuffer(collected.counter_values, np.float64).copy()
+    # Sorted first: an incremental counter adds up in order of time.
     order = np.lexsort((time, lane))
     time, lane, value = time[order], lane[order], value[order]
     for code in np.unique(lane).tolist():
@@ -195,7 +201,7 @@ def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFr
 
 
 def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
-    """What the counter stood at, from what the file has."""
+    """The counter's values, from the numbers in the file."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = value * float(track.multiplier)
         return np.cumsum(value) if track.is_incremental else value
@@ -204,21 +210,21 @@ def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
 def _closing_zeros(
     time: np.ndarray, value: np.ndarray, lane: np.ndarray, places: Sequence[Place]
 ) -> np.ndarray:
-    """Rows with which rocprof-sys ends its counters of the CPU and the process: no measurement, but
-    all 0 at the end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp). Only if all these
+    """Rows with which rocprof-sys ends its counters of the CPU and the process: not measured, but
+    all 0 at the end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp). None unless all these
     counters end so.
     """
     is_sampled = np.array(
         [place.name.startswith("CPU ") and place.name.endswith("(S)") for place in places], bool
     )
-    own = np.flatnonzero(is_sampled[lane]) if len(lane) else np.empty(0, np.int64)
-    if not len(own):
-        return own
+    rows = np.flatnonzero(is_sampled[lane]) if len(lane) else np.empty(0, np.int64)
+    if not len(rows):
+        return rows
     # Rows are in order of track and time: the last one of each track.
-    last = own[np.append(lane[own][1:] != lane[own][:-1], True)]
+    last = rows[np.append(lane[rows][1:] != lane[rows][:-1], True)]
     end = time[last].max()
-    earlier = np.setdiff1d(own, last)
+    earlier = np.setdiff1d(rows, last)
     is_closing = (
         (value[last] == 0).all() and (time[last] == end).all() and (time[earlier] < end).all()
     )
-    return last if is_closing and len(earlier) else own[:0]
+    return last if is_closing and len(earlier) else rows[:0]

@@ -1,5 +1,5 @@
-"""When and where: the clocks of a Perfetto trace, and its tracks, whose names tell whose events
-they hold.
+"""When and where: the clocks of a Perfetto trace, and its tracks, whose names say which process,
+thread or device their events belong to.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SequenceClock:
 
 
 class Clocks:
-    """The clock of a trace, and how others relate to it.
+    """The clock of a trace, and how other clocks relate to it.
 
     trace_clock -- number of the clock in which the trace counts, boot time unless it says
                    otherwise.
@@ -84,8 +84,8 @@ class Clocks:
         self._ways.clear()
 
     def time(self, stated: int, clock: int, sequence: int) -> int | None:
-        """Time in ns on the trace's clock of what a packet states for a clock; None if nothing
-        relates the two.
+        """Time in ns on the trace's clock of a time that a packet states on another clock; None if
+        nothing relates the two.
         """
         if clock == self.trace_clock:
             return stated
@@ -95,20 +95,21 @@ class Clocks:
         return None if own is None else self._converted(own.time(stated), (sequence, clock))
 
     def _converted(self, time: int, clock: Clock) -> int | None:
-        """A time of another clock on the trace's clock, by the latest snapshot of both before it,
-        else by the first.
+        """A time of another clock on the trace's clock, by the latest snapshot of both clocks
+        before it, else by the first.
         """
         if clock not in self._ways:
             self._ways[clock] = [*starmap(self._times_of_both, pairwise(self._route(clock)))]
         for here, there in self._ways[clock]:
-            place = max(0, bisect_right(here, time) - 1)
-            time += there[place] - here[place]
+            snapshot = max(0, bisect_right(here, time) - 1)
+            time += there[snapshot] - here[snapshot]
         return time if self._ways[clock] else None
 
     def _route(self, clock: Clock) -> tuple[Clock, ...]:
-        """The clocks by way of which to convert, from this one to the trace's; empty if there is no
-        way.
+        """The clocks to convert through, from this one to the trace's; empty if no snapshots lead
+        there.
         """
+        # Over one clock between them at most, as no known file needs more.
         beside, reaching = (
             {other for snapshot in self._snapshots if end in snapshot for other in snapshot}
             for end in (clock, self.trace_clock)
@@ -123,8 +124,8 @@ class Clocks:
         return [here for here, _ in both], [there for _, there in both]
 
     def realtime_offsets(self) -> list[int]:
-        """What to add to the trace's times for ns since 1970, one number for each snapshot that
-        tells it.
+        """What to add to the trace's times for ns since 1970, a number for each snapshot with both
+        clocks.
         """
         clock = self.trace_clock
         return [s[REALTIME] - s[clock] for s in self._snapshots if REALTIME in s and clock in s]
@@ -152,8 +153,8 @@ _PLACES = tuple(
         r"HIP Activity Device (?P<index>[0-9]{1,10})(?:, Queue (?P<queue>[0-9]{1,10}))?",
     )
 )
-"""What AMD's profilers name their tracks. `agent` counts all agents of a node, CPUs too, unless its
-label is that of a kind of device (`GPU`); `index` counts GPUs.
+"""How AMD's profilers name their tracks. `agent` counts all agents of a node, CPUs too, unless its
+label is a kind of device (`GPU`); `index` counts GPUs.
 """
 
 _PROCESSOR = re.compile(r"\((CPU|GPU)\)$")
@@ -166,8 +167,8 @@ class Place:
     """Where a track's events belong; numbers are ABSENT where the file does not say.
 
     device counts as `counts_agents` says: all agents of a node, CPUs too, or GPUs only. unit,
-    multiplier and is_incremental are of counters: each value is so many units, or that many more
-    than the last one.
+    multiplier and is_incremental are for counters: each value is so many units, or that many more
+    than the last value.
     """
 
     name: str
@@ -194,7 +195,7 @@ class Tracks:
         self._descriptors: dict[int, Any] = {}
 
     def add(self, descriptor: Any) -> None:
-        """Take in a TrackDescriptor; a later one need not repeat what an earlier one said."""
+        """Take in a TrackDescriptor. A later one need not repeat what an earlier one stated."""
         # A copy: a part of a message keeps all of it in memory.
         known = self._descriptors.setdefault(descriptor.uuid, type(descriptor)())
         if descriptor.process.cmdline:
@@ -202,7 +203,7 @@ class Tracks:
         known.MergeFrom(descriptor)
 
     def places(self) -> list[Place]:
-        """For every code where the track belongs."""
+        """For every code the place of its track."""
         return [self._place(uuid) for uuid in self.codes]
 
     def commands(self) -> dict[int, str]:
@@ -222,6 +223,7 @@ class Tracks:
         if own is None:
             return Place("")
         process, thread, name = ABSENT, ABSENT, ""
+        # Not until there is no ancestor: in a damaged file a track can be its own.
         for _ in range(_MAXIMUM_ANCESTORS):
             if track.HasField("thread"):
                 process, thread = track.thread.pid, track.thread.tid
@@ -244,21 +246,21 @@ class Tracks:
 
 def _named(name: str) -> dict[str, Any]:
     """What a track's name tells, as arguments of Place."""
-    found = next(filter(None, (pattern.match(name) for pattern in _PLACES)), None)
-    if not found:
+    match = next(filter(None, (pattern.match(name) for pattern in _PLACES)), None)
+    if not match:
         return {}
-    parts = {
-        key: int(value) for key, value in found.groupdict().items() if value and key != "label"
-    }
-    if any(value >= _MAXIMUM_NUMBER for value in parts.values()):
+    groups = match.groupdict()
+    numbers = {key: int(value) for key, value in groups.items() if value and key != "label"}
+    if any(value >= _MAXIMUM_NUMBER for value in numbers.values()):
         return {}
-    processor = _PROCESSOR.search(name)
-    label = (found.groupdict().get("label") or "").upper()
-    told: dict[str, Any] = {
-        key: parts[key] for key in ("queue", "stream", "thread") if key in parts
+    arguments: dict[str, Any] = {
+        key: numbers[key] for key in ("queue", "stream", "thread") if key in numbers
     }
-    if "agent" in parts or "index" in parts:
-        told["is_cpu"] = label == "CPU" or bool(processor and processor[1] == "CPU")
-        told["counts_agents"] = "agent" in parts and label not in ("CPU", "GPU")
-        told["device"] = parts.get("agent", parts.get("index"))
-    return told
+    if "agent" in numbers or "index" in numbers:
+        # rocprofv3 names the kind of device before its number, rocprof-sys at the end.
+        label = (groups.get("label") or "").upper()
+        processor = _PROCESSOR.search(name)
+        arguments["is_cpu"] = label == "CPU" or bool(processor and processor[1] == "CPU")
+        arguments["counts_agents"] = "agent" in numbers and label not in ("CPU", "GPU")
+        arguments["device"] = numbers.get("agent", numbers.get("index"))
+    return arguments

@@ -38,7 +38,7 @@ _WORKGROUP = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
 
 @dataclass
 class Events:
-    """The table that all others refer to.
+    """The table of events, which all others refer to.
 
     identifiers -- of each row; category -- code of its text, -1 for none.
     correlation -- int64, the tool's own correlation id (`stack_id`): a call and what it launched
@@ -64,8 +64,8 @@ def read_events(tables: ProcessTables, texts: Codes) -> Events:
 
 
 def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Kernel dispatches: kind, name, start, end, device, stream, queue, shape and what the compiler
-    allotted.
+    """Kernel dispatches: kind, name, start, end, device, stream, queue, shape, and the registers
+    and memory that the compiler allotted.
     """
     columns = (
         "id",
@@ -106,8 +106,8 @@ def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts:
 
 
 def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Copies: kind, name, start, end, the GPU that is the target or else the source, bytes, stream
-    and queue.
+    """Copies: kind, name, start, end, device (the GPU that is the target, or else the source),
+    bytes, stream and queue.
     """
     columns = ("tid", "start", "end", "name_id", "size", "event_id")
     optional = ("dst_agent_id", "src_agent_id", "queue_id", "stream_id")
@@ -158,21 +158,18 @@ def read_calls(tables: ProcessTables, machine: Machine, events: Events, texts: C
 def read_allocations(
     tables: ProcessTables, machine: Machine, events: Events, texts: Codes
 ) -> Records:
-    """Allocations and releases of GPU memory, named by what they do (`ALLOC`, `FREE`, ...), with
-    their bytes.
-    """
+    """Allocations and releases of GPU memory with their bytes, named `ALLOC`, `FREE`, ..."""
     table = "memory_allocate"
     if not tables.has(table, "type"):
         return no_records()
     found = tables.integers(table, ("pid", "tid", "start", "end", "agent_id", "size", "event_id"))
     category, correlation = events.of(found["event_id"])
-    places, labels = tables.database.coded_texts(tables.name(table), "type")
+    codes, labels = tables.database.coded_texts(tables.name(table), "type")
+    of_labels = np.array([texts[label] for label in labels], np.int32)
     rows = Records(
         {
             "kind": np.full(len(category), KIND_CODE["runtime"], np.int8),
-            "name": np.array([texts[label] for label in labels], np.int32)[places]
-            if labels
-            else category,
+            "name": of_labels[codes] if labels else category,
             "source_category": category,
             "correlation_id": correlation,
             "process": mapped(found["pid"], machine.processes),
@@ -193,30 +190,31 @@ def read_samples(
     texts: Codes,
     counted_events: np.ndarray,
 ) -> tuple[Records, np.ndarray]:
-    """Points in time on the host, named by their text or else their track; and event and time (ns)
-    of all samples.
+    """Points in time on the host, named by their text or else by their track; and event and time
+    (ns) of all samples.
 
-    counted_events -- events that hold values of counters: they are no events of their own.
+    counted_events -- events that hold values of counters: they become no rows.
     """
     if not tables.has("sample", "timestamp") or not tables.has("track", "name_id"):
         return no_records(), np.empty((2, 0), np.int64)
     found = tables.integers("sample", ("track_id", "timestamp", "event_id"))
     track = tables.integers("track", ("id", "pid", "tid", "name_id"))
-    place = first_equal(track["id"], found["track_id"])
+    track_row = first_equal(track["id"], found["track_id"])
     category, correlation = events.of(found["event_id"])
     rows = Records(
         {
             "kind": np.full(len(category), KIND_CODE["sample"], np.int8),
-            "name": taken(_texts(tables, track["name_id"], texts), place, -1),
+            "name": taken(_texts(tables, track["name_id"], texts), track_row, -1),
             "source_category": category,
             "correlation_id": correlation,
-            "process": mapped(taken(track["pid"], place), machine.processes),
-            "thread": mapped(taken(track["tid"], place), machine.threads),
+            "process": mapped(taken(track["pid"], track_row), machine.processes),
+            "thread": mapped(taken(track["tid"], track_row), machine.threads),
             "start_ns": found["timestamp"],
             "duration_ns": np.where(found["timestamp"] == ABSENT, ABSENT, 0),
             "event_id": found["event_id"],
         }
     )
+    # The times of all samples, before those with counters are left out: counters need them.
     times = np.stack([found["event_id"], found["timestamp"]])
     rows.keep(~np.isin(found["event_id"], counted_events))
     _name_markers(tables, rows, texts)
@@ -229,7 +227,7 @@ def _texts(tables: ProcessTables, ids: np.ndarray, texts: Codes) -> np.ndarray:
 
 
 def _kernel_names(tables: ProcessTables, kernel_ids: np.ndarray, texts: Codes) -> np.ndarray:
-    """Codes of the names that the tool displays, or else of the mangled ones."""
+    """Codes of the names that the tool displays, or else of the mangled names."""
     names = {
         number: display or mangled
         for number, display, mangled in tables.rows(
@@ -237,9 +235,9 @@ def _kernel_names(tables: ProcessTables, kernel_ids: np.ndarray, texts: Codes) -
         )
         if isinstance(display or mangled, str)
     }
-    places, unique = pd.factorize(kernel_ids)
+    positions, unique = pd.factorize(kernel_ids)
     codes = [texts[names[number]] if number in names else -1 for number in unique.tolist()]
-    return np.array([*codes, -1], np.int32)[places]
+    return np.array([*codes, -1], np.int32)[positions]
 
 
 def _registers(tables: ProcessTables, kernel_ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -269,6 +267,7 @@ def _call_kind(category: str) -> int:
 
 def _name_markers(tables: ProcessTables, rows: Records, texts: Codes) -> None:
     """Give ranges and points of roctx their text, which is in the extra data of their event."""
+    # Only rows with the category of a marker are asked for: extra data of all events are large.
     marking = [text for text in texts if _MARKER.match(text)]
     categories = [number for number, text in _categories(tables) if text in marking]
     if not categories:

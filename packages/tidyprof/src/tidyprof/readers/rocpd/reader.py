@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -127,8 +128,8 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
 
 
 def _note_launching_thread(records: Records) -> None:
-    """The thread that the file states of work on a device is the one that launched it, unless a
-    call says more.
+    """Take the thread that the file states for work on a device as the launching thread; `link`
+    replaces it where a call is known.
     """
     on_device = ON_DEVICE[records["kind"]]
     records["launch_thread"] = np.where(on_device, records["thread"], ABSENT)
@@ -136,8 +137,8 @@ def _note_launching_thread(records: Records) -> None:
 
 
 def _counter_values(tables: ProcessTables) -> pd.DataFrame:
-    """Values of counters by event: added up over the instances of the hardware block, as rocpd's
-    own view does.
+    """Values of counters by event, added up over the instances of the hardware block, as a view of
+    rocpd does.
     """
     if not tables.has("pmc_event", "event_id", "pmc_id", "value"):
         return pd.DataFrame({"event_id": [], "pmc_id": [], "value": []})
@@ -153,6 +154,14 @@ def _counter_values(tables: ProcessTables) -> pd.DataFrame:
     return table.groupby(["event_id", "pmc_id"], sort=False, as_index=False)["value"].sum()
 
 
+class _Pmc(NamedTuple):
+    """A counter as rocpd_info_pmc describes it; agent is the identifier of its agent."""
+
+    name: str | None = None
+    unit: str | None = None
+    agent: int | None = None
+
+
 def _counters(
     tables: ProcessTables,
     machine: Machine,
@@ -162,23 +171,25 @@ def _counters(
     sample_times: np.ndarray,
     texts: Codes,
 ) -> pd.DataFrame:
-    """Samples of counters: of a dispatch at its start, of a call at its start, else at the time of
-    the sample.
+    """Samples of counters: those of a dispatch or a call at its start, others at the time of the
+    sample.
     """
     if not len(values):
         return pd.DataFrame()
     described = {
-        row[0]: row[1:] for row in tables.rows("info_pmc", "id", "name", "units", "agent_id")
+        number: _Pmc(name, unit, agent)
+        for number, name, unit, agent in tables.rows("info_pmc", "id", "name", "units", "agent_id")
     }
     event = values["event_id"].to_numpy(np.int64)
     kernel, call = first_equal(kernels["event_id"], event), first_equal(calls["event_id"], event)
+    # From the least to the most certain time of the event.
     time = taken(sample_times[1], first_equal(sample_times[0], event))
     time = np.where(call >= 0, taken(calls["start_ns"], call), time)
     time = np.where(kernel >= 0, taken(kernels["start_ns"], kernel), time)
-    pmc = [described.get(number, (None, None, None)) for number in values["pmc_id"].tolist()]
-    agent = mapped(
-        np.array([ABSENT if row[2] is None else row[2] for row in pmc], np.int64), machine.devices
-    )
+    pmc = [described.get(number, _Pmc()) for number in values["pmc_id"].tolist()]
+    agents = [ABSENT if one.agent is None else one.agent for one in pmc]
+    agent = mapped(np.array(agents, np.int64), machine.devices)
+    # The last label answers the code -1 of counters without a kernel.
     labels = [*texts, None]
     table = pd.DataFrame(
         {
@@ -186,9 +197,9 @@ def _counters(
             "device": nullable(
                 np.where(kernel >= 0, taken(kernels["device"], kernel), agent), "Int32"
             ),
-            "name": [row[0] for row in pmc],
+            "name": [one.name for one in pmc],
             "value": values["value"],
-            "unit": [row[1] or None for row in pmc],
+            "unit": [one.unit or None for one in pmc],
             "dispatch_id": nullable(taken(kernels.get("dispatch_id"), kernel), "Int64"),
             "correlation_id": nullable(taken(kernels["correlation_id"], kernel), "Int64"),
             "kernel": [labels[code] for code in taken(kernels["name"], kernel, -1).tolist()],
@@ -222,9 +233,9 @@ def read_rocpd(
             host).
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
-    The rank is that of the process's environment in the database, or else of the name of the file
-    or its folder. `events` (times in ns of the node's monotonic clock) has the columns of
-    `tables.contract`. Here
+    The rank is the one in the process's environment, which the database holds, or else in the name
+    of the file or of its folder. `events` (times in ns of the node's monotonic clock) has the
+    columns of `tables.contract`. Here
       device           counts the GPUs of the node
       source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
       correlation_id   the tool's own (`stack_id`), unique within a process

@@ -7,13 +7,13 @@ from pathlib import Path
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
 
 MARKING_TABLE = "rocpd_kernel_dispatch"
-"""A table that every rocpd database has and no other one."""
+"""A table that every rocpd database has, and no other database."""
 
 PATTERNS = tuple(
     f"{folder}*.db{compression}" for folder in ("", "[!.]*/") for compression in ("", ".gz", ".zst")
 )
-"""Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db unless told otherwise. A
-hidden folder may hold what is being written now.
+"""Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db by default. A hidden
+folder may hold what is being written now.
 """
 
 

@@ -91,7 +91,7 @@ UNUSED = frozenset(
         "instance",
     }
 )
-"""Columns that this reader knows, and takes nothing from."""
+"""Columns that this reader knows and does not use."""
 
 OPTIONAL_COLUMNS = {
     "pmc_event": ("event_id", "pmc_id", "value", "sample_id"),
@@ -103,10 +103,10 @@ OPTIONAL_COLUMNS = {
     "kernel_dispatch": ("dispatch_id", "queue_id", "stream_id"),
     "memory_copy": ("dst_agent_id", "src_agent_id"),
 }
-"""Tables that not every file has, and columns likewise."""
+"""Tables and columns that not every file has."""
 
 _DESCRIBING = ("arg", "pmc_event")
-"""Tables whose rows say more about an event, and are no records of it."""
+"""Tables whose rows add to an event, and are no records of it."""
 
 _RECORDS = ("kernel_dispatch", "memory_copy", "memory_allocate", "region", "sample")
 LINKS = (
@@ -122,8 +122,8 @@ LINKS = (
     Link("pmc_event", "pmc_id", "info_pmc", "counters"),
     Link("event", "category_id", "string", "texts", vital=True),
 )
-"""References of the schema, without those to names of records: those are left out and counted
-without a name.
+"""References of the schema, but for those to names of records: records without a name are left out
+and counted elsewhere.
 """
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -146,7 +146,7 @@ _AGENT_COLUMNS = (
 
 
 def process_suffixes(database: Database) -> list[str]:
-    """The endings of the table names, one for each process in the file; raises ProfileReadError if
+    """The endings of the table names, one for each process in the file. Raises ProfileReadError if
     there is none.
     """
     found = [match[1] for name in database.tables if (match := _SUFFIX.fullmatch(name))]
@@ -182,19 +182,19 @@ class ProcessTables:
     def integers(
         self, table: str, columns: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> dict[str, np.ndarray]:
-        """Columns as int64; of the optional ones those that the file has."""
+        """Columns as int64, and those of the optional columns that the file has."""
         present = [column for column in optional if self.has(table, column)]
         return self.database.integers(self.name(table), (*columns, *present))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Columns of a small table, with None for those that the file lacks."""
+        """Columns of a small table, with None for columns that the file lacks."""
         chosen = ", ".join(
             quoted(column) if self.has(table, column) else "NULL" for column in columns
         )
         return self.database.rows(f"SELECT {chosen} FROM {quoted(self.name(table))}")
 
     def warnings_of_losses(self) -> list[str]:
-        """A warning where rows name others that are gone, or an event has no record. May raise
+        """A warning where rows refer to others that are gone, or an event has no record. May raise
         ProfileReadError.
         """
         names = {table: self.name(table) for link in LINKS for table in (link.table, link.target)}
@@ -204,7 +204,8 @@ class ProcessTables:
         )
 
     def _events_alone(self) -> list[Loss]:
-        """Events without a dispatch, copy, call or other record of their own, in whatever table."""
+        """Events without a dispatch, copy, call or other record of their own, in any table."""
+        # Since schema 3.0.3 a value of a counter can be a sample on its own, by its sample_id.
         named = []
         for table, columns in self.database.tables.items():
             if table.endswith(self.suffix) and "event_id" in columns:
@@ -220,14 +221,14 @@ class ProcessTables:
         return [Loss(alone, len(events), self.name("event"), found, vital=True)] if alone else []
 
     def doubts(self) -> list[str]:
-        """Warnings about what seems to be absent of OPTIONAL_COLUMNS."""
+        """Warnings about OPTIONAL_COLUMNS that seem to be absent."""
         return self.database.doubts(
             {self.name(table): columns for table, columns in OPTIONAL_COLUMNS.items()}
         )
 
     def require(self) -> str:
-        """The stated schema version; raises ProfileReadError if tables or columns are missing or it
-        is another one.
+        """The stated schema version. Raises ProfileReadError if this reader does not know it, or if
+        tables or columns are missing.
         """
         self.database.require(self.name("metadata"), ("tag", "value"))
         version = str(dict(self.rows("metadata", "tag", "value")).get("schema_version", ""))
@@ -245,7 +246,7 @@ class ProcessTables:
 
 @dataclass
 class Machine:
-    """Who ran and where.
+    """The processes and threads that ran, and the machine.
 
     devices            -- identifier of an agent -> number of the GPU among the GPUs; CPUs are not
         in it.
@@ -262,9 +263,7 @@ class Machine:
 
 
 def read_machine(tables: ProcessTables) -> Machine:
-    """Agents, processes, threads and nodes; of a process's environment nothing but its rank is
-    looked at.
-    """
+    """Agents, processes, threads and nodes. Only the rank is read from a process's environment."""
     agents = [
         dict(zip(_AGENT_COLUMNS, row, strict=True))
         for row in tables.rows("info_agent", *_AGENT_COLUMNS)
@@ -281,6 +280,7 @@ def read_machine(tables: ProcessTables) -> Machine:
         names = list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
         if names:
             facts[key] = ", ".join(names)
+    # Several ranks in one file, as in one that was merged, leave open whose it is.
     processes = tables.rows("info_process", "id", "pid", "environment")
     ranks = {rank for *_, environment in processes if (rank := _rank(environment)) is not None}
     return Machine(
@@ -301,8 +301,8 @@ def read_machine(tables: ProcessTables) -> Machine:
 
 
 def _rank(environment: Any) -> int | None:
-    """The rank that a process's environment (JSON) states; Slurm's only if it started several
-    processes.
+    """The rank that a process's environment (JSON) states. Slurm's counts only if it started
+    several processes.
     """
     try:
         variables = json.loads(environment)

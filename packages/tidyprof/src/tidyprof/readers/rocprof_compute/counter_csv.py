@@ -1,5 +1,5 @@
-"""The counters of rocprof-compute: sound CSV, a column per counter (up to ROCm 7.2) or a row per
-counter.
+"""The counters of rocprof-compute: sound CSV with a column per counter (up to ROCm 7.2) or a row
+per counter.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _HEADER_BYTES = 2**20
 
 
 class CounterCsv:
-    """A CSV file with a header whose rows all have its length.
+    """A CSV file whose rows are all as long as its header.
 
     names -- its columns; rounded -- whether the times that were read have fractions of a
-    nanosecond. Raises ProfileReadError if the file is none, or is not complete.
+    nanosecond. Raises ProfileReadError if the file is no such file, or is not complete.
     """
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
@@ -63,7 +63,7 @@ class CounterCsv:
 
     @property
     def warnings(self) -> list[str]:
-        """What was mended in the text when it was read."""
+        """Sentences on what was mended in the text when it was read."""
         return self._file.warnings
 
     def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pa.Table:
@@ -122,8 +122,8 @@ class CounterCsv:
 
 
 def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
-    """An event for each of these rows of a file, not checked for damage; without times start and
-    duration are ABSENT.
+    """An event for each of these rows of a file, not yet checked for damage. Without times, start
+    and duration are ABSENT.
 
     Raises ProfileReadError for a row without a dispatch number or a kernel name, and for a file
     without a row.
@@ -131,11 +131,12 @@ def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
     if not len(rows):
         raise no_dispatches(path)
     columns = {
-        own: whole_numbers(rows[name])
-        for name, own in WHOLE_COLUMNS.items()
+        column: whole_numbers(rows[name])
+        for name, column in WHOLE_COLUMNS.items()
         if name in rows.column_names
     }
     name = text_codes(rows[NAME], texts)
+    # The last place answers the code -1 of an empty cell.
     is_unnamed = np.array([*(text in ABSENT_TEXTS for text in texts), True])[name]
     lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
     if lost:
@@ -199,8 +200,8 @@ UNUSED = frozenset(
         "xcc_index",
     }
 )
-"""Columns, in small letters, that this reader knows, and takes nothing from; the last four stand in
-every run.
+"""Columns, in small letters, that this reader knows and does not use. The last four come in every
+run.
 """
 
 _OTHER_COLUMNS = {*(name.lower() for name in (NAME, *WHOLE_COLUMNS)), *UNUSED}
@@ -208,13 +209,13 @@ _OTHER_COLUMNS = {*(name.lower() for name in (NAME, *WHOLE_COLUMNS)), *UNUSED}
 
 @dataclass
 class Measured:
-    """What a counter file holds, damage included.
+    """The content of a counter file, damage included.
 
-    dispatches -- a row per dispatch; in the long layout per dispatch and run of the program, which
-                  all have times.
-    values     -- a row per counter value: `row` (place in dispatches), `name` (code of a text,
+    dispatches -- a row per dispatch; in the long layout a row per dispatch and run of the program,
+                  each with times.
+    values     -- a row per counter value: `row` (position in dispatches), `name` (code of a text,
                   NO_TEXT without one), `value`, `replay_pass` (run of the program, from 0, where
-                  the file numbers them).
+                  the file numbers the runs).
     """
 
     dispatches: Records
@@ -240,15 +241,15 @@ class CounterColumn:
 
 
 def read_layout(text: CounterCsv, texts: Codes) -> Measured:
-    """Dispatches and counters of a file in either layout. Raises ProfileReadError if it is no sound
-    one.
+    """Dispatches and counters of a file in either layout. Raises ProfileReadError if it is not
+    sound.
     """
     is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
     return _read_long(text, texts) if is_long else _read_wide(text, texts)
 
 
 def together(runs: Sequence[Measured]) -> Measured:
-    """Runs of the program that stand in files of their own, as if one file had all of them."""
+    """Runs of the program from separate files, as if one file had all of them."""
     if len(runs) == 1:
         return runs[0]
     begins = np.cumsum([0, *(len(run.dispatches) for run in runs)])
@@ -269,17 +270,16 @@ def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
     numbers = pd.DataFrame({name: dispatches[name] for name in ("device", "dispatch_id")})
     _refuse_repeated(text, int(numbers.duplicated().sum()), "dispatch numbers more than once")
     value = np.empty((len(frame), len(columns)))
-    for place, column in enumerate(columns):
-        value[:, place] = frame[column.column].to_numpy()
+    for position, column in enumerate(columns):
+        value[:, position] = frame[column.column].to_numpy()
     value = value.ravel()
     # Empty cells are values that were not measured.
-    row, place = np.divmod(np.flatnonzero(~np.isnan(value)), max(1, len(columns)))
+    row, position = np.divmod(np.flatnonzero(~np.isnan(value)), max(1, len(columns)))
     name = texts.of(column.counter for column in columns)
     replay = np.array([column.replay_pass for column in columns], np.int32)
     value = value[~np.isnan(value)]
-    values = pd.DataFrame(
-        {"row": row, "name": name[place], "value": value, "replay_pass": replay[place]}, copy=False
-    )
+    columns_of_values = {"name": name[position], "replay_pass": replay[position]}
+    values = pd.DataFrame({"row": row, "value": value, **columns_of_values}, copy=False)
     return Measured(dispatches, values, "wide", len(frame))
 
 
@@ -290,8 +290,8 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     ]
     columns = [text_codes(frame[NAME], texts), *(whole_numbers(frame[name]) for name in identity)]
     # The counters of a dispatch stand below each other: a stretch of rows with one identity, which
-    # may come again after others. Finding dispatches among the stretches is quicker than among all
-    # rows, since there are far fewer.
+    # may come again after other stretches. Finding dispatches among the stretches is quicker than
+    # among all rows, since there are far fewer stretches.
     begins = np.ones(len(frame), bool)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     stretches = pd.DataFrame({place: column[begins] for place, column in enumerate(columns)})
@@ -352,8 +352,8 @@ def counter_columns(names: list[str]) -> list[CounterColumn]:
 
 
 def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterColumn:
-    """The column with the sum over cycles named after the level that was summed, if that is
-    clear.
+    """The column of the sum over cycles, named after the level that was summed if that is clear;
+    other columns as they are.
     """
     if column.counter != _ACCUMULATED:
         return column

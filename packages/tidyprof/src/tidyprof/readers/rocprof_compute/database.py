@@ -1,5 +1,5 @@
-"""The SQLite file that `rocprof-compute analyze --output-format db` writes: metrics per kernel, no
-raw counters.
+"""The SQLite file that `rocprof-compute analyze --output-format db` writes: metrics per kernel, and
+no raw counters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ METRIC_COLUMNS = COUNTER_DTYPES | {
 
 _LINES_CORRECTED_IN = (3, 7)
 _LONG_LINES = ("gfx942", "gfx950")
-"""Releases before took cache lines and requests of these GPUs as 64 B in rooflines; lines have 128
+"""Earlier releases took cache lines and requests of these GPUs as 64 B in rooflines; lines have 128
 B.
 """
 
@@ -68,10 +68,10 @@ _ROOFLINE = (
 
 
 def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, pd.DataFrame]:
-    """The dispatches in the analysis database at `path`, with all it states, and the tool's figures
-    per kernel.
+    """The dispatches in the analysis database at `path`, with all facts that it states, and the
+    tool's figures per kernel.
 
-    Raises ProfileReadError if it is none, or damaged.
+    Raises ProfileReadError if it is no such database, or damaged.
     """
     with open_database(path, maximum_bytes) as database:
         for table, columns in _NEEDED.items():
@@ -216,8 +216,8 @@ def _kernel_rates(
     """
     if not _has(database, _ROOFLINE):
         return []
-    # The columns are called after totals but hold rates: total_flops equals the FLOP rate of table
-    # 4.1, and each of the others times its bandwidth of that table equals it too, so they are
+    # The columns have names of totals but hold rates: total_flops equals the FLOP rate of table
+    # 4.1, and each of the others times its bandwidth in that table equals it too, so they are
     # FLOP/B.
     table, columns = _ROOFLINE
     names = ("gflops_per_second", "l1_intensity", "l2_intensity", "hbm_intensity")
@@ -233,7 +233,7 @@ def _kernel_rates(
     is_old = release is None or tuple(map(int, release.groups())) < _LINES_CORRECTED_IN
     if is_old and facts["sysinfo"].get("gpu_arch") in _LONG_LINES:
         for rate in rates:
-            # Lines of the L1 have 128 B; of requests to the L2 nobody knows how many had.
+            # Lines of the L1 have 128 B. How many requests to the L2 had 128 B is not known.
             rate.pop("l2_intensity", None)
             if "l1_intensity" in rate:
                 rate["l1_intensity"] /= 2
@@ -241,7 +241,7 @@ def _kernel_rates(
 
 
 def _has(database: Database, *tables: tuple[str, tuple[str, ...]]) -> bool:
-    """Whether these tables are there with these columns: older databases lack some."""
+    """Whether these tables are there with these columns, which older databases may lack."""
     return all(set(columns) <= set(database.tables.get(table, ())) for table, columns in tables)
 
 

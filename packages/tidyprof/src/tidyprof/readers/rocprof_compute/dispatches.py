@@ -26,13 +26,13 @@ COUNTER_COLUMNS = {
 
 _IDENTITY = ["device", "dispatch_id", "name"]
 _UNIT = "count"
-"""Raw hardware counters count events or cycles, which one their name says."""
+"""Raw hardware counters count events or cycles; their name says which."""
 
 
 def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
-    """Leave out counter values that cannot be; returns reason -> how many.
+    """Leave out impossible counter values; returns reason -> how many.
 
-    Raises ProfileReadError if too many cannot.
+    Raises ProfileReadError if there are too many.
     """
     value, name = measured.values["value"].to_numpy(), measured.values["name"].to_numpy()
     finite = np.isfinite(value)
@@ -52,16 +52,16 @@ def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
 
 def without_damaged_dispatches(path: Path, measured: Measured) -> None:
     """Leave out dispatches with impossible times, and their counters. Raises ProfileReadError if
-    they are too many.
+    there are too many.
     """
     records, values = measured.dispatches, measured.values
     before = len(records)
     records["row"] = np.arange(before)
     without_damage(path, records)
     if len(records) < before:
-        place = np.full(before, -1, np.int64)
-        place[records["row"]] = np.arange(len(records))
-        values = values.assign(row=place[values["row"].to_numpy()])
+        new_row = np.full(before, -1, np.int64)
+        new_row[records["row"]] = np.arange(len(records))
+        values = values.assign(row=new_row[values["row"].to_numpy()])
         measured.values = values[values["row"] >= 0].reset_index(drop=True)
     del records.columns["row"]
 
@@ -85,8 +85,7 @@ def counters_and_one_run(
         records[name] = by_key.transform(function).to_numpy(np.int64, copy=True)
     is_uneven = len(np.unique(records["replays"])) > 1
     totals = runs.groupby("replay_pass")["duration_ns"].sum().sort_values(kind="stable")
-    # Runs that differ cannot be told apart by counting, so each dispatch then shows its own first
-    # one.
+    # Runs that differ cannot be numbered by counting, so then each dispatch shows its first run.
     chosen = 0 if is_uneven or not len(totals) else totals.index[(len(totals) - 1) // 2]
     is_shown = (runs["replay_pass"] == chosen).to_numpy()
     records.keep(is_shown)
@@ -107,28 +106,29 @@ def counters_and_one_run(
 
 def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd.DataFrame:
     row = values["row"].to_numpy()
-    own = {name: runs[name].to_numpy()[row] for name in (*_IDENTITY, "start_ns", "replay_pass")}
+    of_run = {name: runs[name].to_numpy()[row] for name in (*_IDENTITY, "start_ns", "replay_pass")}
+    replay_pass = of_run["replay_pass"] + values["replay_pass"].to_numpy()
     labels = list(texts)
     frame = pd.DataFrame(
         {
-            "time_ns": np.where(own["start_ns"] == ABSENT, 0, own["start_ns"]),
-            "device": nullable(own["device"], "Int32"),
+            "time_ns": np.where(of_run["start_ns"] == ABSENT, 0, of_run["start_ns"]),
+            "device": nullable(of_run["device"], "Int32"),
             "name": categorical(values["name"].to_numpy(), labels),
             "value": values["value"].to_numpy(),
             "unit": pd.Categorical.from_codes(np.zeros(len(row), np.int8), [_UNIT]),
-            "dispatch_id": nullable(own["dispatch_id"], "Int64"),
-            "kernel": categorical(own["name"], labels),
-            "replay_pass": nullable(own["replay_pass"] + values["replay_pass"].to_numpy(), "Int32"),
+            "dispatch_id": nullable(of_run["dispatch_id"], "Int64"),
+            "kernel": categorical(of_run["name"], labels),
+            "replay_pass": nullable(replay_pass, "Int32"),
         },
         copy=False,
     )
-    # Mostly in order already, and checking is quicker than sorting.
+    # Rows are mostly in order already, and checking is quicker than sorting.
     is_ordered = frame["time_ns"].is_monotonic_increasing
     return frame if is_ordered else frame.sort_values("time_ns", kind="stable", ignore_index=True)
 
 
 def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[str]:
-    """Warnings where dispatches have no counters, or not all the same number."""
+    """Warnings where dispatches have no counters, or have different numbers of them."""
     if not len(values):
         return [
             f"{path.name}: no counter values. Likely cause: only times were asked for, or the"

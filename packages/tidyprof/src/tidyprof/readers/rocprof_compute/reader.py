@@ -70,8 +70,9 @@ def read_rocprof_compute(
     analyze`.
 
     path -- the folder with pmc_perf.csv, or with the files of single runs that `profile` leaves
-            from ROCm 7.13 on (results_*.csv); one above it if there is only one; pmc_perf.csv
-            itself (what lies beside it is read too); or the .db file. CSV files may be compressed.
+            from ROCm 7.13 on (results_*.csv); a folder above it if there is only one such folder;
+            pmc_perf.csv itself (the files beside it are read too); or the .db file. CSV files may
+            be compressed.
     origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` has one row per dispatch (times in ns of the machine's clock), none if the files have
@@ -85,9 +86,9 @@ def read_rocprof_compute(
     `kernel`, and `replay_pass`, the run of the program (from 0) that counted it; `time_ns` is the
     dispatch's start, 0 in a file without times. The program is run once per group of counters, so
     counters of different passes belong to different launches. The sum of a level over cycles is
-    called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`. Of a database `counters`
+    called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`. For a database `counters`
     has the tool's evaluated figures instead: `kernel`, `metric_id`, `statistic` (Avg, Peak, ...),
-    with the start of the kernel's first dispatch for `time_ns`.
+    with the start of the kernel's first dispatch as `time_ns`.
 
     `meta` has, besides the common entries and where stated: `layout` (wide, long, database),
     `sysinfo` (typed; clocks of 0 are absent), `roofline` (measured ceilings per device),
@@ -118,7 +119,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _counter_files(path: Path) -> tuple[list[Path], bool]:
-    """The files with the counters, and whether what lies beside them belongs to them."""
+    """The files with the counters, and whether the files beside them belong to them."""
     if not path.is_dir():
         return [path], path.name.startswith(COUNTER_FILE)
     found = workload_folders(path)
@@ -185,7 +186,7 @@ def _read_folder(
 
 
 def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Add the counters of runs that pmc_perf.csv leaves out (versions up to ROCm 6.3)."""
+    """Add the counters of runs that pmc_perf.csv leaves out, as versions up to ROCm 6.3 do."""
     for stem in PASS_FILES if measured.layout == "wide" else ():
         file = folder / f"{stem}.csv"
         if not file.is_file():
@@ -193,36 +194,36 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         text = CounterCsv(file)
         labels = list(texts)
         present = {labels[code] for code in measured.values["name"].unique()}
-        # Counters that stand in every run belong to the run in which the new ones were counted, so
-        # they come along.
+        # Counters that come in every run belong to the run in which the new counters were counted,
+        # so they are taken along.
         if {column.counter for column in counter_columns(text.names)} <= present:
             continue
         more = read_layout(text, texts)
-        places = _places(measured, more)
-        if places is None:
+        rows = _rows_in(measured, more)
+        if rows is None:
             part.warnings.append(f"{file.name}: other dispatches than in {COUNTER_FILE}, left out.")
             continue
         replay = more.values["replay_pass"] + measured.values["replay_pass"].max() + 1
-        values = more.values.assign(row=places[more.values["row"].to_numpy()], replay_pass=replay)
+        values = more.values.assign(row=rows[more.values["row"].to_numpy()], replay_pass=replay)
         measured.values = pd.concat([measured.values, values], ignore_index=True)
         part.files.append(file)
 
 
-def _places(measured: Measured, other: Measured) -> np.ndarray | None:
-    """For each dispatch of `other` the row in `measured`, by number, device and kernel; None if one
-    is unknown.
+def _rows_in(measured: Measured, other: Measured) -> np.ndarray | None:
+    """For each dispatch of `other` its row in `measured`, by number, device and kernel; None if a
+    dispatch is unknown there.
     """
     by = ["device", "dispatch_id", "name"]
     known, wanted = (
         pd.DataFrame({name: of.dispatches[name] for name in by}) for of in (measured, other)
     )
-    merged = wanted.merge(known.assign(place=np.arange(len(known))), how="left", on=by)
-    return None if merged["place"].isna().any() else merged["place"].to_numpy(np.int64)
+    merged = wanted.merge(known.assign(row=np.arange(len(known))), how="left", on=by)
+    return None if merged["row"].isna().any() else merged["row"].to_numpy(np.int64)
 
 
 def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Take times from timestamps.csv if pmc_perf.csv has none; the numbers of dispatches may be
-    shifted there.
+    """Take times from timestamps.csv if pmc_perf.csv has none. The numbers of dispatches may be
+    shifted there, so their kernels are compared.
     """
     file = folder / TIMES_FILE
     if measured.has_times or not file.is_file():
@@ -233,15 +234,13 @@ def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> No
             f"{file.name}: no times of the dispatches in {COUNTER_FILE}, left out."
         )
         return
-    measured.dispatches["start_ns"], measured.dispatches["duration_ns"] = (
-        timed["start_ns"],
-        timed["duration_ns"],
-    )
+    for column in ("start_ns", "duration_ns"):
+        measured.dispatches[column] = timed[column]
     part.files.append(file)
 
 
 def _add_company(folder: Path, part: Part) -> None:
-    """Put into `part.facts` what the small files say."""
+    """Add what the small files state to `part.facts`."""
     facts, read = part.facts, part.files
     if (folder / SYSTEM_FILE).is_file():
         sysinfo, warnings = read_system_facts(folder / SYSTEM_FILE)

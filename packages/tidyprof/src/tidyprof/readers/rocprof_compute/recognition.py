@@ -1,4 +1,4 @@
-"""Whether a folder or file is what rocprof-compute writes."""
+"""Whether rocprof-compute wrote a folder or file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ COUNTER_FILE = "pmc_perf.csv"
 """The counters of all runs of the program; from ROCm 10.2 on compressed, with the ending .gz."""
 
 RUN_FILES = ("results_*.csv", "results_*.csv.gz")
-"""The counters of one run each, a row for each counter: what `profile` leaves from ROCm 7.13 on,
-compressed since 10.1. `analyze` joins them.
+"""The counters of one run each, with a row for each counter, as `profile` leaves them from ROCm
+7.13 on, compressed since 10.1. `analyze` joins them.
 """
 
 MARKER_TABLE = "compute_workload"
 """A table that only this kind of database has."""
 
 SEPARATE_RUNS = "pmc_perf_*.csv"
-"""The same from the CSV back end of ROCm 7.13 to 10.0, a column for each counter."""
+"""The same from the CSV back end of ROCm 7.13 to 10.0, with a column for each counter."""
 
 _COUNTER_HEADER = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,600}?\bDispatch_ID"?,', re.DOTALL)
 
@@ -46,8 +46,8 @@ def workload_folders(folder: Path) -> list[Path]:
 
 
 def counter_files(folder: Path) -> list[Path]:
-    """The file with the counters of all runs of the program, else those of each run; nothing where
-    there is none.
+    """The file with the counters of all runs of the program, or else the files of each run; empty
+    where there is none.
     """
     joined = [
         file for file in (folder / COUNTER_FILE, folder / f"{COUNTER_FILE}.gz") if file.is_file()

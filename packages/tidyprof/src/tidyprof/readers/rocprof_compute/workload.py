@@ -108,7 +108,7 @@ def typed(cell: str) -> int | float | str:
 
 
 def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any], list[str]]:
-    """What sysinfo says, without clocks and counts of 0, and warnings about those."""
+    """The facts of sysinfo without clocks and counts of 0, and warnings about those."""
     unknown = [name for name in POSITIVE_FACTS if name in facts and not _is_positive(facts[name])]
     kept = {
         name: value for name, value in facts.items() if name not in unknown and value is not None
@@ -144,8 +144,8 @@ def read_system_facts(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def read_ceilings(path: Path) -> list[dict[str, float]]:
-    """roofline.csv: what the benchmark reached, one entry per device, in GB/s and GFLOP/s (GOP/s
-    for integers).
+    """The rates in roofline.csv that the benchmark reached, one entry per device, in GB/s and
+    GFLOP/s (GOP/s for integers).
 
     Entries of 0 were not measured and are left out. Raises ProfileReadError for negative or
     unreadable figures.
@@ -169,18 +169,16 @@ def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The tables that `rocprof-compute analyze` wrote as CSV, by number and name: `2.1
     Speed-of-Light` -> rows.
     """
-    found = {}
-    for place in (folder, folder / "analyze"):
-        for file in sorted(place.glob("*.csv")) if place.is_dir() else ():
+    tables = {}
+    for below in (folder, folder / "analyze"):
+        for file in sorted(below.glob("*.csv")) if below.is_dir() else ():
             match = _TABLE_NAME.fullmatch(file.name)
             if match:
                 name = f"{match[1]} {(match[2] or '').replace('_', ' ')}".strip()
-                found[name] = small_table(file)
-    return dict(
-        sorted(
-            found.items(), key=lambda item: [int(part) for part in item[0].split()[0].split(".")]
-        )
-    )
+                tables[name] = small_table(file)
+    # By their numbers: as text, 10.1 would come before 2.1.
+    names = sorted(tables, key=lambda name: [int(part) for part in name.split()[0].split(".")])
+    return {name: tables[name] for name in names}
 
 
 def tool_version(folder: Path) -> str | None:
@@ -194,7 +192,7 @@ def tool_version(folder: Path) -> str | None:
 
 
 def planned_runs(folder: Path) -> int | None:
-    """How often the program was to be run: one run for each `pmc:` line of the counter requests in
+    """How often the program was to be run: once for each `pmc:` line of the counter requests in
     perfmon/.
     """
     requests: Iterable[Path] = sorted((folder / "perfmon").glob("*.txt"))

@@ -42,7 +42,7 @@ _FACTS = {
     "rocm": ("ROCPROFSYS_ROCM_VERSION", "OMNITRACE_ROCM_VERSION", "OMNITRACE_HIP_VERSION"),
     "cpu": ("CPU_MODEL",),
 }
-"""Entries of `Profile.meta` and the names that metadata files have for them."""
+"""Entries of `Profile.meta` -> the names that metadata files have for them."""
 
 _SUFFIX = re.compile(r"-([0-9]{1,9})\.[^.]+(\.gz|\.zst)?$")
 
@@ -112,7 +112,7 @@ def read_rocprof_sys(
 
 @dataclass
 class _Run:
-    """The files of one run."""
+    """The files of one run of the profiler."""
 
     traces: list[Path] = field(default_factory=list)
     tables: list[TableFile] = field(default_factory=list)
@@ -121,7 +121,7 @@ class _Run:
 
 @dataclass
 class _TablePart(Part):
-    """A table with the rank and process that it is of."""
+    """A table with its rank and process."""
 
     table: Table | None = None
 
@@ -172,8 +172,8 @@ def _run_in(folder: Path) -> _Run | None:
 
 
 def _rank_of_trace(trace: Part) -> int | None:
-    """The rank that the name states, or the number at its end if it is not that of a process in the
-    file.
+    """The rank that the name states, or the number at the name's end if it is not the number of a
+    process in the file.
     """
     suffix = _SUFFIX.search(trace.path.name)
     number = int(suffix[1]) if suffix else None
@@ -182,8 +182,11 @@ def _rank_of_trace(trace: Part) -> int | None:
 
 
 def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
+    """The table with its rank and process, and warnings about its content."""
     number, process, path = table.file.suffix, table.process, table.file.path
     rank = rank_in_name(path)
+    # The number in the name is the process, or in a job of MPI the rank: what else is known of the
+    # process, of MPI or of the traces' ranks decides.
     if process is not None:
         rank = number if number not in (None, process) else rank
     elif table.is_mpi or number in {trace.rank for trace in traces} - {None}:
@@ -206,21 +209,23 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
 
 
 def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
-    """One table per metric of all ranks and processes, the rows of one file after those of
+    """One table per metric for all ranks and processes, the rows of one file after those of
     another.
     """
-    found: dict[str, list[pd.DataFrame]] = {}
+    of_metrics: dict[str, list[pd.DataFrame]] = {}
     for part in tables:
         rows = frame(part.table)
         rows.insert(0, "rank", pd.array([part.rank] * len(rows), "Int32"))
         rows.insert(1, "process", pd.array([next(iter(part.processes), None)] * len(rows), "Int64"))
-        earlier = found.setdefault(part.table.metric, [])
+        earlier = of_metrics.setdefault(part.table.metric, [])
+        # A parent is the number of a row, counted from 0 in each file.
         rows["parent"] += sum(map(len, earlier))
         earlier.append(rows)
     return {
         "table_descriptions": {part.table.metric: part.table.description for part in tables},
         "tables": {
-            metric: pd.concat(parts, ignore_index=True) for metric, parts in sorted(found.items())
+            metric: pd.concat(parts, ignore_index=True)
+            for metric, parts in sorted(of_metrics.items())
         },
     }
 

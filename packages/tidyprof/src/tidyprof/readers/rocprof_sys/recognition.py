@@ -1,4 +1,4 @@
-"""What rocprof-sys writes beside its Perfetto trace: which file holds what, and what the names
+"""The files that rocprof-sys writes beside its Perfetto trace: their contents, and what their names
 tell.
 """
 
@@ -28,7 +28,7 @@ _TEXT_TABLE = re.compile(
 class TableFile:
     """A file with a table.
 
-    metric -- what the table is about, by the name: `wall_clock`, `sampling_percent`, ...
+    metric -- the subject of the table by the file's name: `wall_clock`, `sampling_percent`, ...
     suffix -- number at the end of the name: the process or, in a job of MPI, the rank; None without
               one.
     format -- `json` or `text`.
@@ -41,8 +41,8 @@ class TableFile:
 
 
 def content_of(head: bytes) -> str | None:
-    """What a file that starts with `head` holds: `json` or `text` for a table, `metadata`, None for
-    neither.
+    """The content of a file that starts with `head`: `json` or `text` for a table, `metadata`, or
+    None.
     """
     if _JSON_TABLE.match(head):
         return "json"
@@ -65,10 +65,10 @@ def table_file(path: Path, head: bytes) -> TableFile | None:
 
 
 def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
-    """The tables in a folder, as text only those that are not there as JSON, and its metadata
+    """The tables in a folder, those in text only where there is no JSON of them; and its metadata
     files.
 
-    A file that cannot be read is left to the one who reads it.
+    A file that cannot be opened is no error here; its reader raises it.
     """
     tables, metadata = [], []
     for path in sorted(folder.iterdir()):

@@ -66,8 +66,8 @@ class _Document(msgspec.Struct):
 
 
 class Row(NamedTuple):
-    """One line of a table. Numbers are in ns where it is about time, else in its unit; None where
-    the file has none.
+    """One line of a table. Numbers are in ns in a table of times, else in the table's unit; None
+    where the file has none.
     """
 
     thread: int | None
@@ -83,12 +83,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """What one file holds.
+    """The table of one metric in a file.
 
-    rows    -- in the order of the file: every label right below the one that called it.
+    rows    -- in the order of the file: every label right below its caller.
     unit    -- unit of the numbers in the file, None where it has none.
-    process -- number of the process if the file states it; is_mpi -- whether it says that it is one
-               rank of several.
+    process -- number of the process if the file states it; is_mpi -- whether the file says that it
+               is one rank of several.
     cut     -- labels that the file has cut short.
     """
 
@@ -103,7 +103,7 @@ class Table:
 
 
 def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
-    """The tables of one file; none of a metric with several numbers for one label.
+    """The tables of one file, without metrics that have several numbers for one label.
 
     Raises ProfileReadError where the file is damaged or its numbers make no sense.
     """
@@ -145,8 +145,8 @@ def _from_json(file: TableFile, data: bytes) -> list[Table]:
 
 
 def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
-    """As timemory writes NaN and infinite numbers, which JSON does not have, and names as they are
-    in the binary.
+    """The document read less strictly: timemory writes NaN and infinite numbers, which JSON does
+    not have, and names as they are in the binary.
     """
     if b"NaN" in data or b"Inf" in data or isinstance(error, UnicodeDecodeError):
         try:
@@ -159,7 +159,7 @@ def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
 def _row_of_node(node: _Node, unit: str | None) -> Row:
     entry = node.entry
     total = _number(entry.value if entry.repr_data is None else entry.repr_data, unit)
-    # Clocks store whole nanoseconds; what is shown of them is rounded.
+    # Clocks store whole nanoseconds in `value`; what they show in `repr_data` is rounded.
     if (
         unit in NANOSECONDS
         and isinstance(entry.value, int)
@@ -179,7 +179,7 @@ def _number(value: Any, unit: str | None) -> float | None:
 
 
 def _taken_apart(prefix: str) -> tuple[int | None, str]:
-    """Thread and label of `|0>>>   |_label`; of two numbers the first is that of the rank."""
+    """Thread and label of `|0>>>   |_label`; of two numbers the first is the rank."""
     found = _PREFIX.match(prefix)
     thread = (found[2] or found[1]) if found else None
     label = prefix[found.end() :] if found else prefix
@@ -190,13 +190,13 @@ def _taken_apart(prefix: str) -> tuple[int | None, str]:
 def _from_text(file: TableFile, text: str) -> Table:
     lines = text.splitlines()
     header = next(
-        (place for place, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line),
+        (number for number, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line),
         None,
     )
     if header is None or header + 1 >= len(lines):
         raise _damaged(file, "no line with the names of the columns")
     # Labels may hold vertical bars: the rule below the names tells where columns end.
-    edges = [place for place, character in enumerate(lines[header + 1]) if character == "|"]
+    edges = [column for column, character in enumerate(lines[header + 1]) if character == "|"]
     names = [lines[header][start + 1 : end].strip() for start, end in pairwise(edges)]
     if not {"LABEL", "COUNT", "DEPTH", "METRIC", "SUM"} <= set(names):
         raise _damaged(file, f"columns {', '.join(names)[:80]!r}")
@@ -244,7 +244,7 @@ def _damaged(file: TableFile, what: str) -> ProfileReadError:
 
 
 def _refuse_nonsense(table: Table) -> None:
-    """Every label needs a depth, a count and a sum that such a table can have."""
+    """Raise ProfileReadError for a label whose depth, count or sum is impossible."""
     for number, row in enumerate(table.rows, 1):
         total = row.total
         if (
@@ -264,10 +264,10 @@ def _refuse_nonsense(table: Table) -> None:
 def frame(table: Table) -> pd.DataFrame:
     """The table as `read_rocprof_sys` documents it, without rank and process."""
     is_time = table.unit in NANOSECONDS
-    of_rows = {name: [row[place] for row in table.rows] for place, name in enumerate(Row._fields)}
+    of_rows = {name: [getattr(row, name) for row in table.rows] for name in Row._fields}
     parent = _parents(of_rows["depth"])
     numbers = {name: of_rows[name] for name in ("total", "mean", "min", "max", "std")}
-    numbers["self"] = _own(numbers["total"], parent, of_rows["thread"])
+    numbers["self"] = _self(numbers["total"], parent, of_rows["thread"])
     columns: dict[str, Any] = {
         "thread": pd.array(of_rows["thread"], "Int64"),
         "label": pd.array(of_rows["label"], "str"),
@@ -275,6 +275,7 @@ def frame(table: Table) -> pd.DataFrame:
         "parent": pd.array(parent, "Int64"),
         "count": pd.array(of_rows["count"], "Int64"),
     }
+    # Means and deviations of whole nanoseconds have fractions.
     for name, values in numbers.items():
         if is_time and name not in ("mean", "std"):
             whole = [
@@ -285,8 +286,8 @@ def frame(table: Table) -> pd.DataFrame:
         else:
             columns[f"{name}_ns" if is_time else name] = pd.array(values, "Float64")
     shares = [
-        100 * own / total if total else 0.0
-        for own, total in zip(numbers["self"], numbers["total"], strict=True)
+        100 * alone / total if total else 0.0
+        for alone, total in zip(numbers["self"], numbers["total"], strict=True)
     ]
     columns["self_percent"] = pd.array(shares, "Float64")
     if not is_time:
@@ -295,7 +296,7 @@ def frame(table: Table) -> pd.DataFrame:
 
 
 def _parents(depths: list[int]) -> list[int | None]:
-    """For each row the last one before it that lies less deep, None for none."""
+    """For each row the last row before it that is less deep, None if there is none."""
     parents: list[int | None] = []
     above: list[tuple[int, int]] = []
     for row, depth in enumerate(depths):
@@ -306,14 +307,14 @@ def _parents(depths: list[int]) -> list[int | None]:
     return parents
 
 
-def _own(
+def _self(
     totals: list[float | None], parents: list[int | None], threads: list[int | None]
 ) -> list[float]:
-    """What a row has without the rows that it encloses; another thread's work runs beside it, not
-    within.
+    """The total of each row without those of the rows right below it. Rows of another thread run
+    beside it, not within.
     """
-    own = [total or 0 for total in totals]
+    alone = [total or 0 for total in totals]
     for row, parent in enumerate(parents):
         if parent is not None and threads[row] == threads[parent]:
-            own[parent] -= totals[row] or 0
-    return own
+            alone[parent] -= totals[row] or 0
+    return alone

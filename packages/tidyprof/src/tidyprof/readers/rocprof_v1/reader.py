@@ -1,7 +1,7 @@
-"""Reader for tables of the first rocprof (`rocprof`, until ROCm 7): of kernels, their counters, and
+"""Reader for tables of the first rocprof (`rocprof`, until ROCm 7): kernels, their counters, and
 statistics.
 
-Their columns are those of bin/tblextr.py in https://github.com/ROCm/rocprofiler.
+The columns are those of bin/tblextr.py in https://github.com/ROCm/rocprofiler.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def _counters_of_header(file: V1File) -> list[str]:
 def _kernel_records(
     file: V1File, maximum_bytes: int
 ) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
-    """Dispatches of a results.csv, their counters (a row per dispatch and counter), rows cut short,
-    warnings.
+    """Dispatches of a results.csv, their counters (a row per dispatch and counter), the number of
+    rows that are cut short, and warnings.
 
     Raises ProfileReadError if it is damaged.
     """
@@ -143,7 +143,8 @@ def _kernel_records(
     types: dict[str, pa.DataType] = {}
     for column in file.header:
         if column in counters:
-            types[column] = TEXT  # `None` stands for no value
+            # `None` stands for no value.
+            types[column] = TEXT
         elif column in _NAMES:
             types[column] = TEXT if column == "KernelName" else pa.int64()
     # The last cell tells whether a row is complete.
@@ -164,7 +165,7 @@ def _kernel_records(
 
 
 def _value(path: Path, counter: str, text: str) -> float | None:
-    """The value of a counter, None where it has none. Raises ProfileReadError for what is no
+    """The value of a counter, None where there is no value. Raises ProfileReadError for what is no
     number.
     """
     try:

@@ -1,4 +1,4 @@
-"""Which files the first rocprof wrote, and what they hold."""
+"""Which files the first rocprof wrote, and their contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATISTICS_SUBJECTS = {
     "copy_stats": "memory_copy",
     "roctx_stats": "marker_api",
 }
-"""Last part of the name of a table of statistics -> what it is about, in rocprofv3's words."""
+"""Last part of the name of a table of statistics -> its subject, in rocprofv3's words."""
 
 _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
 _NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
@@ -44,14 +44,12 @@ class V1File:
 
     @property
     def subject(self) -> str:
-        """What a table of statistics is about."""
+        """The subject of a table of statistics."""
         return STATISTICS_SUBJECTS.get(_NAME.sub("", self.path.name).rpartition(".")[2], "other")
 
 
 def v1_file(path: Path, head: bytes) -> V1File | None:
-    """What rocprof wrote into the file that starts with `head`, None if it is not one of its
-    files.
-    """
+    """The file that starts with `head`, None if rocprof did not write it."""
     stem = _NAME.sub("", path.name)
     header = header_of(head) or []
     names = {name.lower() for name in header}
@@ -96,10 +94,10 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
-    """The files at a path, run by run, and those beside them that are not read, with the reason.
+    """The files at a path, run by run, and the files beside them that are not read -> why.
 
-    path is a file, a folder, or folder and start of the file names. Raises ProfileReadError if
-    there is none.
+    path is a file, a folder, or a folder and the start of the file names. Raises ProfileReadError
+    if there is no file.
     """
     if path.is_dir():
         candidates = _candidates(path)
@@ -113,9 +111,9 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
     others: dict[Path, str] = {}
     for file in candidates:
         head = ByteStream(file).head(HEAD_BYTES)
-        found = v1_file(file, head)
-        if found is not None:
-            runs.setdefault(found.prefix, []).append(found)
+        known = v1_file(file, head)
+        if known is not None:
+            runs.setdefault(known.prefix, []).append(known)
         elif is_trace(head):
             others[file] = NOT_READ
         elif file == path:
@@ -136,7 +134,7 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
 
 
 def _not_read(trace: Path) -> ProfileReadError:
-    """The error about a trace that names the tables beside it, that of kernels first."""
+    """The error about a trace. It names a table beside it, that of kernels if there is one."""
     tables = [
         file
         for file in _candidates(trace.parent)

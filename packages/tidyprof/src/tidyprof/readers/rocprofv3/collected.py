@@ -1,4 +1,4 @@
-"""What the files of one process hold, put together; for rocprofv3 and the first rocprof."""
+"""The contents of all files of one process, put together, for rocprofv3 and the first rocprof."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
 
 _LAUNCHING = ("HIP", "HSA")
-"""How the domains of calls that can launch begin."""
+"""The beginnings of the domains of calls that can launch."""
 
 
 @dataclass
 class Collected:
-    """What the files of one process hold.
+    """The contents of all files of one process.
 
-    name      -- where they lie, for messages.
+    name      -- the folder and start of the file names, for messages.
     rank, process -- None where unknown.
     stats     -- subject -> table in STATISTICS_COLUMNS.
     agents    -- a dict per CPU and GPU.
@@ -57,30 +57,25 @@ class Collected:
 
     def settle_process(self) -> None:
         """Take the number of the process from its records. Raises ProfileReadError if they name
-        several.
+        several processes.
         """
         tables = [records.columns for records in self.events] + self.counters
-        named = [np.asarray(pd.unique(table["process"])) for table in tables if "process" in table]
-        found = sorted(
-            {
-                int(number)
-                for own in named
-                for number in own
-                if not pd.isna(number) and number != ABSENT
-            }
-        )
+        columns = [table["process"] for table in tables if "process" in table]
+        numbers = {number for column in columns for number in np.asarray(pd.unique(column))}
+        named = sorted({int(one) for one in numbers if not pd.isna(one) and one != ABSENT})
+        # In files that rocpd merged each row has a process by its guid.
         if any({"guid", "process"} <= set(records.columns) for records in self.events):
             return
-        if len(found) > 1:
+        if len(named) > 1:
             raise ProfileReadError(
                 self.name,
-                f"the files of one run name {len(found)} different processes, such as {found[0]}"
-                f" and {found[1]}",
+                f"the files of one run name {len(named)} different processes, such as {named[0]}"
+                f" and {named[1]}",
                 "several processes or runs wrote to one --output-file name and overwrote each"
                 " other",
                 "record with %pid% in the name, or read the files one by one",
             )
-        self.process = found[0] if found else self.process
+        self.process = named[0] if named else self.process
         if self.process is None:
             return
         for table in (table for tables in self.stats.values() for table in tables):
@@ -90,7 +85,9 @@ class Collected:
         self.counters = [table.assign(process=self.process) for table in self.counters]
 
     def part(self, texts: Codes) -> Part:
-        """All of it, linked; correlation ids are unique within a process."""
+        """The process as a part of a profile, with device work linked to its calls: correlation ids
+        are unique within a process.
+        """
         records = joined(self.events)
         records.dropped = records.dropped + self.dropped
         group = _processes_of_guids(records) if "guid" in records else None
@@ -117,23 +114,24 @@ class Collected:
 
 
 def _processes_of_guids(records: Records) -> np.ndarray:
-    """Give rows of merged files the process that other rows with their guid have; returns what
-    tells them apart.
+    """Give rows of merged files the process that other rows with their guid have, and return the
+    guids, within which correlation ids are unique.
 
-    Files that rocpd merged say which process a row belongs to by its guid; kernels have no other
+    Files that rocpd merged state by a guid which process a row belongs to; kernels have no other
     mark of it.
     """
     guid, process = records["guid"], records.get("process")
     known = (guid != ABSENT) & (process != ABSENT)
     pairs = pd.DataFrame({"guid": guid[known], "process": process[known]}).drop_duplicates()
     pairs = pairs.drop_duplicates("guid", keep=False)
-    own = mapped(guid, dict(zip(pairs["guid"].tolist(), pairs["process"].tolist(), strict=True)))
-    records["process"] = np.where(process == ABSENT, own, process)
+    of_guid = dict(zip(pairs["guid"].tolist(), pairs["process"].tolist(), strict=True))
+    records["process"] = np.where(process == ABSENT, mapped(guid, of_guid), process)
     return guid
 
 
 def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
-    """The same events in two files would count twice."""
+    """Raise ProfileReadError for the same events in two files, which would count twice."""
+    # By number, kind, extent and sum: to compare all events would take as long as reading them.
     seen: dict[tuple[Any, ...], Path] = {}
     for process in processes:
         for records in process.events:
@@ -154,27 +152,28 @@ def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
 
 
 def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
-    """Entries of `Profile.meta` that processes state together: machine, recorded time, tables of
-    statistics.
+    """Entries of `Profile.meta` that are of all processes together: machine, recorded time, tables
+    of statistics.
     """
-    found: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
     agents = [agent for process in processes for agent in process.agents]
-    distinct = [agent for place, agent in enumerate(agents) if agent not in agents[:place]]
+    # Dicts have no hash, and there are few of them.
+    distinct = [agent for number, agent in enumerate(agents) if agent not in agents[:number]]
     if distinct:
-        found["agents"] = distinct
+        meta["agents"] = distinct
     names = gpu_names(distinct)
     if names:
-        found["gpu"] = ", ".join(names)
+        meta["gpu"] = ", ".join(names)
     numbering = {process.numbering for process in processes if process.numbering}
     if len(numbering) == 1:
-        found["device_numbering"] = numbering.pop()
+        meta["device_numbering"] = numbering.pop()
     windows = [
         process.facts["record_window_ns"]
         for process in processes
         if "record_window_ns" in process.facts
     ]
     if windows:
-        found["record_window_ns"] = (
+        meta["record_window_ns"] = (
             min(start for start, _ in windows),
             max(end for _, end in windows),
         )
@@ -183,10 +182,10 @@ def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
         for subject, tables in process.stats.items():
             stats.setdefault(subject, []).extend(tables)
     if stats:
-        found["stats"] = {
+        meta["stats"] = {
             subject: pd.concat(parts, ignore_index=True) for subject, parts in sorted(stats.items())
         }
-    return found
+    return meta
 
 
 def gpu_names(agents: Sequence[dict[str, Any]]) -> list[str]:

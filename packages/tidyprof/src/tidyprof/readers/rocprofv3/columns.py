@@ -1,5 +1,5 @@
-"""What rocprofv3 calls its columns and domains, from ROCm 6.2 to 7.x, and what a file with these
-columns holds.
+"""The names of rocprofv3's columns and domains, from ROCm 6.2 to 7.x, and the contents of a file
+with these columns.
 
 The names are those of source/lib/output/generateCSV.cpp of https://github.com/ROCm/rocprofiler-sdk
 and of rocpd's converter, which writes `Lds_Block_Size` and the like: letter case does not matter.
@@ -60,12 +60,12 @@ _READ = {
     "replay_pass": "replay_pass",
     "pass_id": "replay_pass",
 }
-"""Column, in small letters -> what it is called here."""
+"""Column, in small letters -> its name here."""
 
 UNUSED = frozenset(
     {"address", "alloc_flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"}
 )
-"""Columns that this reader knows, and takes nothing from: what they say is in others, or has no
+"""Columns that this reader knows and does not use: their content is in other columns, or has no
 place in a Profile.
 """
 
@@ -123,8 +123,8 @@ _COUNTER = re.compile(
 
 
 def canonical(column: str) -> str:
-    """What a column is called here, whatever the release calls it; unknown ones in small
-    letters.
+    """The name of a column here, whatever the release calls it; unknown columns keep their name, in
+    small letters.
     """
     column = column.lower()
     return _READ.get(column, column)
@@ -147,7 +147,7 @@ def header_of(head: bytes) -> list[str] | None:
 
 
 def role_of(header: list[str]) -> str | None:
-    """What a CSV file with this header holds, None if it is none of rocprofv3's.
+    """The content of a CSV file with this header, None if rocprofv3 did not write it.
 
     `trace`, `samples` (of the program counter), `counters` (a row per dispatch and counter), `wide
     counters` (a column per counter), `statistics` or `agents`.
@@ -187,8 +187,8 @@ def without_a_counters_name(columns: Iterable[str]) -> list[str]:
 
 
 def kind_of_domain(domain: str) -> str | None:
-    """Which kind of event (see `profile.KINDS`) the records of a domain are, None for those that
-    are not kept.
+    """The kind of event (see `contract.KINDS`) that the records of a domain are, None for records
+    that are not kept.
     """
     for pattern, kind in _KINDS:
         if re.fullmatch(pattern, domain, re.IGNORECASE):

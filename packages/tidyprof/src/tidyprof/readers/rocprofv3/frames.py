@@ -65,8 +65,8 @@ _QUOTED_MARKS = (
 class RowFrame:
     """The rows of one file.
 
-    rows     -- one column for each known one of the file: times and identifiers as int64 or null,
-                texts as TEXT, agents as int32.
+    rows     -- the known columns of the file: times and identifiers as int64 or null, texts as
+                TEXT, agents as int32.
     cut      -- rows that lack their last cells; they are not in `rows`.
     indexed  -- whether agents are numbered among the GPUs only (`GPU 0` instead of `Agent 4`).
     warnings -- sentences about what was mended.
@@ -97,8 +97,8 @@ def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
 
 
 def _types(file: OutputFile) -> dict[str, pa.DataType]:
-    """Types of the columns that are read; the last one always is, since it tells whether a row is
-    complete.
+    """Types of the columns that are read. The last column always is, since it tells whether a row
+    is complete.
     """
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     types: dict[str, pa.DataType] = {}
@@ -122,8 +122,8 @@ def _types(file: OutputFile) -> dict[str, pa.DataType]:
 
 
 def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
-    """Columns under their names here; of columns that mean the same, the first. Identifiers become
-    int64.
+    """Columns under their names here; the first of several columns with one meaning. Identifiers
+    become int64.
     """
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     chosen: dict[str, pa.Array] = {}
@@ -137,7 +137,7 @@ def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
 
 
 def _signed(values: pa.Array) -> pa.Array:
-    """Numbers without a sign as int64; null for those that are too large."""
+    """Numbers without a sign as int64; null for numbers that are too large."""
     too_large = pc.greater_equal(values, pa.scalar(2**63, pa.uint64()))
     if pc.any(too_large).as_py():
         values = pc.if_else(too_large, None, values)
@@ -151,7 +151,7 @@ def _agent_number(text: str) -> int | None:
 
 
 def counters_long(rows: pa.Table, counters: Iterable[str]) -> pa.Table:
-    """A row per dispatch and counter that has a value, of a table with a column per counter."""
+    """A row for each dispatch and counter with a value, from a table with a column per counter."""
     counters = list(counters)
     others = rows.drop_columns(counters)
     parts = []
@@ -178,10 +178,10 @@ def records_of(
     texts: Codes,
     cut: int = 0,
 ) -> Records:
-    """The rows of a frame that become events; `cut` more of them ended early.
+    """The rows of a frame that become events. cut -- how many more rows ended early.
 
-    kind_of_domain -- which kind the records of a domain are, None for those that are no events.
-                      Records of copies that are called fills are `fill`.
+    kind_of_domain -- the kind of a domain's records, None for records that are no events. Copies
+                      that are named as fills become `fill`.
     Raises ProfileReadError if too many cannot be used.
     """
     start, end = whole_numbers(frame["start"]), whole_numbers(frame["end"])
@@ -191,18 +191,15 @@ def records_of(
     records = Records({"start_ns": start, "duration_ns": durations(start, end), "name": name})
     records["source_category"] = category
     records["kind"] = _kinds(category, name, kind_of_domain, texts)
-    # A range may be marked with an empty text; only an instruction that could not be decoded has
-    # none.
+    # A range may be marked with an empty text; only an instruction that could not be decoded has no
+    # text.
     name[(name == NO_TEXT) & (records["kind"] != KIND_CODE["sample"])] = texts[""]
     for column in frame.column_names:
-        own = _NAMES.get(column, column)
-        if (
-            column not in _TAKEN_APART
-            and own not in records
-            and not column.startswith(("grid_", "block_"))
-        ):
+        target = _NAMES.get(column, column)
+        is_done = column in _TAKEN_APART or target in records
+        if not is_done and not column.startswith(("grid_", "block_")):
             is_text = pa.types.is_dictionary(frame[column].type)
-            records[own] = (
+            records[target] = (
                 text_codes(frame[column], texts) if is_text else whole_numbers(frame[column])
             )
     for shape in ("grid", "block"):
@@ -231,8 +228,8 @@ def _sound(records: Records, path: Path, cut: int, texts: Codes) -> Records:
 
 
 def _is_repeated(records: Records) -> np.ndarray:
-    """A process numbers its dispatches: another record with the same number is a copy, or of
-    another process.
+    """Mask of the dispatches whose number an earlier one has. A process numbers its dispatches, so
+    such a record is a copy, or of another process.
     """
     number = records["dispatch_id"]
     frame = pd.DataFrame({"number": number, "guid": records.get("guid")})
@@ -245,7 +242,7 @@ def _kinds(
     kind_of_domain: Callable[[str], str | None],
     texts: Codes,
 ) -> np.ndarray:
-    """Places in KINDS, int8; _NO_KIND for what is no event."""
+    """Positions in KINDS, int8; _NO_KIND for what is no event."""
     of_category = [KIND_CODE.get(kind_of_domain(text) or "", _NO_KIND) for text in texts]
     kind = by_code(of_category, category, _NO_KIND, np.int8)
     is_fill = by_code(
@@ -256,24 +253,24 @@ def _kinds(
 
 
 def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
-    """Add what agents and thread say: the device that an event occupies, of a copy's source and
-    target the GPU.
+    """Add devices and threads: the device that an event occupies, which for a copy is the GPU of
+    its source and target.
 
-    Between two GPUs it is the target. Agents of host calls are those whose memory they are about.
-    What runs on a device has no thread: the tool states the one that launched it.
+    Between two GPUs it is the target. The agent of a host call is the one whose memory the call is
+    about. Work on a device has no thread: the tool states the thread that launched it.
     """
     on_device = ON_DEVICE[records["kind"]]
     if {"source_agent", "destination_agent"} <= set(frame.column_names):
-        source, target = (
-            whole_numbers(frame["source_agent"]),
-            whole_numbers(frame["destination_agent"]),
-        )
+        source = whole_numbers(frame["source_agent"])
+        target = whole_numbers(frame["destination_agent"])
+        # An agent may be a CPU, so the name of the copy says at which end the GPU is.
         to_device = by_code(("TO_DEVICE" in text for text in texts), records["name"], False)
         to_host = by_code(("DEVICE_TO_HOST" in text for text in texts), records["name"], False)
         records["device"] = np.where(to_device, target, np.where(to_host, source, ABSENT))
         records["source_device"], records["destination_device"] = source, target
     elif "agent" in frame.column_names:
         agent = whole_numbers(frame["agent"])
+        # Launches of graphs are annotations that have an agent.
         is_of_device = on_device | (records["kind"] == KIND_CODE["annotation"])
         records["device"] = np.where(is_of_device, agent, ABSENT)
         if not on_device.all():
@@ -292,8 +289,8 @@ def counters_of(
 ) -> tuple[pd.DataFrame, Counter[str], list[str]]:
     """The rows of a frame with a value per dispatch and counter, in columns of COUNTER_COLUMNS.
 
-    Also reason -> values that were left out, and warnings. A value that is no number is damage,
-    like an impossible time. Raises ProfileReadError if too many are.
+    Also reason -> how many values were left out, and warnings. A value that is no number is damage,
+    like an impossible time. Raises ProfileReadError if there are too many.
     """
     start, end = (
         whole_numbers(frame[name]) if name in frame.column_names else None
@@ -302,8 +299,8 @@ def counters_of(
     has_times = start is not None and end is not None
     count = len(frame)
     duration = durations(start, end) if has_times else np.zeros(count, np.int64)
-    # Counters of ROCm 6.2 have no times: the number of the dispatch, in whose order they are,
-    # stands for its start.
+    # Counters of ROCm 6.2 have no times, and are in the order of dispatches: the number of the
+    # dispatch stands for its start.
     order = np.maximum(whole_numbers(frame["dispatch_id"]), 0) + 1
     records = Records(
         {"start_ns": order if start is None or end is None else start, "duration_ns": duration}
@@ -337,7 +334,7 @@ def counters_of(
 
 
 def _told_apart(frame: pa.Table) -> dict[str, np.ndarray]:
-    """What tells the counters of a dispatch from each other, and from those of others, as
+    """The columns that distinguish counters of one dispatch, and of different dispatches, as
     numbers.
     """
     columns = {

@@ -66,7 +66,7 @@ class _Sample(msgspec.Struct, gc=False):
 
 
 class _Record(msgspec.Struct, gc=False):
-    """One record of any domain; what a domain does not have stays None."""
+    """One record of any domain; fields that a domain does not have stay None."""
 
     kind: int | None = None
     operation: int | None = None
@@ -183,7 +183,7 @@ class _Results(msgspec.Struct, gc=False):
 
 @dataclass
 class JsonResults:
-    """What one process wrote.
+    """The results of one process.
 
     records  -- tables with columns named as those of the CSV files, one per list of the file.
     counters -- as in the CSV files, None without counters.
@@ -268,7 +268,7 @@ class _Reader:
         }
 
     def _records(self, name: str, records: list[_Record]) -> pa.Table:
-        """One list of records as a table; `name` is the list's own."""
+        """One list of records as a table. name -- the member that the list is in."""
         if name in _SAMPLES:
             return self._samples(_SAMPLES[name], records)
         operations = [self._operation(record) for record in records]
@@ -290,7 +290,7 @@ class _Reader:
         return _frame(columns)
 
     def _operation(self, record: _Record) -> tuple[str, str]:
-        """Names of a record's domain and operation; a marker is called by its text."""
+        """Names of a record's domain and operation; a marker has its text for a name."""
         domains = self._tool.strings.buffer_records
         kind, operation = _or(record.kind, -1), _or(record.operation, 0)
         operations = domains[kind].operations if 0 <= kind < len(domains) else []
@@ -304,7 +304,7 @@ class _Reader:
         return domains[kind].kind, name
 
     def _dispatches(self, dispatches: list[_DispatchInfo]) -> dict[str, list[Any]]:
-        """Columns that say which kernel ran where, and with which resources."""
+        """Columns on which kernel ran where, and with which resources."""
         symbols = [self._symbol(dispatch) for dispatch in dispatches]
         columns: dict[str, list[Any]] = {
             "name": [_name(symbol) for symbol in symbols],
@@ -336,7 +336,7 @@ class _Reader:
             ) from None
 
     def _places(self, records: list[_Record]) -> dict[str, list[Any]]:
-        """Columns of what is no kernel: agents, queue and bytes."""
+        """Columns of records that are no kernels: agents, queue and bytes."""
         columns: dict[str, list[Any]] = {
             "bytes": [_or(record.bytes, record.allocation_size) for record in records],
             "queue": [_handle(record.queue_id) for record in records],
@@ -349,8 +349,8 @@ class _Reader:
         return columns
 
     def _device(self, agent: _Handle | None) -> int | None:
-        """Number of an agent as in the CSV files by default; None for what is no agent, as where
-        memory is freed.
+        """The number of an agent, as the CSV files have it by default; None where there is no
+        agent, as where memory is freed.
         """
         return None if agent is None else self._agents.get(agent.handle)
 
@@ -376,10 +376,11 @@ class _Reader:
         )
 
     def _counters(self) -> pa.Table | None:
-        """One row per dispatch and counter; the values of its instances are added up, as in the CSV
-        file.
+        """One row per dispatch and counter. The values of a counter's instances are added up, as in
+        the CSV file.
         """
         names = {counter.id.handle: counter.name for counter in self._tool.counters}
+        # One entry of each for every row: a dispatch comes again for each of its counters.
         dispatches: list[_CounterRecord] = []
         sums: list[tuple[str, float]] = []
         for record in self._tool.callback_records.counter_collection:
@@ -443,9 +444,9 @@ def _inner(correlation: _Correlation | None) -> int | None:
     return None if correlation is None else correlation.internal
 
 
-def _item(texts: list[str], place: int | None) -> str | None:
-    """A text by its place; -1 stands for an instruction that could not be decoded."""
-    return texts[place] if place is not None and 0 <= place < len(texts) else None
+def _item(texts: list[str], index: int | None) -> str | None:
+    """A text by its index; -1 stands for an instruction that could not be decoded."""
+    return texts[index] if index is not None and 0 <= index < len(texts) else None
 
 
 def _name(symbol: _KernelSymbol) -> str:

@@ -54,16 +54,15 @@ def read_process(
     maximum_bytes: int,
     others: Collection[Path] = (),
 ) -> list[Collected]:
-    """The process of these files; results in JSON can hold several.
+    """The process of these files; results in JSON can hold several processes.
 
     rank   -- the rank where their names state none.
     others -- files beside them that are not read.
     Raises ProfileReadError if a file is damaged.
     """
-    traces, counters = (
-        process.of_role("trace", "samples"),
-        process.of_role("counters", "wide counters"),
-    )
+    traces = process.of_role("trace", "samples")
+    counters = process.of_role("counters", "wide counters")
+    # JSON results hold all that the CSV traces and counters hold, which would count twice.
     rows = traces + counters
     results = process.of_role("json")
     own = Collected(
@@ -81,10 +80,10 @@ def read_process(
         )
         own.warnings += warnings
         own.stats.setdefault(file.subject, []).append(table)
-    found = [own]
+    collected = [own]
     if results:
         for file in results:
-            found += [
+            collected += [
                 _of_results(file.path, result, own, texts)
                 for result in read_results(file.path, maximum_bytes)
             ]
@@ -93,12 +92,11 @@ def read_process(
             _add_trace(own, file, read_rows(file, maximum_bytes), texts)
         for file in counters:
             _add_counters(own, file, read_rows(file, maximum_bytes))
-    own.warnings += _suspicions(
-        process, found, [file.name for file in others if may_hold_kernels(file)]
-    )
-    for one in found:
+    lost = [file.name for file in others if may_hold_kernels(file)]
+    own.warnings += _suspicions(process, collected, lost)
+    for one in collected:
         one.settle_process()
-    return found
+    return collected
 
 
 def _add_trace(own: Collected, file: OutputFile, rows: RowFrame, texts: Codes) -> None:
@@ -137,7 +135,7 @@ def _take_counters(own: Collected, frame: pa.Table, path: Path, cut: int = 0) ->
 
 
 def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes) -> Collected:
-    """A process of a JSON file; what its name says holds where the content is silent."""
+    """A process of a JSON file. Facts in the file's name hold where the content states none."""
     own = Collected(
         files.name,
         rank=files.rank,
@@ -151,7 +149,7 @@ def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes)
 
 
 def _suspicions(process: ProcessFiles, found: list[Collected], lost: list[str]) -> list[str]:
-    """Likely reasons why kernels are missing; `lost` are names of files that should hold them and
+    """Likely reasons why kernels are missing. lost -- names of files that should hold kernels and
     were not read.
     """
     name = (process.files[0].path if len(process.files) == 1 else process.prefix).name
@@ -178,11 +176,11 @@ def read_rocprofv3(
     """Read the CSV and JSON output of rocprofv3 (ROCm 6.2 to 7.x), also where rocpd converted a
     database to CSV.
 
-    path -- a file, a folder (`--output-directory`), or folder and start of the names that belong to
+    path -- a file, a folder (`--output-directory`), or a folder and the start of the file names of
             one process (`out/908` for `out/908_kernel_trace.csv` and the others). In a folder every
             process is read, in folders below it too. Where a process has JSON results, its CSV
-            traces are ignored: they say the same.
-    only -- of the files in a folder these alone.
+            traces are ignored: they hold the same.
+    only -- files in a folder, of which no others are read.
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` (times in ns since the node was started) has the columns of `tables.contract`. Here
@@ -193,14 +191,14 @@ def read_rocprofv3(
       grid             counts work-items, not workgroups
       bytes            of copies (JSON only) and of memory allocations
       lds_bytes        of a workgroup; CSV rounds up to 512
-      source_device, destination_device  agents of a copy; `device` is the GPU of the two, between
-          GPUs the destination
+      source_device, destination_device  agents of a copy; `device` is the one that is a GPU, and
+          between two GPUs the destination
       source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count  of program
                        counter samples, whose `name` is the instruction and duration 0
     Correlation ids are unique within a process. Kernels and copies have a process, but no thread.
 
-    `counters` has a row per dispatch and counter, at the start of the dispatch, which runs alone
-    and is being measured. Files of ROCm 6.2 state no times: time_ns is 0 and duration_ns <NA> then.
+    `counters` has a row per dispatch and counter, at the start of the dispatch, which ran alone
+    while it was measured. Files of ROCm 6.2 state no times: time_ns is then 0 and duration_ns <NA>.
     The unit is not stated.
 
     `meta` has, besides the common entries and where stated: `stats` (of `--stats`; subject such as
@@ -239,7 +237,7 @@ def _refuse_nothing(path: Path, found: list[Collected], parts: list[Part]) -> No
 
 
 def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> list[ProcessFiles]:
-    """The processes of this rank; all if rank is None, or if there is one that states none."""
+    """The processes of this rank; all if rank is None, or if the only process states none."""
     known = sorted({process.rank for process in processes if process.rank is not None})
     if rank is None or (not known and len(processes) == 1):
         return processes

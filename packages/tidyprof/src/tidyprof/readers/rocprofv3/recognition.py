@@ -44,10 +44,10 @@ _OTHER_TOOLS_MARKS = ("sysinfo.csv",)
 class OutputFile:
     """One file.
 
-    role    -- as `role_of` says, or `json`.
+    role    -- that of `role_of`, or `json`.
     header  -- columns of a CSV file.
     prefix  -- folder and start of the name, which all files of a process share.
-    subject -- what the name says it is about, e.g. `kernel` or `hip_api`.
+    subject -- the subject in the name, e.g. `kernel` or `hip_api`.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class ProcessFiles:
-    """The files of one process: its number and rank are None where their names do not say them."""
+    """The files of one process. Its number and rank are None where the names do not state them."""
 
     prefix: Path
     files: tuple[OutputFile, ...]
@@ -72,9 +72,7 @@ class ProcessFiles:
 
 
 def output_file(path: Path, head: bytes) -> OutputFile | None:
-    """What rocprofv3 wrote into the file that starts with `head`, None if it is not one of its
-    files.
-    """
+    """The file that starts with `head`, None if rocprofv3 did not write it."""
     name = _DATA_NAME.sub("", path.name)
     match = _OUTPUT_NAME.fullmatch(name)
     prefix = (match["prefix"] if match["subject"] else match["prefix_only"]) if match else name
@@ -101,20 +99,19 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def _recognised(path: Path) -> OutputFile | None:
-    """As `output_file`; None for what cannot be read."""
+    """As `output_file`; None for a file that cannot be opened."""
     return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
 
 def find_processes(
     path: Path, only: Collection[Path] = ()
 ) -> tuple[list[ProcessFiles], dict[Path, str]]:
-    """The files at a path, by process, and those beside them that are not rocprofv3's or no files,
-    and why.
+    """The files at a path, by process; and what lies beside them and is not read -> why.
 
-    path is a file, a folder, or folder and start of the file names (`out/908` for
-    out/908_kernel_trace.csv).
-    only -- of a folder's files these alone; all if there are none. Raises ProfileReadError if there
-            is none.
+    path -- a file, a folder, or a folder and the start of the file names (`out/908` for
+            out/908_kernel_trace.csv).
+    only -- the files of a folder to look at; all if empty. Raises ProfileReadError if there is no
+            file.
     """
     if path.is_dir():
         candidates, root = [file for file in _candidates(path) if not only or file in only], path
@@ -122,25 +119,28 @@ def find_processes(
         candidates, root = [path], path.parent
     else:
         candidates, root = _with_prefix(path), path.parent
-    found, others = [], {}
+    files, others = [], {}
     for file in candidates:
         head = ByteStream(file).head(HEAD_BYTES)
         known = output_file(file, head)
+        # An empty file with such a name may be a trace that was lost, so it is not passed over.
         if known is None and (not head.strip() or file == path):
             raise _foreign(file, head)
         if known is None:
             others[file] = FOREIGN
         else:
-            found.append(known)
-    if not found:
+            files.append(known)
+    if not files:
         raise _nothing(path, candidates)
     if path.is_dir() and not only:
-        others |= no_files(dict.fromkeys([path, *(file.path.parent for file in found)]))
-    return _by_process(found, root), others
+        others |= no_files(dict.fromkeys([path, *(file.path.parent for file in files)]))
+    return _by_process(files, root), others
 
 
 def may_hold_kernels(path: Path) -> bool:
-    """Whether a file has the name that rocprofv3 gives to a trace of kernels, or to all in one."""
+    """Whether a file has the name that rocprofv3 gives to a trace of kernels, or to results that
+    hold everything.
+    """
     match = _OUTPUT_NAME.fullmatch(_DATA_NAME.sub("", path.name))
     return match is not None and (
         match["subject"] == "kernel" or _DATA_NAME.sub("", path.name).endswith("results")
@@ -160,8 +160,8 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def _with_prefix(prefix: Path) -> list[Path]:
-    """Files whose name starts with the prefix; if there are any of exactly this process, only
-    they.
+    """Files whose name starts with the prefix; only those of exactly this process, if there are
+    any.
     """
     folder = prefix.parent
     if not prefix.name or not folder.is_dir():
@@ -198,8 +198,8 @@ def _by_process(files: list[OutputFile], root: Path) -> list[ProcessFiles]:
 
 
 def _stated_process(prefix: Path, root: Path) -> int | None:
-    """By default a prefix is just the number of the process; as the name of a folder, a number can
-    be anything.
+    """The number of the process in a prefix. By default the prefix is just that number; in the name
+    of a folder, a number can be anything.
     """
     if _NUMBER_ALONE.fullmatch(prefix.name) and not prefix.is_dir():
         return int(prefix.name)
@@ -207,7 +207,9 @@ def _stated_process(prefix: Path, root: Path) -> int | None:
 
 
 def _stated(pattern: re.Pattern[str], prefix: Path, root: Path) -> int | None:
-    """A number in the prefix or else in the nearest folder's name up to that of the root."""
+    """A number in the prefix, or else in the name of the nearest folder that has one, up to the
+    root.
+    """
     for name in (
         prefix.name,
         *(folder.name for folder in prefix.parents if folder.is_relative_to(root)),

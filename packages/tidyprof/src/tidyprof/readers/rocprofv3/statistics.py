@@ -1,4 +1,4 @@
-"""Tables of statistics that ROCm's profilers write themselves: calls and durations by name."""
+"""Tables of statistics that ROCm's profilers write: calls and durations by name."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ STATISTICS_COLUMNS = {
     "std_ns": "Float64",
     "percent": "float64",
 }
-"""Columns of a table in `meta["stats"]`; percent (0-100) is of the table that the tool wrote,
-std_ns of the sample.
+"""Columns of a table in `meta["stats"]`. percent (0-100) is the share of the table that the tool
+wrote, std_ns the sample standard deviation.
 
 rocprof 1 does not write min_ns, max_ns and std_ns.
 """
@@ -120,7 +120,7 @@ def read_statistics(
 
 def _decimal(text: str | None) -> float:
     """A number of the column `percent`; NaN for `-nan`, which the tool writes where nothing took
-    any time.
+    time.
     """
     try:
         return float(text or "nan")
@@ -129,9 +129,9 @@ def _decimal(text: str | None) -> float:
 
 
 def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int) -> None:
-    """Rows with missing or impossible figures mean that the file is not what the profiler wrote.
+    """Raise ProfileReadError for rows with missing or impossible figures, which no profiler wrote.
 
-    short -- rows that lack cells, and are not among the columns.
+    short -- number of rows that lack cells and so are not in the columns.
     """
     figures = {
         name: np.array(cells, np.float64) for name, cells in columns.items() if name != "name"
@@ -139,7 +139,7 @@ def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int
     calls, total, mean, percent = (
         figures[name] for name in ("calls", "total_ns", "mean_ns", "percent")
     )
-    # What is missing is NaN, of which no comparison is true.
+    # Missing figures are NaN, with which no comparison is true.
     with np.errstate(invalid="ignore", divide="ignore"):
         right = (calls >= 1) & (total >= 0) & np.isfinite(mean)
         right &= np.abs(total / calls - mean) <= _ROUNDING_NS + 1e-3 * np.abs(mean)

@@ -56,11 +56,13 @@ _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
 
 
 def link_operations(database: Database, operations: Records, calls: Records, texts: Codes) -> int:
-    """Add to operations what their launch states, to calls the operator around them.
+    """Add to operations the facts that their launch states, and to calls the operator around them.
 
-    Follows rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi; names kernels that have no name of
-    their own. Returns the number of calls that launched several operations, as hipGraphLaunch does.
+    Follows rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi, and names kernels without a name.
+    Returns the number of calls that launched several operations, as hipGraphLaunch does.
     """
+    # Streams of calls are noted step by step, since three tables state them; so the operations come
+    # last.
     call_id = _launching_calls(database, operations, calls)
     call = first_equal(calls["correlation_id"], call_id)
     stream = np.full(len(calls), ABSENT, np.int64)
@@ -91,7 +93,7 @@ def _launching_calls(database: Database, operations: Records, calls: Records) ->
     """For each operation the identifier of the call that launched it, ABSENT where the file links
     none.
 
-    Of several calls it is the first, of these the longest, as in `tables.launches`.
+    Of several calls it is the first to begin, and of these the longest, as in `tables.launches`.
     """
     links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
     if len(np.unique(links["op_id"])) < len(links["op_id"]):
@@ -105,17 +107,16 @@ def _launching_calls(database: Database, operations: Records, calls: Records) ->
 
 
 def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:
-    """Which of the chosen operations are the only one among them that their call launched.
+    """Mask of the chosen operations that are the only chosen one of their call.
 
-    The file keeps one row per call, so it does not say which of several operations that row
-    describes.
+    The file keeps one row per call, which does not say which of several operations it describes.
     """
     linked = chosen & (call >= 0)
     return linked & (np.bincount(call[linked], minlength=calls)[call] == 1) if calls else linked
 
 
 def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.ndarray:
-    """Bytes of each copying call; the file leaves them blank above 2 GiB. Notes the streams."""
+    """Bytes of each copying call, which the file leaves blank above 2 GiB. Fills in `stream`."""
     sizes = np.full(len(calls), ABSENT, np.int64)
     if "rocpd_copyapi" in database.tables:
         found = database.integers("rocpd_copyapi", LARGE_TABLES["rocpd_copyapi"])
@@ -129,7 +130,7 @@ def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.n
 def _read_kernels(
     database: Database, calls: Records, stream: np.ndarray, texts: Codes
 ) -> dict[str, np.ndarray]:
-    """Codes of `grid`, `block` and kernel `name` of each launching call. Notes the streams."""
+    """Codes of `grid`, `block` and kernel `name` of each launching call. Fills in `stream`."""
     shapes = {column: np.full(len(calls), -1, np.int32) for column in ("grid", "block", "name")}
     if "rocpd_kernelapi" in database.tables:
         found = database.integers("rocpd_kernelapi", LARGE_TABLES["rocpd_kernelapi"])
@@ -159,9 +160,7 @@ def _address(text: str) -> int:
 
 
 def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) -> None:
-    """Kernels whose only name is their type get the one that their launch states, if it states
-    one.
-    """
+    """Give kernels whose only name is their type the name that their launch states, if any."""
     nameless = (operations["name"] == operations["source_category"]) & (launched_name >= 0)
     if nameless.any():
         operations["name"][nameless] = launched_name[nameless]
@@ -171,25 +170,26 @@ def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) 
 def _read_graph_streams(
     database: Database, calls: Records, stream: np.ndarray, texts: Codes
 ) -> None:
-    """Launches of HIP graphs state their stream in the text of their arguments only."""
+    """Fill in the streams of launches of HIP graphs, which state them in the text of their
+    arguments only.
+    """
     names = [code for text, code in texts.items() if text.endswith("GraphLaunch")]
     rows = np.flatnonzero(np.isin(calls["name"], names))
     if not len(rows):
         return
     arguments = database.integers("rocpd_api", ("id", "args_id"))
     ids = taken(arguments["args_id"], first_equal(arguments["id"], calls["correlation_id"][rows]))
-    places, unique = pd.factorize(ids)
-    found = database.texts(
-        "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string", unique
-    )
-    stated = [_STREAM_ARGUMENT.search(found.get(number, "")) for number in unique.tolist()]
-    stream[rows] = np.array(
-        [_address(match[1]) if match else ABSENT for match in stated], np.int64
-    )[places]
+    # Each distinct text is looked at once. Schema 3 keeps those of arguments in a table apart.
+    positions, unique = pd.factorize(ids)
+    table = "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string"
+    texts_of = database.texts(table, unique)
+    stated = [_STREAM_ARGUMENT.search(texts_of.get(number, "")) for number in unique.tolist()]
+    addresses = [_address(match[1]) if match else ABSENT for match in stated]
+    stream[rows] = np.array(addresses, np.int64)[positions]
 
 
 def _operators_of_calls(calls: Records) -> np.ndarray:
-    """For every runtime call the code of the name of the innermost operator around it, else -1."""
+    """For every runtime call the code of the innermost operator's name around it, else -1."""
     names = np.full(len(calls), -1, np.int32)
     outer = np.flatnonzero(calls["kind"] == KIND_CODE["operator"])
     inner = np.flatnonzero(calls["kind"] == KIND_CODE["runtime"])
@@ -206,13 +206,13 @@ def _operators_of_calls(calls: Records) -> np.ndarray:
 
 _SDK_COPY_TYPE = "MEMORY_COPY_"
 _MONITOR_UNITS = {"sclk": "MHz"}
-"""Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have
-none.
+"""Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have no
+unit.
 """
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
-    """Read one file, and count the calls that launched several operations; `texts` collects the
+    """One file, and the number of its calls that launched several operations. texts -- collects the
     names.
 
     Raises ProfileReadError where it is no sound rpd file.
@@ -238,8 +238,8 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
 def _forget_false_devices(
     path: Path, operations: Records, texts: Codes, warnings: list[str]
 ) -> None:
-    """Copies that rocprofiler-sdk recorded all say GPU 0, whichever it was
-    (rpd_tracer/RocprofDataSource.cpp).
+    """Take the device from copies that rocprofiler-sdk recorded: they all say GPU 0, whichever it
+    was (rpd_tracer/RocprofDataSource.cpp).
     """
     types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
     copies = np.isin(operations["source_category"], types)
@@ -253,17 +253,15 @@ def _forget_false_devices(
 
 
 def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
-    """Samples of the monitors: the value that held from `start` to `end`; `device` is numbered as
-    rocm-smi does.
-
-    And how many samples were unusable.
+    """Samples of the monitors, each a value that held from `start` to `end`, with `device` as
+    rocm-smi numbers it; and how many samples were unusable.
     """
     if "rocpd_monitor" not in database.tables:
         return pd.DataFrame(), Counter()
     columns = ("deviceId", "start", "end", "monitorType", "value")
     database.require("rocpd_monitor", columns)
-    found = database.rows(f"SELECT {', '.join(map(quoted, columns))} FROM rocpd_monitor")
-    samples = [row for row in found if _is_sample(*row)]
+    rows = database.rows(f"SELECT {', '.join(map(quoted, columns))} FROM rocpd_monitor")
+    samples = [row for row in rows if _is_sample(*row)]
     sound = list(dict.fromkeys(samples))
     device, start, end, name, value = zip(*sound, strict=True) if sound else ((),) * 5
     start, end = np.array(start, np.int64), np.array(end, np.int64)
@@ -277,15 +275,17 @@ def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
             "duration_ns": pd.array(end - start, "Int64"),
         }
     )
-    lost = Counter({"from samples without a time or value": len(found) - len(samples)})
-    return table, +(lost + Counter({f"from samples {REPEATED}": len(samples) - len(sound)}))
+    lost = {
+        "from samples without a time or value": len(rows) - len(samples),
+        f"from samples {REPEATED}": len(samples) - len(sound),
+    }
+    return table, +Counter(lost)
 
 
 def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
     """Whether a row of rocpd_monitor has whole numbers for device and times, and a finite value."""
-    if not all(isinstance(number, int) for number in (device, start, end)) or not isinstance(
-        name, str
-    ):
+    are_numbers = all(isinstance(number, int) for number in (device, start, end))
+    if not are_numbers or not isinstance(name, str):
         return False
     try:
         return 0 < start <= end < LATEST_START_NS and math.isfinite(float(value))
@@ -296,7 +296,7 @@ def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool
 def _hardware_counters(
     database: Database, operations: Records, texts: Codes
 ) -> tuple[pd.DataFrame, Counter[str]]:
-    """Values of hardware counters (schema 3), each for one kernel; and how many were there
+    """Values of hardware counters (schema 3), each of one kernel; and how many of them were there
     twice.
     """
     if "rocpd_counter" not in database.tables:
@@ -332,8 +332,8 @@ def read_rpd(
 ) -> Profile:
     """Read a file of rocmProfileData, schema version 2 or 3.
 
-    path -- a .rpd file, or a folder with one file per rank, with `rank0`, `rank1`, ... in its name
-            or its folder's.
+    path -- a .rpd file, or a folder with one file per rank, with `rank0`, `rank1`, ... in the name
+            of each file or of its folder.
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` (times in ns of the node's monotonic clock) has the columns of `tables.contract`. Here
@@ -342,8 +342,8 @@ def read_rpd(
       operator         known if the program ran in torch.autograd.profiler.emit_nvtx()
       bytes            <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4
                        GiB
-      grid             what the launching call got: workgroups for hipLaunchKernel, work-items for
-                       hipExtModuleLaunchKernel and with rocprofiler-sdk
+      grid             the argument of the launching call: workgroups for hipLaunchKernel,
+                       work-items for hipExtModuleLaunchKernel and with rocprofiler-sdk
       correlation_id   identifier of the call, also for what it launched; several operations of one
                        call (hipGraphLaunch) share it, and have no grid, block or bytes
       stream           HIP's pointer to the stream, 0 for the default one
@@ -354,8 +354,8 @@ def read_rpd(
     schema 3 hardware counters.
 
     `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `clock`,
-    `device_numbering` (`index`; files of before June 2024 number ROCm's agents, and say so
-    nowhere), `node_stride` (in schema 3 the device is node * node_stride + GPU),
+    `device_numbering` (`index`; files of before June 2024 number ROCm's agents, which nothing in
+    them states), `node_stride` (in schema 3 the device is node * node_stride + GPU),
     `calls_with_several_operations`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.

@@ -1,4 +1,4 @@
-"""The tables of an rpd file as columns: what ran on the GPUs, and what was called on the host.
+"""The tables of an rpd file as columns: operations on the GPUs, and calls on the host.
 
 Schema: rocpd_python/rocpd/schema_data/tableSchema.cmd of https://github.com/ROCm/rocmProfileData,
 versions 2 and 3.
@@ -41,8 +41,8 @@ LINKS = (
     Link("ext_autogradapi", "api_ptr_id", "rocpd_api", _CALLS),
     Link("rocpd_counter", "op_id", "rocpd_op", _OPERATIONS),
 )
-"""The tracer writes an operation and its link at once (OpTable::writeRows of rpd_tracer), so
-neither is there alone.
+"""References between tables. The tracer writes an operation and its link at once
+(OpTable::writeRows of rpd_tracer), so neither is there alone.
 """
 
 _ACTIVE_LOCK = "resourceLock::"
@@ -105,7 +105,7 @@ def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
 
 
 def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
-    """What the device numbers count, where that is certain.
+    """What the device numbers count, where that is certain: an entry of `Profile.meta`.
 
     rpd counts GPUs from 0 since June 2024 (commit 194259a of rocmProfileData); before, it wrote
     ROCm's agents, of which number 0 is a CPU. The columns of the view `top` are younger than that
@@ -121,7 +121,7 @@ def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
 
 
 def warnings_of_losses(database: Database) -> list[str]:
-    """A warning where rows name others that are gone; raises ProfileReadError where nearly all
+    """A warning where rows refer to others that are gone. Raises ProfileReadError where nearly all
     operations are.
     """
     cause = (
@@ -154,7 +154,7 @@ def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> li
 
 
 MARKER = "UserMarker"
-"""Name of the calls that stand for ranges which a program marked itself; their text is in the
+"""Name of the calls that stand for ranges which a program marked. Their text is in the
 arguments.
 """
 
@@ -207,7 +207,7 @@ UNUSED = frozenset(
         "depth",
     }
 )
-"""Columns that this reader knows, and takes nothing from."""
+"""Columns that this reader knows and does not use."""
 
 OPTIONAL_TABLES = {
     "rocpd_monitor": (),
@@ -218,7 +218,7 @@ OPTIONAL_TABLES = {
     "ext_autogradapi": (),
     "rocpd_api": ("domain_id",),
 }
-"""Tables that not every file has, and columns likewise."""
+"""Tables and columns that not every file has."""
 
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
@@ -265,7 +265,7 @@ def read_calls(database: Database, texts: Codes) -> Records:
     """
     found = database.integers("rocpd_api", LARGE_TABLES["rocpd_api"])
     name = text_codes(database, found["apiName_id"], texts)
-    # Names that are not in the file, code -1, read the last place.
+    # The last kind answers the code -1 of names that are not in the file.
     kind_of_text = np.array(
         [*(_call_kind(text) for text in texts), KIND_CODE["annotation"]], np.int8
     )
@@ -293,8 +293,8 @@ def read_calls(database: Database, texts: Codes) -> Records:
 
 
 def _operation_kinds(category: np.ndarray, name: np.ndarray, texts: Codes) -> np.ndarray:
-    """Kinds of operations, int8: from the type, and for an unknown type `kernel` if it has a name
-    of its own.
+    """Kinds of operations, int8, by their type; an operation of an unknown type is a `kernel` if it
+    has a name besides the type.
     """
     of_type = np.array([*(_operation_kind(text) for text in texts), NOT_KEPT], np.int8)
     kind = of_type[category]
@@ -311,42 +311,42 @@ def _operation_kind(category: str) -> int:
 
 
 def _call_kind(name: str) -> int:
-    """Runtime calls and the tracer's own overhead are `runtime`, everything else are ranges that
-    someone marked.
+    """Runtime calls and the overhead of the tracer are `runtime`, all else are ranges that somebody
+    marked.
     """
     is_call = _RUNTIME_CALL.match(name) or _TRACER_CALL.fullmatch(name)
     return KIND_CODE["runtime" if is_call else "annotation"]
 
 
 def _name_markers(database: Database, records: Records, texts: Codes, name_ids: np.ndarray) -> None:
-    """Give markers their text as name; those that PyTorch's emit_nvtx writes for operators become
+    """Give markers their text as name. Markers that PyTorch's emit_nvtx writes for operators become
     operators.
     """
     if not len(name_ids):
         return
     condition = f'"apiName_id" IN ({", ".join(map(str, name_ids.tolist()))})'
     markers = database.integers("rocpd_api", ("id", "args_id"), where=condition)
-    places, unique = pd.factorize(markers["args_id"])
-    found = database.texts(
-        "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string", unique
-    )
+    # Each distinct text is looked at once. Schema 3 keeps those of arguments in a table apart.
+    positions, unique = pd.factorize(markers["args_id"])
+    table = "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string"
+    texts_of = database.texts(table, unique)
     names = np.full(len(unique), texts[MARKER], np.int32)
     kinds = np.full(len(unique), KIND_CODE["annotation"], np.int8)
-    for place, number in enumerate(unique.tolist()):
-        text = found.get(number)
+    for index, number in enumerate(unique.tolist()):
+        text = texts_of.get(number)
         operator = _OPERATOR_MARKER.fullmatch(text) if text and ", op_id = " in text else None
         if operator:
-            kinds[place] = KIND_CODE["operator"]
+            kinds[index] = KIND_CODE["operator"]
         if text:
-            names[place] = texts[operator[1] if operator else text]
+            names[index] = texts[operator[1] if operator else text]
     call = first_equal(records["correlation_id"], markers["id"])
-    records["name"][call] = names[places]
-    records["kind"][call] = kinds[places]
+    records["name"][call] = names[positions]
+    records["kind"][call] = kinds[positions]
 
 
 def _add_operators(database: Database, records: Records, texts: Codes) -> None:
-    """Take over the operators that `rocpd.autograd` found among the markers and put into a table of
-    its own.
+    """Take over the operators that `rocpd.autograd` of rocmProfileData found among the markers and
+    put into a table.
     """
     if "ext_autogradapi" not in database.tables:
         return

@@ -1,4 +1,4 @@
-"""CSV logs of system monitors: amd-smi, rocm-smi, omnistat's export, and own headers."""
+"""CSV logs of system monitors: of amd-smi, rocm-smi, omnistat's export, and of scripts."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ _OMNISTAT_LEVELS = ("metric", "instance", "card")
 
 
 def csv_header(text: bytes) -> list[str] | None:
-    """The columns of a monitor's CSV among the first lines of text, None if no line is a header of
-    one.
-    """
+    """The header of a monitor's CSV among the first lines of the text, None if there is none."""
     for line in text[:4096].splitlines()[:6]:
         names = _cells(line.decode("utf-8", "replace"))
         if is_header(names):
@@ -62,17 +60,16 @@ def is_header(names: Sequence[str]) -> bool:
         name.startswith(("rocm_", "omnistat_", "amdsmi_")) for name in lower
     ):
         return True
-    places = {*_TIME, *_DEVICE}
-    if not lower or lower[0] not in places:
+    first = {*_TIME, *_DEVICE}
+    if not lower or lower[0] not in first:
         return False
-    values = [name for name in names if name.strip().lower() not in {*places, *_PARTITION, *_HOST}]
-    return any((found := meaning(name)) is not None and found.known for name in values) or bool(
-        host_memory(values)
-    )
+    values = [name for name in names if name.strip().lower() not in {*first, *_PARTITION, *_HOST}]
+    known = any((what := meaning(name)) is not None and what.known for name in values)
+    return known or bool(host_memory(values))
 
 
 def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """The readings in a CSV log. Raises ProfileReadError if it is none, or damaged."""
+    """The readings in a CSV log. Raises ProfileReadError if it is no log, or damaged."""
     readings = Readings(path)
     lines = _lines(readings, text)
     start = next((number for number, line in enumerate(lines) if is_header(_cells(line))), None)
@@ -99,7 +96,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _lines(readings: Readings, text: bytes) -> list[str]:
-    """The lines of the log, without blank ones and a last one that was not finished."""
+    """The lines of the log, without blank lines and a last line that was not finished."""
     decoded = text.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     lines = decoded.split("\n")
     if lines[-1].strip():
@@ -120,12 +117,13 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
 
 
 def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str, TextColumn]:
-    """Columns of the rows below a header: what watch mode repeats is left out, missing last cells
-    are empty.
+    """Columns of the rows below a header. Headers that watch mode repeats are left out; missing
+    last cells are empty.
 
-    Some loggers never write the last cells: a row is cut short if fewer than one in _RARE end where
-    it does. It is left out and counted, and so is what is no row at all. Raises ProfileReadError
-    for a column twice, and for a row with more cells than the header, empty ones excepted.
+    Some loggers never write the last cells, so a row counts as cut short only if fewer than one row
+    in _RARE ends where it does. It is left out and counted, and so are lines that are no rows.
+    Raises ProfileReadError for a column that comes twice, and for a row with more cells than the
+    header, unless these are empty.
     """
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
@@ -144,6 +142,7 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
         is_row = cells and "\0" not in line and "," in line
         length = _UNREADABLE if not is_row else min(len(cells), width) * any(cells[1:])
         lengths[length] += 1
+        # All rows are put together again with the header's number of cells, and read as one table.
         if '"' in line or "\r" in line:
             cells = ['"' + cell.replace('"', '""') + '"' for cell in cells]
         rows.append((length, ",".join(cells[:width]) + "," * (width - len(cells))))
@@ -162,7 +161,7 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
 
 
 def _coded_cells(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    """For every row the place of its cell in a list of texts, and that list; empty cells are the
+    """For every row the index of its cell in a list of texts, and that list; empty cells have the
     text at its end.
     """
     codes, texts = coded(column)
@@ -178,15 +177,17 @@ def _two_logs(path: Path, found: str) -> ProfileReadError:
     )
 
 
-def _place(columns: Mapping[str, str], wanted: Sequence[str]) -> str | None:
+def _first_of(columns: Mapping[str, str], wanted: Sequence[str]) -> str | None:
     return next((columns[name] for name in wanted if name in columns), None)
 
 
 def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzinfo | None) -> None:
-    """One column per quantity, as amd-smi and rocm-smi print and most scripts write."""
+    """Add the readings of a table with one column per quantity, as amd-smi and rocm-smi print it
+    and most scripts write it.
+    """
     lower = {name.strip().lower(): name for name in texts}
     time, device, part, host = (
-        _place(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST)
+        _first_of(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST)
     )
     values = [name for name in texts if name not in (time, device, part, host)]
     empty = _empty_rows(texts, values)
@@ -200,13 +201,18 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
     hosts = texts[host].texts()[kept].tolist() if host else None
     of_host = {} if device else host_memory(values)
     known = meanings(values) | of_host
-    columns = {name: _column(readings, known[name], name, texts[name], kept) for name in values}
-    found = {name: column for name, column in columns.items() if column is not None}
-    found = {
-        name: (busy_or_counter(name, *column), column[1])
-        for name, column in _sized(readings, found).items()
+    # What a column means can depend on its values and on other columns: sizes on the total, a share
+    # or a counter on the values, and only then is clear which columns are of one quantity.
+    columns = {}
+    for name in values:
+        column = _column(readings, known[name], name, texts[name], kept)
+        if column is not None:
+            columns[name] = column
+    columns = {
+        name: (busy_or_counter(name, what, numbers), numbers)
+        for name, (what, numbers) in _sized(readings, columns).items()
     }
-    for what, numbers in _each_once(readings, found).values():
+    for what, numbers in _each_once(readings, columns).values():
         readings.add(what, numbers, times, devices, partitions, hosts)
     if not time:
         readings.refuse_several_snapshots()
@@ -215,8 +221,8 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
 def _each_once(
     readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
 ) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """Of several columns with numbers of one quantity the first has it; the others keep their own
-    names.
+    """The columns, of which only the first with numbers of a quantity has its name; others of the
+    same quantity keep the tool's names.
     """
     first: dict[str, str] = {}
     for name, (what, numbers) in columns.items():
@@ -236,13 +242,13 @@ def _each_once(
 
 
 def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.ndarray:
-    """Rows without any value: some loggers write one per sample for a line that they could not
-    parse.
+    """Mask of the rows without any value: some loggers write one per sample for a line that they
+    could not parse.
     """
     empty = np.ones(len(next(iter(texts.values()))), bool)
     for name in values:
         column = texts[name]
-        absent = [place for place, value in enumerate(column.values) if not value.strip()]
+        absent = [index for index, value in enumerate(column.values) if not value.strip()]
         empty &= np.isin(column.codes, absent)
     return empty
 
@@ -257,16 +263,17 @@ def _times(
     if column is None:
         readings.facts["times"] = "absent"
         return np.zeros(len(kept), np.int64)
+    # Each distinct text once, in order of the texts, so that an error names the same one each time.
     codes = column.codes[kept]
     used = sorted(np.unique(codes).tolist(), key=column.values.__getitem__)
-    found = Times(
+    times = Times(
         [column.values[code] for code in used], readings.path, zone, already_ns=already_ns
     )
     nanoseconds = np.zeros(len(column.values) + 1, np.int64)
-    nanoseconds[used] = [found[column.values[code]] for code in used]
-    readings.facts["time_unit"] = found.unit
-    if found.zone:
-        readings.facts["time_zone"] = found.zone
+    nanoseconds[used] = [times[column.values[code]] for code in used]
+    readings.facts["time_unit"] = times.unit
+    if times.zone:
+        readings.facts["time_zone"] = times.zone
         if zone is None:
             readings.warnings.append(
                 f"{readings.path.name}: its times state no zone and were read as UTC; pass"
@@ -304,6 +311,7 @@ def _column(
     codes = column.codes[kept]
     used = np.unique(codes).tolist()
     cells = {code: cell_value(column.values[code]) for code in used}
+    # Texts, and otherwise no number: a column of texts. With a number, a text is damage.
     if all(cell is None or np.isnan(cell[0]) for cell in cells.values()) and None in cells.values():
         readings.text_columns.add(header)
         return None
@@ -312,11 +320,11 @@ def _column(
     numbers = np.full(len(column.values) + 1, np.nan)
     unreadable = np.zeros(len(column.values) + 1, bool)
     for code, cell in cells.items():
-        own = None if cell is None else what.in_unit(cell[1])
-        unreadable[code] = own is None
-        if own is not None:
-            numbers[code] = cell[0] * own.factor
-            what = own if cell[1] else what
+        in_unit = None if cell is None else what.in_unit(cell[1])
+        unreadable[code] = in_unit is None
+        if in_unit is not None:
+            numbers[code] = cell[0] * in_unit.factor
+            what = in_unit if cell[1] else what
     wrong = int(unreadable[codes].sum())
     if wrong:
         readings.dropped[f"{what.name} that are no number in its unit"] += wrong
@@ -326,8 +334,8 @@ def _column(
 def _sized(
     readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
 ) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """Amounts of memory in bytes where the header states no unit: the total tells GB, MB and bytes
-    apart.
+    """The columns with amounts of memory in bytes. Where the header states no unit, the size of the
+    total tells whether it is GB, MB or bytes.
     """
     unsized = [name for name, (what, _) in columns.items() if is_memory(what) and not what.stated]
     if not unsized:
@@ -352,8 +360,8 @@ def _sized(
 
 
 def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:
-    """`omnistat-query --export`: header rows of labels, then one row per time and one column per
-    series.
+    """Add the readings of `omnistat-query --export`: header rows of labels, then one row per time
+    and one column per series.
     """
     rows = [_cells(line) for line in lines]
     width = len(rows[0])
@@ -366,20 +374,21 @@ def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) ->
             "export again with omnistat-query --export",
         )
     levels = {row[0].strip().lower(): row[1:] for row in rows[:end]}
-    names = [f"c{place}" for place in range(width)]
+    names = [f"c{number}" for number in range(width)]
     texts = _table(readings, names, lines[end + 1 :])
     readings.rows = len(texts["c0"])
     kept = np.arange(readings.rows)
     # omnistat makes dates of Unix times without a zone (omnistat/query.py), so they are UTC.
     times = _times(readings, texts["c0"], kept, zone or UTC, already_ns=False)
-    for place, metric in enumerate(levels["metric"], 1):
+    # Column 0 has the times, and names the rows of labels.
+    for number, metric in enumerate(levels["metric"], 1):
         labels = {
-            name: values[place - 1].strip() for name, values in levels.items() if name != "metric"
+            name: values[number - 1].strip() for name, values in levels.items() if name != "metric"
         }
-        found = _column(readings, meaning(metric), metric, texts[f"c{place}"], kept)
-        if found is None:
+        column = _column(readings, meaning(metric), metric, texts[f"c{number}"], kept)
+        if column is None:
             continue
-        what, numbers = found
+        what, numbers = column
         more = [value for name, value in labels.items() if name not in _OMNISTAT_LEVELS and value]
         what = (
             Meaning("[".join([what.name, *more]) + "]" * len(more), what.unit, what.factor, True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,12 +27,24 @@ _DEPTH = 8
 _NO_DEVICE = "of a GPU or partition that has no number"
 _ENTRY_KEYS = ("gpu", "xcp", "timestamp", "process_list", "process_info")
 
-Reading = tuple[str | None, int | None, int | None, str, float | None, str]
-"""Time as text, device, partition, key, value (None for not available), unit."""
+
+class Reading(NamedTuple):
+    """One value of a sensor. time -- as text, None if not stated; value -- None if not
+    available.
+    """
+
+    time: str | None
+    device: int | None
+    partition: int | None
+    key: str
+    value: float | None
+    unit: str
 
 
 def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """The readings in JSON of an SMI tool. Raises ProfileReadError if it is none, or damaged."""
+    """The readings in JSON of an SMI tool. Raises ProfileReadError if it has none, or is
+    damaged.
+    """
     readings = Readings(path)
     found = [
         reading for document in _documents(path, text) for reading in _entries(readings, document)
@@ -45,7 +57,7 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
             " process)",
             "pass the output of amd-smi monitor --json, amd-smi metric --json or rocm-smi --json",
         )
-    timed = {reading[0] for reading in found}
+    timed = {reading.time for reading in found}
     if None in timed and len(timed) > 1:
         raise ProfileReadError(
             path,
@@ -64,16 +76,16 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
 
 
 def _documents(path: Path, text: bytes) -> Iterator[Any]:
-    """The JSON documents in the text: watch mode prints one per sample, and a line for people
-    before the first.
+    """The JSON documents in the text. Watch mode prints one per sample, and lines for people before
+    the first.
     """
     decoded = text.decode("utf-8", "replace").removeprefix("\ufeff")
-    starts = [place for place in (decoded.find("["), decoded.find("{")) if place >= 0]
-    place = min(starts, default=len(decoded))
+    starts = [start for start in (decoded.find("["), decoded.find("{")) if start >= 0]
+    position = min(starts, default=len(decoded))
     decoder = json.JSONDecoder()
-    while place < len(decoded):
+    while position < len(decoded):
         try:
-            document, place = decoder.raw_decode(decoded, place)
+            document, position = decoder.raw_decode(decoded, position)
         except (ValueError, RecursionError) as error:
             raise ProfileReadError(
                 path,
@@ -82,8 +94,8 @@ def _documents(path: Path, text: bytes) -> Iterator[Any]:
                 "remove the unfinished sample at its end, or log with --csv",
             ) from None
         yield _whole_characters(document)
-        while place < len(decoded) and decoded[place] in " \t\r\n,":
-            place += 1
+        while position < len(decoded) and decoded[position] in " \t\r\n,":
+            position += 1
 
 
 def _whole_characters(node: Any) -> Any:
@@ -99,6 +111,8 @@ def _whole_characters(node: Any) -> Any:
 
 def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
     """The readings of one document, for each GPU."""
+    # A list of entries, or since ROCm 7.14 an object around it, is amd-smi's; an object with a
+    # member for each card is rocm-smi's.
     if isinstance(document, dict) and isinstance(_small(document).get("gpu_data"), list):
         document = _small(document)["gpu_data"]
     if isinstance(document, list):
@@ -113,29 +127,23 @@ def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
             readings.rows += 1
             number = device_number(name)
             for key, cell in values.items():
-                value = cell_value(cell if isinstance(cell, str) else json.dumps(cell))
-                if value is not None and number is None:
+                stated = cell_value(cell if isinstance(cell, str) else json.dumps(cell))
+                if stated is not None and number is None:
                     readings.dropped[_NO_DEVICE] += 1
-                elif value is not None:
-                    yield (
-                        None,
-                        number,
-                        None,
-                        key,
-                        None if np.isnan(value[0]) else value[0],
-                        value[1],
-                    )
+                elif stated is not None:
+                    value, unit = stated
+                    yield Reading(None, number, None, key, None if np.isnan(value) else value, unit)
 
 
 def _small(entry: dict[str, Any]) -> dict[str, Any]:
-    """The entry with its keys in small letters, as amd-smi writes all of them since ROCm 7.14."""
+    """The entry with its keys in small letters: amd-smi writes capitals since ROCm 7.14."""
     return {key.lower(): value for key, value in entry.items()}
 
 
 def _amd_smi(readings: Readings, entry: dict[str, Any]) -> Iterator[Reading]:
-    time, device, partition = entry.get("timestamp"), _place(entry["gpu"]), entry.get("xcp")
+    time, device, partition = entry.get("timestamp"), _number(entry["gpu"]), entry.get("xcp")
     is_whole = str(partition) in ABSENT_TEXTS
-    partition = None if is_whole else _place(partition)
+    partition = None if is_whole else _number(partition)
     time = str(time) if isinstance(time, int | float | str) and not isinstance(time, bool) else None
     for key, value, unit in _leaves(
         {k: v for k, v in entry.items() if k not in _ENTRY_KEYS}, "", _DEPTH
@@ -145,19 +153,19 @@ def _amd_smi(readings: Readings, entry: dict[str, Any]) -> Iterator[Reading]:
             # another GPU's.
             readings.dropped[_NO_DEVICE] += value is not None
         else:
-            yield time, device, partition, key, value, unit
+            yield Reading(time, device, partition, key, value, unit)
 
 
-def _place(stated: Any) -> int | None:
-    """The number of a GPU or partition, None for what is none: a fraction, a truth value, an
-    address.
+def _number(stated: Any) -> int | None:
+    """The number of a GPU or partition, None for a value that is none, such as a fraction, a truth
+    value or an address.
     """
     is_number = isinstance(stated, int | str) and not isinstance(stated, bool)
     return device_number(str(stated)) if is_number else None
 
 
 def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, float | None, str]]:
-    """Numbers below a node with their path, e.g. `usage gfx_activity`, and their unit."""
+    """Path, e.g. `usage gfx_activity`, value and unit of each number below a node."""
     if isinstance(node, dict):
         if "value" in node and not isinstance(node["value"], dict | list):
             yield from _leaf(node["value"], key, str(node.get("unit") or ""))
@@ -165,8 +173,8 @@ def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, float | None
             for name, below in node.items():
                 yield from _leaves(below, f"{key} {name}".strip(), depth - 1)
     elif isinstance(node, list):
-        for place, below in enumerate(node if depth else ()):
-            yield from _leaves(below, f"{key} {place}", depth - 1)
+        for number, below in enumerate(node if depth else ()):
+            yield from _leaves(below, f"{key} {number}", depth - 1)
     else:
         yield from _leaf(node, key, "")
 
@@ -182,7 +190,7 @@ def _leaf(value: Any, key: str, unit: str) -> Iterator[tuple[str, float | None, 
 
 
 def _meaning_of(key: str) -> Meaning | None:
-    """The meaning of a path: as a whole, or of its last part if that alone is known (`mem_usage
+    """The meaning of a whole path, or of its last part if only that is known (`mem_usage
     used_vram`).
     """
     whole = meaning(key)
@@ -193,17 +201,19 @@ def _meaning_of(key: str) -> Meaning | None:
 
 
 def _collect(readings: Readings, found: list[Reading], times: Times | None) -> None:
-    table = pd.DataFrame(found, columns=["time", "device", "partition", "key", "value", "unit"])
+    table = pd.DataFrame(found, columns=list(Reading._fields))
     table["time_ns"] = [0 if times is None else times[text] for text in table["time"]]
     for (key, unit), rows in table.groupby(["key", "unit"], sort=False):
         what = _meaning_of(key)
         if what is None:
             continue
-        own = what.in_unit(unit)
-        if own is None:
+        in_unit = what.in_unit(unit)
+        if in_unit is None:
             readings.dropped[f"{what.name} in {unit[:12]!r}"] += int(rows["value"].notna().sum())
             continue
-        value = rows["value"].to_numpy(float) * own.factor
-        own = busy_or_counter(key.rpartition(" ")[2], busy_or_counter(key, own, value), value)
+        value = rows["value"].to_numpy(float) * in_unit.factor
+        # A running counter is known by the whole path or by its last part, as the meaning is.
+        quantity = busy_or_counter(key, in_unit, value)
+        quantity = busy_or_counter(key.rpartition(" ")[2], quantity, value)
         device, partition = (rows[name].astype("Int32").array for name in ("device", "partition"))
-        readings.add(own, value, rows["time_ns"].to_numpy(np.int64), device, partition)
+        readings.add(quantity, value, rows["time_ns"].to_numpy(np.int64), device, partition)

@@ -1,4 +1,4 @@
-"""What the columns and keys of system monitors mean: one name and one unit per quantity, whatever
+"""The meanings of columns and keys of system monitors: one name and one unit per quantity, whatever
 the tool calls it.
 """
 
@@ -39,8 +39,8 @@ QUANTITIES: Mapping[str, tuple[str, float, float]] = {
     "cpu_system": _PERCENT,
     "cpu_idle": _PERCENT,
 }
-"""Names of quantities, each with its unit and what its values can be at all; others keep the tool's
-name.
+"""Names of quantities, each with its unit and the range of possible values. Other quantities keep
+the tool's name.
 """
 
 _ALIASES: Mapping[str, str] = {
@@ -100,13 +100,13 @@ _LAYOUTS = {
         "gfx_activity umc_activity mm_activity socket_power gfx_0_clk mem_0_clk edge hotspot"
     ),
 }
-"""What `mem` means -> columns of the layout in which it does: those of `amd-smi monitor`, and of
-`amd-smi metric` (amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi).
+"""Meaning of `mem` -> columns of the layout in which it has that meaning: of `amd-smi monitor`, and
+of `amd-smi metric` (amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi).
 """
 
 _COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
-"""Busy shares whose column some tools fill with a running counter instead; its values exceed
-100.
+"""Busy shares -> the running counter that some tools write into their column instead; its values
+exceed 100.
 """
 
 _COUNTER_ALIASES = frozenset({"gfx_activity", "memory_activity", "umc_activity"})
@@ -151,11 +151,11 @@ _IDENTIFIER = re.compile(r"(^|_)(id|guid|uuid|bdf|serial_number|xcp|pid|rev|mode
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a column holds.
+    """The meaning of a column.
 
-    name -- one of QUANTITIES, or the tool's own in lower case; unit -- None if not stated; factor
-    -- from the file's unit to this one; stated -- whether the file states the unit, so that it need
-    not be found from values.
+    name   -- one of QUANTITIES, or the tool's name in lower case. unit -- None if not known.
+    factor -- from the file's unit to this unit.
+    stated -- whether the file states the unit, so that values need not tell it.
     """
 
     name: str
@@ -174,19 +174,19 @@ class Meaning:
         """
         if not unit:
             return self
-        found = _UNITS.get(unit.lower())
-        if found is None:
+        if unit.lower() not in _UNITS:
             return None if self.known else Meaning(self.name, unit, 1.0, True)
-        if self.known and found[0] != QUANTITIES[self.name][0]:
+        common, factor = _UNITS[unit.lower()]
+        if self.known and common != QUANTITIES[self.name][0]:
             return None
-        return Meaning(self.name, *found, True)
+        return Meaning(self.name, common, factor, True)
 
 
 def meaning(header: str) -> Meaning | None:
     """The meaning of a column's header or of a key (`Temperature (Sensor edge) (C)`,
     `vram_used_bytes`).
 
-    None for an identifier of a device, and where the stated unit cannot be the quantity's.
+    None for an identifier of a device, and where the quantity cannot have the stated unit.
     """
     text, unit = _unit_in_brackets(header.strip())
     stem = _stem(text)
@@ -202,28 +202,26 @@ def meaning(header: str) -> Meaning | None:
 
 
 def meanings(headers: Sequence[str]) -> dict[str, Meaning | None]:
-    """The meaning of each column of a CSV file; one that two layouts name alike is told by the
-    columns beside it.
+    """The meaning of each column of a CSV file. The columns beside it decide what `mem` means,
+    which two layouts have.
 
-    Where they leave it open it keeps the tool's own name, without a unit.
+    Where they leave it open it keeps its name, without a unit.
     """
-    found, stems = (
-        {header: meaning(header) for header in headers},
-        {_stem(header) for header in headers},
-    )
+    each = {header: meaning(header) for header in headers}
+    stems = {_stem(header) for header in headers}
     names = [name for name, columns in _LAYOUTS.items() if stems & set(columns.split())]
     name = names[0] if len(names) == 1 else _MEM
     what = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
-    return found | {header: what for header in headers if _stem(header) == _MEM}
+    return each | {header: what for header in headers if _stem(header) == _MEM}
 
 
 def own_name(header: str, unit: str | None) -> Meaning:
-    """A column under the tool's own name."""
+    """The meaning of a column under the tool's name."""
     return Meaning(_stem(header), unit, 1.0, True)
 
 
 def busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> Meaning:
-    """What a column holds that is called activity: a share in some tools, a running counter in
+    """The meaning of a column that is called activity: a share in some tools, a running counter in
     others.
     """
     is_activity = _stem(header) in _COUNTER_ALIASES and what.name in _COUNTER_OF
@@ -242,7 +240,7 @@ def is_memory(found: Meaning) -> bool:
 
 def host_memory(names: Sequence[str]) -> dict[str, Meaning]:
     """Meanings of the columns of `free` (total, used, available, ...) in a file about the host,
-    empty if it has none.
+    empty if it has no such columns.
 
     `free` prints powers of 2 or of 10, depending on its options, so amounts keep the unit that the
     file states.

@@ -1,5 +1,5 @@
-"""Reader for logs of system monitors: power, temperature, use, clocks and memory of GPUs over
-time.
+"""Reader for logs of system monitors: power, temperature, utilisation, clocks and memory of GPUs
+over time.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def read_system(
     numbers need not be HIP's), `name` and `unit` as in QUANTITIES whatever the tool calls them
     (amounts of GPU memory in bytes; other quantities keep the tool's name), and
       partition  Int32, the compute partition (XCP) where the tool has one
-      host       the machine, where the file states it; <NA> device with a host or without is the
+      host       the machine, where the file states it; where device is <NA>, the row is about the
                  machine itself
-    `events` is empty. Cells such as N/A, and 65535 (how the driver says so), give no row.
+    `events` is empty. Cells such as N/A, and 65535 (the driver's way of saying so), give no row.
 
     `meta` has, besides the common entries: `rows`, `empty_rows` (without any value), `missing`
     (quantity -> cells without a value), `samples` (distinct times), `interval_s` (median),
@@ -116,6 +116,7 @@ def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
+    """`Profile.meta` of all logs together."""
     times = np.unique(counters["time_ns"].to_numpy())
     meta: dict[str, Any] = {
         "tool": "system monitor",

@@ -1,5 +1,5 @@
-"""Readings of a system monitor, collected from any of its formats, checked, and made a counter
-table.
+"""Readings of a system monitor, collected from any of its formats, checked, and turned into a
+counter table.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str | None, path: Path) -> tzinfo | None:
-    """The zone of this name (`UTC`, `Europe/Berlin`). Raises ProfileReadError if there is none of
-    it.
-    """
+    """The zone of this name (`UTC`, `Europe/Berlin`). Raises ProfileReadError if there is none."""
     if name is None:
         return None
     try:
@@ -48,10 +46,10 @@ def time_zone(name: str | None, path: Path) -> tzinfo | None:
 
 
 class Times:
-    """Texts of times as nanoseconds since 1970, all of one file in one unit.
+    """Texts of times as nanoseconds since 1970. All times of a file are in one unit.
 
-    unit -- what the numbers count (`seconds`, ..., or `dates`); zone -- how dates without a zone
-    were read, None if there were none.
+    unit -- what the numbers count (`seconds`, ..., or `dates`); zone -- the zone in which dates
+    without one were read, None if there were no such dates.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class Times:
         self._zone = zone
         numbers = {text: self._number(text) for text in texts}
         known = [number for number in numbers.values() if number is not None]
-        # Among numbers a text is damage, and no date.
+        # Where most are numbers a text is damage, and no date.
         if not already_ns and known and 2 * len(known) >= len(numbers):
             self.unit = self._unit_of(known)
         elif not already_ns:
@@ -114,8 +112,8 @@ class Times:
         return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
     def _refuse_ambiguous(self, text: str, date: datetime, zone: tzinfo) -> None:
-        """A clock time that the change between summer and winter time has twice, or not at all, is
-        no time.
+        """Raise ProfileReadError for a clock time that comes twice, or not at all, because clocks
+        were changed between summer and winter time.
         """
         offsets = {
             date.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1)
@@ -145,7 +143,7 @@ _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of text: for each row the place (int32) of its text in `values`, which are
+    """A column of text: for each row the index (int32) of its text in `values`, which are
     distinct.
     """
 
@@ -164,11 +162,10 @@ class TextColumn:
 class Readings:
     """Blocks of readings of one file, and what was left out.
 
-    blocks  -- tables with the columns COLUMNS. rows -- rows or samples of the file; empty_rows --
-               those without any
-    value. missing -- quantity -> cells that say "not available"; text_columns -- columns without
-                      any number;
-    dropped -- reason -> values left out.
+    blocks  -- tables with the columns COLUMNS.
+    rows    -- rows or samples of the file; empty_rows -- rows without any value.
+    missing -- quantity -> number of cells without a value, such as N/A.
+    text_columns -- columns without any number. dropped -- reason -> values left out.
     """
 
     path: Path
@@ -190,8 +187,8 @@ class Readings:
         partition: pd.array | None = None,
         host: Sequence[str | None] | None = None,
     ) -> None:
-        """Values of one quantity in its unit; NaN is not available, impossible ones are dropped and
-        counted.
+        """Add values of one quantity in its unit. NaN means not available; impossible values are
+        dropped and counted.
         """
         present = ~np.isnan(value)
         self.missing[found.name] += int((~present).sum())
@@ -214,9 +211,7 @@ class Readings:
         return good
 
     def refuse_several_snapshots(self) -> None:
-        """Without times only one sample can be told from the next. Raises ProfileReadError if there
-        are more.
-        """
+        """Raise ProfileReadError for several samples without times: nothing tells their order."""
         if not self.blocks:
             return
         if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
@@ -229,8 +224,8 @@ class Readings:
         self.warnings.append(f"{self.path.name}: one snapshot without a time; time_ns is 0.")
 
     def finished(self) -> pd.DataFrame:
-        """All readings in order of time. Raises ProfileReadError if there are none, or too many are
-        unusable.
+        """All readings in order of time. Raises ProfileReadError if there are none, or if too many
+        are unusable.
         """
         kept = sum(len(block) for block in self.blocks)
         refuse_damage(
@@ -284,8 +279,8 @@ def cell_value(text: str) -> tuple[float, str] | None:
 
 
 def available(number: float) -> float:
-    """The number, NaN if it is one with which the driver says that it does not know (all bits
-    set).
+    """The number, NaN for a number with all bits set, which the driver writes for an unknown
+    value.
     """
     return float("nan") if number in _UNAVAILABLE else number
 

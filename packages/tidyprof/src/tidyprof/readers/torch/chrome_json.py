@@ -3,9 +3,9 @@
 The format is an object with the member `traceEvents`, a list of events, and other members before
 and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). The
 list is cut where one event ends and the next begins. Such places are guessed from the text and
-proven by decoding: a text that starts at an event is a complete list of events when brackets are
-put around it exactly if it was cut between two events, for a cut within an event or a string leaves
-a bracket or a quotation mark open.
+proven by decoding: with brackets put around it, a text that starts at an event is a list of events
+exactly if it was cut between two events. A cut within an event or a string leaves a bracket or a
+quotation mark open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ EVENT_LIST = "traceEvents"
 MAXIMUM_UNDIVIDED_BYTES = 64 * 2**20
 """Longest stretch without an end of an event, and longest text before and after the event list.
 
-Real ones are below a megabyte; the bound keeps a damaged file from being collected in memory.
+In real files both are below a megabyte; the bound keeps a damaged file from being collected in
+memory.
 """
 
 _CUTS_TRIED = 4
@@ -45,8 +46,8 @@ _UNESCAPED = re.compile(
     r"|(?P<backslash>\\)",
     re.DOTALL,
 )
-"""Names between the members that Kineto and torch's own exporter write around them; and of
-backslashes elsewhere those that begin an escape, and those that begin none.
+"""Names between the members that Kineto and torch's own exporter write around them; and backslashes
+elsewhere, those that begin an escape and those that don't.
 """
 
 _MEMBER = re.compile(r'"(ph|pid)"\s*:')
@@ -78,7 +79,7 @@ class ChromeTrace(Generic[Event]):
         self.mended = 0
         self._chunks = chunks
         self._decode = decode
-        # Read and not used yet; within the event list with an opening bracket before it.
+        # The text that was read and not used yet; within the event list it begins with a bracket.
         self._text = b""
         self._complete = False
         self._list_ended = False
@@ -91,6 +92,8 @@ class ChromeTrace(Generic[Event]):
         type.
         """
         self._read_members_before()
+        # From the quickest way to the slowest: nearly every batch is strict JSON. What is read
+        # tolerantly must be cut off first, so that only the damaged part pays for it.
         while not self._list_ended:
             batch = (
                 self._cut(self._strict)
@@ -108,7 +111,9 @@ class ChromeTrace(Generic[Event]):
         self._read_members_after()
 
     def _read_more(self) -> None:
-        """Append a chunk, or as much again as is there already, so that re-reading stays linear."""
+        """Append a chunk, or as much text as is there already, so that the time for reading again
+        stays linear.
+        """
         wanted = 2 * len(self._text)
         collected = [self._text]
         size = len(self._text)
@@ -132,8 +137,8 @@ class ChromeTrace(Generic[Event]):
         return None
 
     def _last(self) -> tuple[list[Event], bytes] | None:
-        """The events up to the end of the list, or None where the list goes on behind the text at
-        hand.
+        """The events up to the end of the list, or None where the list goes on beyond the text that
+        was read.
         """
         text = self._text.decode("utf-8", "surrogateescape")
         try:
@@ -148,8 +153,8 @@ class ChromeTrace(Generic[Event]):
         return batch
 
     def _last_mended(self) -> tuple[list[Event], bytes] | None:
-        """The events up to what looks like the end of the list, where they are no JSON as they
-        are.
+        """The events up to what looks like the end of the list, where they have to be mended to be
+        JSON.
         """
         ends = (match.end() for match in _LIST_END.finditer(self._text)) if self._complete else ()
         for end in islice(ends, _CUTS_TRIED):
@@ -161,8 +166,9 @@ class ChromeTrace(Generic[Event]):
         return None
 
     def _strict(self, piece: bytes) -> tuple[list[Event], bytes] | None:
+        # What looks like an escape is none in a file that had to be mended.
         if self.mended and b"\\" in piece:
-            return None  # what looks like an escape is none in this file
+            return None
         try:
             return self._decode(piece), piece
         except msgspec.ValidationError as error:
@@ -171,16 +177,16 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _tolerant(self, piece: bytes) -> tuple[list[Event], bytes] | None:
-        """Decode what the standard library understands, or would if names were escaped; numbers
-        that are none become null.
+        """Decode what the standard library understands, or would understand if names were escaped;
+        NaN and infinite numbers become null.
         """
         text = piece.decode("utf-8", "replace")
-        found = None if self.mended else self._lenient(text)
-        self.tolerated += found is not None
-        if found is None:
-            found = self._lenient(_UNESCAPED.sub(_escaped, text))
-            self.mended += found is not None
-        return found
+        batch = None if self.mended else self._lenient(text)
+        self.tolerated += batch is not None
+        if batch is None:
+            batch = self._lenient(_UNESCAPED.sub(_escaped, text))
+            self.mended += batch is not None
+        return batch
 
     def _lenient(self, text: str) -> tuple[list[Event], bytes] | None:
         try:
@@ -192,6 +198,7 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _read_members_before(self) -> None:
+        # Bytes of a character that is cut in two become surrogates, and these the same bytes again.
         while True:
             self._read_more()
             text = self._text.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
@@ -262,7 +269,7 @@ class ChromeTrace(Generic[Event]):
         return self._malformed(f"in the event list, after event {self._decoded}")
 
     def _unreadable(self, text: str, error: Exception, where: str) -> ProfileReadError:
-        """Tell text that was cut short from text that is wrong."""
+        """The error about text that cannot be read: it was cut short, or it is wrong."""
         if isinstance(error, json.JSONDecodeError):
             if error.pos < len(text.rstrip()) and not error.msg.startswith("Unterminated"):
                 if error.msg.startswith("Invalid \\") or _WITHIN_NAME.search(text[: error.pos]):
@@ -307,22 +314,21 @@ class ChromeTrace(Generic[Event]):
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """What `_UNESCAPED` found as JSON wants it. Where a name seems to hold a member, the text is
-    not only unescaped.
+    """A match of `_UNESCAPED` as JSON wants it. A name that seems to hold a member stays as it is:
+    more is wrong with it than quotation marks.
     """
     for before, name, after in (("before", "name", "after"), ("begin", "first", "end")):
         if match[name] is not None:
-            plain = _MEMBER.search(match[name]) or not re.search(r'["\\]', match[name])
-            return (
-                match[0]
-                if plain
-                else f"{match[before]}{json.dumps(match[name])[1:-1]}{match[after]}"
-            )
+            if _MEMBER.search(match[name]) or not re.search(r'["\\]', match[name]):
+                return match[0]
+            return f"{match[before]}{json.dumps(match[name])[1:-1]}{match[after]}"
     return match[0] if match["escape"] else r"\\"
 
 
 def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
-    """Places that look like the end of one event and the start of the next, last one first."""
+    """The end of an event and the start of the next, for places that look like it, the last
+    first.
+    """
     start = len(text)
     for _ in range(_BRACES_SEARCHED):
         start = text.rfind(b"{", 0, start)
@@ -340,9 +346,9 @@ def _skip_space(text: str, position: int) -> int:
 def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[int, bool]:
     """Read `"key": value` pairs of an object from `position` into `members`.
 
-    Returns the place behind the opening bracket of the event list and True, or the place behind the
-    object's closing brace and False. Raises ValueError or IndexError where the text is incomplete
-    or wrong.
+    Returns the position after the opening bracket of the event list and True, or the position after
+    the object's closing brace and False. Raises ValueError or IndexError where the text is
+    incomplete or wrong.
     """
     while True:
         position = _skip_space(text, position)

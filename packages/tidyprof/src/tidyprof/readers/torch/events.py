@@ -1,4 +1,6 @@
-"""What is read of a torch.profiler event, and columns of numbers and codes made of many of them."""
+"""The members of a torch.profiler event that are read, and columns of numbers and codes made of
+many events.
+"""
 
 from __future__ import annotations
 
@@ -53,22 +55,22 @@ look at capitals either).
 
 _OLD_OPERATOR = "operator"
 _OLD_RANGE = re.compile(r"(ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad))#")
-"""Ranges that torch writes itself, which were `Operator` then."""
+"""Ranges that torch itself writes, which were `Operator` then."""
 
 
 @lru_cache(2**8)
 def todays_category(category: str | None) -> str | None:
-    """What Kineto calls this category today; unchanged if nobody knows it."""
+    """Kineto's name of this category today; unchanged if the category is not known."""
     if category is None or category == WINDOW_CATEGORY or kind_of_category(category):
         return category
     small = category.lower()
-    found = _TODAY.get(small, small)
-    return found if kind_of_category(found) or found == MEMORY_CATEGORY else category
+    today = _TODAY.get(small, small)
+    return today if kind_of_category(today) or today == MEMORY_CATEGORY else category
 
 
 def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
-    """Give events today's categories; whether one had another. counts -- how many there are of
-    each.
+    """Give events today's categories, and return whether any had an older one. counts -- category
+    -> how many events have it.
     """
     old = {category: todays_category(category) for category in counts}
     old = {category: today for category, today in old.items() if category != today}
@@ -85,7 +87,7 @@ def kind_of_category(category: str | None) -> str | None:
 
 
 def is_known(category: str) -> bool:
-    """Whether something is made of events of this category, or they only mark a span."""
+    """Whether events of this category become rows or samples, or mark the profiler's span."""
     return kind_of_category(category) is not None or category in (MEMORY_CATEGORY, WINDOW_CATEGORY)
 
 
@@ -100,16 +102,16 @@ def is_waiting(category: str | None) -> bool:
 
 
 EXACT_FLOAT_US = 2.0**43
-"""Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has its
-own.
+"""Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has a
+double of its own.
 """
 
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
 
 _LASTING = ("X", "B", "E", "")
-"""Phases of events that take time, and no phase: these have a category. Names of processes (M),
-marks (i) have none.
+"""Phases of events that take time, and no phase: such events have a category. Names of processes
+(M) and marks (i) have none.
 """
 
 _Integer = int | str | None
@@ -202,12 +204,16 @@ _NO_ARGUMENTS = Arguments()
 
 
 def no_texts() -> Codes:
-    """Codes for texts, and for JSON texts of lists as bytes; None and the empty list have none."""
+    """Codes for texts, and for JSON texts of lists as bytes; None and the empty list have no
+    code.
+    """
     return Codes({None: NO_TEXT, b"": NO_TEXT})
 
 
 def readable(texts: Codes) -> list[str]:
-    """What the codes stand for; a list as `[256, 1, 1]`, whatever its white space."""
+    """The texts that the codes stand for; a list becomes `[256, 1, 1]`, whatever its white
+    space.
+    """
     return [text if isinstance(text, str) else _list(text or b"") for text in texts]
 
 
@@ -220,9 +226,7 @@ def _list(text: bytes) -> str:
 
 
 def integers(values: list[Any]) -> np.ndarray:
-    """int64 of integers and decimal strings; everything else, and what needs more bits, is
-    ABSENT.
-    """
+    """int64 of integers and decimal strings; other values, and numbers of more bits, are ABSENT."""
     try:
         return np.array(values, np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -239,9 +243,9 @@ def _integer(value: Any) -> int:
 
 def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
     """Whole nanoseconds, int64, of float64 microseconds; exact below EXACT_FLOAT_US, ABSENT for
-    what is no number.
+    NaN.
 
-    What is too large for a time stays so. The fraction is scaled on its own: scaling the whole
+    Numbers too large for a time stay too large. The fraction is scaled by itself: scaling the whole
     number would round a second time.
     """
     unknown = np.isnan(microseconds)
@@ -256,14 +260,14 @@ def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
 class EventColumns:
     """Collects the events of one file that become rows, as columns of `Records`.
 
-    Beside columns of the event table there is `unfinished`, int8. Starts count from the file's base
-    time.
+    Besides columns of the event table there is `unfinished`, int8. Starts count from the file's
+    base time.
 
-    by_category -- events of every category, kept or not.
-    parts_only  -- events of which only the begin or the end is there.
-    unsorted    -- events without a category, of which nobody knows what they are.
-    unknown     -- complete events of each category that nobody knows.
-    total       -- events of every sort.
+    by_category -- number of events of every category, kept or not.
+    parts_only  -- number of events of which only the begin or the end is there.
+    unsorted    -- number of events that should have a category and have none.
+    unknown     -- number of complete events of each unknown category.
+    total       -- number of all events.
     memory      -- the allocator's events.
     windows     -- start and end of the profiler's own span, float microseconds.
     """
@@ -283,6 +287,8 @@ class EventColumns:
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Take over a batch; `text` is the JSON list that it was decoded from."""
+        # Counted first: whatever follows is only done for categories that are there, and most
+        # batches have few of them.
         categories = [event.cat for event in events]
         counts = Counter(categories)
         if _rename(events, counts):
@@ -335,15 +341,18 @@ def _complete(
 
 
 def _unfinished(arguments: list[Arguments]) -> np.ndarray:
-    """Which events torch marks as not finished."""
+    """Mask of the events that torch marks as not finished."""
     finished = [one.finished for one in arguments]
+    # Nearly always there is none. 0 equals False here, so then each mark is looked at.
     if False not in finished:
         return np.zeros(len(finished), bool)
     return np.array([mark is False for mark in finished], bool)
 
 
 def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
-    """Starts in whole nanoseconds, read as decimals, for times that a double cannot hold."""
+    """Starts in whole nanoseconds, read as decimals, for times that a double cannot hold
+    exactly.
+    """
     limit = LATEST_START_NS
     events = _decode_exact_events(text)
     _rename(events, Counter(event.cat for event in events))
@@ -354,7 +363,7 @@ def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
 
 
 def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | None, int]) -> Records:
-    """Complete events as columns, see EventColumns; `text` is the JSON list that they were decoded
+    """Complete events as columns, see EventColumns. text -- the JSON list that they were decoded
     from.
     """
     start_us = np.array([event.ts for event in kept], np.float64)
@@ -391,16 +400,14 @@ def _external_ids(arguments: list[Arguments]) -> np.ndarray:
 
 
 def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    """What only runtime calls and events on a device have; others are spared the look-up."""
+    """Add the columns that only runtime calls and events on a device have."""
     rows = np.flatnonzero((records["kind"] == KIND_CODE["runtime"]) | ON_DEVICE[records["kind"]])
     chosen = [arguments[row] for row in rows.tolist()]
     values = {
         "device": integers([one.device for one in chosen]),
         "stream": integers([one.stream for one in chosen]),
         "correlation_id": integers([one.correlation for one in chosen]),
-        "bytes": integers(
-            [argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]
-        ),
+        "bytes": integers([one.size if one.bytes == ABSENT else one.bytes for one in chosen]),
         "collective": texts.of([one.collective for one in chosen]),
         "grid": texts.of([bytes(one.grid) for one in chosen]),
         "block": texts.of([bytes(one.block) for one in chosen]),
@@ -410,7 +417,9 @@ def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Cod
 
 
 def _add_messages(records: Records, arguments: list[Arguments]) -> None:
-    """Bytes and group size of the few events to which the file attached a collective operation."""
+    """Add bytes and group size of the few events that the file attached a collective operation
+    to.
+    """
     rows = np.flatnonzero(records["collective"] != NO_TEXT)
     chosen = [arguments[row] for row in rows.tolist()]
     sent = integers([one.sent_elements for one in chosen])
@@ -419,14 +428,14 @@ def _add_messages(records: Records, arguments: list[Arguments]) -> None:
         [ELEMENT_BYTES.get(str(argument.element_type), 0) for argument in chosen], np.int64
     )
     elements = np.maximum(sent, received)
-    # A file that counts more than 64 bits hold counts nothing.
+    # A count of elements whose bytes don't fit into 64 bits is damage.
     known = (size > 0) & (np.minimum(sent, received) >= 0) & (elements < 2**58)
     records["bytes"][rows[known]] = (elements * size)[known]
     _add(records, rows, {"group_size": integers([one.group_size for one in chosen])})
 
 
 def _add_operator_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    """What only operators have, with `record_shapes=True`."""
+    """Add the columns that only operators have, with `record_shapes=True`."""
     rows = np.flatnonzero(records["kind"] == KIND_CODE["operator"])
     chosen = [arguments[row] for row in rows.tolist()]
     shapes = texts.of([bytes(one.input_shapes) for one in chosen])
@@ -435,9 +444,9 @@ def _add_operator_columns(records: Records, arguments: list[Arguments], texts: C
 
 
 def _add(records: Records, rows: np.ndarray, values: dict[str, np.ndarray]) -> None:
-    for name, found in values.items():
+    for name, column in values.items():
         records[name] = nothing(name, len(records))
-        records[name][rows] = found
+        records[name][rows] = column
 
 
 def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
@@ -452,7 +461,9 @@ def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
 
 
 def _separate_device_rows(records: Records, texts: Codes) -> None:
-    """Rows on a device have the device for process and the stream for thread in a Chrome trace."""
+    """Settle device and stream, process and thread: in a Chrome trace, rows on a device have the
+    device in place of the process and the stream in place of the thread.
+    """
     category = records["source_category"]
     waiting = [code for text, code in texts.items() if isinstance(text, str) and is_waiting(text)]
     on_device = ON_DEVICE[records["kind"]] | (category == texts["gpu_user_annotation"])

@@ -1,4 +1,4 @@
-"""One file of torch.profiler as columns, with what the file says about itself."""
+"""One file of torch.profiler as columns, with the facts that the file states about itself."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
 
 _SHOWN = 3
-"""Unknown categories that are named."""
+"""A warning names at most so many unknown categories."""
 
 
 def link_trace(records: Records, texts: list[str]) -> Launches:
-    """Add launches and `operator` to the events of one file; complete `bytes`, `grid`, `block` from
-    the launch.
+    """Add launches and `operator` to the events of one file, and take `bytes`, `grid` and `block`
+    from the launch where the event lacks them.
 
     operator -- of device and runtime rows.
     """
@@ -57,22 +57,24 @@ def link_trace(records: Records, texts: list[str]) -> Launches:
         missing = (values == absent) & (launches.call >= 0)
         values[missing] = values[launches.call[missing]]
         values[~on_device] = absent
-    owner = records["rank"]
+    # External ids are unique within a rank, or where traces of several processes were put together
+    # within a process.
+    group = records["rank"]
     if launches.repeated:
-        places = pd.DataFrame({name: records[name] for name in ("rank", "process")})
-        owner = places.groupby(["rank", "process"]).ngroup().to_numpy()
-    records["operator"] = _operators(records, on_device, owner)
+        owners = pd.DataFrame({name: records[name] for name in ("rank", "process")})
+        group = owners.groupby(["rank", "process"]).ngroup().to_numpy()
+    records["operator"] = _operators(records, on_device, group)
     return launches
 
 
 def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Code of the name of the operator that owns the External id of a device or runtime row, else
+    """Code of the name of the operator with the External id of a device or runtime row, else
     NO_TEXT.
 
-    Older profilers wrote the correlation id as External id where there was no operator, which then
-    names an unrelated one. So the operator must enclose the launch on its thread; where the launch
-    is not in the file, the two identifiers must differ.
-    group -- number of what External ids are unique within.
+    Older profilers wrote the correlation id as External id where there was no operator, and that
+    may be the id of an unrelated one. So the operator must enclose the launch on its thread; where
+    the launch is not in the file, the two identifiers must differ.
+    group -- a number for each group of rows within which External ids are unique.
     """
     external, start = records["external_id"], records["start_ns"]
     operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], group)
@@ -85,19 +87,19 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
     end = start[owner] + records["duration_ns"][owner]
     encloses = (start[owner] <= called) & (called <= end) & (thread == records["thread"][owner])
     plausible = (called == ABSENT) & (external[rows] != records["correlation_id"][rows])
-    found = np.full(len(records), NO_TEXT, np.int32)
+    names = np.full(len(records), NO_TEXT, np.int32)
     proven = encloses | plausible
-    found[rows[proven]] = records["name"][owner[proven]]
-    return found
+    names[rows[proven]] = records["name"][owner[proven]]
+    return names
 
 
 @dataclass
 class TraceFile:
-    """What one file holds.
+    """The content of one file.
 
     part    -- its events, with absolute starts, links and ranks; codes are of bytes and texts, see
                `events.readable`.
-    base_ns -- what its times count from.
+    base_ns -- the time since 1970 from which its times count.
     window  -- start and end of the profiler's span in ns since 1970, None if not stated.
     untraced -- see `meta.untraced`.
     """
@@ -115,8 +117,8 @@ def read_file(
     maximum_bytes: int,
     advance: Callable[[int], Any],
 ) -> TraceFile:
-    """Read one trace; `advance` is told how many bytes of the file were consumed since its last
-    call.
+    """Read one trace. advance -- is called with the number of bytes of the file that were consumed
+    since its last call.
 
     Raises ProfileReadError where the file is no sound trace of torch.profiler.
     """
@@ -147,7 +149,7 @@ def read_file(
 
 def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) -> TraceFile:
     records = collected.collected()
-    # Names and categories are texts as they are; lists are of no interest yet.
+    # Names and categories are texts already; the others, lists in JSON, are not needed yet.
     texts = [text if isinstance(text, str) else "" for text in collected.texts]
     base = base_time(metadata, path)
     lost = +Counter(
@@ -209,7 +211,7 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
 
 
 def _unknown_categories(path: Path, unknown: Counter[str]) -> str | None:
-    """A warning of events that are left out since nobody knows their category."""
+    """A warning about events that are left out because their category is not known."""
     if not unknown:
         return None
     named = ", ".join(
@@ -250,8 +252,8 @@ def _window(windows: list[tuple[float, float]], base: int) -> tuple[int, int] | 
 
 
 def _not_kept(collected: EventColumns) -> Counter[str]:
-    """Events by category that have no row of their own, instant and metadata events without
-    category excepted.
+    """Number of events without a row by category, but for instant and metadata events, which have
+    no category.
     """
     return Counter(
         {

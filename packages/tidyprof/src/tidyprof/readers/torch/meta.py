@@ -1,4 +1,4 @@
-"""What a torch.profiler trace says about itself: tool, machine, ranks, and what to be wary of."""
+"""Facts that a torch.profiler trace states about itself: tool, machine, ranks, and warnings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.tables.contract import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
 
 LATEST_BASE_NS = 2**61
-"""Base times from this on (year 2043) are damage."""
+"""Base times from this one on (year 2043) are damage."""
 
 _VERSION_KEYS = {
     "roctracer_version": ("rocm-roctracer", "roctracer"),
@@ -32,10 +32,10 @@ _NO_GPU_EVENTS = {
 
 
 def base_time(metadata: dict[str, Any], path: Path) -> int:
-    """Nanoseconds since 1970 from which the file's times count; 0 in older files, whose times count
-    from 1970.
+    """The time, in ns since 1970, from which the file's times count; 0 in older files, whose times
+    count from 1970.
 
-    Raises ProfileReadError if the file states something that is no such time.
+    Raises ProfileReadError if the file states something else than such a time.
     """
     stated = metadata.get("baseTimeNanoseconds", 0)
     if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated < LATEST_BASE_NS:
@@ -51,7 +51,7 @@ def base_time(metadata: dict[str, Any], path: Path) -> int:
 def back_end(
     metadata: dict[str, Any], categories: Iterable[str | None], calls: Iterable[str]
 ) -> str | None:
-    """Which profiling library recorded the device, None where the file leaves that open.
+    """The profiling library that recorded the device, None where the file leaves that open.
 
     One of `rocm-roctracer`, `rocm-sdk`, `rocm` (either), `cuda`, `xpu`, `cpu` (nothing of a
     device).
@@ -70,49 +70,46 @@ def back_end(
     present = [category for category in categories if category]
     if any(category.startswith("xpu_") for category in present):
         return "xpu"
-    return (
-        None
-        if any(re.match(r"gpu_|kernel$|collective_comm$", category) for category in present)
-        else "cpu"
-    )
+    has_device = any(re.match(r"gpu_|kernel$|collective_comm$", category) for category in present)
+    return None if has_device else "cpu"
 
 
 def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
     """Entries of `Profile.meta` that one file states about tool and machine; what it does not state
     is absent.
     """
-    found: dict[str, Any] = {"tool": "torch.profiler"}
-    if origin := stated_origin(metadata.get(MARK)) or _origin_before_conversion(
-        metadata.get("converted_from")
-    ):
-        found["origin"] = origin
+    entries: dict[str, Any] = {"tool": "torch.profiler"}
+    before = _origin_before_conversion(metadata.get("converted_from"))
+    if origin := stated_origin(metadata.get(MARK)) or before:
+        entries["origin"] = origin
     if dialect:
-        found["backend"] = dialect
+        entries["backend"] = dialect
     if dialect in _NUMBERING:
-        found["device_numbering"] = _NUMBERING[dialect]
+        entries["device_numbering"] = _NUMBERING[dialect]
     for key, (_, library) in _VERSION_KEYS.items():
         if key in metadata:
-            found["tool_version"] = f"{library} {metadata[key]}"
+            entries["tool_version"] = f"{library} {metadata[key]}"
     names = _gpu_names(metadata.get("deviceProperties"))
     if names:
-        found["gpu"] = ", ".join(names)
+        entries["gpu"] = ", ".join(names)
     version = hip_version(metadata.get("hip_runtime_version"))
     if version:
-        found |= {"hip_runtime_version": version, "rocm": version.rpartition(".")[0]}
+        entries |= {"hip_runtime_version": version, "rocm": version.rpartition(".")[0]}
     for key, kind in _COPIED.items():
         if isinstance(metadata.get(key), kind) and metadata[key]:
-            found[_renamed(key)] = metadata[key]
-    found |= {key: text for key, text in _machine(metadata).items() if key not in found}
+            entries[_renamed(key)] = metadata[key]
+    # Facts of the profiler come before those that the script noted.
+    entries |= {key: text for key, text in _machine(metadata).items() if key not in entries}
     options = {option: bool(metadata[option]) for option in _OPTIONS if option in metadata}
     if options:
-        found["options"] = options
-    world_size = (found.get("distributed") or {}).get("world_size")
-    return found | {"world_size": world_size} if isinstance(world_size, int) else found
+        entries["options"] = options
+    world_size = (entries.get("distributed") or {}).get("world_size")
+    return entries | {"world_size": world_size} if isinstance(world_size, int) else entries
 
 
 def _origin_before_conversion(source: Any) -> Origin | None:
-    """The origin that `write_chrome_trace` wrote into `converted_from`; None where there is none or
-    it says nothing.
+    """The origin that `write_chrome_trace` wrote into `converted_from`; None where there is none,
+    or where it was not stated.
     """
     text = source.get("origin") if isinstance(source, dict) else None
     if not isinstance(text, str) or text == str(NOT_STATED):
@@ -159,7 +156,7 @@ def stated_rank(metadata: dict[str, Any]) -> int | None:
 
 def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
     """A warning for a file without any event on a device, although its profiler could record
-    one.
+    them.
     """
     if dialect in (None, "cpu"):
         return None
@@ -171,39 +168,40 @@ def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
 
 
 KEY = "watch_parts"
-"""Under it the block of snippets/14_instrument_me.py keeps a list for each part of a step: name,
-begin (ns since 1970), length, time on a processor and, if the system told, time in line for one, in
-ns.
+"""The key under which the block of snippets/14_instrument_me.py keeps a list for each part of a
+step: name, begin (ns since 1970), length, time on a processor and, where the system states it, time
+in line for a processor, in ns.
 """
 
 UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
-"""Under these it keeps what `untraced` returns, and what it ran on: host, gpu, torch, rocm, as
-texts.
+"""The keys under which it keeps what `untraced` returns, and its machine: host, gpu, torch, rocm,
+as texts.
 """
 
 LONGEST_NS = 10**15
 """No step takes eleven days."""
 
 ROUNDED = 1.05
-"""The parts of a step take no longer than the step; their clocks are read at other moments."""
+"""So many times the step at most may its parts take together: their clocks are read at other
+moments.
+"""
 
 
 def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
-    """What the script timed without a profiler right before it recorded; None where the file states
-    nothing sound.
+    """The times that the script took without a profiler right before it recorded; None where the
+    file states nothing sound.
 
-    steps -- how many; step_ns -- of one, the device waited for at both ends of all; parts_ns -- the
-    host's time in each part of one by the part's name. Means, in ns. long_share -- share from 0 to
-    1 of the time of all steps that single long ones took, which are left out of these means; 0
-    where the file states none.
+    steps      -- how many were timed.
+    step_ns    -- mean ns of a step; the device was waited for before the first and after the last.
+    parts_ns   -- part -> mean ns of the host in it in one step.
+    long_share -- share (0 to 1) of the time of all steps that single long steps took, which are
+                  left out of the means; 0 where the file states none.
     """
     stated = metadata.get(UNTRACED_KEY)
     if not isinstance(stated, dict) or not isinstance(stated.get("parts_ns"), dict):
         return None
-    parts, numbers = (
-        stated["parts_ns"],
-        [stated.get("steps"), stated.get("step_ns"), *stated["parts_ns"].values()],
-    )
+    parts = stated["parts_ns"]
+    numbers = [stated.get("steps"), stated.get("step_ns"), *parts.values()]
     sound = all(
         isinstance(number, int | float)
         and not isinstance(number, bool)
@@ -219,7 +217,7 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _long_share(stated: Any) -> float:
-    """The share of LONG steps, of what the hooks of `tidyprof run` state
+    """The share of long steps (0 to 1), from the times that the hooks of `tidyprof run` state
     (running/inside/recorder.py).
     """
     numbers = [stated.get(key) for key in ("ns", "of_ns")] if isinstance(stated, dict) else []
@@ -231,7 +229,7 @@ def _long_share(stated: Any) -> float:
 
 
 def _machine(metadata: dict[str, Any]) -> dict[str, str]:
-    """What the script says of the machine, by the names of `Profile.meta`."""
+    """The facts that the script states about the machine, by the names of `Profile.meta`."""
     stated = metadata.get(MACHINE_KEY)
     names = ("host", "gpu", "torch") if isinstance(stated, dict) else ()
     found = {
@@ -243,23 +241,24 @@ def _machine(metadata: dict[str, Any]) -> dict[str, str]:
 
 
 NAMES = ("processor_time", "processor_queue")
-"""Counters of `Profile.counters`: of the time from time_ns on, duration_ns long, what the thread
-spent so.
+"""Names in `Profile.counters`: how much of the time from time_ns on, duration_ns long, the thread
+spent on a processor, and in line for one.
 """
 
 
 def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFrame]:
-    """The samples of a trace of this rank, a table for each of NAMES; none where the file states no
-    sound ones.
+    """The samples of a trace of this rank, a table for each of NAMES; no table where the file
+    states no sound samples.
     """
     stated = metadata.get(KEY)
     parts = [part for part in stated if _is_sound(part)] if isinstance(stated, list) else []
     tables = []
-    for place, name in enumerate(NAMES):
+    for index, name in enumerate(NAMES):
+        # The second time is missing where the system does not state it.
         rows = [
-            (begin, length, times[place])
+            (begin, length, times[index])
             for _, begin, length, *times in parts
-            if len(times) > place
+            if len(times) > index
         ]
         if rows:
             table = pd.DataFrame(rows, columns=["time_ns", "duration_ns", "value"], dtype="int64")
@@ -270,7 +269,7 @@ def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFram
 
 
 def _is_sound(part: Any) -> bool:
-    """Whether this is a list as KEY explains."""
+    """Whether this is a list as explained at KEY."""
     if not isinstance(part, list) or not 4 <= len(part) <= 5 or not isinstance(part[0], str):
         return False
     return all(

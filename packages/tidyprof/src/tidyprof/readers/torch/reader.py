@@ -62,8 +62,8 @@ from tidyprof.tables.profiles import (
 
 @dataclass(frozen=True)
 class Member:
-    """What one trace of a folder adds to what is asked of all. warnings -- those of the file
-    itself.
+    """The facts of one trace that are compared with those of the others in its folder. warnings --
+    those about the file itself.
     """
 
     path: Path
@@ -73,7 +73,7 @@ class Member:
 
 
 def member_of(profile: Profile) -> Member:
-    """The part of a folder that a profile is which was read from one file."""
+    """The facts of a profile that was read from one file of a folder."""
     extent, size = extent_of_profile(profile), profile.meta.get("world_size")
     of_all = [*suspicions([extent]), *missing_ranks(extent.ranks, size)]
     own = tuple(warning for warning in profile.meta.get("warnings", ()) if warning not in of_all)
@@ -90,7 +90,7 @@ def warnings_of(members: Sequence[Member]) -> list[str]:
 
 
 def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list[str]:
-    """A warning where several ranks are here, but not all."""
+    """A warning where several ranks are there, but not all."""
     here = len(set(ranks) - {None})
     return (
         [f"only {here} of {world_size} ranks are here."]
@@ -100,8 +100,8 @@ def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list
 
 
 def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Traces in a folder, and its other JSON files. An empty or damaged file may be a rank's trace:
-    an error.
+    """Traces in a folder, and its other JSON files. Raises ProfileReadError for an empty file,
+    which may be the trace of a rank, and where there is no trace.
     """
     named = candidates(folder)
     heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
@@ -125,8 +125,8 @@ def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
 
 
 def traces_of_ranks(folder: Path) -> list[Path]:
-    """The traces of a folder that has several; one that is empty at its start, too, if its name has
-    a rank.
+    """The traces of a folder that has several, including a file that is empty at its start if its
+    name has a rank.
     """
     if not folder.is_dir():
         return []
@@ -142,12 +142,14 @@ def traces_of_ranks(folder: Path) -> list[Path]:
 
 
 def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
-    """What of a folder with these traces is not read -> why."""
+    """The files of a folder with these traces that are not read -> why."""
     return dict.fromkeys(_others(candidates(folder), traces), FOREIGN) | no_files([folder])
 
 
 def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
-    """In a folder every file must state its rank, and no time of a rank may be there twice."""
+    """Raise ProfileReadError for a folder with a file that does not state its rank, or with a time
+    of a rank twice.
+    """
     if len(members) == 1:
         return
     unknown = [within(folder, member.path) for member in members if None in member.extent.ranks]
@@ -187,7 +189,7 @@ def read_torch_trace(
                         two seconds.
     python_functions -- keep the Python call stack (`with_stack=True`) as annotations too. It is
                         most of such a file, so by default it is only counted.
-    root             -- folder that a file belongs to: the names of those in between may state its
+    root             -- folder that a file belongs to: the names of folders in between may state its
                         rank, too.
     maximum_bytes    -- refuse files that unpack to more than this.
 
@@ -208,9 +210,8 @@ def read_torch_trace(
         refuse_mixed_ranks(path, [Member(part.path, part.extent()) for part in parts])
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
-    profile = profile_of(
-        parts, readable(texts), _meta([file for file in read if file.part in parts]), origin
-    )
+    chosen = [file for file in read if file.part in parts]
+    profile = profile_of(parts, readable(texts), _meta(chosen), origin)
     profile.meta["warnings"] += missing_ranks(
         profile.meta.get("ranks", ()), profile.meta.get("world_size")
     )

@@ -25,11 +25,11 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether a file that starts with `head` is one."""
+    """Whether a file that starts with `head` is a trace of torch.profiler."""
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MARKS.search(head))
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Files in a folder that are named as traces are."""
+    """Files in a folder that are named like traces."""
     files = (*folder.glob("*"), *folder.glob("*rank*/*"))
     return sorted(file for file in files if _TRACE_NAME.search(file.name) and file.is_file())

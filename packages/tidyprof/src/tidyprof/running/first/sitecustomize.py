@@ -1,8 +1,8 @@
-"""What Python imports by itself when a watched program starts: it waits for torch, and does not
-import it.
+"""The module that Python imports by itself when a watched program starts: it waits until the
+program imports torch, and does not import torch itself.
 
 A sitecustomize of the machine, which this one hides, runs as well. The hooks lie in the folder
-beside this one, and are loaded by their place: tidyprof need not be installed for the Python that
+beside this one, and are loaded by their path: tidyprof need not be installed for the Python that
 runs the program.
 """
 
@@ -15,7 +15,7 @@ from types import ModuleType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ASKED = "TIDYPROF_RUN"
-"""The variable with what was asked for, as JSON; without it nothing happens."""
+"""The environment variable that holds what was asked for, as JSON; without it nothing happens."""
 
 
 def hidden() -> importlib.machinery.ModuleSpec | None:
@@ -25,7 +25,7 @@ def hidden() -> importlib.machinery.ModuleSpec | None:
 
 
 def run_hidden() -> None:
-    """Run it as Python would: under its own name."""
+    """Run the hidden sitecustomize as Python would: under its own name."""
     spec = hidden()
     if spec is None or spec.loader is None:
         return
@@ -49,13 +49,13 @@ def load_hooks() -> ModuleType:
 
 
 class AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds torch as the others do, and starts the hooks once its import has ended."""
+    """Finds torch as the other finders do, and starts the hooks once its import has ended."""
 
     def __init__(self) -> None:
         self.loader: importlib.abc.Loader | None = None
 
     def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
-        """Of torch alone, and once."""
+        """The spec of torch with this loader in front of its own, once; None for all others."""
         if fullname != "torch" or self.loader is not None:
             return None
         sys.meta_path.remove(self)
@@ -66,7 +66,7 @@ class AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def create_module(self, spec):  # type: ignore[no-untyped-def]
-        """As torch's own loader does."""
+        """The module as torch's own loader creates it."""
         return self.loader.create_module(spec) if self.loader else None
 
     def exec_module(self, module: ModuleType) -> None:

@@ -14,15 +14,16 @@ from typing import Any
 
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
 WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-"""Where a launcher says which of its processes this is, and of how many; Slurm last, as it may have
-started one for each node.
+"""Environment variables in which launchers state the number of this process, and how many there
+are; Slurm's come last, as it may have started just one process on each node.
 """
 
 
 def launched(names: Iterable[str]) -> int | None:
-    """What a launcher says by the first of these variables; None without one.
+    """The number in the first of these variables that is set; None if a launcher set none.
 
-    Slurm sets its own in the script of a job, too, where nobody launched several.
+    Slurm sets its variables in the script of a job, too, where nobody launched several processes:
+    they count only within a step of the job.
     """
     for name in names:
         text = os.environ.get(name, "")
@@ -32,8 +33,8 @@ def launched(names: Iterable[str]) -> int | None:
 
 
 def rank_of(torch: ModuleType) -> tuple[int, int]:
-    """Rank and number of ranks: torch.distributed's where it runs, else what the launcher says,
-    else 0 of 1.
+    """Rank and number of ranks: torch.distributed's where it runs, else the launcher's, else 0 of
+    1.
     """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -62,7 +63,7 @@ class Files:
             os.makedirs(self.folder, exist_ok=True)
             self.about = os.path.join(self.folder, f"run_rank{rank}.json")
             try:
-                # Of two processes that ask at the same time one finds the file of the other.
+                # O_EXCL: of two processes that try at the same time, only one creates the file.
                 os.close(os.open(self.about, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 break
             except FileExistsError:
@@ -71,8 +72,8 @@ class Files:
         self.trace = os.path.join(self.folder, f"trace_rank{rank}.json.gz")
 
     def tell(self, about: dict[str, Any]) -> None:
-        """Replace what is known of this rank, so that a reader finds the old or the new text and no
-        half.
+        """Replace what is known of this rank, so that a reader finds the old text or the new one,
+        and never half of one.
         """
         written = {"command": sys.argv, "pid": os.getpid(), **about}
         with open(self.about + ".new", "w") as file:

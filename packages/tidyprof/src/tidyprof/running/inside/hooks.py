@@ -1,7 +1,7 @@
-"""Where torch is hooked into: what of it is replaced, and put back.
+"""The hooks into torch: which of its functions are replaced, and how they are put back.
 
-Every hook passes on what it gets and returns. An error in one is told in a line, and ends all of
-them.
+Every hook passes on its arguments and the result. An error in a hook is reported in a line, and
+ends all hooks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidyprof_inside.recorder import DONE, Recorder
 
 MARK, REPLAY, OPTIMIZER, BACKWARD, MODULE = "mark", "replay", "optimizer", "backward", "module"
 BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
-"""What can make steps: where a later one of these shows, the earlier one was none."""
+"""Kinds of event that can mark steps: once a later kind occurs, the earlier kind marks none."""
 
 REPLAYS_ALONE = 8
-"""Replays of CUDA or HIP graphs with nothing else between them from which they are the steps: a
-graph holds these.
+"""Number of replays of CUDA or HIP graphs, with nothing else between them, from which the replays
+are the steps: such a graph holds a whole step.
 """
 
 
@@ -71,7 +71,7 @@ class Hooks:
         """Hook in; once for a process and its children."""
         self.put_in()
         atexit.register(self.guarded(self.close))
-        # A child by fork makes other steps, or none; the parent's trace is none of its business.
+        # A forked child makes other steps, or none, and has no part in its parent's trace.
         os.register_at_fork(after_in_child=self.guarded(self.renew))
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
@@ -101,8 +101,8 @@ class Hooks:
         self.undo.append(self.unhook_optimizers)
 
     def unhook_optimizers(self) -> None:
-        """Be called no more; but a compiled step would be compiled anew where its hooks go, and so
-        keeps them.
+        """Take the hooks away. A compiled step keeps them: without its hooks it would be compiled
+        anew.
         """
         compiler = sys.modules.get("torch._dynamo.utils")
         if compiler is not None and compiler.counters["frames"]:
@@ -112,8 +112,8 @@ class Hooks:
         self.optimizer_hooks = []
 
     def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """The hook of an optimizer's step; where torch.compile makes code of that step, it is not
-        there.
+        """The hook of an optimizer's step, which does nothing while torch.compile compiles that
+        step.
         """
         is_compiling, safely = self.torch.compiler.is_dynamo_compiling, self.guarded(hook)
 
@@ -124,7 +124,8 @@ class Hooks:
         return call
 
     def wrap_calls(self) -> None:
-        """Replace the call of a module. Most calls are within others and must cost next to nothing.
+        """Replace the call of a module. Most calls are within other calls and must cost next to
+        nothing.
 
         torch's profiler takes the variable `self` out of this function's frame where it records
         call stacks.
@@ -151,7 +152,7 @@ class Hooks:
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            # torch.compile takes this for a constant and sees the original alone.
+            # torch.compile takes this for a constant, so that it compiles the original only.
             if is_compiling():
                 return original(*args, **kwargs)
             return around(original, *args, **kwargs)
@@ -162,7 +163,7 @@ class Hooks:
         """Set an attribute, until `remove`."""
 
         def put_back() -> None:
-            # Another tool may have wrapped this wrapper; then it stays, and passes on.
+            # Another tool may have wrapped this wrapper; then it stays, and passes calls on.
             if vars(owner).get(name) is wrapper:
                 setattr(owner, name, original)
 
@@ -176,8 +177,8 @@ class Hooks:
             one()
 
     def done(self) -> None:
-        """All is recorded. What was no training may have been a first validation, and the training
-        still comes.
+        """All is recorded: take the hooks out. Where no optimizer took a step, that may have been a
+        first validation before the training, so wait for an optimizer's first step.
         """
         self.remove()
         if self.recorder.source == MODULE:
@@ -186,13 +187,15 @@ class Hooks:
             self.undo.append(first.remove)
 
     def begin_training(self, *_: Any) -> None:
-        """The first step of an optimizer after all was done."""
+        """Start anew at the first step of an optimizer after all was done."""
         self.remove()
         self.put_in()
         self.recorder.reset(OPTIMIZER, last=True)
 
     def guarded(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same, but an error is one line and the end of the hooks, and the program goes on."""
+        """The same function, but an error in it becomes one line and ends the hooks, and the
+        program goes on.
+        """
 
         @functools.wraps(work)
         def safely(*args: Any, **kwargs: Any) -> None:
@@ -244,7 +247,7 @@ class Hooks:
         return True
 
     def enter(self, part: str) -> str | None:
-        """The host is in this part now; returns what `leave` takes."""
+        """Note that the host enters this part; returns the argument for `leave`."""
         try:
             self.recorder.catch_up()
             self.find_mark()
@@ -254,7 +257,7 @@ class Hooks:
             return None
 
     def leave(self, part: str | None) -> None:
-        """The host is in that part again."""
+        """Note that the host is in that part again."""
         try:
             self.parts.leave(part)
         except Exception as error:
@@ -285,7 +288,8 @@ class Hooks:
         try:
             return original(*args, **kwargs)
         finally:
-            # Within a step of an optimizer that evaluates its loss several times, such as LBFGS.
+            # LBFGS and others evaluate their loss several times within the optimizer's step: after
+            # such a backward pass the host is in the optimizer again.
             after = before if before == "optimizer" else REST
             self.leave(None if before is None else after)
             self.tell_backward()
@@ -312,7 +316,7 @@ class Hooks:
     def around_module(
         self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """A call that is within no other one."""
+        """A module's call that lies within no other call."""
         self.calls.is_inside = True
         before = self.part_of_call(module, args, kwargs)
         try:
@@ -333,23 +337,24 @@ class Hooks:
         if self.parts.part in (REST, BETWEEN):
             self.enter("forward")
             return None
-        # An optimizer that evaluates its loss several times, such as LBFGS.
+        # Only an optimizer that evaluates its loss several times, such as LBFGS, calls a module in
+        # its step; it goes on after the call.
         return self.enter("forward") if self.parts.part == "optimizer" else None
 
     def before_call(self, module: Any) -> None:
-        """A module is called, by no other one."""
+        """A module is called that no other module calls."""
         if self.is_source(MODULE):
             self.recorder.event(id(module), type(module).__name__)
 
     def around_profiler(
         self, original: Callable[..., Any], profiler: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """A profiler begins: that of these hooks, or one of the program."""
+        """A profiler begins: that of these hooks, or a profiler of the program."""
         if profiler is not self.recorder.profiler:
             self.guarded(self.recorder.leave_alone)()
         return original(profiler, *args, **kwargs)
 
-    # What --mark names
+    # The function or range that --mark names
 
     def around_range(
         self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any
@@ -365,7 +370,7 @@ class Hooks:
         return original(*args, **kwargs)
 
     def marked(self) -> None:
-        """What --mark names begins."""
+        """The function or range that --mark names begins."""
         if self.is_source(MARK):
             self.recorder.event(MARK, self.asked["mark"])
 
@@ -373,28 +378,29 @@ class Hooks:
         """Watch the function that --mark names, once the program has defined it."""
         if self.is_mark_found or not self.asked["mark"]:
             return
-        found = function_named(self.asked["mark"])
-        if found is not None:
+        owner_and_name = function_named(self.asked["mark"])
+        if owner_and_name is not None:
             self.is_mark_found = True
-            self.wrap(*found, self.around_function)
+            self.wrap(*owner_and_name, self.around_function)
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
-    """Where a function lies: `train_step`, `Trainer.train_step` of the script itself, or
-    `package.module.function`.
+    """The owner of a function, and its name there: for `train_step` or `Trainer.train_step` in the
+    script itself, or for `package.module.function`. None where there is no such function (yet).
     """
     *path, last = name.split(".")
+    # The longest beginning that is a module counts; the rest of the path are classes in it.
     modules = [".".join(path[:length]) for length in range(len(path), 0, -1)]
-    place = next((module for module in modules if module in sys.modules), "__main__")
-    owner: Any = sys.modules[place]
-    for step in path[len(place.split(".")) if place in modules else 0 :]:
-        owner = getattr(owner, step, None)
+    module_name = next((module for module in modules if module in sys.modules), "__main__")
+    owner: Any = sys.modules[module_name]
+    for attribute in path[len(module_name.split(".")) if module_name in modules else 0 :]:
+        owner = getattr(owner, attribute, None)
     return (owner, last) if callable(getattr(owner, last, None)) else None
 
 
 def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a model is called with one token of each sequence, as a language model is that goes
-    on with its text.
+    """Whether a model is called with one token of each sequence, as a language model is when it
+    continues its text.
     """
     given = kwargs.get("input_ids", args[0] if args else None)
     if not isinstance(given, torch.Tensor) or given.dim() != 2 or given.is_floating_point():

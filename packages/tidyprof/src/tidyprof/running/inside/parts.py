@@ -1,4 +1,4 @@
-"""Where the host is within a step, and for how long: it is in one part at a time."""
+"""Which part of a step the host is in, and for how long: it is in one part at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 SCHEDULER = "/proc/thread-self/schedstat"
-"""Linux says there how long a thread stood in line for a processor, in ns, as the second number."""
+"""Linux's file whose second number is the time in ns that a thread waited for a processor."""
 
 DECODE = "decode"
 """The call of a language model with one token of each text."""
@@ -19,14 +19,14 @@ batch there.
 """
 
 REST = "other"
-"""Where the host is when it is in no part that is known."""
+"""The part for all time that belongs to no other part."""
 
 
 class Parts:
-    """The time of each part in ns, of the thread that makes the steps."""
+    """The time in ns that the thread that makes the steps spends in each part."""
 
     def __init__(self, record_function: Any) -> None:
-        """record_function -- torch's, which makes a range of a trace."""
+        """record_function -- torch's class, which makes a range in a trace."""
         self.record_function = record_function
         self.has_scheduler = os.path.exists(SCHEDULER)
         self.thread: int | None = None
@@ -40,11 +40,11 @@ class Parts:
         self._began, self._clocks = 0, [0]
 
     def enter(self, part: str) -> str | None:
-        """The host is in this part now. Returns the one before, for `leave`; None on a thread that
-        makes no steps.
+        """Note that the host enters this part. Returns the part before, for `leave`; None on a
+        thread that makes no steps.
 
-        The first thread that does more than to fetch data makes the steps: others may fetch ahead
-        for it.
+        The first thread that does more than fetch data is the one that makes the steps: other
+        threads may fetch ahead for it.
         """
         if self.thread is None and part != "data":
             self.thread = threading.get_ident()
@@ -55,7 +55,7 @@ class Parts:
         return before
 
     def leave(self, before: str | None) -> None:
-        """The host is back in the part that `enter` returned, or in another one that follows."""
+        """Note that the host is back in the part that `enter` returned, or in one that follows."""
         if before is not None:
             self.switch(before)
 

@@ -1,13 +1,13 @@
-"""Which steps are left alone, timed and traced, one after the other, and what that gives.
+"""Decides which steps are left alone, timed and traced, in these stages, and keeps the results.
 
-    warm-up          steps that count for nothing: libraries load, kernels are compiled
-    before           steps that are timed, nothing else
-    trace            one step with the profiler that is thrown away, then those of the trace
-    settling         one step that counts for nothing
+    warm-up          steps that are not counted: libraries load, kernels are compiled
+    before           steps that are timed only
+    trace            one step with the profiler that is thrown away, then the steps of the trace
+    settling         one step that is not counted
     after            steps that are timed, once more
-    done             nothing any more
+    done             nothing is watched any more
 
-In `before` and `after` nobody waits for a GPU but at both ends, so that a host that runs ahead goes
+In `before` and `after` the GPU is waited for only at both ends, so that a host that runs ahead goes
 on doing so.
 """
 
@@ -39,13 +39,13 @@ TIMED = 20
 """Steps of BEFORE and of AFTER, at most."""
 
 LONGEST_S, FEWEST = 30.0, 3
-"""Steps that take long: WARM_UP, BEFORE and AFTER end after so many seconds, where they have so
-many steps.
+"""For long steps: WARM_UP, BEFORE and AFTER end after LONGEST_S seconds if they have FEWEST steps
+or more.
 """
 
 LONG = 3.0
-"""Steps of so many medians hold what most steps don't, such as a checkpoint: they are counted by
-themselves.
+"""Steps longer than so many medians do more than most steps, such as a checkpoint: they are counted
+separately.
 """
 
 STACKS_GB = 4.0
@@ -53,7 +53,7 @@ STACKS_GB = 4.0
 
 
 class Recorder:
-    """Gets told of every step of one process."""
+    """Times and traces the steps of one process; the hooks report every event to it."""
 
     def __init__(
         self, torch: ModuleType, asked: dict[str, Any], parts: Parts, on_done: Callable[[], None]
@@ -88,7 +88,7 @@ class Recorder:
     # Steps
 
     def event(self, kind: Hashable, name: str) -> None:
-        """Something happened that may mark a step: what, and what it is called."""
+        """Note an event that may mark a step: its kind, and its name for people."""
         if self.stage == DONE or self._is_capturing():
             return
         self.names.setdefault(kind, name)
@@ -126,8 +126,8 @@ class Recorder:
             self._begin_timing(AFTER)
 
     def _is_warm(self) -> bool:
-        """Whether the steps are what they will be; compilation may last a few more, but not for
-        ever.
+        """Whether the steps have settled; compilation may take a few more steps, but not any
+        number.
         """
         compiled = sys.modules.get("torch._dynamo.utils")
         self.graphs.append(compiled.counters["stats"]["unique_graphs"] if compiled else 0)
@@ -173,34 +173,34 @@ class Recorder:
             self._begin_trace()
 
     def _end_timing(self) -> None:
-        """What the steps that were timed are like, and a line for each."""
+        """Summarise the timed steps, and write a line for each."""
         if not self.rows or self.files is None:
             return
         self._wait_for_gpu()
         whole = (time.perf_counter() - self.begun) * 1e9
-        # With a GPU the host's parts are not where the time goes; then a line has the step alone,
-        # as the GPU saw it.
+        # With a GPU the host's parts don't show where the time goes; then a line has the length of
+        # the step only, as the GPU measured it.
         on_gpu = [
             first.elapsed_time(then) * 1e6
             for first, then in zip(self.moments, self.moments[1:], strict=False)
         ]
         lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
         alike = alike_of([DECODE in row for row in self.rows])
-        longest = LONG * statistics.median(lengths[place] for place in alike)
-        usual = [place for place in alike if lengths[place] <= longest]
-        long = [lengths[place] for place in alike if lengths[place] > longest]
-        others = [length for place, length in enumerate(lengths) if place not in alike]
+        longest = LONG * statistics.median(lengths[step] for step in alike)
+        usual = [step for step in alike if lengths[step] <= longest]
+        long = [lengths[step] for step in alike if lengths[step] > longest]
+        others = [length for step, length in enumerate(lengths) if step not in alike]
         step_ns = (
             whole / len(lengths)
             if len(usual) == len(lengths)
-            else mean([lengths[place] for place in usual])
+            else mean([lengths[step] for step in usual])
         )
-        names = sorted({part for place in usual for part in self.rows[place]})
+        names = sorted({part for step in usual for part in self.rows[step]})
         self.about[self.stage] = {
             "steps": len(usual),
             "step_ns": step_ns,
             "parts_ns": {
-                part: mean([self.rows[place].get(part, 0) for place in usual]) for part in names
+                part: mean([self.rows[step].get(part, 0) for step in usual]) for part in names
             },
             "long": {
                 "steps": len(long),
@@ -211,19 +211,17 @@ class Recorder:
             "prefill": {"steps": len(others), "ns": sum(others)},
             "switches": self.parts.switches / len(lengths),
         }
-        first, lines = (
-            self.all_steps - len(lengths),
-            [{"step_on_gpu": length / 1e9} for length in on_gpu],
-        )
+        first = self.all_steps - len(lengths)
+        lines = [{"step_on_gpu": length / 1e9} for length in on_gpu]
         lines = lines or [{part: length / 1e9 for part, length in row.items()} for row in self.rows]
         self.files.add_times(
-            {"rank": self.rank, "step": first + place, **line} for place, line in enumerate(lines)
+            {"rank": self.rank, "step": step, **line} for step, line in enumerate(lines, first)
         )
         self.rows, self.moments = [], []
         self._save()
 
     def _note_moment(self) -> None:
-        """Leave a mark in the GPU's queue, which costs the host microseconds and makes nobody
+        """Record an event in the GPU's queue, which costs the host microseconds and makes nobody
         wait.
         """
         if self._has_gpu():
@@ -292,12 +290,12 @@ class Recorder:
                 "steps": recorded,
                 "step_ns": (time.perf_counter() - self.begun) * 1e9 / recorded,
             }
-            found = {
+            members = {
                 "watch_parts": self.parts.pieces,
                 "watch_untraced": self.about.get(BEFORE),
                 "watch_machine": machine(self.torch),
             }
-            for name, value in found.items():
+            for name, value in members.items():
                 profiler.add_metadata_json(name, json.dumps(value))
         began = time.perf_counter()
         profiler.stop()
@@ -317,7 +315,7 @@ class Recorder:
             profiler.stop()
 
     def leave_alone(self) -> None:
-        """The program has a profiler of its own: it gets torch's, of which there is one."""
+        """Leave torch's profiler, of which there is only one, to the program that runs its own."""
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
@@ -372,7 +370,7 @@ class Recorder:
         return self.asked["after"] + 1 + self.asked["steps"]
 
     def _own_ns(self) -> float:
-        """What one switch between parts costs, in ns: the mean of many, tried here."""
+        """What one switch between parts costs, in ns: the mean of 1000, measured here."""
         tried = Parts(None)
         begin = time.perf_counter_ns()
         for _ in range(500):
@@ -383,11 +381,11 @@ class Recorder:
     # GPU
 
     def _has_gpu(self) -> bool:
-        # Whether one is there at all is asked of the driver, which takes long.
+        # `is_available` would ask the driver whether there is a GPU at all, which takes long.
         return bool(self.torch.cuda.is_initialized())
 
     def _is_capturing(self) -> bool:
-        """Whether calls go into a graph: then nothing may be waited for, and it is no step."""
+        """Whether calls go into a graph: nothing may be waited for then, and no step is made."""
         return self._has_gpu() and self.torch.cuda.is_current_stream_capturing()
 
     def _wait_for_gpu(self) -> None:
@@ -396,11 +394,11 @@ class Recorder:
 
 
 def alike_of(decodes: Sequence[bool]) -> list[int]:
-    """Which steps are of one sort: where most are calls of a language model with single tokens
-    these, else all.
+    """Positions of the steps of one sort: if most are calls of a language model with a single
+    token (decode), those; else all.
     """
     is_writing = sum(decodes) > len(decodes) / 2
-    return [place for place, decode in enumerate(decodes) if decode or not is_writing]
+    return [step for step, decode in enumerate(decodes) if decode or not is_writing]
 
 
 def mean(values: Sequence[float]) -> float:

@@ -12,11 +12,12 @@ MOST = 64
 
 
 def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
-    """Which of these events, in their order, mark the steps; each occurrence of one is a step.
+    """The kinds of event that mark the steps, of events in their order; each occurrence of such a
+    kind is a step.
 
-    With one kind of event that one. Where kinds take turns, and one of them never comes twice in a
-    row, a round is a step: the rarest such kind marks it, of several the one that a round ends with
-    (`last`) or begins with. Elsewhere each event is a step by itself, as with clients that train
+    A single kind marks them. Where kinds take turns, and at least one kind never comes twice in a
+    row, a round is a step: the rarest such kind marks it; of several, the kind with which a round
+    ends (`last`) or begins. Otherwise each event is a step by itself, as with clients that train
     one after the other.
     """
     kinds = list(dict.fromkeys(events))
@@ -28,13 +29,13 @@ def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
     if not returned or not single:
         return set(kinds)
     rarest = min(events.count(kind) for kind in single)
-    # What comes once less often may only wait for the end of its round.
+    # A kind that came once less often may only be due: the last round may not have ended yet.
     chosen = [kind for kind in single if events.count(kind) <= rarest + 1]
     return {chosen[-1 if last else 0]}
 
 
 class Marker:
-    """Takes events as they come, and says which of them end a step (`last`) or begin one."""
+    """Takes events as they come, and decides which of them end a step (`last`) or begin one."""
 
     def __init__(self, last: bool) -> None:
         self.last = last
@@ -42,13 +43,13 @@ class Marker:
         self.marks: set[Hashable] = set()
 
     def is_step(self, kind: Hashable) -> bool:
-        """Whether this event marks a step; what is believed of the first ones may change with the
+        """Whether this event marks a step; the answer for the first events may turn out wrong with
         later ones.
         """
         if len(self.events) < MOST:
             self.events.append(kind)
             self.marks = marks_of(self.events, self.last)
-        # A new optimizer, such as one for each epoch, takes the place of one that went.
+        # A kind never seen before counts: a new optimizer, as for each epoch, replaces an old one.
         return kind in self.marks or kind not in self.events
 
     @property
