@@ -160,7 +160,7 @@ WAYS = {
     "an rpd file": (READ, recorded("rpd-mi200-matmul/matmul_result.rpd"), 20),
     "a rocpd database": (READ, small_rocpd, 20),
     "a Perfetto trace": (READ, recorded("rocprofv3-lumi-taylor/results.pftrace"), 32),
-    "triage of a torch trace": (TRIAGE, recorded(TRACE), 45),
+    "triage of a torch trace": (TRIAGE, recorded(TRACE), 46),
     "a stand-in, `rocprofv3 --kernel-trace`": (
         STAND_IN,
         lambda recordings, folder: str(folder / "run"),

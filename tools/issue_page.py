@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from itertools import groupby
 from pathlib import Path
@@ -13,6 +14,11 @@ from proflab.doctor.report import DOCUMENT, TITLES
 from tools.generated_page import write_or_check
 
 PAGE = Path(DOCUMENT)
+
+_ROWS = re.compile(
+    r"(?<=doctor's row )`[\w-]+`|(?<=doctor's rows )`[\w-]+`(?:(?:, | and )`[\w-]+`)*"
+)
+"""Rows of the doctor by their keys, which programs read; people see titles."""
 
 HEAD = """\
 # Known issues
@@ -39,7 +45,7 @@ def _entry(issue: KnownIssue) -> str:
     sources = " ".join(f"<{source}>" for source in issue.sources)
     points = {
         "Symptom": issue.symptom,
-        "Check": issue.check,
+        "Check": _ROWS.sub(_titles, issue.check),
         "Cure": issue.cure,
         "Versions": f"{versions(issue.versions)}.",
         "Source": f"{sources} ({issue.looked:%-d %B %Y})",
@@ -47,6 +53,10 @@ def _entry(issue: KnownIssue) -> str:
     return "\n".join(
         [f"### {issue.heading}\n", *(f"- **{name}:** {text}" for name, text in points.items()), ""]
     )
+
+
+def _titles(found: re.Match[str]) -> str:
+    return re.sub(r"`([\w-]+)`", lambda key: f"*{TITLES[key[1]]}*", found[0])
 
 
 def versions(found: Versions) -> str:

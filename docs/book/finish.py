@@ -58,6 +58,12 @@ _PRINTED = re.compile(
     r'(<div class="output [^>]*>\s*<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL
 )
 
+OUTPUT_COLUMNS = 100
+"""Characters of a line of output that the page shows without scrolling."""
+
+_LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
+"""What stands at the left of a line as its heading, such as `evidence` in a diagnosis."""
+
 SHORT_LINES = 30
 """Lines of an output that stay on one sheet of paper."""
 
@@ -104,7 +110,8 @@ def finished(page: str, images: Path, up: str) -> str:
         return page
     article = _TABLE.sub(lambda table: breakable(table[0]), _FIGURE.sub(_linked, found[1]))
     article = _PRINTED.sub(
-        lambda one: f"{one[1]}{paper_marks(one[2])}>{one[2]}", _TYPED.sub(_remarked, article)
+        lambda one: f"{one[1]}{paper_marks(one[2])}>{folded(one[2])}",
+        _TYPED.sub(_remarked, article),
     )
     article = _SHELL_REMARK.sub(r"\1 remark", article)
     head, text = page[: found.start(1)], description(article)
@@ -152,6 +159,25 @@ def paper_marks(printed: str) -> str:
     longest = max(map(len, lines), default=0)
     short = ' class="short"' if len(lines) <= SHORT_LINES else ""
     return short + (f' style="--columns: {longest}"' if longest in PAPER_COLUMNS else "")
+
+
+def folded(printed: str) -> str:
+    """What a cell printed, where long sentences fold as a terminal folds them, below their begin;
+    lines of tables, whose cells stand apart, stay whole.
+    """
+    return "\n".join(map(_folded_line, printed.split("\n")))
+
+
+def _folded_line(line: str) -> str:
+    text = unescape(re.sub(r"<[^>]+>", "", line))
+    label = _LABEL.match(text)
+    begin = label.end() if label else len(text) - len(text.lstrip())
+    is_whole = line.count("<span") == line.count("</span>")
+    if len(text) <= OUTPUT_COLUMNS or "  " in text[begin:].strip() or not is_whole:
+        return line
+    indent = begin or 2
+    style = f"padding-left:{indent}ch;text-indent:-{indent}ch"
+    return f'<span class="prose" style="{style}">{line}</span>'
 
 
 def _remarked(found: re.Match[str]) -> str:

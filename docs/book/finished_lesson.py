@@ -105,7 +105,7 @@ def document(page: NotebookNode, pictures: Pictures) -> str:
 
 def _cell(cell: NotebookNode, pictures: Pictures) -> list[str]:
     if cell.cell_type == "markdown":
-        return [LINK.sub(_deeper, cell.source.strip())]
+        return [LINK.sub(_deeper, _LOOK.sub("", cell.source.strip()))]
     shell = cell.source.startswith("%%bash\n")
     code = cell.source.removeprefix("%%bash\n").strip("\n")
     parts = [fenced(code, "bash" if shell else "python")]

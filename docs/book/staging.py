@@ -25,6 +25,9 @@ SITE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:deployments/[\w-]+|releases)\)")
 _FINISHED = re.compile(r"\]\(notebooks/finished/(\w+)\.md\)")
 """And to a finished lesson: in the book every lesson is one."""
 
+_ON_THE_BOOK = re.compile(r" \[The published book\].*? as one file\.")
+"""What the first page says of the book itself."""
+
 PAIR = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>'
 )
@@ -36,7 +39,7 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
     gets the contents.
     """
     text = PAIR.sub(_pair, (repository / page).read_text(encoding="utf-8"))
-    text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", text))
+    text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", _ON_THE_BOOK.sub("", text)))
     if page == START:
         text = text.replace("\n", f"\n\n{COVER}\n", 1)
     stage_linked(repository, page, text, target)

@@ -16,6 +16,7 @@ from docs.book.finish import (
     description,
     finish,
     finished,
+    folded,
     sections,
 )
 from docs.book.traces import with_files
@@ -194,3 +195,13 @@ def test_the_trace_of_a_button_becomes_one_file_and_names_of_files_stay_in_their
     assert "<p>and</p>" in done
     assert "<script" not in done
     assert "data-config" not in done
+
+
+def test_a_long_sentence_of_an_output_folds_below_its_begin_and_a_table_does_not():
+    words = "word " * 40
+    assert folded(f"== skipped\n{words}") == (
+        f'== skipped\n<span class="prose" style="padding-left:2ch;text-indent:-2ch">{words}</span>'
+    )
+    assert 'style="padding-left:10ch;text-indent:-10ch"' in folded(f"evidence  {words}")
+    for kept in ("short", "name" + "      12.0" * 12, f"<span>red\n{words}", "a  b  " + "c" * 120):
+        assert folded(kept) == kept

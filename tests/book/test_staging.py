@@ -47,7 +47,8 @@ def test_what_lies_beside_the_files_on_the_repositorys_site_is_no_link_in_the_bo
     stage_page(REPOSITORY, START, tmp_path, ())
     text = (tmp_path / "index.md").read_text()
     assert "](../" not in text
-    assert "each release has the book as one file" in text
+    assert "published book" not in text
+    assert "a finished lesson" in text
     assert "[a finished lesson](notebooks/02_torch_profiler_timeline.ipynb)" in text
 
 

@@ -113,7 +113,10 @@ def test_budget_accepts_any_division_that_adds_up(gpu: Profile) -> None:
             lambda parts: {**parts, "data_wait": 0, "idle": parts["idle"] + parts["data_wait"]},
             "`data_wait` is not",
         ),
-        (lambda parts: {**parts, "more": 5_000_000}, "some time is counted twice."),
+        (
+            lambda parts: {**parts, "more": 5_000_000},
+            "counted twice, or lies outside of `whole_step`.",
+        ),
         (lambda parts: {"kernels": 1, "copies": 2, "idle": 3}, "No part is called `compute`"),
         (lambda parts: {**parts, "idle": 0, "rest": parts["idle"]}, "`idle` is not"),
     ],

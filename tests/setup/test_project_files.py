@@ -22,10 +22,11 @@ import yaml
 from packaging.requirements import Requirement
 
 from proflab import case
+from proflab.exercises.registry import find
 from proflab.releases import releases, shown
 from tests.conftest import REPOSITORY, require
 from tidyprof_tests.conftest import HOUSE, STRANGERS
-from tools import mirror
+from tools import mirror, readme_picture
 
 CONDA_NAMES = {"python-isal": "isal", "msgspec-python": "msgspec"}
 """conda-forge's names where they differ from the registry's."""
@@ -818,3 +819,11 @@ def test_the_image_starts_in_a_copy_that_can_be_written_to_and_stays(tmp_path):
     places = [line.split()[:2] for line in (tmp_path / "started").read_text().splitlines()]
     assert places == 2 * [2 * [str(here)]] + [2 * [str(tmp_path / "mine")]]
     assert "COURSE_DIR" in section("help")
+
+
+def test_the_words_of_readmes_picture_are_those_of_its_exercise():
+    words = re.search(r'first_look.png" alt="([^"]+)"', (REPOSITORY / "README.md").read_text())[1]
+    assert f"question {readme_picture.EXERCISE}: " in words
+    replies = [mistake.message for mistake in find(readme_picture.EXERCISE).mistakes]
+    said = words.rpartition("not yet right, ")[2].rstrip(".").partition(", ")
+    assert any(said[0] in text.lower() and said[2] in text.lower() for text in replies)

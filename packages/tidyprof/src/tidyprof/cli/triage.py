@@ -27,6 +27,7 @@ from tidyprof.cli.output import (
 )
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
 from tidyprof.diagnosis.verdict import (
+    BRACKETS,
     Diagnosis,
     WrongStepError,
     as_json,
@@ -55,15 +56,6 @@ WORTH_BYTES = 8 * 2**20
 """Bytes of files from which another process is worth it: to start one takes as long as to read some
 ten ranks of 170 kB each.
 """
-
-BRACKETS = (
-    "in brackets",
-    (
-        "the table that says so: tidyprof.step_budget(profile), tidyprof.gaps(profile),"
-        " profile.events and so on"
-    ),
-)
-"""The last line, which explains the words in brackets behind numbers."""
 
 
 @dataclass(frozen=True)

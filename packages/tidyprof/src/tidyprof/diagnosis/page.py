@@ -25,7 +25,7 @@ from tidyprof.diagnosis.observer import NEARLY
 from tidyprof.diagnosis.on_device import timeline
 from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
-from tidyprof.diagnosis.verdict import Diagnosis, facts, headline, judged_ones
+from tidyprof.diagnosis.verdict import BRACKETS, Diagnosis, facts, headline, judged_ones
 from tidyprof.harmless import html_text
 from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, in_the_dark, save
@@ -75,7 +75,7 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
     ]
     rows = "\n".join(
         (f"<dt>{_text(label)}</dt>" if label else "") + f"<dd>{_text(text)}</dd>"
-        for label, text in [*recordings, *facts(diagnosis)]
+        for label, text in [*recordings, *facts(diagnosis), BRACKETS]
     )
     judged = judged_ones([kind_of(profile) for profile in profiles])
     ranks = (

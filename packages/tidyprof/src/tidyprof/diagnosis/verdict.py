@@ -890,6 +890,16 @@ def _verdict(diagnosis: Diagnosis) -> str:
     )
 
 
+BRACKETS = (
+    "in brackets",
+    (
+        "the table that says so: tidyprof.step_budget(profile), tidyprof.gaps(profile),"
+        " profile.events and so on"
+    ),
+)
+"""The last line, which explains the words in brackets behind numbers."""
+
+
 def facts(diagnosis: Diagnosis) -> Facts:
     """The lines below the headline."""
     fired = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if rival.fired]
