@@ -100,8 +100,8 @@ def test_without_widgets_an_answer_unfolds(tmp_path: Path, browser: Any) -> None
     with running_lab(home, root) as address:
         open_notebook(browser, address, NAME, root)
         find = (
-            "return [...document.querySelectorAll('summary')].find(one => one.innerText ==="
-            " arguments[0])"
+            "return [...document.querySelectorAll('summary')].find(one =>"
+            " one.innerText.replaceAll('\\u00a0', ' ') === arguments[0])"
         )
         _, chosen = wrong_answer()
         summary = wait_for(browser, lambda: browser.execute_script(find, chosen.text))
