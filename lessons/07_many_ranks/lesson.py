@@ -277,7 +277,7 @@ show_figure(plots.collectives(unknown, title="Who waits, and in which collective
 
 # %% [markdown]
 # And what should the transfer cost? The trace states the bytes of each collective. In a ring of *n* ranks each sends
-# 2(*n* − 1)/*n* times the data over its link: every piece travels once round to be added up, and once to tell all.
+# 2(*n* - 1)/*n* times the data over its link: every piece travels once round to be added up, and once to tell all.
 # AMD has published that rate, the *bus bandwidth*, of four MI300A, for large messages; expect the order of magnitude.
 
 # %%
