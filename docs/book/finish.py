@@ -61,6 +61,9 @@ _PRINTED = re.compile(
 OUTPUT_COLUMNS = 100
 """Characters of a line of output that the page shows without scrolling."""
 
+LEAST_SPACES = 8
+"""Of a sentence that fills a line; a rule or a path has fewer."""
+
 _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
 """What stands at the left of a line as its heading, such as `evidence` in a diagnosis."""
 
@@ -172,8 +175,10 @@ def _folded_line(line: str) -> str:
     text = unescape(re.sub(r"<[^>]+>", "", line))
     label = _LABEL.match(text)
     begin = label.end() if label else len(text) - len(text.lstrip())
+    words = text[begin:].strip()
+    is_sentence = words.count(" ") >= LEAST_SPACES and "  " not in words
     is_whole = line.count("<span") == line.count("</span>")
-    if len(text) <= OUTPUT_COLUMNS or "  " in text[begin:].strip() or not is_whole:
+    if len(text) <= OUTPUT_COLUMNS or not is_sentence or not is_whole:
         return line
     indent = begin or 2
     style = f"padding-left:{indent}ch;text-indent:-{indent}ch"

@@ -203,5 +203,11 @@ def test_a_long_sentence_of_an_output_folds_below_its_begin_and_a_table_does_not
         f'== skipped\n<span class="prose" style="padding-left:2ch;text-indent:-2ch">{words}</span>'
     )
     assert 'style="padding-left:10ch;text-indent:-10ch"' in folded(f"evidence  {words}")
-    for kept in ("short", "name" + "      12.0" * 12, f"<span>red\n{words}", "a  b  " + "c" * 120):
+    for kept in (
+        "short",
+        "name" + "      12.0" * 12,
+        f"<span>{words}\nred</span>",
+        "-" * 120,
+        "a  b  " + "c" * 120,
+    ):
         assert folded(kept) == kept
