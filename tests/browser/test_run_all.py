@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,15 @@ def test_all_cells_run_as_they_are_shipped(
 
 
 def run_all(browser: Any) -> None:
-    """Click on Run, again where JupyterLab closed the menu as it came up, then on Run All Cells."""
+    """Click on Run, again where JupyterLab closed the menu as it came up or something lay over it,
+    then on Run All Cells.
+    """
+    from selenium.common.exceptions import ElementClickInterceptedException
 
     def opened() -> Any:
         if not (item := browser.execute_script(ITEM, "Run All Cells")):
-            browser.execute_script(ITEM, "Run").click()
+            with suppress(ElementClickInterceptedException):
+                browser.execute_script(ITEM, "Run").click()
         return item
 
     wait_for(browser, opened).click()
