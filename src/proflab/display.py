@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidyprof.harmless import html_text, printable_lines
+from tidyprof.harmless import html_text, printable_lines, typeset
 from tidyprof.standard_streams import joined, parted
 
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
@@ -41,10 +41,8 @@ SUMMARY = '<summary style="display:list-item">'
 triangle away.
 """
 
-_TYPED = re.compile(
-    r"<(code|pre)\b.*?</\1> | (?<=\d)\ (?=%) | (?<![\w.)-])-(?=\d)", re.DOTALL | re.VERBOSE
-)
-"""Code, the space before `%`, and the hyphen that stands for a minus."""
+_NO_PROSE = re.compile(r"(<(?:code|pre)\b.*?</(?:code|pre)>|<[^>]*>)", re.DOTALL)
+"""Code, and the tags of HTML."""
 
 _UNLIMITED = 100_000
 """Columns of a terminal: more than any table has."""
@@ -220,15 +218,16 @@ def terminal_width(elsewhere: int = 160) -> int:
 
 def inline_html(text: str) -> str:
     """Escape `text` for HTML and set what stands in backticks as code."""
-    return typeset(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html_text(text))).replace(
+    return typeset_html(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html_text(text))).replace(
         "\n", "<br>"
     )
 
 
-def typeset(html: str) -> str:
-    """HTML in which no line begins with `%`, and a minus is none that divides words; code stays."""
-    signs = {" ": "\N{NO-BREAK SPACE}", "-": "\N{MINUS SIGN}"}
-    return _TYPED.sub(lambda found: signs.get(found[0], found[0]), html)
+def typeset_html(html: str) -> str:
+    """`typeset` for the prose of HTML: code and tags stay as they are."""
+    parts = _NO_PROSE.split(html)
+    parts[::2] = map(typeset, parts[::2])
+    return "".join(parts)
 
 
 def number(value: object) -> str:

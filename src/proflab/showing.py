@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proflab.display import SUMMARY, Table, near, show, typeset
+from proflab.display import SUMMARY, Table, near, show, typeset_html
 from proflab.sources import brief, errors
 from tidyprof.harmless import html_text, printable, printable_lines
 
@@ -85,7 +85,7 @@ class Prose:
                 shown.append(f"<pre>{part}</pre>")
             elif text := part.strip():
                 shown.append(f"<p>{_MARKED.sub(_marked, text)}</p>".replace("\n", "<br>"))
-        return typeset("".join(shown))
+        return typeset_html("".join(shown))
 
 
 def _marked(match: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ import re
 import pandas as pd
 import pytest
 
-from proflab.display import Notice, Table
+from proflab.display import Notice, Table, typeset_html
 from proflab.showing import Picture, Prose, say, show_figure, show_roofline, show_table
 from tidyprof import plots
 from tidyprof.tables.contract import Origin
@@ -331,3 +331,10 @@ def test_times_that_are_compared_have_equal_decimals(capsys: pytest.CaptureFixtu
 def test_a_time_near_one_is_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(pd.DataFrame({"longest_ms": [16.48, 0.94]}), "longest_ms", "Gaps", origin="by hand")
     assert lines(capsys)[2:4] == [["16.5"], ["0.9"]]
+
+
+def test_tags_and_code_keep_their_hyphens():
+    given = '<p style="margin:-1px">-3 % of <code>x -3 % y</code></p>'
+    assert typeset_html(given) == (
+        '<p style="margin:-1px">\u22123\u00a0% of <code>x -3 % y</code></p>'
+    )

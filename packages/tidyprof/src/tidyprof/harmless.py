@@ -37,6 +37,16 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+_SIGNS = {" ": "\N{NO-BREAK SPACE}", "-": "\N{MINUS SIGN}"}
+_TYPED = re.compile(r"(?<=\d) (?=%)|(?<![\w.)-])-(?=\d)")
+"""The space before `%`, and the hyphen that stands for a minus and divides no words."""
+
+
+def typeset(text: str) -> str:
+    """A text for people, in which no line can begin with `%` and a minus is one. Code is none."""
+    return _TYPED.sub(lambda found: _SIGNS[found[0]], text)
+
+
 def html_text(text: str) -> str:
     """The text as it stands in HTML, between tags or in an attribute with quotes."""
     return html.escape(printable_lines(text))

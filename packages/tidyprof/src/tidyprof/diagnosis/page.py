@@ -26,7 +26,7 @@ from tidyprof.diagnosis.on_device import timeline
 from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
 from tidyprof.diagnosis.verdict import BRACKETS, Diagnosis, facts, headline, judged_ones
-from tidyprof.harmless import html_text
+from tidyprof.harmless import html_text, typeset
 from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, in_the_dark, save
 from tidyprof.tables.contract import Profile
@@ -111,7 +111,7 @@ def _recording(profile: Profile) -> str:
 
 def _text(words: str) -> str:
     """Words for the page; a number stays with its percent sign."""
-    return html_text(words).replace(" %", "&nbsp;%")
+    return html_text(typeset(words))
 
 
 def _figures(

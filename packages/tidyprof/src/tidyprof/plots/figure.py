@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.text import Text
 
-from tidyprof.harmless import html_text
+from tidyprof.harmless import html_text, typeset
 from tidyprof.plots import style, viewer
 
 _DPI = 150
@@ -198,8 +197,7 @@ def new_figure(
 
 def _corner_lines(origin: str) -> list[str]:
     """The lines of an origin, none of which begins with `%`, and with a minus that is one."""
-    signed = re.sub(r"(?<![\w.)-])-(?=\d)", "\N{MINUS SIGN}", origin)
-    return textwrap.wrap(signed.replace(" %", "\N{NO-BREAK SPACE}%"), _CORNER_WRAP)
+    return textwrap.wrap(typeset(origin), _CORNER_WRAP)
 
 
 def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
