@@ -1,4 +1,4 @@
-"""Convolutions by MIOpen: which solution, and the kernels that it launches in order."""
+"""Convolutions by MIOpen: which solution it takes, and which kernels that launches, in order."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpumodel.recording.operators import Operator
 _DIRECTION_NAMES = {"forward": "fwd", "data": "bwd", "weights": "wrw"}
 _TYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _MINIMUM_GROUPS = 512
-"""Implicit GEMM splits the summed dimension until there are about this many workgroups (recorded
-grids: 128-1024).
+"""Implicit GEMM splits the summed dimension until there are about this many workgroups; recorded
+grids have 128 to 1024.
 """
 
 
@@ -37,7 +37,7 @@ def _listed() -> dict[tuple, dict[str, str]]:
 
 
 def solution_of(shape: Convolution, solutions: str) -> str:
-    """MIOpen's choice, as data/convolutions.toml writes it; `solutions` is one of
+    """MIOpen's choice for this shape, as data/convolutions.toml writes it. solutions -- one of
     gpumodel.workload.SOLUTIONS.
     """
     row = _listed().get((shape.direction, shape.c, shape.k, shape.r, shape.stride, shape.h))
@@ -50,7 +50,8 @@ def solution_of(shape: Convolution, solutions: str) -> str:
 def launches(operator: Operator, device: Device, solutions: str) -> tuple[KernelLaunch, ...]:
     """Kernels of aten::miopen_convolution or aten::convolution_backward.
 
-    Input and filter in different orders make PyTorch bring the input into the filter's order first.
+    Where input and filters lie in different orders, PyTorch first brings the input into the order
+    of the filters.
     """
     values, weights = input_and_filter(operator)
     chain = [converting_copy(values, values)] if disagree(values, weights) else []
@@ -79,6 +80,8 @@ def _implicit_gemm(
     rows, columns, depth = (int(number) for number in tile.split("x"))
     product_rows, product_columns, inner = shape.matrix
     tiles = workgroups(product_rows, product_columns, 1, (rows, columns, depth))
+    # Few tiles would leave compute units without work, so the summed dimension is split. Weight
+    # gradients have their parts along z.
     splits = max(1, min(_MINIMUM_GROUPS // tiles, inner // depth)) if tiles < _MINIMUM_GROUPS else 1
     grid = (
         (tiles * 256, 1, splits) if shape.direction == "weights" else (tiles * splits * 256, 1, 1)
@@ -109,6 +112,7 @@ def _implicit_gemm_name(shape: Convolution, device: Device, tile: str) -> str:
     tail = _tables()["igemm"][shape.direction][tile]
     if shape.direction == "data" and not shape.pointwise:
         tail = tail.replace("_gkgs", "_mh_gkgs")
+    # The table has names of 16-bit kernels; matrix instructions of float32 take fewer values.
     if shape.dtype == "float32":
         tail = tail.replace("wt32x32x8", "wt32x32x2").replace("wt16x16x16", "wt16x16x4")
     direction, kind = _DIRECTION_NAMES[shape.direction], _TYPE_NAMES[shape.dtype]
@@ -163,7 +167,7 @@ def _naive(shape: Convolution, device: Device) -> KernelLaunch:
 
 
 def _matrix_product(shape: Convolution, device: Device, tile: str) -> KernelLaunch:
-    """A pointwise convolution as rocBLAS matrix product, one for each image."""
+    """A pointwise convolution as a matrix product by rocBLAS, one product for each image."""
     rows, columns, depth = (int(number) for number in tile.split("x"))
     layout = "Ailk_Bljk" if shape.direction == "forward" else "Ailk_Bjlk"
     pixels, channels = shape.p * shape.q, shape.k if shape.direction == "forward" else shape.c

@@ -1,9 +1,9 @@
 """Matrix products by hipBLASLt and rocBLAS: names, tiles and grids.
 
-The letters of a Tensile name say how the operands lie (Alik_Bljk: both with the summed index
+The letters of a Tensile name say how the operands lie (Alik_Bljk: both have the summed index
 first), what is stored and computed (HHS: half, half, single), the macro tile (MT) and the
-architecture (ISA). Tiles come from a short list of those seen in public MI300X traces; hipBLASLt's
-own choice among hundreds is not reproduced.
+architecture (ISA). Tiles come from a short list of those that public MI300X traces show;
+hipBLASLt's own choice among hundreds is not reproduced.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ TILES = ((256, 192, 64), (128, 128, 64), (64, 64, 64), (64, 32, 64), (16, 32, 12
 """Macro tiles (rows, columns, depth of a loop step), large ones first."""
 
 TYPE_LETTERS = {"float16": "HHS", "bfloat16": "BBS", "float32": "S", "float64": "D"}
-"""Tensile's letters: 16-bit operands and result with float32 sums, or one type throughout."""
+"""Tensile's letters for a type: 16-bit operands and results with float32 sums, or one type for
+all.
+"""
 
 _TAIL = (
-    "SN_LDSB0_AFC1_AFEM1_AFEM1_ASEM1_CLR1_CADS0_EPS0_GRVWA8_GRVWB8_GSUAMB_ISA{isa}_IU1_K1_LBSPPA512_LBSPPB512_LBSPPM0"
-    "_LPA16_LPB16_LPM0_LRVW8_LWPMn1_MIAV0_MIWT{wave}_MO40_NTn1_NTA0_NTB0_NTC0_NTD0_NTM0_NEPBS16_NLCA1_NLCB1_ONLL1_PGR2"
-    "_PLR1_PKA1_SIA3_SS1_SPO0_SRVW0_SSO0_SVW1_TLDS1_USFGROn1_VSn1_VWA1_VWB1_WSGRA0_WSGRB0_WS64_WG{group}"
+    "SN_LDSB0_AFC1_AFEM1_AFEM1_ASEM1_CLR1_CADS0_EPS0_GRVWA8_GRVWB8_GSUAMB_ISA{isa}_IU1_K1"
+    "_LBSPPA512_LBSPPB512_LBSPPM0_LPA16_LPB16_LPM0_LRVW8_LWPMn1_MIAV0_MIWT{wave}_MO40_NTn1"
+    "_NTA0_NTB0_NTC0_NTD0_NTM0_NEPBS16_NLCA1_NLCB1_ONLL1_PGR2_PLR1_PKA1_SIA3_SS1_SPO0_SRVW0"
+    "_SSO0_SVW1_TLDS1_USFGROn1_VSn1_VWA1_VWB1_WSGRA0_WSGRB0_WS64_WG{group}"
 )
+"""The parameters that end a Tensile name. All but the architecture, the waves and the workgroup are
+the same here for every product, since nothing depends on them.
+"""
 
 
 def choose_tile(rows: int, columns: int, batch: int, compute_units: int) -> tuple[int, int, int]:
@@ -38,17 +44,19 @@ def choose_tile(rows: int, columns: int, batch: int, compute_units: int) -> tupl
 
 
 def workgroups(rows: int, columns: int, batch: int, tile: tuple[int, int, int]) -> int:
-    """Tiles that cover the result."""
+    """How many tiles cover the result."""
     return blocks(rows, tile[0]) * blocks(columns, tile[1]) * batch
 
 
 def parallelism(groups: int, compute_units: int) -> float:
-    """Mean share of compute units at work when `groups` workgroups run one to a unit, in rounds."""
+    """Mean share of the compute units that have work when `groups` workgroups run in rounds, one on
+    each unit.
+    """
     return groups / (math.ceil(groups / compute_units) * compute_units)
 
 
 def name_of(layout: str, dtype: str, tile: tuple[int, int, int], device: Device) -> str:
-    """Tensile's name of a product, e.g. layout "Ailk_Bljk"."""
+    """Tensile's name of a product. layout -- how the operands lie, e.g. "Ailk_Bljk"."""
     group = "64_4_1" if tile[0] >= 128 else "32_8_1"
     wave = f"{max(1, tile[0] // 64)}_{max(1, tile[1] // 32)}"
     tail = _TAIL.format(isa=device.gfx.removeprefix("gfx"), wave=wave, group=group)
@@ -113,15 +121,16 @@ def addmm(operator: Operator, device: Device) -> tuple[KernelLaunch, ...]:
         bytes_written=nbytes(target),
         cost_class="elementwise_strided",
     )
-    # hipBLASLt adds the bias itself where the result is large enough for its epilogue.
+    # hipBLASLt adds the bias itself where the result is large enough for its epilogue. From which
+    # size on is an assumption.
     return (
         (multiply,) if min(target.shape) > 1 and elements(target) > 65536 else (copy_bias, multiply)
     )
 
 
 def mm(operator: Operator, device: Device) -> tuple[KernelLaunch, ...]:
-    """aten::mm; a product over more values than it has rows is taken for a weight gradient
-    (operands transposed).
+    """aten::mm. Outside of the forward pass, a product that sums over more values than it has rows
+    is taken for a weight gradient, whose operands are transposed.
     """
     left, right = present(operator)[:2]
     rows, inner = left.shape
