@@ -11,7 +11,7 @@ from gpumodel.devices import Device
 from gpumodel.kernels import around_convolutions as helpers
 from gpumodel.kernels.convolution_shapes import Convolution, disagree, input_and_filter, shapes_of
 from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch
-from gpumodel.kernels.matrix_products import name_of, parallelism, workgroups
+from gpumodel.kernels.matrix_products import Tile, name_of, parallelism, workgroups
 from gpumodel.kernels.transfers import converting_copy
 from gpumodel.recording.operators import Operator
 
@@ -75,26 +75,28 @@ def _launches_of_shape(shape: Convolution, device: Device, solution: str) -> lis
 
 
 def _implicit_gemm(
-    shape: Convolution, device: Device, tile: str, cast: str = ""
+    shape: Convolution, device: Device, tile_name: str, cast: str = ""
 ) -> list[KernelLaunch]:
-    rows, columns, depth = (int(number) for number in tile.split("x"))
+    tile = _tile(tile_name)
     product_rows, product_columns, inner = shape.matrix
-    tiles = workgroups(product_rows, product_columns, 1, (rows, columns, depth))
+    tiles = workgroups(product_rows, product_columns, 1, tile)
     # Few tiles would leave compute units without work, so the summed dimension is split. Weight
     # gradients have their parts along z.
-    splits = max(1, min(_MINIMUM_GROUPS // tiles, inner // depth)) if tiles < _MINIMUM_GROUPS else 1
+    splits = (
+        max(1, min(_MINIMUM_GROUPS // tiles, inner // tile.depth)) if tiles < _MINIMUM_GROUPS else 1
+    )
     grid = (
         (tiles * 256, 1, splits) if shape.direction == "weights" else (tiles * splits * 256, 1, 1)
     )
     read, written = shape.bytes_of()
     main = KernelLaunch(
-        name=_implicit_gemm_name(shape, device, tile),
+        name=_implicit_gemm_name(shape, device, tile_name),
         grid=grid,
         workgroup=(256, 1, 1),
         vector_registers=128,
-        accumulation_registers=min(256, rows * columns // 256),
+        accumulation_registers=min(256, tile.rows * tile.columns // 256),
         scalar_registers=96,
-        lds_bytes=min(65536, 2 * (rows + columns) * depth * ITEM_BYTES[shape.dtype]),
+        lds_bytes=min(65536, 2 * (tile.rows + tile.columns) * tile.depth * ITEM_BYTES[shape.dtype]),
         flops=shape.flops,
         data_type=shape.dtype,
         matrix_cores=True,
@@ -105,6 +107,11 @@ def _implicit_gemm(
         parallelism=parallelism(tiles * splits, device.compute_units),
     )
     return helpers.around_implicit_gemm(shape, main, cast == "cast")
+
+
+def _tile(name: str) -> Tile:
+    """The tile that data/convolutions.toml writes as 128x128x32."""
+    return Tile(*map(int, name.split("x")))
 
 
 def _implicit_gemm_name(shape: Convolution, device: Device, tile: str) -> str:
@@ -166,21 +173,21 @@ def _naive(shape: Convolution, device: Device) -> KernelLaunch:
     )
 
 
-def _matrix_product(shape: Convolution, device: Device, tile: str) -> KernelLaunch:
+def _matrix_product(shape: Convolution, device: Device, tile_name: str) -> KernelLaunch:
     """A pointwise convolution as a matrix product by rocBLAS, one product for each image."""
-    rows, columns, depth = (int(number) for number in tile.split("x"))
+    tile = _tile(tile_name)
     layout = "Ailk_Bljk" if shape.direction == "forward" else "Ailk_Bjlk"
     pixels, channels = shape.p * shape.q, shape.k if shape.direction == "forward" else shape.c
-    groups = workgroups(pixels, channels, shape.n, (rows, columns, depth))
+    groups = workgroups(pixels, channels, shape.n, tile)
     read, written = shape.bytes_of()
     return KernelLaunch(
-        name=name_of(layout, shape.dtype, (rows, columns, depth), device),
-        grid=(-(-pixels // rows) * 256, -(-channels // columns), shape.n),
+        name=name_of(layout, shape.dtype, tile, device),
+        grid=(-(-pixels // tile.rows) * 256, -(-channels // tile.columns), shape.n),
         workgroup=(256, 1, 1),
         vector_registers=96,
-        accumulation_registers=max(4, rows * columns // 256),
+        accumulation_registers=max(4, tile.rows * tile.columns // 256),
         scalar_registers=96,
-        lds_bytes=min(65536, (rows + columns) * depth * ITEM_BYTES[shape.dtype]),
+        lds_bytes=min(65536, (tile.rows + tile.columns) * tile.depth * ITEM_BYTES[shape.dtype]),
         flops=shape.flops,
         data_type=shape.dtype,
         matrix_cores=True,

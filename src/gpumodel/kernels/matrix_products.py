@@ -9,6 +9,7 @@ hipBLASLt's own choice among hundreds is not reproduced.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from gpumodel.devices import Device
 from gpumodel.kernels.elementwise import fill, strided
@@ -16,8 +17,25 @@ from gpumodel.kernels.launch import KernelLaunch, blocks, elements, nbytes, pres
 from gpumodel.kernels.transfers import COPY_FUNCTOR
 from gpumodel.recording.operators import Operator
 
-TILES = ((256, 192, 64), (128, 128, 64), (64, 64, 64), (64, 32, 64), (16, 32, 128))
-"""Macro tiles (rows, columns, depth of a loop step), large ones first."""
+
+class Tile(NamedTuple):
+    """The macro tile that a workgroup computes: rows and columns of the result, and the depth of
+    one step of its loop over the summed index.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+
+
+TILES = (
+    Tile(256, 192, 64),
+    Tile(128, 128, 64),
+    Tile(64, 64, 64),
+    Tile(64, 32, 64),
+    Tile(16, 32, 128),
+)
+"""Macro tiles, large ones first."""
 
 TYPE_LETTERS = {"float16": "HHS", "bfloat16": "BBS", "float32": "S", "float64": "D"}
 """Tensile's letters for a type: 16-bit operands and results with float32 sums, or one type for
@@ -35,7 +53,7 @@ the same here for every product, since nothing depends on them.
 """
 
 
-def choose_tile(rows: int, columns: int, batch: int, compute_units: int) -> tuple[int, int, int]:
+def choose_tile(rows: int, columns: int, batch: int, compute_units: int) -> Tile:
     """The largest tile that gives every compute unit a workgroup, else the smallest."""
     for tile in TILES:
         if workgroups(rows, columns, batch, tile) >= compute_units:
@@ -43,9 +61,9 @@ def choose_tile(rows: int, columns: int, batch: int, compute_units: int) -> tupl
     return TILES[-1]
 
 
-def workgroups(rows: int, columns: int, batch: int, tile: tuple[int, int, int]) -> int:
+def workgroups(rows: int, columns: int, batch: int, tile: Tile) -> int:
     """How many tiles cover the result."""
-    return blocks(rows, tile[0]) * blocks(columns, tile[1]) * batch
+    return blocks(rows, tile.rows) * blocks(columns, tile.columns) * batch
 
 
 def parallelism(groups: int, compute_units: int) -> float:
@@ -55,10 +73,10 @@ def parallelism(groups: int, compute_units: int) -> float:
     return groups / (math.ceil(groups / compute_units) * compute_units)
 
 
-def name_of(layout: str, dtype: str, tile: tuple[int, int, int], device: Device) -> str:
+def name_of(layout: str, dtype: str, tile: Tile, device: Device) -> str:
     """Tensile's name of a product. layout -- how the operands lie, e.g. "Ailk_Bljk"."""
-    group = "64_4_1" if tile[0] >= 128 else "32_8_1"
-    wave = f"{max(1, tile[0] // 64)}_{max(1, tile[1] // 32)}"
+    group = "64_4_1" if tile.rows >= 128 else "32_8_1"
+    wave = f"{max(1, tile.rows // 64)}_{max(1, tile.columns // 32)}"
     tail = _TAIL.format(isa=device.gfx.removeprefix("gfx"), wave=wave, group=group)
     letters = f"{TYPE_LETTERS.get(dtype, 'S')}_B{'H' if dtype in ('float16', 'bfloat16') else ''}"
     macro_tile = "x".join(map(str, tile))
@@ -85,9 +103,9 @@ def product(
         grid=(groups * 256, 1, 1),
         workgroup=(256, 1, 1),
         vector_registers=128,
-        accumulation_registers=tile[0] * tile[1] // 256,
+        accumulation_registers=tile.rows * tile.columns // 256,
         scalar_registers=96,
-        lds_bytes=min(65536, (tile[0] + tile[1]) * tile[2] * item),
+        lds_bytes=min(65536, (tile.rows + tile.columns) * tile.depth * item),
         flops=2.0 * rows * columns * inner * batch,
         data_type=dtype,
         matrix_cores=True,
