@@ -165,6 +165,7 @@ class TorchProfile(Hook):
             self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:
+        # A cycle leaves two files, so their number tells which one this is.
         cycle = len(self.files) // 2 + 1
         suffix = f"{self._tag}_cycle{cycle}" if self._schedule.repeat > 1 else self._tag
         trace = self.folder / f"trace_{suffix}.json.gz"

@@ -123,6 +123,7 @@ def step_records(
     """
     warmup = trainer.config.warmup_for(trainer.planned_steps)
     schedule = trainer.config.schedule_for(trainer.planned_steps)
+    # A profiler costs time from its warm-up on, so these steps count as profiled, too.
     watched = schedule is not None and (
         trainer.launch.rank == 0 or trainer.config.profile_all_ranks
     )

@@ -302,6 +302,8 @@ class SyntheticImages:
             NOISE_LEVELS, noise_shape, dtype=torch.uint8, generator=generator
         )
         self.labels = torch.arange(count) % CLASSES
+        # From a random first one on, each image of a class takes the next noise picture, so that no
+        # two of them have the same.
         first = torch.randint(NOISE_PICTURES, (CLASSES,), generator=generator)
         self._noise_numbers = (first[self.labels] + torch.arange(count) // CLASSES) % NOISE_PICTURES
 

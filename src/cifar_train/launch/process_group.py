@@ -91,6 +91,8 @@ class ProcessGroup:
             return
         if error is None:
             if self._watch:
+                # The store ends with rank 0, so no rank leaves before all are done. The watch would
+                # take a rank that leaves for a lost one.
                 self._watch.stop()
                 dist.barrier()
             dist.destroy_process_group()

@@ -168,6 +168,7 @@ def _address(environment: Mapping[str, str], launcher: Launcher, world_size: int
         return environment["MASTER_ADDR"]
     node_count = environment.get("SLURM_STEP_NUM_NODES", environment.get("SLURM_NNODES"))
     local_size = environment.get(launcher.local_world_size or "")
+    # Ranks on a single node can meet there, whatever its name is.
     if local_size == str(world_size) or (launcher.name == "Slurm" and node_count == "1"):
         return "127.0.0.1"
     raise UserError(

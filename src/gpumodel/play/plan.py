@@ -377,6 +377,7 @@ class _Builder:
         if launch.kind == "collective":
             return mean * transfer_factor(launch.collective, self._ranks), bound
         if _waits(launch, self._operators[operator]):
+            # A copy that the host waits for is of pageable memory, which has rates of its own.
             transfer = (launch.copy_bytes or 0) / PAGEABLE_BANDWIDTH * 1e9
             return (
                 PAGEABLE_FLOOR_NS + transfer,

@@ -209,6 +209,7 @@ class DeviceAdam:
         self._fused = fused
         self._recorder = recorder
         self.param_groups = self._adam.param_groups
+        # Adam counts its steps on the CPU, unless it is fused.
         for parameter in model.parameters():
             self._adam.state[parameter] = {
                 "step": torch.ones((), device="meta" if fused else "cpu"),

@@ -100,6 +100,7 @@ class Trace:
         self._ends: dict[int, bytes] = {}
         self._process = rank.process_id
         self.process_track = self._uuid("process")
+        # The opening packets refer to the main thread's track, before it can be described.
         self.main_track = self.thread_track(rank.main_thread_id, describe=False)
         self._open(run, buffer_kilobytes)
         self._describe_process(run)

@@ -157,6 +157,7 @@ def _document(
 ) -> dict[str, Any]:
     graph: list[dict[str, Any]] = []
     rolling: list[int] = []
+    # timemory tells equal labels apart by the sum of the hashes from the root to the node.
     for node in nodes:
         del rolling[node.depth :]
         rolling.append(((rolling[-1] if rolling else 0) + hash_of(node.label)) % _HASHES)

@@ -110,6 +110,7 @@ def _write_rank(
     for metric, roots in tables:
         stem = place / f"{prefix}{metric.name}-{rank.process_id}"
         own[metric.name] = write_table(metric, roots, rank.process_id, stem)
+    # The descriptions list all other files and their labels, so they are written last.
     labels = {node.label for _, roots in tables for root in roots for node in root.below()}
     described = _write_descriptions(run, place, f"{prefix}{{}}-{rank.process_id}.json", own, labels)
     return [*(path for paths in own.values() for path in paths), *described]

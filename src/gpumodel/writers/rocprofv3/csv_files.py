@@ -131,6 +131,7 @@ def _write_rank(
     for domain in (domain for domain in DOMAINS if domain in traces):
         file, make = _FILES[domain]
         table = make(records)
+        # As with the tool, a domain without records has no file.
         if not len(table.names):
             continue
         texts[f"{file}_trace.csv"] = csv_text(table.header, table.columns)
@@ -183,6 +184,7 @@ class _Table:
 def _kernels(records: Records) -> _Table:
     table = records.dispatches
     symbol = records.symbols.set_index("kernel_id").loc[table["kernel_id"]].reset_index()
+    # LDS is stated per kernel: all its dispatches have that of the largest.
     blocks = (symbol["lds_bytes"] + LDS_BLOCK - 1) // LDS_BLOCK * LDS_BLOCK
     columns: dict[str, Iterable[Any]] = {
         "Kind": ["KERNEL_DISPATCH"] * len(table),
