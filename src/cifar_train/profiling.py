@@ -50,8 +50,8 @@ def expected_trace_megabytes(config: TrainConfig, schedule: ProfileSchedule) -> 
 
 
 def check_trace_size(config: TrainConfig, schedule: ProfileSchedule, folder: Path) -> None:
-    """Refuse a recording that no viewer would open or that the disk cannot take. Raises
-    UserError.
+    """Raise UserError for a recording that no viewer would open, or for which the disk has no
+    room.
     """
     expected = expected_trace_megabytes(config, schedule)
     if expected > TRACE_LIMIT_MEGABYTES:

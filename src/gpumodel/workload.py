@@ -15,8 +15,8 @@ MAXIMUM_RANKS = 8
 """Devices of the one node that is modelled."""
 
 SOLUTIONS = ("implicit-gemm", "winograd")
-"""Which convolution kernels MIOpen's search found. AMD's published runs of one workload differ in
-it: implicit-gemm is the kernel statistics with rocprofv3, winograd the 4-rank torch.profiler trace.
+"""Which convolution kernels MIOpen's search found. AMD's published runs of the same workload differ
+in that: the statistics by rocprofv3 have implicit GEMM, the 4-rank trace has Winograd.
 """
 
 

@@ -1,4 +1,4 @@
-"""Who am I among the ranks: read from the variables of torchrun, Slurm, Open MPI or PALS."""
+"""Which rank this process is, by the variables of torchrun, Slurm, Open MPI or PALS."""
 
 from __future__ import annotations
 

@@ -125,11 +125,11 @@ class Engine:
         }
 
     def _draw(self, sigma: float) -> NDArray[np.float64]:
-        """[ranks] factors with mean 1."""
+        """Lognormal factors with mean 1, [ranks]."""
         return np.exp(self.random.normal(-(sigma**2) / 2, sigma, self.ranks))
 
     def play(self, plans: Sequence[StepPlan]) -> list[PlayedStep]:
-        """All steps in order."""
+        """Play all steps in order; returns their times."""
         return [self._step(number, plan) for number, plan in enumerate(plans)]
 
     def _step(self, number: int, plan: StepPlan) -> PlayedStep:

@@ -47,6 +47,7 @@ READING_SLOWLY = ("__iter__ (pathologies.py)", "read_slowly (pathologies.py)", "
 COMING_LATE = ("after_data (pathologies.py)", "sleep")
 WAITING_FOR_AUTOGRAD = ("torch::autograd::Engine::execute", "pthread_cond_wait")
 WAITING_FOR_DEVICE = ("rocr::core::InterruptSignal::WaitRelaxed",)
+"""Innermost frames of a thread, by what it waits for or does."""
 
 ASLEEP = frozenset(
     stack[-1]

@@ -11,8 +11,9 @@ from gpumodel.recording.recorder import OperatorRecorder
 
 FIRST_BUCKET_BYTES = 1024 * 1024
 BUCKET_BYTES = 25 * 1024 * 1024
-"""https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html:
-bucket_cap_mb is 25; the first bucket is smaller so that the exchange starts early
+"""Limits of DDP's buckets: bucket_cap_mb is 25
+(https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html), and
+the first bucket is smaller, so that the exchange starts early
 (torch.distributed._DEFAULT_FIRST_BUCKET_BYTES).
 """
 
@@ -107,7 +108,7 @@ class GradientExchange:
                     self._copy(parameter, self._views[number], parameter)
 
     def _ready(self, parameter: Any) -> None:
-        """The gradient of a parameter has been computed; called inside its autograd node."""
+        """Write down what DDP does once a gradient is there; called within its autograd node."""
         self._recorder.enter_node(torch._C._current_autograd_node())
         self._recorder.leave_node_itself()
         if self._unused and not self._marked:

@@ -207,22 +207,22 @@ class _Phases(Hook):
         self._finish_backward = finish_backward
 
     def step_begin(self, step: int) -> None:
-        """Into `data`."""
+        """Let `data` begin."""
         self._recorder.phase = PHASES[0]
 
     def after_data(self, step: int) -> None:
-        """Into `forward`."""
+        """Let `forward` begin."""
         self._recorder.phase = PHASES[1]
 
     def after_forward(self, step: int) -> None:
-        """Into `loss`."""
+        """Let `loss` begin."""
         self._recorder.phase = PHASES[2]
 
     def after_loss(self, step: int) -> None:
-        """Into `backward`."""
+        """Let `backward` begin."""
         self._recorder.phase = PHASES[3]
 
     def after_backward(self, step: int) -> None:
-        """Into `optimizer`."""
+        """Let `optimizer` begin."""
         self._finish_backward()
         self._recorder.phase = PHASES[4]

@@ -189,7 +189,7 @@ LARGE_SEGMENT; all others get a segment of their own, a multiple of SEGMENT_ROUN
 """
 
 FIRST_ADDRESS = 0x7F00_0000_0000
-"""Made up."""
+"""Address of the first segment, made up."""
 
 Frames = Sequence[tuple[str, int, str]]
 """A call stack: file, line and function of each frame, the innermost first."""

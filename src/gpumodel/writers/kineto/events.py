@@ -47,8 +47,8 @@ _TYPE_NAMES = {
 _GPU_ROWS = 16
 _GPU_SORT_INDEX = 5_000_000
 _SPANS_SORT_INDEX = 536_870_912
-"""How many GPUs get a row, whether they are there or not, and what orders the rows of GPUs and of
-the profiler's own spans, as Kineto writes them.
+"""As Kineto writes them: how many GPUs get a row, whether they exist or not, and the sort indices
+of the rows of GPUs and of the profiler's own spans.
 """
 
 
