@@ -1,7 +1,7 @@
 """The training transforms of AMD's example, image by image with torchvision or on whole batches.
 
-Both ways draw random numbers of its own for every image, from the same distributions: flip, then
-crop and resize, then brightness, contrast and saturation in a random order.
+Both ways draw new random numbers for every image, from the same distributions: flip, then crop and
+resize, then brightness, contrast and saturation in a random order.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def apply_parameters(images: torch.Tensor, parameters: BatchParameters) -> torch
     """Flip, crop, resize and colour each image as `parameters` say: uint8 [N, 3, 32, 32] to float32
     in 0..1.
     """
-    # A flip is a sign and a crop is a shift and a scale, so one grid_sample does all three, for all
-    # images at once. Likewise each image's order of colours is in its factors.
+    # A flip is a sign, and a crop with its resize is a shift and a scale, so one grid_sample does
+    # all of them for all images at once.
     corner, size = parameters.corner, parameters.size
     flipped = torch.stack((parameters.flip, torch.zeros_like(parameters.flip)), dim=1)
     sign = torch.where(flipped, -1.0, 1.0)

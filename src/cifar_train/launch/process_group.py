@@ -76,8 +76,8 @@ class ProcessGroup:
         return [value, *(self._store.get(f"{key}/{rank}").decode() for rank in others)]
 
     def abandon(self) -> None:
-        """Leave alone, since this rank was told to stop: it waits for no other rank, and the end of
-        others does not cut its files short.
+        """Part from the others, since this rank was told to stop: it waits for none of them, and
+        their end does not cut its files short.
         """
         self.joined = False
         if self._watch:
