@@ -1,4 +1,4 @@
-"""What can be asked of a model after training: accuracy, and whether every parameter can learn."""
+"""Checks of a model after training: its accuracy, and whether every parameter can learn."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ def accuracy(trainer: Trainer) -> str:
 
     Collective: every rank must call it.
     """
+    # The model without DistributedDataParallel, which would wait for the other ranks in each batch:
+    # one of them may have a batch more.
     trainer.raw_model.eval()
     correct = torch.zeros(2, dtype=torch.int64, device=trainer.device)
     with torch.inference_mode():
@@ -37,10 +39,10 @@ def accuracy(trainer: Trainer) -> str:
 
 
 def check_gradients(trainer: Trainer) -> str:
-    """The correctness gate: a speed-up that stops the model from training is none.
+    """The correctness gate: a speed-up is worth nothing if the model no longer trains.
 
-    One forward and backward pass without gradient scaling. Returns a line saying that all is well.
-    Raises UserError unless every parameter that asks for a gradient gets a finite one.
+    Runs one forward and backward pass without gradient scaling. Returns a line that says that all
+    is well. Raises UserError unless every parameter that asks for a gradient gets a finite one.
     """
     images, labels = next_batch(trainer, iter(trainer.loaders.train))
     trainer.optimizer.zero_grad(set_to_none=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cifar_train.train import Result
 
 SIGTERM_EXIT_CODE = 143
-"""128 + 15, what a shell reports for a process ended by SIGTERM."""
+"""128 + 15, as a shell reports a process that SIGTERM ended."""
 
 CANNOT_WRITE = (
     errno.ENOSPC,
@@ -30,11 +30,13 @@ CANNOT_WRITE = (
     errno.EISDIR,
     errno.EPERM,
 )
-"""Errors of a full, protected or occupied place for results; others are bugs."""
+"""Errors of a folder for results that is full, protected or occupied; all other errors are bugs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the trainer; 0 for success, 2 for what the user can mend, 1 for a lost rank."""
+    """Run the trainer; returns 0 for success, 1 for a lost rank, 2 for an error that the user can
+    mend, 130 for Ctrl-C and SIGTERM_EXIT_CODE for SIGTERM.
+    """
     try:
         config = parse(arguments)
         if config.json:
@@ -67,8 +69,8 @@ def _download(config: TrainConfig) -> int:
 
 
 def _train(config: TrainConfig) -> int:
-    # Read when torch is imported. Its warnings on lost connections have 40 lines of C++ frames,
-    # which hide ours.
+    # torch reads this when it is imported. Its warnings about lost connections have 40 lines of C++
+    # frames, which would hide our message.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from cifar_train.train import run
 

@@ -24,10 +24,10 @@ def synchronize(device: torch.device) -> None:
 class StepClock(Hook):
     """Records when each step begins and ends.
 
-    durations_ns -- per step, between the step's own begin and end marks, so that what
-    other hooks do between two steps (writing a trace, say) is not counted.
-    window_ns() -- host time from the beginning of one step to the end of the last,
-    synchronised at both ends.
+    durations_ns -- of each step, between its own begin and end marks: what other hooks do between
+    two steps, such as writing a trace, is not counted.
+    window_ns() -- host time from the begin of the first step after warm-up to the end of the last
+    step, with the device synchronised at both ends.
     """
 
     def __init__(self, device: torch.device, warmup_steps: int) -> None:
@@ -71,7 +71,7 @@ class StepClock(Hook):
         ]
 
     def window_ns(self) -> int | None:
-        """Nanoseconds of all steps after warm-up, or None if there was none."""
+        """Host time of all steps after warm-up in nanoseconds, or None if there was none."""
         if self._window_begin_ns is None or self._window_end_ns is None:
             return None
         return self._window_end_ns - self._window_begin_ns

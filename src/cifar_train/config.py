@@ -22,10 +22,10 @@ from tidyprof.errors import UserError, shortened
 from tidyprof.whole_files import whole_file
 
 SECONDS_PER_SLOW_IMAGE = 0.005
-"""slow-loader: read latency of one image, as from a busy shared file system."""
+"""slow-loader: read latency of one image; chosen to be like that of a busy shared file system."""
 
 SKEW_SECONDS = 0.05
-"""rank-skew: how much longer the last rank prepares each step."""
+"""rank-skew: how much longer the last rank prepares each step; a choice."""
 
 TINY_BATCH = 4
 """tiny-batch: images per rank and step."""
@@ -68,8 +68,7 @@ def _no_workers(config: TrainConfig) -> TrainConfig:
 
 @dataclass(frozen=True)
 class Pathology:
-    """A known fault: all that anybody needs to know about it, but the code that changes a model or
-    a trainer.
+    """A known fault: everything about it except the code that changes a model or a trainer.
 
     settings  -- what it changes in the configuration
     model     -- name of the function in `cifar_train.pathologies` that changes the model
@@ -109,7 +108,7 @@ ZOO = {
         Pathology("broken-grad", model="broken_grad", recording=RESNET),
     )
 }
-"""Every pathology by its name: to add one, add its line here and its function."""
+"""Every pathology by its name. To add one, add its line here, and its function."""
 
 
 def apply_to_config(config: TrainConfig) -> TrainConfig:
@@ -130,40 +129,45 @@ EXAMPLES = (
     "--max-steps 20 --torch-profile --run-dir runs/mine",
     "--download-only",
 )
-"""What may follow the program's name, a line each."""
+"""Examples for the help: what may follow the program's name."""
 
 MOST_CHOICES_IN_BRACES = 5
-"""Values that are listed behind an option, as argparse does; more are listed in its help."""
+"""Up to so many values are listed right after an option, as argparse does; more are listed in its
+help.
+"""
 
 MOST = 2**31 - 1
-"""Largest number where nothing smaller is asked for: no run has as many steps, and no library takes
-less.
+"""Largest number for an option without a maximum of its own: no run has so many steps, and every
+library takes it.
 """
 
 MOST_SEED = 2**32 - 1
-"""Largest seed that numpy.random.seed takes too; torch takes 64 bits, and a rank or an epoch is
-still added.
+"""Largest seed that numpy.random.seed takes. torch takes 64 bits, which leaves room to add a rank
+or an epoch.
 """
 
 MOST_WORKERS = 256
-"""Loader processes per rank: each has its own interpreter and torch, and more than a processor's
-cores gain nothing.
+"""Most loader processes per rank. Each has an interpreter and a torch of its own, and more of them
+than the processor has cores gain nothing.
 """
 
 MOST_WAIT = 24 * 60 * 60
-"""Seconds to wait for other ranks: a day. Threads cannot wait for as long as a number can say."""
+"""Longest wait for other ranks: a day, in seconds. Threads have a longest wait, too
+(threading.TIMEOUT_MAX).
+"""
 
 
 def option(default: Any, help: str, group: str = "training", **more: Any) -> Any:
-    """A dataclass field that also carries what argparse needs to know; more -- short, choices,
-    minimum and maximum.
+    """A dataclass field that also carries what argparse needs to know.
+
+    more -- short, choices, minimum and maximum.
     """
     return field(default=default, metadata={"help": help, "group": group} | more)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Every switch of the trainer. Unknown or impossible values raise UserError.
+    """Every option of the trainer. Raises UserError for unknown or impossible values.
 
     Batch sizes count images per rank; steps count optimizer steps over all epochs.
     """
@@ -292,8 +296,8 @@ class TrainConfig:
                 )
 
     def schedule_for(self, steps: int | None = None) -> ProfileSchedule | None:
-        """The profiler's schedule fitted to `steps` (default max_steps), or None without
-        --torch-profile.
+        """The profiler's schedule, fitted to `steps` (default max_steps); None without
+        --torch-profile. Raises UserError for a schedule that would never record.
         """
         parts = {
             name: getattr(self, f"profile_{name}")
@@ -307,10 +311,11 @@ class TrainConfig:
         return ProfileSchedule.fit(self.max_steps if steps is None else steps, asked)
 
     def warmup_for(self, steps: int) -> int:
-        """How many first steps of a run of `steps` are warm-up: library set-up, kernel search,
-        first batches.
+        """How many of the first steps in a run of `steps` are warm-up: for the set-up of libraries,
+        the search for kernels and the first batches.
 
-        Five, since AMD's published runs settle after step 5; at most a third of a short run.
+        The default is five, since AMD's published runs settle after step 5, but at most a third of
+        the run.
         """
         return min(5, steps // 3) if self.warmup_steps is None else min(self.warmup_steps, steps)
 
@@ -334,8 +339,8 @@ class TrainConfig:
 
 
 def precision_label(precision: str, arithmetic: str) -> str:
-    """The precision as a condition of a rate: automixed says what it was, as in `automixed
-    (float16)`.
+    """The precision as it stands beside a rate: automixed is followed by its arithmetic, as in
+    `automixed (float16)`.
     """
     return f"{precision} ({arithmetic})" if precision == "automixed" else precision
 
@@ -363,7 +368,7 @@ def _check_field(item: dataclasses.Field, value: Any) -> None:
 
 
 class _Help(argparse.HelpFormatter):
-    """Breaks lines between words alone, since names of choices have hyphens."""
+    """Breaks lines only between words, since names of choices have hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
@@ -398,7 +403,7 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
     default = "" if item.default is None else " (default: %(default)s)"
     kind = int if item.type.startswith("int") else _path if item.type.startswith("Path") else str
     choices = meta.get("choices")
-    # argparse breaks no line within the names of choices, but does in the help.
+    # argparse does not break a line within a list of choices, but it does so within the help.
     is_long = choices is not None and len(choices) > MOST_CHOICES_IN_BRACES
     group.add_argument(
         *names,
@@ -413,8 +418,8 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
 
 
 def _path(text: str) -> Path:
-    """argparse's type for folders: an empty word, from a variable that is not set, would be the
-    working folder.
+    """argparse's type for folders. It refuses an empty word, which comes from a variable that is
+    not set, and would mean the working folder.
     """
     if not text:
         raise argparse.ArgumentTypeError("a folder's name is missing; the working folder is .")
@@ -422,10 +427,10 @@ def _path(text: str) -> Path:
 
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
-    """The configuration that a command line asks for; UserError for anything it can't be.
+    """The configuration that a command line asks for. Raises UserError for a wrong command line.
 
-    A shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/) gets its
-    answer, and all ends.
+    If a shell asks what can be typed next (https://kislyuk.github.io/argcomplete/), it gets its
+    answer, and the program ends.
     """
     parser = build_parser()
     complete(parser)

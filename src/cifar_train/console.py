@@ -12,29 +12,32 @@ from cifar_train.hooks import Hook, StepOutcome
 from tidyprof.standard_streams import as_shown
 
 SECONDS_BETWEEN_LINES = 5.0
+"""Shortest time between two lines on progress in a log; a choice."""
 
 
 _notes_on_stderr = False
 
 
 def keep_stdout_for_json() -> None:
-    """From now on notes go to standard error as well, so that --json prints nothing but its
-    line.
+    """Send notes to standard error from now on, so that standard output has nothing but the line of
+    --json.
     """
     global _notes_on_stderr
     _notes_on_stderr = True
 
 
 def say(message: str) -> None:
-    """One line of news. A notebook shows standard error in red, so news go to standard output."""
+    """Print one line of news. It goes to standard output, since a notebook shows standard error in
+    red.
+    """
     stream = sys.stderr if _notes_on_stderr else sys.stdout
     print(as_shown(f"cifar_train: {message}", stream), file=stream, flush=True)
 
 
 class Progress(Hook):
-    """Counts launched steps, and how long the others will take if they are launched as fast.
+    """Counts launched steps, and estimates how long the others take at the same rate.
 
-    Shows no rate and no loss, since both would have to wait for the device.
+    It shows neither images/s nor loss, since for both it would have to wait for the device.
     """
 
     def __init__(self, planned_steps: int) -> None:

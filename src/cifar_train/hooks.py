@@ -1,4 +1,4 @@
-"""Hook points of the training loop, hooks that are not profilers, and what a SIGTERM does."""
+"""Hook points of the training loop, hooks other than profilers, and what a SIGTERM does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StepOutcome:
 class Hook:
     """A hook that does nothing at any point: the null hook, and the base of all others.
 
-    Entered before the first step and left after the last one, whatever ended the run.
+    A hook is entered before the first step and left after the last one, whatever ended the run.
     """
 
     def __enter__(self) -> Self:
@@ -130,8 +130,8 @@ class PhaseRanges(Hook):
 
 @contextmanager
 def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """Call `handler` with a SIGTERM that comes within the block; outside the main thread signals
-    stay as they are.
+    """Call `handler` for a SIGTERM that comes within the block. Outside of the main thread
+    Python allows no handlers, so there nothing changes.
     """
     try:
         previous = signal.signal(signal.SIGTERM, handler)
@@ -146,8 +146,8 @@ def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
 
 @contextmanager
 def sigterm_waits() -> Iterator[None]:
-    """Let a SIGTERM act at the end of the block, so that nothing cuts short what is written
-    there.
+    """Let a SIGTERM act only at the end of the block, so that files which are written in it are
+    whole.
     """
     arrived: list[int] = []
     try:

@@ -18,7 +18,7 @@ from cifar_train.launch.ranks import Launch
 
 @dataclass
 class Trainer:
-    """What the loop works with; pathologies may exchange any part.
+    """What the loop works with; a pathology may replace any part.
 
     raw_model -- the model without compiler or DistributedDataParallel around it.
     notes     -- what a user should know of this run, one line each.
@@ -46,7 +46,7 @@ class Trainer:
     def to_device(
         self, images: torch.Tensor, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Start to copy a batch as the loader gives it; the host does not wait."""
+        """Start to copy a batch from the loader to the device; the host does not wait."""
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
 
 

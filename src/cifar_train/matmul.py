@@ -21,7 +21,7 @@ from tidyprof.errors import UserError, shortened
 from tidyprof.standard_streams import tell
 
 BYTES_PER_VALUE = 4
-"""float32, torch's default."""
+"""Of float32, torch's default type."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def check_shapes(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int) -> None:
-    """Raise UserError unless the product exists and fits into memory."""
+    """Raise UserError unless the shapes fit each other and all three matrices fit into memory."""
     import psutil
 
     if min(*x_shape, *w_shape, repeat) < 1 or max(*x_shape, *w_shape, repeat) > MOST:
@@ -75,8 +75,9 @@ def multiply(
 ) -> dict[str, Any]:
     """Run the product `repeat` times.
 
-    Returns nanoseconds per repeat (copies, product and copy back, device synchronised
-    at both ends), FLOPs of one product, and a checksum of the last result.
+    Returns nanoseconds per repeat (copies, product and copy back, with the device synchronised at
+    both ends), FLOPs of one product, and a checksum of the last result. Raises UserError where
+    `check_shapes` does, and for a device that torch does not see.
     """
     check_shapes(x_shape, w_shape, repeat)
     import torch
@@ -107,7 +108,7 @@ def multiply(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line; 0 for success, 2 for what the user can mend."""
+    """Run from the command line; returns 0 for success, 2 for an error that the user can mend."""
     try:
         options = build_parser().parse_args(arguments)
         result = multiply(options.x_shape, options.w_shape, options.repeat, options.device)

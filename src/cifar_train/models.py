@@ -18,7 +18,7 @@ def build_model(name: str) -> nn.Module:
 
     Input float [N, 3, 32, 32], output object with `.logits` [N, 100].
     """
-    # Loading the class reports on weights and back ends that are not used here.
+    # transformers reports on weights and back ends that are not used here.
     transformers.logging.set_verbosity_error()
     return MODELS[name]()
 

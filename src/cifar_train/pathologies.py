@@ -1,7 +1,7 @@
-"""What the known faults do, each with its symptom, where it shows and what is true.
+"""What the known faults do: each with its symptom, where that is seen, and the truth about it.
 
-A learner who diagnoses one can be checked, since the cause is known by construction. Every
-pathology is one function, which `config.ZOO` names; those that only change settings are there.
+A learner's diagnosis can be checked, since the cause is known by construction. Every pathology is
+one function, which `config.ZOO` names; those that only change settings are there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def apply_to_model(name: str | None, model: nn.Module) -> nn.Module:
 
 
 def apply_to_trainer(name: str | None, trainer: Trainer) -> None:
-    """Let the pathology exchange parts of a finished trainer."""
+    """Let the pathology replace parts of a finished trainer."""
     function = ZOO[name].trainer if name else ""
     if function:
         globals()[function](trainer)

@@ -12,15 +12,16 @@ PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
     ("MI250|MI210", {"float32": 45.3, "automixed": 181.0, "bfloat16": 181.0}),
     ("MI100", {"float32": 46.1, "automixed": 184.6, "bfloat16": 92.3}),
 )
-"""Dense matrix peaks in TFLOP/s of what one process sees (one GCD of an MI250).
+"""Dense matrix peaks in TFLOP/s of what one process sees (of an MI250: one GCD).
 
-Source: AMD's CDNA architecture pages and ROCm's GPU specification table; rate per CU
-and clock times CUs times peak clock. automixed runs its products in float16.
+Source: AMD's CDNA architecture pages and ROCm's GPU specification table
+(https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html). A peak is the rate per compute
+unit and clock, times compute units, times peak clock. automixed runs its products in float16.
 """
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Peak FLOP/s of a device by its name, or None where it is not known."""
+    """Peak FLOP/s of the device with this name, or None if it is not known."""
     for pattern, peaks in PEAK_TFLOPS:
         if re.search(pattern, device_name):
             return peaks[precision] * 1e12

@@ -10,17 +10,17 @@ import torch
 from cifar_train.config import TrainConfig
 
 EMULATED_FACTOR = "7 to 15 times"
-"""How much longer a step takes in emulated bfloat16 than in float32: resnet, batch 8, on two AMD
-EPYC processors whose oneDNN has AVX2 only.
+"""How much longer a step takes in emulated bfloat16 than in float32: measured with resnet, batch 8,
+on two AMD EPYC processors on which oneDNN has only AVX2.
 """
 
 
 def has_bfloat16() -> bool:
-    """Whether this processor, as oneDNN uses it, computes in bfloat16 at least about as fast as in
-    float32.
+    """Whether this processor, as oneDNN uses it, computes about as fast in bfloat16 as in float32,
+    or faster.
 
-    torch asks oneDNN on x86, which keeps to ONEDNN_MAX_CPU_ISA and says yes from AVX-512 on, and
-    the processor itself on ARM. A build of torch without oneDNN has no fast bfloat16 anywhere.
+    On x86 torch asks oneDNN, which keeps to ONEDNN_MAX_CPU_ISA and says yes from AVX-512 on; on ARM
+    it asks the processor itself. A build of torch without oneDNN has no fast bfloat16 anywhere.
     """
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
@@ -28,8 +28,8 @@ def has_bfloat16() -> bool:
 def arithmetic(precision: str, device: torch.device) -> torch.dtype:
     """The type in which matrix products and convolutions run: float16, bfloat16 or float32.
 
-    automixed is float16 as in AMD's example on a GPU. On a processor it is bfloat16 where that is
-    no slower, and else float32; float16 is far slower there.
+    On a GPU automixed is float16, as in AMD's example. On a processor it is bfloat16 where that is
+    no slower than float32, else float32; float16 is far slower there.
     """
     if precision != "automixed":
         return getattr(torch, precision)
@@ -44,6 +44,7 @@ def mixed_precision(
     """Autocast around the model, and the scaler of its gradients; both do nothing where there is
     nothing to mix.
     """
+    # Only float16 has so small a range that gradients must be scaled.
     half = arithmetic(config.precision, device)
     mixed = config.precision == "automixed" and half is not torch.float32
     scaler = torch.amp.GradScaler(device.type, enabled=mixed and half is torch.float16)

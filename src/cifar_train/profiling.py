@@ -1,7 +1,7 @@
 """torch.profiler as a hook, and ROCTX ranges: the loop knows neither.
 
-One profiler session per process and one exporter, since a second session silently
-records nothing on some ROCm versions and a second export raises.
+There is one profiler session per process, and one exporter: on some ROCm versions a second session
+silently records nothing, and a second export raises.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ TRACE_BYTES_PER_STEP = {
 """Megabytes of uncompressed trace for one step, measured with ResNet-50, batch 32, on a CPU."""
 
 TRACE_LIMIT_MEGABYTES = 1000
-"""Uncompressed size beyond which viewers fail to open a trace; longer recordings are refused."""
+"""Uncompressed size beyond which viewers fail to open a trace; a recording that would be larger is
+refused.
+"""
 
 
 def expected_trace_megabytes(config: TrainConfig, schedule: ProfileSchedule) -> float:
-    """Rough size of one cycle's uncompressed trace; options add up."""
+    """Rough size of one cycle's uncompressed trace in MB; what options add is summed up."""
     plain = TRACE_BYTES_PER_STEP["plain"]
     extra = sum(
         size - plain for name, size in TRACE_BYTES_PER_STEP.items() if getattr(config, name, False)
@@ -48,8 +50,8 @@ def expected_trace_megabytes(config: TrainConfig, schedule: ProfileSchedule) -> 
 
 
 def check_trace_size(config: TrainConfig, schedule: ProfileSchedule, folder: Path) -> None:
-    """Refuse a recording that no viewer would open or that the disk cannot take. Raises
-    UserError.
+    """Raise UserError for a recording that no viewer would open, or for which the disk has no
+    room.
     """
     expected = expected_trace_megabytes(config, schedule)
     if expected > TRACE_LIMIT_MEGABYTES:
@@ -58,6 +60,7 @@ def check_trace_size(config: TrainConfig, schedule: ProfileSchedule, folder: Pat
             f" than viewers open ({TRACE_LIMIT_MEGABYTES} MB); lower --profile-active, 3 steps tell"
             " as much"
         )
+    # Twice, since the plain file lies beside the compressed one while that is written.
     free = shutil.disk_usage(folder).free / MEGABYTE
     if free < 2 * expected:
         raise UserError(
@@ -67,20 +70,21 @@ def check_trace_size(config: TrainConfig, schedule: ProfileSchedule, folder: Pat
 
 
 UNTRACED_KEY = "watch_untraced"
-"""Under it a trace states what steps take without the profiler, as snippets/14_instrument_me.py
-writes it too.
+"""Key of a trace for the times of steps without the profiler; snippets/14_instrument_me.py writes
+it, too.
 """
 
-
 FEWEST_TIMED = 3
+"""Fewest steps that are timed without the profiler: one or two alone may be unusual ones."""
 
 
 class UntracedSteps(Hook):
-    """Times the later half of the first `wait` steps as one, since a profiler lengthens those that
-    it records.
+    """Times the later half of the first `wait` steps as a whole, since a profiler lengthens the
+    steps that it records.
 
-    found -- steps, step_ns and parts_ns (`data`), means in ns; None before, and where that is fewer
-    than FEWEST_TIMED: one or two may be odd ones. The device is waited for at both ends alone.
+    found -- steps (how many), step_ns and parts_ns (`data`), means in ns; None until the last of
+             them is over, and for fewer than FEWEST_TIMED. The host waits for the device only at
+             both ends.
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
@@ -91,19 +95,19 @@ class UntracedSteps(Hook):
         self.found: dict[str, Any] | None = None
 
     def step_begin(self, step: int) -> None:
-        """The wait for a batch begins."""
+        """Begin to time the wait for a batch."""
         if step == self._first < self._last:
             synchronize(self._device)
             self._begin_ns = time.perf_counter_ns()
         self._data_begin_ns = time.perf_counter_ns()
 
     def after_data(self, step: int) -> None:
-        """The wait for a batch ends."""
+        """End the wait for a batch."""
         if self._first <= step < self._last:
             self._data_ns += time.perf_counter_ns() - self._data_begin_ns
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """The last of these steps ends."""
+        """End the measurement with the last of these steps."""
         if self._first < self._last == outcome.step + 1:
             synchronize(self._device)
             count = self._last - self._first
@@ -116,10 +120,10 @@ class UntracedSteps(Hook):
 
 
 class TorchProfile(Hook):
-    """Records the scheduled steps and writes a trace and a table per cycle.
+    """Records the scheduled steps, and writes a trace and a table per cycle.
 
-    Create it before the first use of the device: a tracer that registers late may see
-    no GPU work on ROCm.
+    Create it before the device is first used: on ROCm a tracer that registers late may see no GPU
+    work.
     """
 
     def __init__(
@@ -138,21 +142,21 @@ class TorchProfile(Hook):
         return self
 
     def __exit__(self, *details: Any) -> None:
-        """Stop; a run that was cut short inside a recording still writes what there is."""
+        """Stop. A run that ended within a recording still writes what it has."""
         with sigterm_waits():
             self._profiler.__exit__(*details)
 
     def step_begin(self, step: int) -> None:
-        """The step begins with its data."""
+        """Tell the clock of untraced steps that a step begins, with its data."""
         self._untraced.step_begin(step)
 
     def after_data(self, step: int) -> None:
-        """The data have come."""
+        """Tell it that the data have come."""
         self._untraced.after_data(step)
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Tell the profiler that a step is over; it may now write the trace, once: a half would be
-        lost for good.
+        """Tell the profiler that a step is over. It may then write the trace, which it can do only
+        once, so a SIGTERM has to wait.
         """
         self._untraced.step_end(outcome)
         with sigterm_waits():
@@ -161,6 +165,7 @@ class TorchProfile(Hook):
             self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:
+        # A cycle leaves two files, so their number tells which one this is.
         cycle = len(self.files) // 2 + 1
         suffix = f"{self._tag}_cycle{cycle}" if self._schedule.repeat > 1 else self._tag
         trace = self.folder / f"trace_{suffix}.json.gz"
@@ -200,7 +205,9 @@ def _new_profiler(
 
 
 def _write_trace(recorded: profiler.profile, target: Path) -> None:
-    """Export beside the target and compress; torch's own .gz path needs room in /tmp as well."""
+    """Export a trace beside the target and compress it there; torch's own .gz needs room in /tmp,
+    too.
+    """
     with whole_file(target) as packed:
         plain = packed.with_suffix("")
         recorded.export_chrome_trace(str(plain))
@@ -208,13 +215,13 @@ def _write_trace(recorded: profiler.profile, target: Path) -> None:
             raise UserError(
                 f"{target}: torch wrote an incomplete trace, or none; free some space for it"
             )
-        # Level 3: a third of the time of the default for files a tenth larger.
+        # Level 3 takes a third of the default level's time, for files that are a tenth larger.
         with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as file:
             shutil.copyfileobj(source, file, length=2**20)
 
 
 def _is_complete(trace: Path) -> bool:
-    """torch does not report that writing failed, so look whether the file has its end."""
+    """Whether the file has its end: torch does not report a write that failed."""
     if not trace.exists():
         return False
     with trace.open("rb") as source:

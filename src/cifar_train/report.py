@@ -1,4 +1,4 @@
-"""What a run says about itself: records for a file, a table for a person."""
+"""What a run reports: records for a file, a table for a person."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ PACKAGES = ("torch", "torchvision", "transformers", "numpy")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of one rank. Durations in nanoseconds; `part` is warmup or steady."""
+    """One step of one rank. `part` is warmup or steady; `profiled` says whether a profiler watched
+    it.
+    """
 
     step: int
     epoch: int
@@ -88,7 +90,9 @@ def _processor_name() -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python, the libraries that were used, and the GPU stack torch was built for."""
+    """Versions of Python, of the libraries in use, and of the GPU stack that torch was built
+    for.
+    """
     found: dict[str, str | None] = {"python": platform.python_version()}
     found |= {name: metadata.version(name) for name in PACKAGES}
     return found | {"hip": torch.version.hip, "cuda": torch.version.cuda}
@@ -114,11 +118,12 @@ def run_record(trainer: Trainer) -> dict[str, Any]:
 def step_records(
     outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], trainer: Trainer
 ) -> list[StepRecord]:
-    """One record per finished step. Reads the losses back from the device, so call it after the
-    run.
+    """One record per finished step. Call it after the run, since it reads the losses back from the
+    device.
     """
     warmup = trainer.config.warmup_for(trainer.planned_steps)
     schedule = trainer.config.schedule_for(trainer.planned_steps)
+    # A profiler costs time from its warm-up on, so these steps count as profiled, too.
     watched = schedule is not None and (
         trainer.launch.rank == 0 or trainer.config.profile_all_ranks
     )
@@ -206,15 +211,15 @@ def write_metrics(
 
 
 def add_checks(metrics: Path, findings: Sequence[str]) -> None:
-    """Put what validation and the correctness gate found at the end of a metrics file."""
+    """Append what validation and the correctness gate found to a metrics file."""
     lines = [json.dumps({"record": "check", "finding": finding}) + "\n" for finding in findings]
     with whole_file(metrics) as partial:
         partial.write_text(metrics.read_text() + "".join(lines))
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Most memory in use so far: the device's allocator, or this process's resident set on a
-    CPU.
+    """Largest memory in use so far, in bytes: that of the device's allocator, or on a CPU the
+    resident set of this process.
     """
     if device.type == "cpu":
         # Linux counts ru_maxrss in KiB, macOS in bytes.

@@ -12,8 +12,8 @@ from tidyprof.errors import UserError
 class ProfileSchedule:
     """wait + warmup + active steps, `repeat` times over.
 
-    The default records the 0-based steps 9, 10 and 11, as AMD's example does, and
-    fits its default of 20 steps. `shrunk` tells that it was cut to a shorter run.
+    The default records steps 9, 10 and 11, counted from 0, as AMD's example does, and fits into its
+    20 steps. `shrunk` tells whether it was cut to a shorter run.
     """
 
     wait: int = 8
@@ -24,7 +24,7 @@ class ProfileSchedule:
 
     @property
     def steps_needed(self) -> int:
-        """Steps after which the last cycle has been recorded in full."""
+        """Number of steps after which the last cycle is recorded in full."""
         return self.repeat * (self.wait + self.warmup + self.active)
 
     @property
@@ -34,7 +34,7 @@ class ProfileSchedule:
         return f"({total}) x repeat {self.repeat} = {self.steps_needed} steps"
 
     def phase(self, step: int) -> str:
-        """What the profiler does in 0-based `step`: wait, warmup, active or done."""
+        """What the profiler does in this step, counted from 0: wait, warmup, active or done."""
         cycle, position = divmod(step, self.wait + self.warmup + self.active)
         if cycle >= self.repeat:
             return "done"
@@ -46,8 +46,8 @@ class ProfileSchedule:
     def fit(cls, steps: int, asked: Mapping[str, int]) -> ProfileSchedule:
         """The schedule for a run of `steps`.
 
-        What is `asked` for is kept and refused if it cannot record; with nothing
-        asked, the default shrinks to a shorter run. Raises UserError.
+        What is `asked` for is kept; if nothing is, the default shrinks to a shorter run. Raises
+        UserError for a schedule that would never record.
         """
         schedule = cls(**asked)
         if schedule.steps_needed <= steps:

@@ -34,20 +34,20 @@ from tidyprof.errors import UserError
 from tidyprof.whole_files import locked
 
 LOCK = ".running"
-"""Name of the file in a run's folder that keeps a second run out; it is gone when the run is."""
+"""Name of the file in a run's folder that keeps a second run out; it goes when the run ends."""
 
 RUNS = Path("runs") / "cifar_train"
-"""Folder of the runs that were not told another."""
+"""Folder of all runs that are not given another one."""
 
 LARGE_ON_A_PROCESSOR = 64
-"""Images per step from which a processor keeps one waiting: 256 took 40 to 53 s on two cores that
-others used, too.
+"""With so many images per step, or more, a processor is slow enough for a warning: 256 took 40 to
+53 s on two cores that other programs used, too.
 """
 
 
 @dataclass
 class Result:
-    """What a finished run left behind. `summaries` has one entry per rank on rank 0, else one."""
+    """What a finished run leaves. `summaries`: of all ranks on rank 0, elsewhere the rank's own."""
 
     folder: Path
     records: list[report.StepRecord]
@@ -64,8 +64,8 @@ class StopRequested(BaseException):
 
 
 def run(config: TrainConfig) -> Result:
-    """Train as `config` says and write the results. Raises UserError for all that a user can
-    mend.
+    """Train as `config` says and write the results. Raises UserError for every error that the user
+    can mend.
     """
     launch = discover()
     config = apply_to_config(config)
@@ -108,8 +108,8 @@ def run(config: TrainConfig) -> Result:
 def _prepare_device(
     config: TrainConfig, launch: Launch, device: torch.device
 ) -> profiling.TorchProfile | None:
-    """Choose the device for this process and create the profiler, which has to come before its
-    first use.
+    """Choose the device for this process and create the profiler, which must exist before the
+    device is first used.
     """
     if device.type == "cpu":
         # A GPU build of torch reports the missing GPU as an error when the profiler starts.
@@ -123,8 +123,8 @@ def _prepare_device(
 
 @contextmanager
 def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Iterator[Path]:
-    """The folder for results, the same on all ranks, which can be written and is no other run's.
-    Raises UserError.
+    """The folder for results, which is the same on all ranks. Raises UserError if it cannot be
+    written, or is in use by another run.
     """
     try:
         folder = wanted or Path(group.agree("run_folder", lambda: str(_new_folder(RUNS))))
@@ -151,8 +151,8 @@ def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Ite
 
 
 def _new_folder(parent: Path) -> Path:
-    """Make the default folder of a run, named after this second; runs of the same second get a
-    number as well.
+    """Make the default folder of a run, named after the current second; further runs of one second
+    get a number, too.
     """
     parent.mkdir(parents=True, exist_ok=True)
     now = time.strftime("%Y%m%d-%H%M%S")
@@ -169,10 +169,10 @@ def set_up(
     """Build data, model and optimizer for one rank. `grouped` wraps the model for its process
     group.
 
-    Weights are equal on all ranks; transforms and order differ. Raises UserError.
+    Weights are equal on all ranks; transforms and order differ. Raises UserError for unusable data.
     """
     if config.model == "resnet" and config.batch_size == 1:
-        # PyTorch itself would end in a traceback, in the middle of the first step.
+        # PyTorch itself would end with a traceback in the middle of the first step.
         raise UserError(
             "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no"
             " spread: give at least --batch-size 2, or --model vit"
@@ -250,9 +250,9 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
 
 
 def _compile(trainer: Trainer) -> int:
-    """Compile forward and backward on a made-up batch before the clock runs; returns nanoseconds.
+    """Compile forward and backward pass with a made-up batch; returns how long it took, in ns.
 
-    Running statistics and random numbers are put back, so that the run starts as an eager one does.
+    Running statistics and random numbers are put back, so that the run starts like an eager one.
     """
     state = {name: value.clone() for name, value in trainer.raw_model.state_dict().items()}
     begin = time.perf_counter_ns()
@@ -282,8 +282,8 @@ def _compile(trainer: Trainer) -> int:
 def _hooks(
     trainer: Trainer, profile: profiling.TorchProfile | None, clock: StepClock
 ) -> list[Hook]:
-    """From the outermost to the innermost: what a later hook does lies inside the earlier ones'
-    step.
+    """All hooks, from the outermost to the innermost: what a later hook does lies within the step
+    of the earlier ones.
     """
     hooks: list[Hook] = [Progress(trainer.planned_steps)] if trainer.launch.rank == 0 else []
     hooks += [clock] if profile is None else [profile, clock, profiling.record_function_ranges()]
@@ -312,7 +312,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def _gather(summary: report.Summary, group: ProcessGroup) -> list[report.Summary]:
-    """All ranks' summaries on rank 0, its own alone on the others."""
+    """The summaries of all ranks on rank 0; on every other rank only its own."""
     return [
         report.Summary(**json.loads(text))
         for text in group.gather("summary", json.dumps(asdict(summary)))
@@ -320,7 +320,7 @@ def _gather(summary: report.Summary, group: ProcessGroup) -> list[report.Summary
 
 
 def _check(trainer: Trainer, metrics: Path) -> list[str]:
-    """Validation and the correctness gate, whose findings go to the end of the metrics file."""
+    """Run validation and the correctness gate, and append their findings to the metrics file."""
     with lost_loaders_explained():
         findings = [accuracy(trainer)] if trainer.config.validate else []
         if trainer.config.check_gradients:

@@ -1,4 +1,7 @@
-"""The command line: validate the model, list devices, write a played run in a tool's format."""
+"""The command line: validate the model, list devices, write a played run in a tool's format.
+
+Slow modules are imported where they are needed, so that `--help` and errors come at once.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 for success, 1 when a bar is missed, 2 for what the user can mend."""
+    """Run a command; returns 0 for success, 1 if a figure misses its bar, 2 for an error that the
+    user can mend.
+    """
     try:
         options, rest = build_parser().parse_known_args(arguments)
         if options.command == "validate":
@@ -126,6 +131,7 @@ def _devices() -> int:
 
 
 def _write(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    # The trainer's options are checked before the slow imports.
     config = trainer.parse(rest)
     from gpumodel import writers
     from gpumodel.simulation import simulate

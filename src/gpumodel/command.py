@@ -26,8 +26,8 @@ _PYTHON_VALUES = {"-X", "-W"}
 
 @dataclass(frozen=True)
 class _Syntax:
-    """A launcher's options: `values` take one value (`pairs` two), `flags` none; names without
-    their hyphens.
+    """A launcher's options, named without hyphens: those of `values` take one value, those of
+    `pairs` two, those of `flags` none.
     """
 
     values: frozenset[str]
@@ -69,8 +69,10 @@ LAUNCHERS = {
         ),
     ),
 }
-"""Options by the manuals of torchrun (docs.pytorch.org/docs/stable/elastic/run.html), mpirun of
-Open MPI and srun.
+"""Options as the manuals list them: torchrun
+(https://docs.pytorch.org/docs/stable/elastic/run.html), mpirun of Open MPI
+(https://docs.open-mpi.org/en/main/man-openmpi/man1/mpirun.1.html) and srun
+(https://slurm.schedmd.com/srun.html).
 """
 
 _SAME_LAUNCHER = {"mpiexec": "mpirun"}
@@ -85,7 +87,7 @@ class Command:
                 itself.
     launcher -- torchrun, mpirun or srun where the command names one, else None.
     program  -- the workload's own command line, without the launcher's.
-    nodes    -- how many nodes the launcher spreads the ranks over; the model has one.
+    nodes    -- how many nodes the launcher spreads the ranks over; the model knows one.
     """
 
     workload: Workload
@@ -96,13 +98,16 @@ class Command:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks whose files are to be written by this process."""
+        """The ranks whose files this process writes."""
         if self.rank is not None:
             return (self.rank,)
         return tuple(range(self.workload.ranks)) if isinstance(self.workload, Training) else (0,)
 
     def environment_of(self, rank: int, environment: Mapping[str, str]) -> dict[str, str]:
-        """`environment` with what the launcher named in the command sets for this rank."""
+        """`environment`, and in it the variables that the command's launcher sets for this rank.
+
+        The model has one node, so the local rank is the rank.
+        """
         size = self.workload.ranks if isinstance(self.workload, Training) else 1
         names = {
             "torchrun": ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
@@ -126,9 +131,9 @@ def workload_of(
 def read_command(
     command: Sequence[str], environment: Mapping[str, str], **knobs: object
 ) -> Command:
-    """Understand `command`: the course's workload as it is, or behind torchrun, mpirun or srun.
+    """Understand `command`: the course's workload alone, or behind torchrun, mpirun or srun.
 
-    knobs -- device, solutions, profiler, stacks and seed of gpumodel.workload.
+    knobs -- fields of gpumodel.workload.Training: device, solutions, profiler, stacks and seed.
 
     Ranks come from the launcher in the command; without one, from the variables that a launcher
     around this process has set, by the trainer's own rules. Raises UserError for any other command,
@@ -145,6 +150,7 @@ def read_command(
         options, program = _split(launcher, words[1:])
         ranks, nodes = _COUNTS[launcher](options, environment)
         if launcher == "torchrun":
+            # torchrun adds Python itself, so the word is missing in its command line.
             program = ["python3", *(["-m"] if {"m", "module"} & set(options) else []), *program]
         return Command(_workload(program, ranks, knobs), tuple(program), None, launcher, nodes)
     place = discover(environment)
@@ -197,7 +203,9 @@ def _refuse_other_devices(name: str) -> None:
 
 
 def _program(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The course's module that the words start, and its arguments."""
+    """The course's module that the words start, and its arguments. Raises UserError for any other
+    program.
+    """
     name = PurePath(words[0]).name if words else ""
     if name == "cifar-train":
         return "cifar_train", words[1:]
@@ -221,6 +229,8 @@ def _after_python_options(words: Sequence[str]) -> list[str]:
 def _split(launcher: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """A launcher's own options by name, and the program behind them."""
     syntax, options, rest = LAUNCHERS[launcher], {}, list(words)
+    # All three write `--name=value` and `--name value`. Beside that torchrun takes underscores for
+    # hyphens, and srun a short option with its value glued to it (-n4).
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":
@@ -264,6 +274,8 @@ def _mpirun_counts(options: Mapping[str, str], environment: Mapping[str, str]) -
 
 
 def _srun_counts(options: Mapping[str, str], environment: Mapping[str, str]) -> tuple[int, int]:
+    # Of a range of nodes (2-4) Slurm gives as many as it can. Without a number of tasks it starts
+    # one on each node.
     stated = options.get("nodes", options.get("N", environment.get("SLURM_NNODES", "1")))
     nodes = _number("srun --nodes", stated.rpartition("-")[2])
     tasks = options.get("ntasks", options.get("n"))

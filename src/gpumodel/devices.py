@@ -1,5 +1,5 @@
 """Devices as data, one TOML file each in gpumodel/data/devices, and the clause on the model's error
-for figures.
+that figures carry.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Device:
         see `at_clock`.
     memory_bytes, memory_bandwidth -- bytes, bytes per second.
     l1_bytes, l2_bytes_per_chiplet, lds_bytes -- bytes; l2_channels -- count over the device.
-    peak_flops           -- FLOP/s by "vector float32", "matrix float16", ...
-    power_watt           -- board limit; idle_watt.
-    source               -- where the figures come from.
+    peak_flops           -- FLOP/s by unit and type: "vector float32", "matrix float16", ...
+    power_watt, idle_watt -- limit of the board, and power when idle, in W.
+    source               -- where the numbers come from.
     sysinfo              -- fields of rocprof-compute's sysinfo.csv that do not follow from the
         others.
 
@@ -60,7 +60,7 @@ class Device:
 
 
 def names() -> list[str]:
-    """The devices there are."""
+    """The names of all devices, in alphabetical order."""
     return sorted(
         entry.name.removesuffix(".toml")
         for entry in _folder().iterdir()
@@ -70,7 +70,7 @@ def names() -> list[str]:
 
 @cache
 def device(name: str) -> Device:
-    """The device of that name, in any case of letters. Raises UserError for one that is not
+    """The device of that name, in upper or lower case. Raises UserError for a device that is not
     modelled.
     """
     for known in names():
@@ -80,10 +80,10 @@ def device(name: str) -> Device:
 
 
 def at_clock(name: str, share: float) -> Device:
-    """The device of that name at a share of its peak clock: its arithmetic and chains of steps are
-    slower, its memory is not.
+    """The device of that name at a share of its peak clock: its arithmetic and its chains of
+    dependent steps are slower, its memory is not.
 
-    Raises UserError for a share that is no clock, and as `device` does.
+    Raises UserError for a share outside of 0 to 1, or 0 itself, and where `device` does.
     """
     if not 0 < share <= 1:
         raise UserError(f"a clock is a share of the peak, above 0 and up to 1, not {share!r}")
@@ -103,7 +103,7 @@ _ERROR_FILE = files("gpumodel") / "data" / "model_error.toml"
 
 @cache
 def model_error() -> str:
-    """The clause, as `python -m gpumodel validate --write` last wrote it."""
+    """The clause on the model's error, as `python -m gpumodel validate --write` last wrote it."""
     return tomllib.loads(_ERROR_FILE.read_text())["clause"]
 
 

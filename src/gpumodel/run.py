@@ -1,7 +1,7 @@
-"""What a played workload is: tables per rank, and the truth about them.
+"""What a played workload is: the tables of each rank, which are the truth about it.
 
 All times are int64 nanoseconds of the node's CLOCK_BOOTTIME; add `Run.wall_clock_offset_ns` for the
-time since 1970. Writers take a Run and never draw numbers of their own, so that all formats agree.
+time since 1970. Writers take a Run and never draw random numbers, so that all formats agree.
 """
 
 from __future__ import annotations
@@ -59,14 +59,16 @@ name             -- as the library writes it, demangled, in full.
 stream           -- HIP stream: 0 for compute, others for RCCL; queue -- HSA queue number from 1.
 step             -- training step, <NA> outside of steps. phase -- data, forward, loss, backward,
                     optimizer or "".
-operator_id      -- row of OPERATORS that launched it, <NA> if none.
+operator_id      -- the operator that launched it, see OPERATORS; <NA> if none did.
 grid_*           -- in work-items (not in workgroups); 0 for copies and fills without a kernel.
+workgroup_*      -- work-items of one workgroup; 0 where the grid is 0.
+*_registers, lds_bytes, scratch_bytes, matrix_cores -- as in gpumodel.kernels.KernelLaunch.
 flops            -- floating-point operations; bytes_* -- traffic to memory (HBM), in bytes.
 data_type        -- float16, bfloat16, float32, int64, ...; of the arithmetic.
 copy_bytes       -- bytes of a copy or fill, else <NA>; copy_direction -- HostToDevice,
                     DeviceToHost, DeviceToDevice, or "" for anything but a copy.
 collective       -- allreduce, broadcast, ... or "".
-bound_by         -- what its time comes from: compute, memory, floor (too small for either) or
+bound_by         -- what limits it: compute, memory, floor (too small for either) or
                     waiting (a collective that waits for other ranks).
 """
 
@@ -80,8 +82,8 @@ CALLS: dict[str, str] = {
 }
 """One row per HIP runtime call (hipLaunchKernel, hipMemcpyWithStream, ...), sorted by start_ns.
 
-correlation_id is unique in a rank; a call without device work (hipStreamSynchronize) has one of its
-own.
+correlation_id -- unique in a rank; a call without device work (hipDeviceSynchronize) has one, too.
+operator_id    -- the operator that made the call, see OPERATORS; <NA> if none did.
 """
 
 OPERATORS: dict[str, str] = {
@@ -103,9 +105,12 @@ OPERATORS: dict[str, str] = {
 Optimizer.step#Adam.step), sorted by start_ns, parents before children. Children lie within their
 parent on the same thread.
 
+operator_id     -- 1, 2, ...; unique in a rank. parent_id -- that of its parent, <NA> without one.
+module          -- path of the layer, "" outside of the model.
 input_shapes    -- tuple of tuples of int; input_types -- tuple of str as Kineto writes them
                    ("c10::Half").
 sequence_number -- links a forward operator with its backward one; <NA> where autograd has none.
+flops           -- FLOPs of matrix products and convolutions, 0 for all others.
 """
 
 ANNOTATIONS: dict[str, str] = {
@@ -155,13 +160,15 @@ def empty(table: str) -> pd.DataFrame:
 
 @dataclass
 class RankRun:
-    """One process and its device: the tables of TABLES, each with exactly these columns and types.
+    """One process and its device: the tables of TABLES, each with exactly its columns and types.
+
+    Raises ValueError for a table that has others.
 
     process_id  -- made up, unique on the node. main_thread_id equals it; autograd_thread_id is
                    another.
     device      -- index of the device on the node; agent -- ROCm's agent number (the CPUs come
                    first).
-    images_per_second -- what the trainer prints, one number a step, or empty.
+    images_per_second -- what the trainer prints, one number per step, or empty.
     """
 
     rank: int
@@ -196,8 +203,8 @@ class Run:
 
     ranks     -- one RankRun per process, in order of rank.
     device    -- the device's data (see gpumodel.devices): name, gfx, compute units, peaks, ...
-    hostname  -- of the node that was made up.
-    start_ns, end_ns -- of the processes, CLOCK_BOOTTIME; every event lies within.
+    hostname  -- name of the node, made up.
+    start_ns, end_ns -- of the processes, CLOCK_BOOTTIME; every event lies between them.
     wall_clock_offset_ns -- what to add for the time since 1970.
     command   -- the workload as a command line, e.g. ("python", "-m", "cifar_train", ...).
     steps     -- what the engine played, one entry per step.

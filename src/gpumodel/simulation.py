@@ -39,12 +39,12 @@ HOSTNAME = "gpu-node-01"
 """Made up: the node has been up for 18 days, and the run is early in 2026."""
 
 IMPORT_NS = 6_000_000_000
-"""From the start of a process to its first step or copy: importing torch and building the model,
-measured on a CPU.
+"""From the start of a process to its first step or copy: it imports torch and builds the model.
+Measured on a CPU.
 """
 
 ARRIVAL_NS = 5_000_000
-"""Ranks begin their first step up to this much apart: in the 4-rank trace 1 to 4 ms."""
+"""Ranks begin their first step up to this much apart: 1 to 4 ms in the 4-rank trace."""
 
 TRAINING_IMAGES = 40_000
 """80 percent of CIFAR-100's 50,000 (cifar_train.data.loaders.SHARES)."""
@@ -58,15 +58,16 @@ RECOMPILE_NS = 5_000_000_000
 """One compilation of the model: an assumption, some seconds for models of this size."""
 
 COUNTER_INTERVAL_NS = 100_000_000
+"""Time between two samples of the device's counters: chosen freely, no tool's default."""
 
 BYTES_OF_A_PARAMETER = 16
-"""In float32: itself, its gradient and Adam's two states."""
+"""Four values in float32: the parameter, its gradient and Adam's two states."""
 
 
 def simulate(workload: Workload, counter_interval_ns: int = COUNTER_INTERVAL_NS) -> Run:
     """The run that a workload gives on its device; the same workload gives equal tables.
 
-    counter_interval_ns -- between two samples of the device's counters.
+    counter_interval_ns -- time between two samples of the device's counters.
 
     Raises UserError for a workload that cannot be played: unknown device, tool or solutions, too
     many ranks.
@@ -100,8 +101,8 @@ def _check(workload: Workload) -> None:
 
 
 def step_rates(workload: Training) -> tuple[float, ...]:
-    """Images per second of each step of rank 0, as `simulate` has them: without its tables, in a
-    twentieth of the time.
+    """Images per second of each step of rank 0, the same as `simulate` gives. It makes no tables,
+    and so takes a twentieth of the time.
 
     Raises UserError as `simulate` does.
     """
@@ -110,7 +111,9 @@ def step_rates(workload: Training) -> tuple[float, ...]:
 
 
 def _play(workload: Training, config: TrainConfig) -> tuple[Engine, list[PlayedStep]]:
-    """The steps of a training with its pathology in `config`, and what played them."""
+    """The engine that has played a training, and the steps. config -- with its pathology's settings
+    in place.
+    """
     random = np.random.default_rng([workload.seed, 0])
     arrival = START_NS + IMPORT_NS + np.sort(random.integers(0, ARRIVAL_NS, workload.ranks))
     random.shuffle(arrival)
@@ -120,6 +123,7 @@ def _play(workload: Training, config: TrainConfig) -> tuple[Engine, list[PlayedS
         watching=partial(_watching, config, workload.profiler),
         loader_ns=lambda rank, images, now: loaders[rank].wait_ns(images, now),
         late_ns=partial(_late_ns, config, workload.ranks),
+        # The trainer's clock synchronises once, before the first step after warm-up.
         synchronise_before=frozenset({config.warmup_for(len(plans))}),
     )
     engine = Engine(workload.ranks, random, conditions, _clock(arrival))
@@ -139,6 +143,7 @@ def _simulate_training(workload: Training, device: Device, interval_ns: int) -> 
     for own in run.ranks:
         own.counters = counters.sample(own, device, memory, START_NS, end, interval_ns)
         if workload.stacks:
+            # rank-skew delays the last rank alone, so only its stacks show that.
             last = own.rank == workload.ranks - 1
             own.samples = stacks.sample(own, config.pathology, last, workload.seed, workload.stacks)
     return run
@@ -167,8 +172,8 @@ def _plans(config: TrainConfig, workload: Training) -> list[StepPlan]:
 
 @lru_cache(maxsize=16)
 def _plan(config: TrainConfig, device: str, clock: float, solutions: str, ranks: int) -> StepPlan:
-    """Kept, since the same run with another seed has the same plan, which takes as long as to play
-    some steps.
+    """The plan of one step. It is kept, since another seed does not change it and making it takes
+    as long as playing some steps.
     """
     whole = devices.at_clock(device, clock)
     return build(
@@ -177,7 +182,9 @@ def _plan(config: TrainConfig, device: str, clock: float, solutions: str, ranks:
 
 
 def _batches(config: TrainConfig, ranks: int) -> list[int]:
-    """Images of each step on one rank; the last batch of an epoch is short."""
+    """Images of each step on one rank; the last batch of an epoch is short. Raises UserError for a
+    batch that is larger than a rank's images.
+    """
     share = math.ceil(TRAINING_IMAGES / ranks)
     if config.batch_size > share:
         raise UserError(
@@ -205,7 +212,7 @@ def _watching(config: TrainConfig, profiler: str, step: int) -> Watching:
 
 
 def _late_ns(config: TrainConfig, ranks: int, step: int) -> Times:
-    """What pathologies add before the forward pass, [ranks]."""
+    """By how much a pathology delays each rank before the forward pass, [ranks] in ns."""
     late = np.zeros(ranks, dtype=np.int64)
     if config.pathology == "rank-skew":
         late[-1] = round(SKEW_SECONDS * 1e9)

@@ -1,4 +1,4 @@
-"""A played run as a perfect reader would have it: its tables in tidyprof's terms."""
+"""A played run as a perfect reader would return it: its tables in tidyprof's terms."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 
 def profile_of(run: Run) -> Profile:
-    """Device work, runtime calls and annotations of all ranks in tidyprof's terms, with launch_ns
-    and collective.
+    """Device work, runtime calls and annotations of all ranks in tidyprof's terms, including the
+    columns launch_ns and collective.
     """
     parts = [
         part

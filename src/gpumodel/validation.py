@@ -1,9 +1,9 @@
 """The model against published measurements: what it was fitted on, what it was not, and where it
 fails.
 
-`rows()` compares everything, `clause()` says what of it figures carry in their corner (see
-gpumodel.devices). Quantities are what the model says where something was published: kernels of a
-step, and figures of played runs.
+`rows()` compares everything. `clause()` is the short form that figures carry in their corner (see
+gpumodel.devices). A quantity is the model's value for something that was published: for the kernels
+of a step, and for figures of played runs. The bars are this course's own choice.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ from gpumodel.simulation import simulate
 from gpumodel.workload import ShardedStep, Training
 
 CALLS_BAR = 0.10
-"""Largest relative error of calls per step of the published top kernels."""
+"""Largest relative error allowed in the calls per step of the published top kernels."""
 
 AVERAGES_BAR = 0.30
-"""Largest median of the relative errors of their average durations."""
+"""Largest median allowed of the relative errors of their average durations."""
 
 TOP = 12
 WANTED_IN_TOP = 7
-"""So many of the published top nine must be among the modelled top twelve by total time."""
+"""By total time, WANTED_IN_TOP of the published top nine kernels must be among the modelled top
+TOP.
+"""
 
 CATEGORY_BAR = 0.30
-"""Largest relative error of kernel time by operator in the 4-rank trace."""
+"""Largest relative error allowed in the kernel time of an operator in the 4-rank trace."""
 
 
 TABLE_BEGINS, TABLE_ENDS = "<!-- validation -->", "<!-- end of validation -->"
@@ -54,7 +56,7 @@ class Row:
     """One comparison.
 
     published -- None where nobody has measured it. error -- modelled / published - 1, or None.
-    bar       -- what |error| may be, None where the figure is only reported.
+    bar       -- largest |error| allowed, None where the figure is only reported.
     origin    -- "fitted" or "held out". source -- key of the sources in data/published.toml, or "".
     missed_because -- why the bar is known to be missed, or "".
     """
@@ -124,6 +126,8 @@ def kernel_rows() -> list[Row]:
             )
         )
         errors.append(abs(averages[-1].error or 0.0))
+    # A row's error is modelled / published - 1. So a count gets the bar 1 - 7/9, with room for
+    # rounding, and a median of errors stands as 1 + median beside 1.
     top = Row(
         f"top 9 in our top {TOP}", 9.0, float(found), "", 1 - WANTED_IN_TOP / 9 + 1e-9, "held out"
     )
@@ -233,8 +237,7 @@ def write_page(compared: Iterable[Row], page: Path) -> None:
 
 
 def clause() -> str:
-    """What to say about the model's error in one clause, computed anew from figures that were held
-    out.
+    """The model's error in one clause, computed anew from figures that were not used for the fit.
 
     It stands below every modelled figure, so it is short: what it means is in docs/gpumodel.md.
     """
@@ -255,7 +258,9 @@ def _percent(error: float) -> str:
 
 
 STEPS = 21
-"""Steps of AMD's single-process run: its loop runs max_steps + 1 times."""
+"""Steps of AMD's single-process run (amd/HPCTrainingExamples, MLExamples/PyTorch_Profiling): its
+loop runs max_steps + 1 times.
+"""
 
 SETTLED_STEPS = 6
 """Steps before this one are warm-up in the published throughput, and are left out here too."""
@@ -370,7 +375,9 @@ def _step_ms(rank: RankRun) -> float:
 
 
 def _busy_ms(rank: RankRun, kinds: tuple[str, ...]) -> float:
-    """Union of the device work of these kinds in the profiled steps, in ms per step."""
+    """Time that device work of these kinds covers in the profiled steps, in ms per step; where two
+    overlap they count once.
+    """
     from tidyprof.tables.intervals import union_length
 
     work = rank.device_work[rank.device_work["kind"].isin(kinds)]
@@ -402,8 +409,8 @@ def _sharded() -> Run:
 
 
 def _transfer_ms(collective: str, outer: bool) -> Callable[[], float]:
-    """Mean over these collectives of the shortest duration on any rank, of the layers or of the
-    outer unit.
+    """Mean over these collectives, of the layers or of the outer unit, of the shortest duration on
+    any rank: the rank that comes last waits for nobody.
     """
 
     def shortest_ms() -> float:
@@ -412,6 +419,7 @@ def _transfer_ms(collective: str, outer: bool) -> Callable[[], float]:
             for rank in _sharded().ranks
         ]
         shortest = np.min([table["duration_ns"] for table in tables], axis=0)
+        # The outer unit, embedding and head, moves the most bytes.
         moved = tables[0]["bytes_read"].to_numpy()
         return float(shortest[(moved == moved.max()) == outer].mean()) / 1e6
 

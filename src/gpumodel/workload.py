@@ -15,18 +15,18 @@ MAXIMUM_RANKS = 8
 """Devices of the one node that is modelled."""
 
 SOLUTIONS = ("implicit-gemm", "winograd")
-"""Which convolution kernels MIOpen's search found. AMD's published runs of one workload differ in
-it: implicit-gemm is the kernel statistics with rocprofv3, winograd the 4-rank torch.profiler trace.
+"""Which convolution kernels MIOpen's search found. AMD's published runs of the same workload differ
+in that: the statistics by rocprofv3 have implicit GEMM, the 4-rank trace has Winograd.
 """
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How many call stacks a sampling profiler takes of each thread, by either clock or both; 0 for
-    none.
+    """How often a sampling profiler takes the call stack of each thread, by either clock or by
+    both; 0 for never.
 
-    by_wall_clock -- a second, whether the thread works or sleeps.
-    by_cpu_time   -- a second of CPU time that the thread uses: none while it sleeps.
+    by_wall_clock -- samples per second, whether the thread works or sleeps.
+    by_cpu_time   -- samples per second of CPU time that the thread uses, so none while it sleeps.
     """
 
     by_wall_clock: float = 0
@@ -46,7 +46,7 @@ class Training:
                  times as long?
     clock     -- share of the device's peak clock, as heat or a power limit leaves it: arithmetic
                  and chains of steps take longer by its inverse, memory as long as before.
-    profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
+    profiler  -- the tool that watches ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
                  overhead per host call is added to the host's timeline.
     stacks    -- how host call stacks are sampled; False for not at all.
     seed      -- of every random draw; the same workload gives the same run, byte by byte.
@@ -64,8 +64,8 @@ class Training:
 
     @property
     def altered(self) -> str:
-        """`longer` and `clock` as text, empty where neither is set: recordings of all other runs
-        keep their names.
+        """`longer` and `clock` as text, empty where neither is set, so that recordings of all other
+        runs keep their names.
         """
         return f"{self.longer} {self.clock}" if self.longer or self.clock != 1 else ""
 
@@ -87,19 +87,20 @@ class MatrixProduct:
 
 @dataclass(frozen=True)
 class ShardedStep:
-    """Training steps of a Llama under `fully_shard`: each layer a unit, the embedding and the head
-    one together.
+    """Training steps of a Llama under `fully_shard`: each layer is a unit, and so are the embedding
+    and the head together.
 
-    Forward and backward pass in bfloat16, gradients reduced in float32; no optimizer, no
-    elementwise kernels but the copies of FSDP itself. The defaults are Llama 3 70B as in the run
-    that AMD published (data/published.toml).
+    Forward and backward pass run in bfloat16, gradients are reduced in float32. There is no
+    optimizer, and there are no element-wise kernels except FSDP's own copies. The defaults are
+    Llama 3 70B as in the run that AMD published (data/published.toml).
 
-    layers, width, hidden, key_value, vocabulary -- of the model; key_value is the columns of keys,
-    or of values.
-    tokens, sequence -- of one rank's batch, and of one text in it. heads -- of the attention.
-    recompute -- whether the backward pass computes each layer's forward pass again, but for its
-                 last product.
-    reshard   -- whether a layer gives its parameters back after its forward pass; the last one
+    layers, width, hidden, key_value, vocabulary -- sizes of the model; key_value is the number of
+    columns of the keys, and of the values.
+    tokens, sequence -- tokens of one rank's batch, and of one text in it.
+    heads     -- heads of the attention.
+    recompute -- whether the backward pass computes each layer's forward pass again, except its last
+                 product.
+    reshard   -- whether a layer frees its gathered parameters after its forward pass; the last one
                  never does.
     prefetch  -- whether the backward pass asks for the next layer's parameters before it computes a
                  layer.
@@ -135,17 +136,17 @@ class ShardedStep:
 
     @property
     def layer_parameters(self) -> int:
-        """Of one layer, its two normalisations included."""
+        """Parameters of one layer, its two normalisations included."""
         return sum(inputs * outputs for inputs, outputs in self.weights) + 2 * self.width
 
     @property
     def outer_parameters(self) -> int:
-        """Of the embedding, the head and the last normalisation."""
+        """Parameters of the embedding, the head and the last normalisation."""
         return 2 * self.vocabulary * self.width + self.width
 
     @property
     def parameters(self) -> int:
-        """Of the whole model."""
+        """Parameters of the whole model."""
         return self.layers * self.layer_parameters + self.outer_parameters
 
 

@@ -1,1 +1,1 @@
-"""Images: where they lie, how they are staged, and the batches that each rank gets."""
+"""Images: where they are, how they are staged, and which batches each rank gets."""

@@ -1,4 +1,5 @@
-"""The CIFAR-100 files: names, checksums, whether they are there and whole, and how they are read.
+"""The CIFAR-100 files: their names and checksums, whether they are there and whole, and how they
+are read.
 
 The data set and its Python format: Krizhevsky, Learning Multiple Layers of Features
 from Tiny Images (2009), https://www.cs.toronto.edu/~kriz/cifar.html. The checksums
@@ -44,7 +45,7 @@ def is_absent(data_path: Path) -> bool:
 
 
 def find_damage(data_path: Path, file_md5s: Mapping[str, str] = FILE_MD5S) -> str | None:
-    """What is wrong with the staged files, in words, or None if each is there with its MD5
+    """What is wrong with the staged files, in words; None if each of them is there and has its MD5
     checksum.
     """
     for name, expected in file_md5s.items():
@@ -57,9 +58,9 @@ def find_damage(data_path: Path, file_md5s: Mapping[str, str] = FILE_MD5S) -> st
 
 
 def verify_staged(data_path: Path) -> None:
-    """Raise UserError unless every file of CIFAR-100 is there with its checksum.
+    """Raise UserError unless every file of CIFAR-100 is there and has its checksum.
 
-    Reads all files, 186 MB, which takes about half a second from a warm cache.
+    It reads all files, 186 MB, which takes about half a second from a warm cache.
     """
     try:
         damage = find_damage(data_path)
@@ -84,8 +85,9 @@ def md5_of(path: Path) -> str:
 def read_images(data_path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The training images, uint8 [N, 3, 32, 32], and their fine labels 0 to 99, int64 [N].
 
-    The bytes that are read are those whose checksum is verified, whoever changes the file
-    meanwhile, and no pickle runs a program here, should it have that checksum. Raises UserError.
+    The checksum is that of the very bytes that are used, even if the file changes meanwhile. And a
+    pickle runs no program here, even if it has that checksum. Raises UserError for a file that
+    cannot be read, or has another checksum.
     """
     import numpy as np
 
@@ -108,10 +110,10 @@ def read_images(data_path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads NumPy's arrays, and calls nothing else that a pickle names."""
+    """Reads NumPy's arrays, and calls nothing else that a pickle asks for."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What may be called. Raises UserError for the rest."""
+        """What the pickle may call. Raises UserError for anything else."""
         if (module, name) not in _OF_ARRAYS:
             raise UserError(
                 f"CIFAR-100's file asks for {module}.{name}, which has no place in it; it was"
@@ -121,4 +123,4 @@ class _Arrays(pickle.Unpickler):
 
 
 _OF_ARRAYS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
-"""What NumPy 1 wrote into the official files."""
+"""Module and name of all that NumPy 1 asks for in the official files."""

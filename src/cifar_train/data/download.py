@@ -1,9 +1,9 @@
 """Staging CIFAR-100: fetch, verify, unpack. Needs neither torch nor a GPU nor a job.
 
-Run it where there is network, usually on a login node, and once for everybody:
-`python -m cifar_train --download-only --data-path FOLDER`. Set CIFAR100_URL to take
-the archive from a mirror or a file:// address; its checksum is verified all the same.
-An archive that already lies in the folder is used without any network.
+Run it where there is a network, usually on a login node, and once for everybody:
+`python -m cifar_train --download-only --data-path FOLDER`. Set CIFAR100_URL to take the archive
+from a mirror or a file:// address; its checksum is verified all the same. An archive that is
+already in the folder is used without any network.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ ARCHIVE_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 """Address and checksum as in torchvision.datasets.CIFAR100."""
 
 ARCHIVE_BYTES = 169_001_437
-"""What the progress bars in the logs of torchvision and Keras count to."""
+"""Size of the archive: what the progress bars in logs of torchvision and Keras count to."""
 
 SPACE_NEEDED_MB = 360
-"""Archive, 169 MB, and its contents, 186 MB."""
+"""The archive has 169 MB, and its contents have 186 MB."""
 
 MEMBER_BYTES = 160_000_000
-"""More than the largest file in it, which has 155,249,918 bytes."""
+"""Largest file that is unpacked: the largest one in the archive has 155,249,918 bytes."""
 
 URL_VARIABLE = "CIFAR100_URL"
 
 SECONDS_PER_LINE = 10.0
-"""How often a transfer says in a log how far it has come."""
+"""How often a log gets a line on how far a transfer has come."""
 
 
 def download_cifar100(
@@ -66,9 +66,10 @@ def download_cifar100(
     """Stage CIFAR-100 in `data_path` and return the folder with its files.
 
     Returns at once if it is there and whole; damaged files are replaced. `url` is by default
-    CIFAR100_URL from the environment, else the official address; `archive_bytes` is the most that
-    is taken from there. `timeout` is the longest silence of the server in seconds. Several
-    processes may do this at once, and what killed ones left is removed. Raises UserError.
+    CIFAR100_URL from the environment, else the official address; at most `archive_bytes` are taken
+    from there. `timeout` is the longest silence of the server, in seconds. Several processes may do
+    this at once, and what a killed one left is removed. Raises UserError for an archive that cannot
+    be fetched, stored or verified.
     """
     url = url or os.environ.get(URL_VARIABLE) or ARCHIVE_URL
     with _disk_errors_explained(data_path):
@@ -88,7 +89,7 @@ def download_cifar100(
 def _archive(
     data_path: Path, url: str, archive_md5: str, archive_bytes: int, timeout: float
 ) -> Path:
-    """The verified archive: the one that lies in `data_path`, or else a new one."""
+    """The verified archive: the one in `data_path`, or else a new one."""
     archive = data_path / ARCHIVE_NAME
     if archive.exists() and (found := md5_of(archive)) == archive_md5:
         return archive
@@ -121,7 +122,7 @@ def _fetch(archive: Path, url: str, archive_md5: str, archive_bytes: int, timeou
             )
             partial.chmod(0o644)  # pooch makes it for its owner alone
     except requests.RequestException as error:
-        # requests wraps the reason for a failed connection into two others.
+        # requests wraps the reason for a failed connection in two other errors.
         reason = getattr(error.args[0] if error.args else error, "reason", error)
         raise UserError(
             f"{url} could not be fetched: {reason}; run this again where there is network (compute"
@@ -140,7 +141,7 @@ def _copy(url: str, output_file: Any, pooch: Any) -> None:
     """pooch's downloader for file:// addresses."""
     source = Path(url2pathname(urlsplit(url).path))
     try:
-        # To open a pipe would wait for its writer.
+        # Opening a pipe would wait for its writer.
         if not stat.S_ISREG(source.stat().st_mode):
             raise UserError(
                 f"{url} is a folder, a pipe or a device; let {URL_VARIABLE} name the archive"
@@ -155,7 +156,7 @@ def _copy(url: str, output_file: Any, pooch: Any) -> None:
 
 
 class _PlainLines(tqdm):
-    """A bar for logs: a line of its own now and then."""
+    """A progress bar for logs: it writes a line now and then."""
 
     def __init__(self, **options: Any) -> None:
         shape = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f} %)"
@@ -170,7 +171,7 @@ class _PlainLines(tqdm):
 
 
 def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> None:
-    """Unpack beside the final place, verify, then rename: nobody ever sees half a data set."""
+    """Unpack beside the final place, verify, then rename: no process ever sees half a data set."""
     with scratch_folder(data_path) as scratch:
         try:
             _extract(archive, scratch, file_md5s)
@@ -190,14 +191,14 @@ def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> Non
                 target.rename(scratch / "replaced")
             (scratch / FOLDER).rename(target)
         except OSError:
-            # Another process may have come first; then its files are as good.
+            # If another process came first, its files are as good.
             if find_damage(data_path, file_md5s) is not None:
                 raise
 
 
 def _extract(archive: Path, scratch: Path, names: Mapping[str, str]) -> None:
-    """Write the files that are wanted and nothing else, so that no path in the archive can lead
-    elsewhere.
+    """Write only the files that are wanted, so that no path in the archive can lead out of the
+    folder.
     """
     (scratch / FOLDER).mkdir()
     wanted = {f"{FOLDER}/{name}": scratch / FOLDER / name for name in names}

@@ -1,4 +1,4 @@
-"""Downloads that end where the file is known to end, whatever the server goes on to send."""
+"""Downloads that end where the file is known to end, whatever the server sends after that."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 Downloader = Callable[[str, Any, Any], Any]
-"""What pooch calls with an address, a file to write to, and itself or None."""
+"""A function that pooch calls with an address, a file to write to, and itself or None."""
 
 
 def limited(download: Downloader, most_bytes: int) -> Downloader:
-    """The downloader, which raises ValueError as soon as there are more bytes than these, unpacked
-    ones counted.
+    """A downloader that raises ValueError as soon as more than `most_bytes` bytes have come; they
+    are counted after any decompression.
     """
 
     def fetch(url: str, output_file: str, pooch: Any) -> None:
@@ -23,7 +23,7 @@ def limited(download: Downloader, most_bytes: int) -> Downloader:
 
 
 class _Limited:
-    """A file that refuses what goes beyond a size."""
+    """A file that refuses to grow beyond a size."""
 
     def __init__(self, file: BinaryIO, most_bytes: int) -> None:
         self._file = file

@@ -1,7 +1,7 @@
-"""Training and validation batches: from which images, cut up how, loaded how.
+"""Training and validation batches: which images they have, and how these are split and loaded.
 
-CIFAR-100 is read where it is staged and never fetched here, as compute nodes often
-have no network; synthetic images stand in for it: same shape, type and count, and learnable.
+CIFAR-100 is read where it is staged, and never fetched here, since compute nodes often have no
+network. Synthetic images stand in for it: they have its shape, type and count, and can be learnt.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from cifar_train.data.transforms import BatchTransform, per_image_transform, sca
 from tidyprof.errors import UserError
 
 LONGEST_WAIT_S = 300
-"""For a batch of loader processes. One that cannot be handed over (no room in shared memory) would
-never come.
+"""Longest wait for a batch of a loader process: one that cannot be handed over, for lack of shared
+memory, would never come.
 """
 
 SHARES = (0.8, 0.2)
@@ -52,8 +52,8 @@ class Loaders:
         held-out images without overlap, so that one rank may have a batch more than another.
     sampler         -- of the training images; call set_epoch at the start of each epoch.
     description     -- one line that says which images these are.
-    steps_per_epoch -- batches of this rank, the short last one included.
-    transform_batch -- makes the training images on the device from uint8, or None.
+    steps_per_epoch -- batches of this rank, including a short last one.
+    transform_batch -- makes training images from uint8 ones, on the device; or None.
     """
 
     train: DataLoader
@@ -65,10 +65,10 @@ class Loaders:
 
 
 def resolve_data_source(config: TrainConfig) -> str:
-    """What `config.data` means here and now: "cifar100" or "synthetic".
+    """What `config.data` means on this machine: "cifar100" or "synthetic".
 
-    The checksums of the staged files are verified. Raises UserError for files that are
-    wanted and missing, or there and damaged.
+    The checksums of staged files are verified. Raises UserError for files that are wanted but
+    missing, and for files that are damaged.
     """
     if config.data == "synthetic":
         return "synthetic"
@@ -88,8 +88,8 @@ def build_loaders(
 ) -> Loaders:
     """The batches of one rank of `world_size`.
 
-    `source` is what resolve_data_source gave, `device_type` "cpu", "cuda" or "xpu".
-    Raises UserError for more ranks or larger batches than there are images.
+    `source` is what resolve_data_source returned, `device_type` is "cpu", "cuda" or "xpu". Raises
+    UserError for more ranks or larger batches than there are images.
     """
     images, labels, description = _open(config, source)
     fixed = torch.Generator().manual_seed(SPLIT_SEED)
@@ -120,13 +120,13 @@ def build_loaders(
 
 
 class Batches:
-    """A data set that gives whole batches (images [n, 3, 32, 32], labels int64 [n]) of some of the
-    images.
+    """A data set that returns whole batches (images [n, 3, 32, 32], labels int64 [n]) of some of
+    the images.
 
-    Images come as stored, uint8, or through `transform`, which gets the whole batch. With a seed,
-    its random numbers follow from the seed and from which images are in the batch. So they are the
-    same for any number of loader processes, and what the model draws (dropout, say) neither changes
-    them nor is changed by them.
+    Images are uint8, as stored, unless they pass through `transform`, which gets the whole batch.
+    With a seed, its random numbers depend on the seed and on which images are in the batch. So they
+    are the same for any number of loader processes, and independent of the random numbers that the
+    model draws, for dropout for instance.
     """
 
     def __init__(
@@ -158,8 +158,8 @@ class Batches:
 
 @contextmanager
 def lost_loaders_explained() -> Iterator[None]:
-    """Raise UserError where loader processes are killed or silent, which torch says by a
-    RuntimeError at any moment.
+    """Raise UserError where loader processes are killed or silent; torch reports that by a
+    RuntimeError, at any moment.
     """
     try:
         yield
@@ -176,13 +176,13 @@ def lost_loaders_explained() -> Iterator[None]:
 def _transform_each(
     transform: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor
 ) -> torch.Tensor:
-    """Each image of a batch on its own."""
+    """Transform each image of a batch on its own."""
     return torch.stack([transform(image) for image in images])
 
 
 @contextmanager
 def _random_numbers(seed: int | None, positions: Sequence[int]) -> Iterator[None]:
-    """Let torch draw the random numbers of this batch on the CPU; the old state returns
+    """Let torch draw the random numbers of this batch on the CPU; its old state comes back
     afterwards.
     """
     if seed is None:
@@ -206,8 +206,7 @@ def _loader(
     """A DataLoader over `dataset`, in its order if there is no sampler; torch limits each worker to
     one thread.
 
-    Raises UserError where a worker could not hand over a batch, which goes through a file in shared
-    memory.
+    Raises UserError where no worker could hand over a batch, which takes a file in shared memory.
     """
     batch_bytes = config.batch_size * CHANNELS * IMAGE_SIZE**2 * torch.float32.itemsize
     file_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -224,9 +223,9 @@ def _loader(
         timeout=LONGEST_WAIT_S if config.num_workers else 0,
         collate_fn=_as_stacked,
         pin_memory=device_type != "cpu",
-        # Workers are kept between epochs; the validation images are gone through only once.
+        # Workers are kept between epochs, but the validation images are used only once.
         persistent_workers=sampler is not None and config.num_workers > 0,
-        # Without a generator of its own, DataLoader draws from the random numbers of the model.
+        # Without a generator of its own, DataLoader would draw from the model's random numbers.
         generator=torch.Generator().manual_seed(config.seed),
     )
 
@@ -238,7 +237,7 @@ def _as_stacked(batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor,
 def _open(
     config: TrainConfig, source: str
 ) -> tuple[torch.Tensor | SyntheticImages, torch.Tensor, str]:
-    """Images, labels int64 [N] and a description."""
+    """Images [N, 3, 32, 32], labels int64 [N] and a description of the images."""
     if source == "cifar100":
         images, labels = map(torch.from_numpy, read_images(config.data_path))
         return images, labels, f"CIFAR-100 from {config.data_path / FOLDER}"
@@ -267,28 +266,28 @@ def _check_enough(images: int, batch_size: int, world_size: int) -> None:
 
 
 IMAGES = 50_000
-"""As many as CIFAR-100 has for training, before the held-out fifth is taken off."""
+"""Number of CIFAR-100's training images, before a fifth of them is held out."""
 
 PATTERN_LEVELS = 160
 NOISE_LEVELS = 96
-"""Grey levels of the class pattern and of the noise; their sum stays within 255."""
+"""Grey levels of the class pattern and of the noise: a choice, with a sum that stays within 255."""
 
 PATTERN_CELLS = 4
-"""Each class is a smooth random picture from 4 x 4 cells, which flips, crops and jitter leave
-recognisable.
+"""Each class is a smooth random picture made from 4 x 4 cells, and can still be recognised after
+flips, crops and jitter.
 """
 
 NOISE_PICTURES = 2048
-"""Noise is made once, 6 MB, and shared between classes; within a class no two images have the
-same.
+"""Pictures of noise, which are made once (6 MB) and shared between classes; no two images of one
+class have the same.
 """
 
 
 class SyntheticImages:
-    """uint8 images [3, 32, 32], made when asked for: class pattern plus noise.
+    """uint8 images [3, 32, 32], made on demand from the pattern of their class plus noise.
 
-    The same seed gives the same images. `labels` is int64 [count], all classes equally
-    often. Needs 7 MB where the stored pixels would need 154 MB. `index_select` is a tensor's.
+    The same seed gives the same images. `labels` is int64 [count], with all classes equally often.
+    Takes 7 MB, while stored images would take 154 MB. `index_select` works like that of a tensor.
     """
 
     def __init__(self, seed: int, count: int = IMAGES) -> None:
@@ -303,6 +302,8 @@ class SyntheticImages:
             NOISE_LEVELS, noise_shape, dtype=torch.uint8, generator=generator
         )
         self.labels = torch.arange(count) % CLASSES
+        # From a random first one on, each image of a class takes the next noise picture, so that no
+        # two of them have the same.
         first = torch.randint(NOISE_PICTURES, (CLASSES,), generator=generator)
         self._noise_numbers = (first[self.labels] + torch.arange(count) // CLASSES) % NOISE_PICTURES
 

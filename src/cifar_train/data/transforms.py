@@ -1,7 +1,7 @@
 """The training transforms of AMD's example, image by image with torchvision or on whole batches.
 
-Both ways draw every image's own random numbers from the same distributions: flip,
-then crop and resize, then brightness, contrast and saturation in a random order.
+Both ways draw new random numbers for every image, from the same distributions: flip, then crop and
+resize, then brightness, contrast and saturation in a random order.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CROP_ASPECT = (3 / 4, 4 / 3)
 """Width over height of a crop: the default of torchvision's RandomResizedCrop."""
 
 CROP_TRIES = 10
-"""Draws before RandomResizedCrop gives up and takes the whole image, as torchvision fixes it."""
+"""Draws after which torchvision's RandomResizedCrop gives up and takes the whole image."""
 
 FLIP_PROBABILITY = 0.5
 
 JITTER = 0.2
-"""Brightness, contrast and saturation factors lie within 1 - JITTER and 1 + JITTER."""
+"""Factors of brightness, contrast and saturation lie between 1 - JITTER and 1 + JITTER."""
 
 LUMA = (0.2989, 0.587, 0.114)
 """Weights of red, green and blue in grey, as torchvision's rgb_to_grayscale has them (ITU-R
@@ -42,13 +42,15 @@ CONTRAST, SATURATION = 1, 2
 """Columns of BatchParameters.factors; column 0 is brightness."""
 
 DRAWN_AHEAD = 8192
-"""Images whose parameters are drawn in one go: thirty tiny operations are not repeated for every
-batch.
+"""Number of images whose parameters are drawn at once, so that thirty tiny operations are not
+repeated for every batch.
 """
 
 
 def per_image_transform(training: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """uint8 [3, 32, 32] to float32 in 0..1; for training with flip, crop and colour jitter."""
+    """A transform of uint8 [3, 32, 32] to float32 in 0..1; for training with flip, crop and colour
+    jitter.
+    """
     steps = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
     if training:
         steps += [
@@ -60,13 +62,13 @@ def per_image_transform(training: bool) -> Callable[[torch.Tensor], torch.Tensor
 
 
 def scale_batch(images: torch.Tensor) -> torch.Tensor:
-    """uint8 [N, 3, 32, 32] to float32 in 0..1, without augmentation."""
+    """Images uint8 [N, 3, 32, 32] as float32 in 0..1, without augmentation."""
     return to_dtype(images, torch.float32, scale=True)
 
 
 @dataclass(frozen=True)
 class BatchParameters:
-    """What happens to each of N images. All tensors lie on the images' device.
+    """What happens to each of N images. All tensors are on the device of the images.
 
     flip    -- bool [N], mirrored before the crop
     corner  -- float32 [N, 2], whole numbers: left column and top row of the crop in the mirrored
@@ -83,15 +85,15 @@ class BatchParameters:
     order: torch.Tensor
 
     def part(self, start: int, stop: int) -> BatchParameters:
-        """Those of some of the images."""
+        """The parameters of some of the images."""
         return BatchParameters(*(values[start:stop] for values in vars(self).values()))
 
 
 class BatchTransform:
     """The random training transforms for whole batches: uint8 [N, 3, 32, 32] to float32 in 0..1.
 
-    Runs on the device of the images and never makes the host wait for it. Has its own
-    random numbers, a function of seed, rank and the batches seen so far.
+    It runs on the device of the images and never makes the host wait. It has random numbers of its
+    own, which depend on seed, rank and the batches before.
     """
 
     def __init__(self, seed: int, rank: int) -> None:
@@ -132,10 +134,11 @@ def draw_parameters(count: int, generator: torch.Generator) -> BatchParameters:
 
 
 def _draw_sizes(area_draws: torch.Tensor, aspect_draws: torch.Tensor) -> torch.Tensor:
-    """Widths and heights of crops, [N, 2], from uniform draws [N, tries]: the first that fits, else
-    the whole image.
+    """Widths and heights of crops, [N, 2], from uniform draws [N, tries]: the first crop that fits,
+    else the whole image.
 
-    As torchvision's RandomResizedCrop: area uniform, aspect ratio uniform in its logarithm.
+    As in torchvision's RandomResizedCrop the area is uniform, and so is the logarithm of the aspect
+    ratio.
     """
     smallest, largest = CROP_AREA
     low, high = np.log(CROP_ASPECT).tolist()
@@ -149,7 +152,11 @@ def _draw_sizes(area_draws: torch.Tensor, aspect_draws: torch.Tensor) -> torch.T
 
 
 def apply_parameters(images: torch.Tensor, parameters: BatchParameters) -> torch.Tensor:
-    """Flip, crop, resize and colour each image as told: uint8 [N, 3, 32, 32] to float32 in 0..1."""
+    """Flip, crop, resize and colour each image as `parameters` say: uint8 [N, 3, 32, 32] to float32
+    in 0..1.
+    """
+    # A flip is a sign, and a crop with its resize is a shift and a scale, so one grid_sample does
+    # all of them for all images at once.
     corner, size = parameters.corner, parameters.size
     flipped = torch.stack((parameters.flip, torch.zeros_like(parameters.flip)), dim=1)
     sign = torch.where(flipped, -1.0, 1.0)
@@ -180,10 +187,10 @@ def _sampling_places(
     """Where in its image each output pixel is read, [N, 32, 32, 2] as (column, row): flip, crop and
     resize in one.
 
-    All arguments are [N, 2, 1], for columns and rows, in grid_sample's units: -1 to 1 between the
-    outer edges of the image, so that a pixel is 2 / IMAGE_SIZE wide and mirroring changes the sign.
-    A place is middle + scale * the output pixel's own place; beyond `lowest` and `highest`, the
-    crop's outermost pixels, torchvision repeats the edge.
+    All arguments are [N, 2, 1], for columns and rows, in the units of grid_sample: -1 to 1 between
+    the outer edges of the image. So a pixel is 2 / IMAGE_SIZE wide, and mirroring changes the sign.
+    A place is middle + scale * place of the output pixel. `lowest` and `highest` are the outermost
+    pixels of the crop, beyond which torchvision repeats the edge.
     """
     last = 1 - 1 / IMAGE_SIZE
     own = torch.linspace(-last, last, IMAGE_SIZE, device=middle.device)
@@ -200,9 +207,10 @@ def _jitter(
 ) -> torch.Tensor:
     """Brightness, contrast and saturation of images [N, 3, 32, 32], each image in its own order.
 
-    Each of them is factor * image + (1 - factor) * reference, kept within 0..1; the reference is
-    black, the image's mean grey, or its grey picture. The shares, [N, 3, 1, 1] in the order of
-    application, are 1 - factor of the reference that is meant and 0 of the others.
+    Each of them is factor * image + (1 - factor) * reference, kept within 0..1. The reference is
+    black for brightness, the image's mean grey for contrast, and its grey picture for saturation.
+    The shares, [N, 3, 1, 1] in the order of application, are 1 - factor where their reference is
+    the one, and 0 elsewhere.
     """
     for turn in range(3):
         red, green, blue = images.unbind(dim=1)

@@ -1,8 +1,8 @@
 """One rank's failure ends the whole job, with its message, instead of a hang.
 
-Collectives alone do not do that: a GPU collective waits for a dead rank until its
-own long time-out. So every rank keeps a second connection to the job's store, where
-a failing rank leaves its message and every living rank shows a heartbeat.
+Collectives alone do not do that: on a GPU a collective waits for a dead rank until its own long
+time-out is over. So every rank keeps a second connection to the job's store. There a failing rank
+leaves its message, and every living rank shows a heartbeat.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from cifar_train.launch.meeting import Deadline, say_farewell, wait_for_farewell
 from tidyprof.standard_streams import tell
 
 POLL_SECONDS = 1.0
+"""How often a rank shows its heartbeat and looks at the store; a choice."""
+
 FAILURE_KEY = "failure"
 
 DEAD_AFTER_SECONDS = 5 * POLL_SECONDS
-"""A heartbeat that has stood still for this long when the time for the start runs out is the one
-that is missing.
+"""If a heartbeat has stood still for this long when the time for the start runs out, its rank is
+the missing one.
 """
 
 
 class FailureWatch:
     """A daemon thread that ends this process once another rank has failed or fallen silent.
 
-    `connection` to the job's store is its alone, and `store` the other one of this process.
-    `silence_seconds` is how long the next rank's heartbeat may stand still.
+    Only the watch uses `connection`, the second connection to the job's store; `store` is the first
+    one. `silence_seconds` is how long the heartbeat of the next rank may stand still.
     """
 
     def __init__(
@@ -52,11 +54,11 @@ class FailureWatch:
 
     @contextmanager
     def starting(self, limit: Deadline) -> Iterator[None]:
-        """End this process if what is done in here, which may wait for lost ranks, takes longer
-        than the limit.
+        """End this process if the block, which may wait for lost ranks, takes longer than the
+        limit.
         """
-        # A timer of its own: where the host of rank 0 is gone, the watch itself waits for the
-        # store.
+        # A timer of its own, since the watch itself waits for the store if the host of rank 0 is
+        # gone.
         timer = threading.Timer(limit.left, self._give_up_start, [limit.seconds])
         timer.daemon = True
         self._start = limit
@@ -73,15 +75,16 @@ class FailureWatch:
         self._tell(self._store, f"rank {self._rank} failed: {message}", self._others)
 
     def stop(self) -> None:
-        """Stop watching: the run is over and ranks may leave at different times."""
+        """Stop watching: the run is over, and ranks may leave at different times."""
         self._stopped.set()
 
     def wait_for_verdict(self) -> None:
-        """After a broken collective: give the watch time to end this process with the cause."""
+        """Give the watch time, after a collective broke, to end this process with the cause."""
         if not self._stopped.is_set() and self._leaving.wait(2.5 * POLL_SECONDS):
             self._thread.join()
 
     def _watch(self) -> None:
+        # Each rank watches only the next one, so the store has little to do even for many ranks.
         last_beat, last_change = "", time.monotonic()
         while not self._stopped.wait(POLL_SECONDS):
             try:
@@ -106,9 +109,7 @@ class FailureWatch:
                 )
 
     def _patience(self) -> float:
-        """How many seconds the neighbour may be silent: fewer when the start has to be over
-        soon.
-        """
+        """How many seconds the next rank may be silent: fewer if the start must be over soon."""
         start = self._start
         urgent = start is not None and start.left < 2.5 * POLL_SECONDS
         return min(self._silence_seconds, DEAD_AFTER_SECONDS) if urgent else self._silence_seconds
@@ -123,7 +124,7 @@ class FailureWatch:
             " unless one was killed, let NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME name a network"
             " that all hosts share"
         )
-        # Without rank 0 there is no store; any other rank's end harms nobody.
+        # The store ends with rank 0, so that rank tells the others. Any other rank can just leave.
         tell = partial(self._tell, self._connection, reason, self._others)
         self._leave(reason, tell if self._rank == 0 else None)
 
@@ -136,7 +137,7 @@ class FailureWatch:
             wait_for_farewells(store, others)
 
     def _follow(self) -> None:
-        """Another rank has said why the job ends."""
+        """Leave after another rank has said why the job ends."""
         say_farewell(self._connection, self._rank)
         if self._rank == 0:  # the store ends with this process
             wait_for_farewells(self._connection, self._others)
@@ -148,5 +149,5 @@ class FailureWatch:
         tell(f"cifar_train: rank {self._rank} stops because {reason}")
         if last_act:
             last_act()
-        # The main thread may sit in a collective that never returns: only a hard exit frees it.
+        # The main thread may be in a collective that never returns: only a hard exit ends it.
         os._exit(1)

@@ -1,9 +1,9 @@
 """How the ranks of a job find each other, and what each of them is told when they do not.
 
 Every rank says in the store of rank 0 that it is there, and how many ranks it was told of. Rank 0
-judges: all are there, or what is wrong. So no rank goes on into torch's own initialisation, which
-would wait for one that never comes, and all of them end with the same finding. Ranks that leave
-early say so in the store, too; whose end would take the store away waits for the others' word.
+judges whether all are there, or what is wrong. So no rank goes on to torch's own initialisation,
+which would wait for a rank that never comes, and all ranks end with the same finding. Ranks that
+leave early say so in the store, too. Rank 0, whose end takes the store away, waits for that.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from cifar_train.launch.ranks import Launch
 from tidyprof.errors import UserError
 
 ARRIVALS, VERDICT = "meeting/arrivals", "meeting/verdict"
-"""Keys of the store: how many entries there are (their keys end with their number), and what rank 0
-makes of them.
+"""Keys of the store: how many entries there are (their own keys end with their number), and the
+verdict of rank 0 on them.
 """
 
 PROBLEMS = {kind.__name__: kind for kind in (UserError, ConnectionError)}
-"""What a verdict can be: ranks were told different things, or some stay away."""
+"""Kinds of a bad verdict: ranks were told different things (UserError), or some of them stay away
+(ConnectionError).
+"""
 
 ADVICE = (
     "start all ranks with one command of your launcher, or give them the same WORLD_SIZE and each"
@@ -55,7 +57,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until then, and at the end at least one: what is there already may be read."""
+        """Seconds until then, but never less than one, so that what has come can still be read."""
         return max(1.0, self._end - time.monotonic())
 
     @property
@@ -67,7 +69,8 @@ class Deadline:
 def job_store(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
     """Two connections to the store that all ranks of the job share, once all of them are there.
 
-    Waits for them until the deadline. Raises UserError, on every rank for the same reason.
+    Waits for the ranks until the deadline. Raises UserError if they do not come, or do not agree:
+    on every rank for the same reason.
     """
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (
         launch.address or "127.0.0.1",
@@ -88,19 +91,19 @@ def job_store(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
 
 
 def first_line(error: Exception) -> str:
-    """What a library says, without the C++ frames that follow."""
+    """What an error of a library says, without the C++ frames that follow."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
 
 
 def _meet(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
-    """Name and port are tried with plain sockets first, which say more about them than torch
-    does.
+    """Meet the other ranks. Name and port are first tried with plain sockets, which say more about
+    them than torch does.
     """
     _check_name(launch)
     if launch.rank != 0:
         _await_listener(launch, deadline)
-    # Half of it, so that torch gives up first where it can: a thread that returns while Python ends
-    # aborts the process.
+    # Half of the time, so that torch, where it can, gives up before `_within` does: a thread that
+    # returns while Python ends aborts the process.
     limit = timedelta(seconds=deadline.left / 2)
     with _without_frames():
         store, second = _within(
@@ -120,17 +123,16 @@ def _meet(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
 
 
 def _connections(rank: int, limit: timedelta) -> tuple[Store, Store]:
-    # For a world of one: torch would wait for as many as this rank was told of, and not say who
-    # came.
+    # As if for one rank, since torch would wait for as many as it is told of, and not say who came.
     store = next(rendezvous("env://", rank, 1, timeout=limit))[0]
-    # Now, since later rank 0 may be gone, and torch would go on trying.
+    # The second connection is made now: later rank 0 may be gone, and torch would try on and on.
     return store, store.clone()
 
 
 @contextmanager
 def _without_frames() -> Iterator[None]:
     """Drop what C++ writes to standard error: 15 lines of frames for each try to connect, which
-    hide our one.
+    would hide our one line.
     """
     saved = os.dup(2)
     with Path(os.devnull).open("wb") as nowhere:
@@ -143,10 +145,10 @@ def _without_frames() -> Iterator[None]:
 
 
 def _within(seconds: float, otherwise: str, work: Callable[[], T]) -> T:
-    """What `work` gives or raises; ConnectionError that says `otherwise` if it takes longer.
+    """What `work` returns or raises; if it takes longer, a ConnectionError that says `otherwise`.
 
-    It runs in a thread of its own, since torch waits without limit for a server that is silent, and
-    deaf to Ctrl-C.
+    It runs in a thread of its own, since torch waits for a silent server without a limit, and
+    without heeding Ctrl-C.
     """
     results: list[T] = []
     errors: list[Exception] = []
@@ -189,8 +191,9 @@ def _await_listener(launch: Launch, deadline: Deadline) -> None:
 
 
 def agree(store: Store, launch: Launch, deadline: Deadline) -> None:
-    """Return once all ranks are there and were told the same; raise what is wrong, on all that are
-    there.
+    """Return once all ranks are there and were told the same.
+
+    Raises UserError or ConnectionError, on all ranks that are there, for what is wrong.
     """
     if launch.rank == 0:
         _judge(store, launch, deadline)
@@ -214,7 +217,7 @@ def agree(store: Store, launch: Launch, deadline: Deadline) -> None:
 
 
 def _enter(store: Store, launch: Launch, gone: bool = False) -> int:
-    """Leave an entry for rank 0; returns its number, from 1."""
+    """Leave an entry for rank 0; returns the entry's number, from 1."""
     number = store.add(ARRIVALS, 1)
     store.set(
         f"{ARRIVALS}/{number}",
@@ -224,8 +227,8 @@ def _enter(store: Store, launch: Launch, gone: bool = False) -> int:
 
 
 def _judge(store: Store, launch: Launch, deadline: Deadline) -> None:
-    """Rank 0's part: read the entries until all are there, and tell everybody. Raises what is
-    wrong.
+    """Rank 0's part: read entries until all ranks are there, and tell all of them. Raises UserError
+    or ConnectionError for what is wrong.
     """
     there = {0}
     verdict = {"problem": "", "world_size": launch.world_size}
@@ -242,8 +245,8 @@ def _judge(store: Store, launch: Launch, deadline: Deadline) -> None:
 
 
 def _count(store: Store, launch: Launch, deadline: Deadline, there: set[int]) -> int:
-    """Add to `there` who comes, until it is all ranks; returns how many entries that took. Raises
-    what is wrong.
+    """Add ranks to `there` as they come, until it has all of them; returns how many entries that
+    took. Raises UserError or ConnectionError for what is wrong.
     """
     number = 0
     while len(there) < launch.world_size:
@@ -284,13 +287,13 @@ def _who_is_missing(there: set[int], world_size: int) -> str:
 
 
 PARTING_SECONDS = 10.0
-"""Longest wait for the others' farewell: each has only to read why, and a rank that was killed
-never says it.
+"""Longest wait for the farewells of others: they only have to read the reason, and a rank that was
+killed says no farewell.
 """
 
 
 def say_farewell(store: Store, rank: int) -> None:
-    """This rank knows why the job ends, and needs the store no longer."""
+    """Say that this rank knows why the job ends, and no longer needs the store."""
     with suppress(RuntimeError):  # rank 0, which has it, may be gone
         store.set(_key(rank), "")
 

@@ -21,17 +21,18 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 """Longest wait inside one collective; the first steps may compile kernels for minutes."""
 
 LEAST_START_SECONDS = 10.0
-"""What ranks that met in the last moment get to connect to each other."""
+"""Time that ranks have at least to connect to each other, even if they met at the last moment."""
 
 BACKENDS = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
-"""Collective library by device; on ROCm torch's "nccl" is RCCL and its "cuda" is HIP."""
+"""Kind of device -> collective library; on ROCm torch's "nccl" is RCCL, and its "cuda" is HIP."""
 
 
 class ProcessGroup:
-    """The ranks of one job: they meet, watch each other, and leave in order; nothing happens
-    without a launcher.
+    """The ranks of one job: they meet, watch each other, and leave together. Without a launcher
+    nothing happens.
 
-    A rank that fails inside tells the others, and one that loses another raises LostRankError.
+    A rank that fails within the block tells the others; a rank that loses another one raises
+    LostRankError. Raises UserError if the ranks cannot meet.
     """
 
     def __init__(self, launch: Launch, device: torch.device, timeout_seconds: int) -> None:
@@ -52,12 +53,13 @@ class ProcessGroup:
             try:
                 _start_collectives(launch, device, self._store)
             except UserError as error:
+                # If another rank failed first, that is the cause; the watch then ends this process.
                 self._watch.wait_for_verdict()
                 self._watch.report(str(error))
                 raise
 
     def agree(self, key: str, decide: Callable[[], str]) -> str:
-        """What rank 0 decides, on every rank."""
+        """What rank 0 decides, known to every rank. key -- name of the decision in the store."""
         if self._watch is None:
             return decide()
         if self._launch.rank == 0:
@@ -65,8 +67,8 @@ class ProcessGroup:
         return self._store.get(key).decode()
 
     def gather(self, key: str, value: str) -> list[str]:
-        """All ranks' values on rank 0, its own alone on the others; through the store, without
-        device or collective.
+        """The values of all ranks on rank 0, on every other rank only its own. They go through the
+        store, without a device or a collective.
         """
         others = range(1, self._launch.world_size) if self._watch and self._launch.rank == 0 else ()
         if self._watch and self._launch.rank != 0:
@@ -74,8 +76,8 @@ class ProcessGroup:
         return [value, *(self._store.get(f"{key}/{rank}").decode() for rank in others)]
 
     def abandon(self) -> None:
-        """This rank was told to stop: wait for nobody, and let nobody else's end cut its files
-        short.
+        """Part from the others, since this rank was told to stop: it waits for none of them, and
+        their end does not cut its files short.
         """
         self.joined = False
         if self._watch:
@@ -89,6 +91,8 @@ class ProcessGroup:
             return
         if error is None:
             if self._watch:
+                # The store ends with rank 0, so no rank leaves before all are done. The watch would
+                # take a rank that leaves for a lost one.
                 self._watch.stop()
                 dist.barrier()
             dist.destroy_process_group()
@@ -108,8 +112,8 @@ def _is_lost_rank(error: BaseException) -> bool:
 
 
 def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> None:
-    """Meet the other ranks and start collectives, for a process that watches its own time; nothing
-    without a launcher.
+    """Meet the other ranks and start collectives, without watching for failures; without a launcher
+    nothing happens.
 
     Waits at most `timeout_seconds` for the others, then raises UserError with the variables to
     check.
@@ -140,8 +144,9 @@ def _start_collectives(launch: Launch, device: torch.device, store: Store) -> No
 def pick_device(wanted: str, launch: Launch) -> torch.device:
     """The torch device of this rank.
 
-    One visible device means ordinal 0 whatever the rank (Slurm may show each task
-    its own GPU as number 0), else the local rank. Raises UserError.
+    If only one device is visible it is that one, since Slurm may show each task its own GPU as
+    number 0; else it is the one with the local rank's number. Raises UserError for a device that
+    torch does not see.
     """
     kind = _available_kind() if wanted == "auto" else wanted
     if kind == "cpu":
@@ -160,7 +165,9 @@ def pick_device(wanted: str, launch: Launch) -> torch.device:
 
 
 def ordinal(device_count: int, launch: Launch) -> int:
-    """Which of the visible devices belongs to this rank. Raises UserError if there are too few."""
+    """Number of the visible device that belongs to this rank. Raises UserError if there are too
+    few.
+    """
     if device_count == 1:
         return 0
     if launch.local_rank >= device_count:

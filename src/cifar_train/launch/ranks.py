@@ -1,4 +1,4 @@
-"""Who am I among the ranks: read from the variables of torchrun, Slurm, Open MPI or PALS."""
+"""Which rank this process is, by the variables of torchrun, Slurm, Open MPI or PALS."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from cifar_train.config import MOST
 from tidyprof.errors import UserError, shortened
 
-# Linux gives ports from here on to whoever asks for any (net.ipv4.ip_local_port_range): a job that
-# counts on one of these finds it taken now and then.
+# Linux gives ports from here on to programs that ask for any port (net.ipv4.ip_local_port_range),
+# so a job that relied on one of these would now and then find it taken.
 FIRST_EPHEMERAL_PORT = 32768
 
 
@@ -21,7 +21,11 @@ class LostRankError(UserError):
 
 @dataclass(frozen=True)
 class Launcher:
-    """The environment variables by which one launcher numbers its processes."""
+    """The environment variables by which a launcher numbers its processes.
+
+    world_size -- several names, of which the first one that is set counts; likewise job, the names
+    of a job's identifier.
+    """
 
     name: str
     rank: str
@@ -60,7 +64,7 @@ LAUNCHERS = (
         ("SLURM_JOB_ID",),
     ),
 )
-"""Order matters: torchrun and mpirun inside a Slurm job inherit Slurm's variables too."""
+"""The order matters, since within a Slurm job torchrun and mpirun inherit Slurm's variables."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,9 @@ class Launch:
 def discover(environment: Mapping[str, str] | None = None) -> Launch:
     """Read rank, world size, local rank and meeting point from the launcher's variables.
 
-    Raises UserError naming the variable that is missing or wrong. A Slurm batch
-    script itself (job variables, but no step) counts as a single process: only
-    `srun` starts tasks.
+    A Slurm batch script itself, which has variables of a job but not of a step, counts as a single
+    process: only `srun` starts tasks. Raises UserError that names the variable that is missing or
+    wrong.
     """
     environment = os.environ if environment is None else environment
     launcher = _find_launcher(environment)
@@ -164,6 +168,7 @@ def _address(environment: Mapping[str, str], launcher: Launcher, world_size: int
         return environment["MASTER_ADDR"]
     node_count = environment.get("SLURM_STEP_NUM_NODES", environment.get("SLURM_NNODES"))
     local_size = environment.get(launcher.local_world_size or "")
+    # Ranks on a single node can meet there, whatever its name is.
     if local_size == str(world_size) or (launcher.name == "Slurm" and node_count == "1"):
         return "127.0.0.1"
     raise UserError(

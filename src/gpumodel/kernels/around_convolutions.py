@@ -1,9 +1,9 @@
 """The small kernels around a convolution: clearing, casting and transposing.
 
-An implicit-GEMM kernel wants NHWC order, so that tensors in NCHW order are transposed before and
-after, unless one of the two dimensions is 1. It adds partial sums into its result, which
-SubTensorOpWithScalar1d clears first. Which transpose kernel takes which shape follows AMD's 4-rank
-trace (amd/HPCTrainingExamples, MLExamples/TraceLens).
+An implicit-GEMM kernel works in NHWC order, so tensors in NCHW order are transposed before and
+after it, unless they have one channel or one pixel. It adds partial sums to its result, which
+SubTensorOpWithScalar1d clears first. Which transpose kernel takes which shape follows the 4-rank
+trace.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def around_implicit_gemm(shape: Convolution, main: KernelLaunch, cast: bool) -> 
         "weights": (("input", "output"), "filter"),
     }[shape.direction]
     item = ITEM_BYTES[shape.dtype]
+    # The sums are in float32, twice as wide as the 16-bit result that they are cast to.
     cleared = main.bytes_written * (2 if cast else 1)
     chain: list[KernelLaunch | None] = [
         _set_tensor("SubTensorOpWithScalar1d", cleared, 0.0, shape.dtype)
@@ -56,7 +57,7 @@ def to_cnhw(shape: Convolution) -> KernelLaunch:
 
 
 def from_cnhw(shape: Convolution) -> KernelLaunch:
-    """The transpose after it."""
+    """The transpose after a strided matrix product, one workgroup for each filter."""
     return _cnhw("transpose_CNHW2NCHW_V2_2D_WG_off64", shape, shape.k)
 
 
@@ -95,7 +96,9 @@ def _set_tensor(name: str, written: float, read: float, dtype: str) -> KernelLau
 def _transpose(
     count: int, channels: int, pixels: int, item: int, to_nhwc: bool
 ) -> KernelLaunch | None:
-    """`count` matrices of channels x pixels, or None where both orders are the same in memory."""
+    """The transpose of `count` matrices of channels x pixels; None where both orders are the same
+    in memory.
+    """
     if pixels == 1 or channels == 1:
         return None
     pixel_tile, channel_tile = _tile(channels, pixels, to_nhwc)

@@ -18,7 +18,9 @@ _ROWS_PER_WORKGROUP = 64
 
 
 def launches(operator: Operator, device: Device) -> tuple[KernelLaunch, ...]:
-    """One kernel for attention in either direction, with heads [batch, heads, sequence, width]."""
+    """The one kernel of attention in either direction; its tensors are [batch, heads, sequence,
+    width].
+    """
     backward = "backward" in operator.name
     tensors = [tensor for tensor in present(operator) if len(tensor.shape) == 4]
     query, key = (tensors[1], tensors[2]) if backward else (tensors[0], tensors[1])

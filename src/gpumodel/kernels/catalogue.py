@@ -76,11 +76,12 @@ _FAMILIES = (
 
 
 def launches_of(operator: Operator, device: Device, solutions: str) -> tuple[KernelLaunch, ...]:
-    """The device work of one leaf operator, in order of launch.
+    """The device work of one leaf operator, in order of launch; empty for an operator that stays on
+    the host, and for tensors without values.
 
-    Empty for what stays on the host and for tensors without values. `solutions` is one of
-    gpumodel.workload.SOLUTIONS. Raises UserError for a device without ROCm and for an operator that
-    is not known.
+    solutions -- one of gpumodel.workload.SOLUTIONS.
+
+    Raises UserError for a device without ROCm and for an operator that is not known.
     """
     if not device.gfx:
         raise UserError(

@@ -11,8 +11,10 @@ from gpumodel.recording.operators import Operator, TensorInfo
 
 @dataclass(frozen=True)
 class Convolution:
-    """Shapes of one convolution: N images of C channels, K filters of R x S; H, W going in, P, Q
-    coming out.
+    """Shapes of one convolution: N images of C channels, K filters of R x S pixels; images of H x W
+    pixels go in, and P x Q come out.
+
+    direction -- forward, data (gradient of the input) or weights (gradient of the filters).
     """
 
     direction: str
@@ -32,17 +34,19 @@ class Convolution:
 
     @property
     def flops(self) -> float:
-        """Of the direct algorithm, padding included; a multiplication and an addition are two."""
+        """FLOPs of the direct algorithm, padding included; a multiplication and an addition are
+        two.
+        """
         return 2.0 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     @property
     def pointwise(self) -> bool:
-        """1 x 1 filters at every pixel: a plain matrix product."""
+        """Whether it has 1 x 1 filters at every pixel, and so is a plain matrix product."""
         return self.r == self.s == self.stride == 1
 
     @property
     def matrix(self) -> tuple[int, int, int]:
-        """Rows, columns and inner dimension of the matrix product that it is."""
+        """Rows, columns and inner dimension of the same convolution as a matrix product."""
         filters = self.c * self.r * self.s
         return {
             "forward": (self.n * self.p * self.q, self.k, filters),
@@ -65,7 +69,9 @@ class Convolution:
 
 
 def shapes_of(operator: Operator) -> Iterator[Convolution]:
-    """One convolution forward; backward those gradients that output_mask asks for."""
+    """The one convolution of a forward operator; of a backward operator, one for each gradient that
+    output_mask asks for.
+    """
     backward = operator.name == "aten::convolution_backward"
     values, weights = input_and_filter(operator)
     outgoing = present(operator)[0] if backward else operator.outputs[0]
@@ -76,6 +82,8 @@ def shapes_of(operator: Operator) -> Iterator[Convolution]:
     shape = Convolution(
         "forward",
         values.dtype,
+        # PyTorch brings the input into the order of the filters. Where that is both orders at once,
+        # the input decides.
         weights.channels_last or (_has_both_orders(weights) and values.channels_last),
         n,
         c,
@@ -101,7 +109,9 @@ def shapes_of(operator: Operator) -> Iterator[Convolution]:
 
 
 def input_and_filter(operator: Operator) -> tuple[TensorInfo, TensorInfo]:
-    """The two tensors of a convolution in either direction."""
+    """The input [N, C, H, W] and the filters [K, C / groups, R, S] of a convolution in either
+    direction.
+    """
     tensors = present(operator)
     return (
         (tensors[1], tensors[2])
@@ -116,6 +126,6 @@ def _has_both_orders(tensor: TensorInfo) -> bool:
 
 
 def disagree(values: TensorInfo, weights: TensorInfo) -> bool:
-    """Whether one lies in NCHW and the other in NHWC order."""
+    """Whether one of the two lies in NCHW order and the other in NHWC order."""
     either = _has_both_orders(values) or _has_both_orders(weights)
     return not either and values.channels_last != weights.channels_last

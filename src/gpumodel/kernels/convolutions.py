@@ -1,4 +1,4 @@
-"""Convolutions by MIOpen: which solution, and the kernels that it launches in order."""
+"""Convolutions by MIOpen: which solution it takes, and which kernels that launches, in order."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gpumodel.devices import Device
 from gpumodel.kernels import around_convolutions as helpers
 from gpumodel.kernels.convolution_shapes import Convolution, disagree, input_and_filter, shapes_of
 from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch
-from gpumodel.kernels.matrix_products import name_of, parallelism, workgroups
+from gpumodel.kernels.matrix_products import Tile, name_of, parallelism, workgroups
 from gpumodel.kernels.transfers import converting_copy
 from gpumodel.recording.operators import Operator
 
 _DIRECTION_NAMES = {"forward": "fwd", "data": "bwd", "weights": "wrw"}
 _TYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _MINIMUM_GROUPS = 512
-"""Implicit GEMM splits the summed dimension until there are about this many workgroups (recorded
-grids: 128-1024).
+"""Implicit GEMM splits the summed dimension until there are about this many workgroups; recorded
+grids have 128 to 1024.
 """
 
 
@@ -37,7 +37,7 @@ def _listed() -> dict[tuple, dict[str, str]]:
 
 
 def solution_of(shape: Convolution, solutions: str) -> str:
-    """MIOpen's choice, as data/convolutions.toml writes it; `solutions` is one of
+    """MIOpen's choice for this shape, as data/convolutions.toml writes it. solutions -- one of
     gpumodel.workload.SOLUTIONS.
     """
     row = _listed().get((shape.direction, shape.c, shape.k, shape.r, shape.stride, shape.h))
@@ -50,7 +50,8 @@ def solution_of(shape: Convolution, solutions: str) -> str:
 def launches(operator: Operator, device: Device, solutions: str) -> tuple[KernelLaunch, ...]:
     """Kernels of aten::miopen_convolution or aten::convolution_backward.
 
-    Input and filter in different orders make PyTorch bring the input into the filter's order first.
+    Where input and filters lie in different orders, PyTorch first brings the input into the order
+    of the filters.
     """
     values, weights = input_and_filter(operator)
     chain = [converting_copy(values, values)] if disagree(values, weights) else []
@@ -74,24 +75,28 @@ def _launches_of_shape(shape: Convolution, device: Device, solution: str) -> lis
 
 
 def _implicit_gemm(
-    shape: Convolution, device: Device, tile: str, cast: str = ""
+    shape: Convolution, device: Device, tile_name: str, cast: str = ""
 ) -> list[KernelLaunch]:
-    rows, columns, depth = (int(number) for number in tile.split("x"))
+    tile = _tile(tile_name)
     product_rows, product_columns, inner = shape.matrix
-    tiles = workgroups(product_rows, product_columns, 1, (rows, columns, depth))
-    splits = max(1, min(_MINIMUM_GROUPS // tiles, inner // depth)) if tiles < _MINIMUM_GROUPS else 1
+    tiles = workgroups(product_rows, product_columns, 1, tile)
+    # Few tiles would leave compute units without work, so the summed dimension is split. Weight
+    # gradients have their parts along z.
+    splits = (
+        max(1, min(_MINIMUM_GROUPS // tiles, inner // tile.depth)) if tiles < _MINIMUM_GROUPS else 1
+    )
     grid = (
         (tiles * 256, 1, splits) if shape.direction == "weights" else (tiles * splits * 256, 1, 1)
     )
     read, written = shape.bytes_of()
     main = KernelLaunch(
-        name=_implicit_gemm_name(shape, device, tile),
+        name=_implicit_gemm_name(shape, device, tile_name),
         grid=grid,
         workgroup=(256, 1, 1),
         vector_registers=128,
-        accumulation_registers=min(256, rows * columns // 256),
+        accumulation_registers=min(256, tile.rows * tile.columns // 256),
         scalar_registers=96,
-        lds_bytes=min(65536, 2 * (rows + columns) * depth * ITEM_BYTES[shape.dtype]),
+        lds_bytes=min(65536, 2 * (tile.rows + tile.columns) * tile.depth * ITEM_BYTES[shape.dtype]),
         flops=shape.flops,
         data_type=shape.dtype,
         matrix_cores=True,
@@ -104,11 +109,17 @@ def _implicit_gemm(
     return helpers.around_implicit_gemm(shape, main, cast == "cast")
 
 
+def _tile(name: str) -> Tile:
+    """The tile that data/convolutions.toml writes as 128x128x32."""
+    return Tile(*map(int, name.split("x")))
+
+
 def _implicit_gemm_name(shape: Convolution, device: Device, tile: str) -> str:
     generation = "gtcx2" if device.gfx == "gfx90a" else "gtcx3"
     tail = _tables()["igemm"][shape.direction][tile]
     if shape.direction == "data" and not shape.pointwise:
         tail = tail.replace("_gkgs", "_mh_gkgs")
+    # The table has names of 16-bit kernels; matrix instructions of float32 take fewer values.
     if shape.dtype == "float32":
         tail = tail.replace("wt32x32x8", "wt32x32x2").replace("wt16x16x16", "wt16x16x4")
     direction, kind = _DIRECTION_NAMES[shape.direction], _TYPE_NAMES[shape.dtype]
@@ -162,21 +173,21 @@ def _naive(shape: Convolution, device: Device) -> KernelLaunch:
     )
 
 
-def _matrix_product(shape: Convolution, device: Device, tile: str) -> KernelLaunch:
-    """A pointwise convolution as rocBLAS matrix product, one for each image."""
-    rows, columns, depth = (int(number) for number in tile.split("x"))
+def _matrix_product(shape: Convolution, device: Device, tile_name: str) -> KernelLaunch:
+    """A pointwise convolution as a matrix product by rocBLAS, one product for each image."""
+    tile = _tile(tile_name)
     layout = "Ailk_Bljk" if shape.direction == "forward" else "Ailk_Bjlk"
     pixels, channels = shape.p * shape.q, shape.k if shape.direction == "forward" else shape.c
-    groups = workgroups(pixels, channels, shape.n, (rows, columns, depth))
+    groups = workgroups(pixels, channels, shape.n, tile)
     read, written = shape.bytes_of()
     return KernelLaunch(
-        name=name_of(layout, shape.dtype, (rows, columns, depth), device),
-        grid=(-(-pixels // rows) * 256, -(-channels // columns), shape.n),
+        name=name_of(layout, shape.dtype, tile, device),
+        grid=(-(-pixels // tile.rows) * 256, -(-channels // tile.columns), shape.n),
         workgroup=(256, 1, 1),
         vector_registers=96,
-        accumulation_registers=max(4, rows * columns // 256),
+        accumulation_registers=max(4, tile.rows * tile.columns // 256),
         scalar_registers=96,
-        lds_bytes=min(65536, (rows + columns) * depth * ITEM_BYTES[shape.dtype]),
+        lds_bytes=min(65536, (tile.rows + tile.columns) * tile.depth * ITEM_BYTES[shape.dtype]),
         flops=shape.flops,
         data_type=shape.dtype,
         matrix_cores=True,

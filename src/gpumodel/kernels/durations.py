@@ -5,11 +5,11 @@ steps.
                            bytes / (bandwidth x memory efficiency),
                            serial steps x time of a step / share of the peak clock)
 
-The coefficients of each class stand in data/efficiencies.toml with their source;
-scripts/dev/fit_gpumodel.py fits them on measured durations. They were measured on MI300X: on
-another device its own peaks and bandwidth scale them, and floors and times of a step stay as they
-are. Nobody has measured whether they do. Below its peak clock a device takes longer for a step too:
-each is instructions that wait for the ones before. Floors stay.
+The coefficients of each class of kernels stand in data/efficiencies.toml with their source;
+scripts/dev/fit_gpumodel.py fits them to measured durations. They were measured on MI300X. For
+another device they are scaled by its peaks and bandwidth, while floors and times of a step stay the
+same: an assumption that nobody has checked. Below its peak clock a device takes longer for a step,
+too, since a step is instructions that wait for the ones before; floors stay the same.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch
 class CostClass:
     """Coefficients of one class of kernels.
 
-    floor_ns           -- time of the smallest launch. step_ns -- time of one dependent step, 0 if
-        it has none.
-    compute_efficiency -- share of the peak FLOP/s, memory_efficiency -- share of the peak
-        bandwidth; 0: not a limit.
+    floor_ns           -- time of the smallest launch, in ns.
+    step_ns            -- time of one dependent step, in ns; 0 if the class has none.
+    compute_efficiency -- share of the peak FLOP/s that it reaches, memory_efficiency -- share of
+        the peak bandwidth; 0 where that does not limit it.
     measured           -- how many measured mean durations the fit used; error -- median of
         |modelled/measured - 1| over them; source -- where they come from.
     """
@@ -46,7 +46,7 @@ class CostClass:
 
 @cache
 def cost_classes() -> dict[str, CostClass]:
-    """All classes by name."""
+    """All classes of kernels by name."""
     table = tomllib.loads((files("gpumodel") / "data" / "efficiencies.toml").read_text())
     return {name: CostClass(**values) for name, values in table.items()}
 
@@ -54,14 +54,13 @@ def cost_classes() -> dict[str, CostClass]:
 def duration_ns(launch: KernelLaunch, device: Device) -> tuple[float, str]:
     """Mean duration in ns, without jitter, and what bounds it: compute, memory or floor.
 
-    A chain of dependent steps counts as compute: the kernel's own instructions are what it waits
-    for.
+    A chain of dependent steps counts as compute, since the kernel waits for its own instructions.
     """
     return duration_in(launch, device, cost_classes()[launch.cost_class])
 
 
 def duration_in(launch: KernelLaunch, device: Device, costs: CostClass) -> tuple[float, str]:
-    """`duration_ns` with given coefficients."""
+    """`duration_ns` with these coefficients."""
     compute, memory, serial = drivers_ns(launch, device)
     arithmetic = compute / costs.compute_efficiency if costs.compute_efficiency else 0.0
     arithmetic = max(arithmetic, serial * costs.step_ns / device.clock_share)
@@ -73,8 +72,8 @@ def duration_in(launch: KernelLaunch, device: Device, costs: CostClass) -> tuple
 
 
 def drivers_ns(launch: KernelLaunch, device: Device) -> tuple[float, float, float]:
-    """Time of the arithmetic at peak rate and of the traffic at peak bandwidth, in ns, and
-    dependent steps.
+    """Time of the arithmetic at the peak rate, in ns, time of the traffic at the peak bandwidth, in
+    ns, and number of dependent steps.
     """
     compute = launch.flops / (peak_flops(launch, device) * launch.parallelism) * 1e9
     memory = (launch.bytes_read + launch.bytes_written) / device.memory_bandwidth * 1e9
@@ -82,12 +81,12 @@ def drivers_ns(launch: KernelLaunch, device: Device) -> tuple[float, float, floa
 
 
 def peak_flops(launch: KernelLaunch, device: Device) -> float:
-    """FLOP/s of the units that the kernel uses; vector arithmetic in 16 bits or integers counts as
-    float32.
+    """Peak FLOP/s of the units that the kernel uses; vector arithmetic on 16-bit values or integers
+    counts as float32.
 
-    Implicit-GEMM kernels reach a few percent of the matrix peak: they wait for operands. In a wider
-    type they are taken to be slower in proportion to the width, not to the peak of the type (an
-    assumption; only 16-bit types are measured).
+    Implicit-GEMM kernels reach a few percent of the matrix peak, since they wait for operands. In a
+    wider type they are taken to be slower in proportion to its width, not to its peak. That is an
+    assumption: only 16-bit types are measured.
     """
     if launch.cost_class.startswith("igemm"):
         return device.peak_flops["matrix float16"] * 2 / ITEM_BYTES[launch.data_type]

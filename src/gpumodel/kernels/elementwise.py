@@ -25,8 +25,8 @@ from gpumodel.recording.operators import Operator, TensorInfo
 
 VECTOR_BLOCK = 256
 VALUES_PER_VECTOR_BLOCK = 1024
-"""vectorized_elementwise_kernel: 256 work-items of four values; recorded grid of 4096 blocks for 4
-194 304 values.
+"""vectorized_elementwise_kernel: 256 work-items of four values each; a recorded grid has 4096
+blocks for 4,194,304 values.
 """
 
 _ALL_TYPES = {"uint8": 1, "int8": 2, "int32": 3, "int64": 4, "int16": 5, "float64": 6, "float32": 7}
@@ -35,9 +35,9 @@ _DISPATCH = {
     "all": {**_ALL_TYPES, "float16": 8, "bfloat16": 9},
     "copy": {**_ALL_TYPES, "float16": 10, "bool": 11, "bfloat16": 12},
 }
-"""Which lambda of a dispatch macro a type becomes: AT_DISPATCH_FLOATING_TYPES_AND2,
-AT_DISPATCH_ALL_TYPES_AND2, and AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4 (where numbers 8 and 9 are
-complex types).
+"""Number of the lambda that a dispatch macro of ATen makes for a type, in the order of the keys:
+AT_DISPATCH_FLOATING_TYPES_AND2, AT_DISPATCH_ALL_TYPES_AND2, and
+AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4 (where 8 and 9 are complex types).
 """
 
 
@@ -87,7 +87,7 @@ def launches(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 
 def fill(template: str, dtype: str) -> str:
-    """A functor's template with the type's names and dispatch numbers in place."""
+    """A functor's template with names and dispatch numbers of the type `dtype` put in."""
     for mark, text in {
         "%T": cpp(dtype),
         "%A": accumulator(dtype),
@@ -109,8 +109,8 @@ def vectorized(functor: str, arrays: int) -> str:
 
 
 def strided(functor: str, cast: bool) -> tuple[str, int, int]:
-    """Name of ATen's kernel for broadcast, strided or converting operators, its block and values
-    per block.
+    """Name of ATen's kernel for broadcast, strided or converting operators, its work-items per
+    workgroup, and its values per workgroup.
     """
     implementation, sizes, group = (
         ("gpu_kernel_impl", "512, 1", 512) if cast else ("gpu_kernel_impl_nocast", "128, 4", 128)
@@ -129,7 +129,9 @@ def _template(functor: str, arrays: int, same_shape: bool, same_type: bool) -> t
 
 
 def _arrays(operator: Operator) -> list[TensorInfo]:
-    """The inputs that are read as arrays; a single value beside an array travels as an argument."""
+    """The inputs that are read as arrays; a single value beside an array is passed as an
+    argument.
+    """
     tensors = present(operator)
     if operator.name in ("aten::fill_", "aten::zero_"):
         return []

@@ -1,6 +1,4 @@
-"""What one launch on the device is, before anyone has decided when it runs, and what its name needs
-of a tensor.
-"""
+"""One launch on the device, before it has a time, and what it needs to know of tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +23,9 @@ class KernelLaunch:
                         accumulation) and per wavefront (scalar), typical of the kernel's class,
                         not read from a binary.
     lds_bytes, scratch_bytes -- per workgroup and per work-item.
-    flops            -- floating-point operations of the operation it implements.
+    flops            -- floating-point operations of the operation that it implements. Matrix
+                        products, convolutions and attention have formulas; the count per value of
+                        all other kernels is an estimate.
     data_type        -- float16, bfloat16, float32, int64, ...; of the arithmetic.
     matrix_cores     -- whether it uses MFMA instructions.
     bytes_read, bytes_written -- traffic to memory, in bytes, each tensor counted once.
@@ -34,10 +34,10 @@ class KernelLaunch:
     collective       -- allreduce, broadcast, ... or "".
     runtime_call     -- the HIP call that launches it.
     cost_class       -- row of data/efficiencies.toml that its duration comes from.
-    serial_steps     -- length of the longest chain of dependent steps in one workgroup (loop over
+    serial_steps     -- length of the longest chain of dependent steps in one workgroup (a loop over
                         channels, pixels or the inner dimension), for classes whose time depends on
                         it.
-    parallelism      -- share of the compute units that have work on average (0 to 1].
+    parallelism      -- mean share of the compute units that have work; above 0, up to 1.
     """
 
     name: str
@@ -95,7 +95,7 @@ CPP_NAMES = {
 
 
 def elements(tensor: TensorInfo) -> int:
-    """Number of values."""
+    """Number of values in a tensor."""
     return math.prod(tensor.shape)
 
 
@@ -107,13 +107,13 @@ def nbytes(*tensors: TensorInfo | None) -> float:
 
 
 def present(operator: Operator) -> list[TensorInfo]:
-    """The inputs that were given."""
+    """The inputs that are not None."""
     return [tensor for tensor in operator.inputs if tensor is not None]
 
 
 def result(operator: Operator) -> TensorInfo:
-    """What the operator is about: its first output, else its first input (in place). Raises
-    ValueError.
+    """The tensor that decides an operator's size and type: its first output, else (in place) its
+    first input. Raises ValueError for an operator without tensors.
     """
     for tensor in (*operator.outputs, *operator.inputs):
         if tensor is not None:

@@ -1,8 +1,8 @@
 """Operators on lists of tensors: the optimizer's foreach and fused kernels, and gradient unscaling.
 
-ATen splits the tensors into chunks of 65536 values and packs chunks into as few launches as its
-kernel arguments hold; the limits and the packing are those of ATen's MultiTensorApply.cuh, and they
-give the numbers of launches and blocks of AMD's 4-rank trace exactly.
+ATen splits the tensors into chunks and packs as many chunks into a launch as its kernel arguments
+hold. The limits and the packing are those of ATen's MultiTensorApply.cuh. They give exactly the
+numbers of launches and blocks in the 4-rank trace.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from gpumodel.recording.operators import Operator
 CHUNK = 65536
 BLOCK_LIMIT = 320
 GROUP = 512
+"""Values of a chunk, blocks of a launch (a block works on one chunk), and work-items of a block."""
 
 _LIMITS = {
     "list": {1: 110, 2: 64, 3: 48, 4: 36, 5: 30},
     "scalar list": {1: 96, 2: 64, 3: 48, 4: 36, 5: 30},
     "fused": {4: 36, 5: 30},
 }
-"""Tensors per launch by depth (lists that take part): depth_to_max_tensors and its _scalarlist
-sister.
+"""Tensors per launch by depth, which is the number of lists that take part: depth_to_max_tensors
+and depth_to_max_tensors_scalarlist of MultiTensorApply.cuh.
 """
 
 _SPACE = "at::native::(anonymous namespace)::"
@@ -101,8 +102,8 @@ _FUNCTORS: dict[str, tuple[int, str, str, float, int, int]] = {
         1,
     ),
 }
-"""Depth, kind of metadata, functor and its arguments, FLOPs, reads and writes per value of the
-first list.
+"""Operator -> depth, kind of metadata, functor with its arguments, and FLOPs, reads and writes per
+value of the first list.
 """
 
 
@@ -112,7 +113,9 @@ def handles(name: str) -> bool:
 
 
 def packed(sizes: Sequence[int], tensor_limit: int) -> list[tuple[int, int]]:
-    """(blocks, values) of each launch for tensors of these sizes, none of which is empty."""
+    """(blocks, values) of each launch, for tensors of these numbers of values, none of which is
+    0.
+    """
     launches: list[tuple[int, int]] = []
     tensors = count = values = 0
     for index, size in enumerate(sizes):
@@ -126,7 +129,7 @@ def packed(sizes: Sequence[int], tensor_limit: int) -> list[tuple[int, int]]:
             if (tensors == tensor_limit and last_of_tensor) or count == BLOCK_LIMIT or finished:
                 launches.append((count, values))
                 count = values = 0
-                # A tensor that is cut in two counts for the next launch as well.
+                # A tensor that is cut in two counts in the next launch as well.
                 tensors = 0 if last_of_tensor else 1
     return launches
 
@@ -194,6 +197,7 @@ def _name(kind: str, depth: int, arguments: str, dtype: str) -> str:
             "float const*, double, double, double, double, double, bool, float const*, float const*"
         )
         parameters = f"{parameters}, {values}"
+    # Demangled names keep a space between two closing brackets.
     close = " >" if parameters.endswith(">") else ">"
     return (
         f"void {_SPACE}multi_tensor_apply_kernel<{metadata}, {parameters}{close}({metadata},"

@@ -1,7 +1,7 @@
 """Batch and layer normalisation.
 
-float16 and float32 batches in NCHW order with float32 parameters go to MIOpen, all others to ATen's
-own kernels, as public traces of MI300X show (float16: amd/HPCTrainingExamples; bfloat16:
+Batches of float16 or float32 in NCHW order with float32 parameters go to MIOpen, all others to
+ATen's own kernels, as public traces of MI300X show (float16: amd/HPCTrainingExamples; bfloat16:
 AMD-AGI/TraceLens test data). Layer normalisation follows a public MI350X recording of torch 2.x.
 """
 
@@ -99,7 +99,9 @@ def native_batch_norm_backward(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 
 def _native(operator: Operator) -> tuple[TensorInfo, tuple[str, str, str], dict[str, Any]]:
-    """The normalised tensor, the types in the names, and what all kernels over it share."""
+    """The normalised tensor, the types in the kernels' names, and what all its kernels have in
+    common.
+    """
     tensors = present(operator)
     values, weight = (
         tensors[0],
@@ -157,7 +159,7 @@ def layer_norm(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 
 def layer_norm_backward(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """Gradient of the input, then that of the parameters in two kernels."""
+    """Gradient of the input, then the gradients of the parameters in two kernels."""
     values = present(operator)[0]
     kind, wide, rows = cpp(values.dtype), accumulator(values.dtype), _rows(operator, values)
     size = nbytes(values)
@@ -212,14 +214,14 @@ def _parameter_gradients(values: TensorInfo, rows: int) -> tuple[KernelLaunch, K
 
 
 def _channels(values: TensorInfo) -> tuple[int, int]:
-    """Channels, and values of one channel, of a tensor [N, C, ...]."""
+    """Number of channels, and values per channel, of a tensor [N, C, ...]."""
     channels = values.shape[1] if len(values.shape) > 1 else 1
     return channels, max(1, elements(values) // max(1, channels))
 
 
 def _rows(operator: Operator, values: TensorInfo) -> int:
-    """How many vectors are normalised: all dimensions but the normalised ones, which are the last
-    if not stated.
+    """How many vectors are normalised. The normalised dimensions are the last one if they are not
+    stated.
     """
     normalised = operator.scalars.get("normalized_shape") or values.shape[-1:]
     width = 1

@@ -27,7 +27,7 @@ from gpumodel.recording.operators import Operator, TensorInfo
 _SPACE = "at::native::(anonymous namespace)::"
 
 _CAT_TENSORS = 128
-"""Tensors that one CatArrayBatchedCopy takes (ATen's Shape.cu)."""
+"""Most tensors that one CatArrayBatchedCopy takes (ATen's Shape.cu)."""
 
 
 @cache
@@ -41,7 +41,7 @@ def handles(name: str) -> bool:
 
 
 def launches(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """A fill where the result is cleared first, then the kernel that moves the values."""
+    """The kernel that moves the values, after a fill where the result must be cleared first."""
     target = result(operator)
     sources = present(operator)
     entry = _table()[operator.name]
@@ -116,7 +116,7 @@ def concatenate(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 
 def max_pool(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """Max pooling in either direction; backward first clears the gradient."""
+    """Max pooling in either direction; the backward pass first clears the gradient."""
     backward = operator.name.endswith("backward")
     target = operator.outputs[0] if operator.outputs else result(operator)
     kind, wide = cpp(target.dtype), accumulator(target.dtype)

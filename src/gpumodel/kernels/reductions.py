@@ -18,8 +18,8 @@ from gpumodel.kernels.launch import (
 from gpumodel.recording.operators import Operator, TensorInfo
 
 WARP_SOFTMAX_LIMIT = 1024
-"""Rows up to this length go to softmax_warp_forward (PersistentSoftmax.cuh); longer ones take a
-block each.
+"""Rows up to this length go to softmax_warp_forward (ATen's PersistentSoftmax.cuh); longer rows get
+a block each.
 """
 
 _OPERATIONS = {
@@ -34,8 +34,8 @@ _OPERATIONS = {
 
 
 def reduce(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """One reduce_kernel; ATen reduces across rows with 128 work-items of four values, along rows
-    with 512.
+    """One reduce_kernel. ATen reduces across rows with 128 work-items of four values each, and
+    along rows with 512; which of the two it is, is guessed from the result's size and the type.
     """
     source, target = present(operator)[0], result(operator)
     result_type = "long" if operator.name == "aten::argmax" else cpp(target.dtype)
@@ -101,6 +101,7 @@ def _softmax_name(tensor: TensorInfo, length: int, backward: bool, is_log: bool)
             f" {kind}, {wide}, {kind}, at::native::(anonymous"
             f" namespace)::{epilogue}Epilogue>({kind}*, {kind} const*, long)"
         )
+    # The kernel is compiled for rows of up to 2^exponent values.
     exponent = (length - 1).bit_length()
     arguments = (
         f"{kind}*, {kind} const*, "
@@ -115,8 +116,8 @@ def _softmax_name(tensor: TensorInfo, length: int, backward: bool, is_log: bool)
 
 
 def loss(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """Negative log likelihood: one workgroup reduces the batch; backward first fills its result
-    with zeros.
+    """Negative log likelihood: one workgroup reduces the batch. In the backward pass the fill with
+    zeros before it is an operator of its own.
     """
     backward = "backward" in operator.name
     scores = next(

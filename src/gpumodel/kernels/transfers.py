@@ -1,7 +1,7 @@
 """Copies, conversions and collectives.
 
-A plain copy within the device is named as Kineto does; rocprofv3 shows the same copy as the kernel
-__amd_rocclr_copyBuffer. Which HIP call starts which copy follows AMD's 4-rank CIFAR-100 trace.
+A plain copy within the device has the name that Kineto gives it; rocprofv3 shows the same copy as
+the kernel __amd_rocclr_copyBuffer. Which HIP call starts which copy follows the 4-rank trace.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ COPY_FUNCTOR = (
 )
 
 COLLECTIVE_NAME = "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)"
-"""RCCL's kernel in the 4-rank trace; older releases wrote rccl_main_kernel, newer ones take other
-arguments.
+"""RCCL's kernel in the 4-rank trace; older releases named it rccl_main_kernel, and in newer ones it
+takes other arguments.
 """
 
 CHANNEL_WORKGROUPS = 24
-"""Workgroups of a large all-reduce on 4 MI300X in the 4-rank trace; a small message takes fewer."""
+"""Workgroups of a large all-reduce in the 4-rank trace. That a smaller message takes one for each
+24 KiB is an assumption.
+"""
 
 
 def copy_bytes(direction: str, size: float) -> KernelLaunch:
@@ -53,8 +55,8 @@ def copy_bytes(direction: str, size: float) -> KernelLaunch:
 
 
 def copy(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """aten::copy_ (destination, source), aten::clone and aten::_to_copy (source): plain copy or
-    converting kernel.
+    """aten::copy_ (destination, source), aten::clone and aten::_to_copy (source): a plain copy, or
+    a kernel that converts or reorders.
     """
     direction = operator.scalars.get("direction")
     target = result(operator)
@@ -65,7 +67,7 @@ def copy(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 
 def converting_copy(source: TensorInfo, target: TensorInfo) -> KernelLaunch:
-    """A kernel that changes the type or the memory order; ATen names it by the target's type."""
+    """The kernel that changes type or memory order; ATen names it after the target's type."""
     cast = source.dtype != target.dtype
     name, group, per_group = strided(fill(COPY_FUNCTOR, target.dtype), cast=cast)
     return KernelLaunch(
@@ -82,15 +84,15 @@ def converting_copy(source: TensorInfo, target: TensorInfo) -> KernelLaunch:
 
 
 def read_back(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """aten::_local_scalar_dense: four bytes to the host, for which it waits."""
+    """aten::_local_scalar_dense: a copy of four bytes that the host waits for."""
     return (copy_bytes("DeviceToHost", 4),)
 
 
 def collective(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """nccl:all_reduce and its like: RCCL's kernel, as long as an all-reduce of its data takes with
-    four ranks.
+    """nccl:all_reduce and the other collectives: RCCL's kernel. It lasts as long as an all-reduce
+    of the same data among four ranks; gpumodel.play.waits corrects that by `transfer_factor`.
 
-    The data is the larger side: what is gathered, what is scattered.
+    The data are the larger side: what was gathered, or what is to be scattered.
     """
     tensor = max(*operator.inputs, *operator.outputs, key=nbytes)
     size = nbytes(tensor)

@@ -17,7 +17,7 @@ from gpumodel.run import TABLES, RankRun
 
 FIRST_PROCESS_ID = 41_250
 AUTOGRAD_THREAD = 806
-"""Made up: process of rank 0, and how far above it the number of autograd's thread is."""
+"""Made up: the process of rank 0, and what is added to a process for its autograd thread."""
 
 CPU_AGENTS = 2
 """The node's two processors, which ROCm numbers before the GPUs."""
@@ -35,16 +35,16 @@ _KINETO_TYPES = {
     "uint8": "unsigned char",
     "bool": "bool",
 }
-"""C++ names that Kineto writes."""
+"""Type of torch -> the C++ name that Kineto writes."""
 
 
 def rank_run(
     rank: int, steps: Sequence[PlayedStep], waits: Sequence[tuple[Times, Times]], marked: bool
 ) -> RankRun:
-    """The tables of one rank, counters and samples still empty.
+    """The tables of one rank; counters and samples are still empty.
 
-    waits  -- synchronisations of the host outside of steps, begin and end [ranks] each.
-    marked -- whether the trainer marks steps and phases (a matrix product has none).
+    waits  -- synchronisations of the host outside of steps: begin and end of each, [ranks] in ns.
+    marked -- whether the program marks steps and phases, as the trainer does.
     """
     process = FIRST_PROCESS_ID + 7 * rank
     run = RankRun(rank, process, process + AUTOGRAD_THREAD, device=rank, agent=rank + CPU_AGENTS)
@@ -60,9 +60,11 @@ def rank_run(
 
 
 def images_per_second(rank: int, steps: Sequence[PlayedStep]) -> tuple[float, ...]:
-    """The trainer's rate of each step, between the moments at which the stream passes its begin and
-    end marks.
+    """The trainer's rate of each step in images/s, between the moments at which the compute stream
+    passes the step's first and last mark.
     """
+    # The trainer's clock records events: a stream passes one after all work that is before it.
+    # Collectives are on another stream.
     rates = []
     free = 0
     for step in steps:
@@ -84,7 +86,7 @@ def _table(name: str, parts: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 @dataclass
 class _Rows:
-    """Columns of each table for one rank; identifiers count up from 1 over the whole run."""
+    """Makes the columns of each table for one rank; identifiers count from 1 over the whole run."""
 
     rank: int
     process: int
@@ -99,6 +101,7 @@ class _Rows:
         start = marks[plan.begin]
         before = self._operators_before
         self._operators_before += len(plan.operators)
+        # In one process autograd counts on from step to step.
         sequence = fixed["sequence_number"] + step.number * (1 + fixed["highest_sequence"])
         return {
             **{
@@ -121,6 +124,8 @@ class _Rows:
         self, steps: Sequence[PlayedStep], waits: Sequence[tuple[Times, Times]]
     ) -> tuple[pd.DataFrame, list[np.ndarray]]:
         """CALLS, and for each step the correlation ids of its calls."""
+        # The tools number calls in the order of their start, whatever step or thread they belong
+        # to.
         parts = []
         before = 0
         for step in steps:
@@ -184,6 +189,7 @@ class _Rows:
                 }
             )
             before += len(plan.operators)
+        # Launches are numbered in their own order, and only then sorted by start.
         dispatch = 1 + np.arange(sum(len(part["start_ns"]) for part in parts))
         table = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True).assign(
             dispatch_id=dispatch
@@ -208,6 +214,7 @@ class _Rows:
 
 
 def _operator_columns(plan: StepPlan) -> dict[str, Any]:
+    """Columns of OPERATORS that do not depend on times: made once for a plan, and kept in it."""
     columns = plan.__dict__.setdefault("_operator_columns", {})
     if not columns:
         operators = plan.operators
@@ -229,6 +236,7 @@ def _operator_columns(plan: StepPlan) -> dict[str, Any]:
 
 
 def _launch_columns(plan: StepPlan) -> dict[str, Any]:
+    """The same for DEVICE_WORK."""
     columns = plan.__dict__.setdefault("_launch_columns", {})
     if not columns:
         launches = plan.launches
@@ -250,7 +258,7 @@ def _launch_columns(plan: StepPlan) -> dict[str, Any]:
 
 
 def _objects(values: Any) -> np.ndarray:
-    """An array that holds tuples as they are."""
+    """An array of the values, with a tuple as one value."""
     values = list(values)
     array = np.empty(len(values), dtype=object)
     array[:] = values

@@ -1,8 +1,8 @@
 """What an operator or a runtime call costs the host.
 
-Measured under torch.profiler in a public trace of this workload on four MI300X
-(scripts/dev/measure_host_costs.py writes host_costs.json); what the profiler adds is inside.
-Without it, or under another tool, a factor applies.
+Costs are measured in the 4-rank trace, and so under torch.profiler
+(scripts/dev/measure_host_costs.py writes host_costs.json): they include what the profiler adds.
+Without it, or under another tool, they are multiplied by a factor.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ images/s).
 
 @dataclass(frozen=True)
 class Watching:
-    """What a tool does to the host: cost = factor x measured cost, plus call_ns for each runtime
-    call.
+    """What a tool does to the host: a cost is factor x measured cost, and call_ns more for each
+    runtime call.
     """
 
     factor: float
@@ -37,21 +37,21 @@ PROFILERS = {
     "rocprof-sys": Watching(UNWATCHED, 3000),
     "rpd": Watching(UNWATCHED, 2000),
 }
-"""Tool -> its effect. Only "torch" is measured. The call_ns of the others are assumptions of the
-right order (a callback that reads the clock twice and stores a record); nobody publishes them.
+"""Tool -> its effect. Only "torch" is measured. Nobody publishes the call_ns of the others: these
+are assumptions, of the order of a callback that reads the clock twice and stores a record.
 """
 
 DEFAULT_NS = {"view": 1500, "parent": 4500, "leaf": 9000, "node": 6000, "compiled": 8000}
-"""Measured under torch.profiler too, as a rounded mean over the operators of that sort, for those
-that the trace does not have. compiled (launch of a kernel from the compiler's wrapper) is an
-assumption: it calls no dispatcher.
+"""Cost in ns of operators that the trace does not have, by kind: the rounded mean over the trace's
+operators of that kind, also under torch.profiler. compiled, a launch from the compiler's wrapper,
+is an assumption: it does not pass the dispatcher.
 """
 
 VIEW_GAP_NS = 1000
-"""Host time before a view: mostly called by the operator above in C++."""
+"""Host time before a view, an assumption: mostly the operator above calls it in C++."""
 
 HANDOVER_NS = 150_000
-"""Between the main thread and autograd's, each way: 140 and 217 us in the trace."""
+"""Between the main thread and autograd's, each way: 140 and 217 us in the 4-rank trace."""
 
 
 @cache
@@ -60,24 +60,28 @@ def _table() -> dict[str, dict[str, int]]:
 
 
 def operator_ns(name: str, kind: str) -> int:
-    """Host time of an operator without its children and launches. `kind` is a key of DEFAULT_NS."""
+    """Host time of an operator in ns, without its children and launches. kind -- key of
+    DEFAULT_NS.
+    """
     return _table()["self_ns"].get(name, DEFAULT_NS[kind])
 
 
 def call_ns(name: str) -> int:
-    """Host time of a launching runtime call; of one that waits, without the waiting."""
+    """Host time of a runtime call in ns; if it waits, without the waiting."""
     calls = _table()["call_ns"]
-    # Triton and hipBLASLt launch modules by other entry points than MIOpen, with the same work to
-    # do.
+    # Triton and hipBLASLt launch their kernels by other functions than MIOpen; these do the same
+    # work.
     return calls.get(name, calls["hipExtModuleLaunchKernel"])
 
 
 def delay_ns(name: str) -> int:
-    """From the end of a launching call to the start of its work on an idle device."""
+    """From the end of a launching call to the start of its work on an idle device, in ns."""
     delays = _table()["delay_ns"]
     return max(delays.get(name, delays["hipLaunchKernel"]), 0)
 
 
 def gap_ns(kind: str) -> int:
-    """Host time (Python, the autograd engine) before an operator: main, module or autograd."""
+    """Host time in ns before an operator, in Python or in autograd's engine. kind -- main, module
+    or autograd.
+    """
     return _table()["gap_ns"][kind]

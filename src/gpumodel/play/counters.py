@@ -26,21 +26,23 @@ change log: 283 MB).
 IDLE_CLOCK_MEGAHERTZ = 132.0
 IDLE_TEMPERATURE = 40.0
 FULL_TEMPERATURE = 69.0
-"""Idle MI300X: 114 MHz in a public amd-smi listing, 40 to 50 degrees in others; 69 degrees at the
-board's limit.
+"""An idle MI300X: the clock is an assumption near the 114 MHz of a public amd-smi listing, and
+other listings show 40 to 50 degrees Celsius. At the board's limit it has 69 degrees.
 """
 
 BUSY_SHARE = 0.25
-"""Share of the power above idle that goes with any kernel at all, the rest with how far it uses
-arithmetic or memory. An assumption: no measurement of this workload's power is public. The ends are
-measured: idle, and the board's limit in a stress test.
+"""Share of the power above idle that any kernel takes; the rest grows with how far the kernel uses
+arithmetic or memory. An assumption: no measurement of this workload's power is public. Both ends
+are measured: idle, and the board's limit in a stress test.
 """
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on the device: before training, with parameters and optimizer, at the peak of a step,
-    more each step.
+    """Memory in use on the device, in bytes.
+
+    idle -- before training. fixed -- with parameters and optimizer. peak -- at the peak of a step.
+    growth -- what each step adds for good.
     """
 
     idle: float
@@ -50,8 +52,8 @@ class Memory:
 
 
 def memory_of(config: TrainConfig, operators: tuple[Operator, ...]) -> Memory:
-    """From the shapes of a step: parameters four times (themselves, gradients, Adam's two states),
-    and activations.
+    """The memory of a training, from the shapes of a step: its parameters four times (themselves,
+    gradients, Adam's two states), and its activations.
     """
     sizes = parameter_bytes(operators)
     parameters, largest = sum(sizes), max(sizes, default=0)
@@ -71,8 +73,8 @@ def memory_of(config: TrainConfig, operators: tuple[Operator, ...]) -> Memory:
 
 
 def parameter_bytes(operators: Sequence[Operator]) -> list[int]:
-    """Bytes of each parameter, from the first list of the optimizer's operator; nothing if it has
-    none.
+    """Bytes of each parameter, from the first list of the optimizer's operator; empty without such
+    an operator.
     """
     updated = next(
         (o for o in operators if o.name in ("aten::_foreach_lerp_", "aten::_fused_adam_")), None
@@ -89,7 +91,11 @@ def parameter_bytes(operators: Sequence[Operator]) -> list[int]:
 def sample(
     run: RankRun, device: Device, memory: Memory, begin_ns: int, end_ns: int, interval_ns: int
 ) -> pd.DataFrame:
-    """COUNTERS of a rank: means over each interval, stamped with its end."""
+    """COUNTERS of a rank: means over each interval, which have the time of its end.
+
+    Power and temperature rise with the load (see BUSY_SHARE). That the clock is at its peak from
+    half busy on is an assumption.
+    """
     times = np.arange(begin_ns + interval_ns, end_ns + 1, interval_ns, dtype=np.int64)
     if not len(times):
         return empty("counters")
@@ -133,14 +139,16 @@ def sample(
 def _amount_within(
     end: np.ndarray, amount: np.ndarray, before: np.ndarray, times: np.ndarray
 ) -> np.ndarray:
-    """Sum of the amounts of work that ended in each interval."""
+    """Sum of the amounts of all work that ended in each interval."""
     order = np.argsort(end, kind="stable")
     total = np.concatenate(([0.0], np.cumsum(amount[order])))
     return total[np.searchsorted(end[order], times)] - total[np.searchsorted(end[order], before)]
 
 
 def _memory_used(run: RankRun, memory: Memory, times: np.ndarray) -> np.ndarray:
-    """PyTorch's allocator keeps what it has once had, so the peak of the first step stays."""
+    """Bytes in use at each time. PyTorch's allocator keeps what it has once had, so the peak of the
+    first step stays.
+    """
     steps = run.annotations[run.annotations["name"].str.startswith("ProfilerStep")]
     begin = steps["start_ns"].to_numpy(np.int64)
     first = run.device_work["start_ns"].min() if len(run.device_work) else times[-1] + 1

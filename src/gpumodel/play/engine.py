@@ -13,15 +13,15 @@ from gpumodel.play.plan import StepPlan, Stop
 from gpumodel.play.waits import EXIT_SKEW_NS, GATHER, Times, in_order, meet
 
 HOST_JITTER = 0.25
-"""Spread (sigma of a lognormal) of one host cost; of operators of one name in the 4-rank trace
-about this.
+"""Spread (sigma of a lognormal distribution) of one host cost: about that of operators of one name
+in the 4-rank trace.
 """
 
 
 @dataclass(frozen=True)
 class HostSpread:
-    """Spread (sigma of a lognormal) of a thread's speed: between ranks, and between steps of one
-    rank.
+    """Spread (sigma of a lognormal distribution) of a thread's speed: between ranks, and between
+    steps of one rank.
     """
 
     rank: float
@@ -40,15 +40,17 @@ it is taken to be the same.
 """
 
 DEVICE_JITTER = 0.04
-"""Spread of the duration of equal kernels."""
+"""Spread (sigma) of the duration of equal kernels: an assumption."""
 
 SETUP_NS = 433_000_000
-"""More time of the first step: loading libraries and MIOpen's search. 453 ms for step 0 against 20
-ms later, in AMD's listing of one GPU (see costs.UNWATCHED).
+"""Extra time of the first step, for loading libraries and MIOpen's search: 453 ms for step 0
+against 20 ms later, in AMD's listing of one GPU (see costs.UNWATCHED).
 """
 
 COLLECTIVE_SETUP_NS = 169_000_000
-"""More with several ranks: 622 ms for step 0 of the parallel run in the same place."""
+"""Extra time of the first step with several ranks: 622 ms for step 0 of the parallel run in the
+same place.
+"""
 
 SETUP_JITTER = 0.1
 """Spread of the set-up between ranks: an assumption."""
@@ -59,12 +61,12 @@ SYNCHRONISE_NS = 10_000
 
 @dataclass
 class PlayedStep:
-    """Times of one step in ns, all ranks: marks [ranks, marks], start and duration [ranks,
-    launches].
+    """Times of one step on all ranks, in ns.
 
-    waited     -- [ranks, launches] how long a collective waited for other ranks.
-    loader_ns  -- [ranks] waiting for the batch. synchronised -- begin and end [ranks] of a wait
-                  before the step.
+    marks        -- [ranks, marks]. start, duration -- [ranks, launches].
+    waited       -- [ranks, launches]: how long a collective waited for other ranks.
+    loader_ns    -- [ranks]: how long the trainer waited for the batch.
+    synchronised -- begin and end, [ranks] each, of a wait for the device before the step, if any.
     """
 
     number: int
@@ -79,8 +81,8 @@ class PlayedStep:
 
 @dataclass
 class Clock:
-    """Where every rank has got to, [ranks] in ns: the host, the compute stream, the collectives'
-    stream.
+    """How far every rank has come, [ranks] in ns: its host, its compute stream, and the stream of
+    its collectives.
     """
 
     host: Times
@@ -92,11 +94,11 @@ class Clock:
 class Conditions:
     """What acts on the host of each rank.
 
-    watching -- step -> what the tool does in it. loader_ns -- rank, images, now -> waiting for a
-                batch.
-    late_ns  -- step -> [ranks] sleep before the forward pass. synchronise_before -- steps that
-                begin with a
-    synchronisation. setup -- whether the first step loads libraries.
+    watching  -- step -> what the tool does to the host in it.
+    loader_ns -- rank, images, now (ns) -> how long it waits for a batch, in ns.
+    late_ns   -- step -> how long each rank sleeps before the forward pass, [ranks] in ns.
+    synchronise_before -- steps before which the host waits for the device.
+    setup     -- whether the first step loads libraries.
     """
 
     watching: Callable[[int], Watching]
@@ -123,11 +125,11 @@ class Engine:
         }
 
     def _draw(self, sigma: float) -> NDArray[np.float64]:
-        """[ranks] factors with mean 1."""
+        """Lognormal factors with mean 1, [ranks]."""
         return np.exp(self.random.normal(-(sigma**2) / 2, sigma, self.ranks))
 
     def play(self, plans: Sequence[StepPlan]) -> list[PlayedStep]:
-        """All steps in order."""
+        """Play all steps in order; returns their times."""
         return [self._step(number, plan) for number, plan in enumerate(plans)]
 
     def _step(self, number: int, plan: StepPlan) -> PlayedStep:
@@ -144,6 +146,7 @@ class Engine:
             synchronised=synchronised,
         )
         host_cost = self._host_costs(number, plan)
+        # Between two stops the host depends on nothing, so all its marks are passed at once.
         begin = 0
         for stop in (*plan.stops, None):
             end = len(plan.cost_ns) if stop is None else stop.mark + 1
@@ -154,7 +157,9 @@ class Engine:
         return step
 
     def _host_costs(self, number: int, plan: StepPlan) -> Times:
-        """[ranks, marks] in ns, jitter, the tool's and the set-up's cost included."""
+        """Host time before each mark, [ranks, marks] in ns, with jitter, what the tool adds, and
+        the set-up.
+        """
         watching = self.conditions.watching(number)
         shape = (self.ranks, len(plan.cost_ns))
         jitter = np.exp(self.random.normal(-(HOST_JITTER**2) / 2, HOST_JITTER, shape))
@@ -166,6 +171,8 @@ class Engine:
         cost[:, plan.call_of_mark] += watching.call_ns
         if number == 0 and self.conditions.setup:
             setup = np.exp(self.random.normal(0.0, SETUP_JITTER, (2, self.ranks, 1)))
+            # Libraries load a kernel at its first use; the communicator is made for the first
+            # collective.
             if len(plan.first_use):
                 cost[:, plan.first_use] += SETUP_NS * setup[0] / len(plan.first_use)
             meeting = [stop.mark for stop in plan.stops if stop.kind == "collective"][:1]
@@ -178,8 +185,8 @@ class Engine:
         return np.maximum(np.rint(plan.mean_ns * jitter), 1).astype(np.int64)
 
     def _advance(self, step: PlayedStep, cost: Times, begin: int, end: int) -> None:
-        """The host passes the marks from `begin` to before `end`; the compute stream takes what it
-        launches.
+        """Let the host pass the marks from `begin` to before `end`; the compute stream gets what it
+        launches there.
         """
         if begin == end:
             return
@@ -202,6 +209,7 @@ class Engine:
     def _stop(self, step: PlayedStep, stop: Stop) -> None:
         clock = self.clock
         if stop.kind == "read":
+            # The stream keeps its order, so a read-back waits for all work before it.
             self._queue(step, np.array([stop.launch]), clock.host[:, None])
             clock.host = np.maximum(clock.host, clock.compute)
         elif stop.kind == "collective":
@@ -219,8 +227,8 @@ class Engine:
             clock.host = clock.host + step.loader_ns
 
     def _meet(self, step: PlayedStep, launch: int) -> None:
-        """A collective starts on its own stream, behind what its rank computed before; parameters
-        are there already.
+        """A collective starts on its own stream, after all that its rank has computed before. Only
+        a gather does not wait for that, since parameters are there already.
         """
         plan, clock = step.plan, self.clock
         kind = plan.launches[launch].collective
@@ -235,12 +243,16 @@ class Engine:
         clock.communication = end
 
     def _synchronise(self) -> tuple[Times, Times]:
-        """The host waits for all of its device's work."""
+        """Let the host wait for all work of its device; returns begin and end of the wait, [ranks]
+        in ns each.
+        """
         begin = self.clock.host
         done = np.maximum(self.clock.compute, self.clock.communication)
         self.clock.host = np.maximum(begin, done) + SYNCHRONISE_NS
         return begin, self.clock.host
 
     def finish(self) -> tuple[Times, Times]:
-        """Wait for the device at the end of the run; begin and end of that wait."""
+        """Wait for the device at the end of the run; returns begin and end of the wait, [ranks] in
+        ns each.
+        """
         return self._synchronise()

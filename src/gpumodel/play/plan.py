@@ -19,25 +19,25 @@ from gpumodel.recording.operators import Operator
 from tidyprof.errors import UserError
 
 PAGEABLE_BANDWIDTH = 12.9e9
-"""Bytes per second from memory that is not pinned: 12.9 and 12.8 GB/s in the two runs of AMD's
-article on rpd (ROCm blogs, 17 April 2024; example file in https://github.com/ROCm/rocmProfileData).
-The host waits meanwhile.
+"""Bytes per second of copies from memory that is not pinned, for which the host waits: 12.9 and
+12.8 GB/s in the two runs of AMD's article on rpd (ROCm blogs, 17 April 2024; example file in
+https://github.com/ROCm/rocmProfileData).
 """
 
 PAGEABLE_FLOOR_NS = 10_000
-"""Of the smallest such copy: the 4-byte read-backs of the 4-rank trace take 11 to 16 us."""
+"""Time of the smallest such copy: the 4-byte read-backs of the 4-rank trace take 11 to 16 us."""
 
 LOADER_NAMES = tuple(
     f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
     for kind in ("SingleProcess", "MultiProcessing")
 )
-"""Name of the loader's range without and with workers, as torch writes it."""
+"""Names that torch gives the loader's range, without workers and with them."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the host's or a stream's time depends on something else. Takes effect after the mark
-    with this index.
+    """Where the time of the host or of a stream depends on something else. It takes effect after
+    the mark with this index.
 
     kind  -- loader (wait for a batch), late (a pathology sleeps), read (wait for the copy
              `launch`), collective (`launch` meets the other ranks), join (the compute stream waits
@@ -51,19 +51,23 @@ class Stop:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """A step that is played again and again.
+    """A step that is played again and again. Marks, operators, calls and launches have numbers from
+    0 in their order.
 
-    cost_ns          -- [marks] measured host time before each mark (see costs); call_of_mark --
-                        whether the mark ends a runtime call; autograd_mark -- whether it is passed
-                        by autograd's thread.
-    begin, end       -- [operators] marks; call_begin, call_end -- [calls] marks; call_names,
-                        call_operator -- [calls].
-    launch_call, launch_operator -- [launches] the call and the operator of each.
-    mean_ns, bound_by, delay_ns  -- [launches] mean duration, what bounds it, call's end to start.
-    on_autograd      -- [operators] whether it runs in autograd's thread.
+    cost_ns          -- [marks]: measured host time before each mark (see costs).
+    call_of_mark, autograd_mark -- [marks]: whether it ends a runtime call, and whether autograd's
+                        thread passes it.
+    begin, end       -- [operators]: first and last mark.
+    call_begin, call_end, call_names, call_operator -- [calls]: first and last mark, name, and the
+                        operator that made it (-1 for none).
+    launch_call, launch_operator -- [launches]: the call and the operator that made it.
+    mean_ns, bound_by, delay_ns  -- [launches]: mean duration, what bounds it, and the time from the
+                        end of its call to its start on an idle device.
+    on_autograd      -- [operators]: whether it runs in autograd's thread.
+    stops            -- in the order of their marks.
     phases           -- name of a phase -> mark at which it begins; the step ends with the last
                         mark.
-    images           -- in the batch.
+    images           -- number of images in the batch.
     """
 
     operators: tuple[Operator, ...]
@@ -89,20 +93,20 @@ class StepPlan:
 
     @cached_property
     def is_collective(self) -> NDArray[np.bool_]:
-        """[launches] Whether it runs on the collectives' own stream."""
+        """[launches]: whether it runs on the stream of collectives."""
         return np.array([launch.kind == "collective" for launch in self.launches], dtype=bool)
 
     @cached_property
     def is_awaited(self) -> NDArray[np.bool_]:
-        """[launches] Whether the host waits for it."""
+        """[launches]: whether the host waits for it."""
         awaited = np.zeros(len(self.launches), dtype=bool)
         awaited[[stop.launch for stop in self.stops if stop.kind == "read"]] = True
         return awaited
 
     @cached_property
     def first_use(self) -> NDArray[np.int64]:
-        """Marks of the calls that launch a kernel of a name for the first time: libraries load it
-        there.
+        """Last marks of the calls that launch a kernel of a name for the first time, where its
+        library loads it.
         """
         seen: dict[str, int] = {}
         for number, launch in enumerate(self.launches):
@@ -121,8 +125,10 @@ def build(
 ) -> StepPlan:
     """The plan of a step of these operators.
 
-    workers -- of the loader; None leaves out all that a trainer adds: the loader and the marks of
-               its step clock.
+    solutions -- one of gpumodel.workload.SOLUTIONS.
+    images    -- number of images in the batch.
+    workers   -- number of the loader's workers; None leaves out all that a trainer adds, the loader
+                 and the events of its step clock.
     """
     return _Builder(device, solutions, ranks).build(
         _with_loader(operators, workers), images, workers is not None
@@ -130,9 +136,10 @@ def build(
 
 
 def with_longer_kernels(plan: StepPlan, longer: Iterable[tuple[str, float]]) -> StepPlan:
-    """The plan with other durations: `longer` has pairs of a part of a kernel's name and a factor.
+    """The plan with other durations. longer -- pairs of a part of a kernel's name, and the factor
+    for the kernels that have it.
 
-    Raises UserError for a part that is in no kernel's name.
+    Raises UserError for a part that no kernel has in its name.
     """
     mean_ns = plan.mean_ns.copy()
     for part, factor in longer:
@@ -150,7 +157,7 @@ def with_longer_kernels(plan: StepPlan, longer: Iterable[tuple[str, float]]) -> 
 
 
 def _with_loader(operators: Iterable[Operator], workers: int | None) -> list[Operator]:
-    """The operators behind the loader's own range."""
+    """The operators, with the range of the loader before them."""
     if workers is None:
         return list(operators)
     name = LOADER_NAMES[bool(workers)]
@@ -167,8 +174,8 @@ def _with_loader(operators: Iterable[Operator], workers: int | None) -> list[Ope
 
 
 class _Call(NamedTuple):
-    """A runtime call: its name, the place of the operator that made it (-1: none), its first and
-    last mark.
+    """A runtime call: its name, the number of the operator that made it (-1 for none), its first
+    and last mark.
     """
 
     name: str
@@ -178,7 +185,7 @@ class _Call(NamedTuple):
 
 
 class _Launched(NamedTuple):
-    """A launch with the places of the call and of the operator that made it."""
+    """A launch with the numbers of the call and of the operator that made it."""
 
     launch: KernelLaunch
     call: int
@@ -203,8 +210,8 @@ class _Builder:
         self._in_autograd = False
 
     def build(self, operators: list[Operator], images: int, timed: bool) -> StepPlan:
-        """Walk through all operators. `timed` puts events at begin and end, as the trainer's clock
-        does.
+        """Walk through all operators. timed -- whether events are recorded at both ends, as the
+        trainer's clock does.
         """
         self._operators = operators
         self._children: dict[int | None, list[Operator]] = defaultdict(list)
@@ -224,7 +231,7 @@ class _Builder:
         return self._finished(images)
 
     def _mark(self, ends_call: bool = False) -> int:
-        """A mark after all host time that has come together since the last one."""
+        """Set a mark after all host time since the last one; returns its number."""
         self._costs.append(max(self._pending, 1.0))
         self._ends_call.append(ends_call)
         self._marks_autograd.append(self._in_autograd)
@@ -248,6 +255,8 @@ class _Builder:
             self._stops.append(Stop(int(self._begin[index]), "loader"))
         self._join(operator)
         launches = () if children or not self._may_launch(operator) else self._launches_of(operator)
+        # A trace shows how much time an operator spends itself, but not where, so that is spread
+        # evenly around its children and launches.
         own = self._own_cost(operator, bool(children)) / (len(children) + len(launches) + 1)
         for child in children:
             self._pending += own
@@ -295,7 +304,7 @@ class _Builder:
         return launches
 
     def _join(self, operator: Operator) -> None:
-        """Before what a collective brings is used, the compute stream waits for it."""
+        """Let the compute stream wait for a collective before an operator that uses its result."""
         if "joins" in operator.scalars and self._collectives:
             joined = self._collectives[operator.scalars["joins"]]
             self._stops.append(Stop(int(self._begin[operator.index]), "join", joined))
@@ -307,6 +316,7 @@ class _Builder:
             "torch.distributed.ddp.reducer::copy_bucket_to_grad",
         ):
             return
+        # The stream of collectives keeps its order, so the last of them is the one to wait for.
         self._joined = len(self._collectives)
         self._stops.append(Stop(int(self._begin[operator.index]), "join", self._collectives[-1]))
 
@@ -320,7 +330,9 @@ class _Builder:
             self._stops.append(Stop(len(self._costs) - 1, "collective", number))
 
     def _call(self, name: str, operator: int, waits_for: int | None = None) -> None:
-        """A runtime call; one that waits spends half of its own time before and half after."""
+        """Add a runtime call. One that waits spends half of its own time before the wait, half
+        after it.
+        """
         begin = self._mark()
         cost = costs.call_ns(name)
         if waits_for is not None:
@@ -365,6 +377,7 @@ class _Builder:
         if launch.kind == "collective":
             return mean * transfer_factor(launch.collective, self._ranks), bound
         if _waits(launch, self._operators[operator]):
+            # A copy that the host waits for is of pageable memory, which has rates of its own.
             transfer = (launch.copy_bytes or 0) / PAGEABLE_BANDWIDTH * 1e9
             return (
                 PAGEABLE_FLOOR_NS + transfer,
@@ -374,8 +387,8 @@ class _Builder:
 
 
 def _waits(launch: KernelLaunch, operator: Operator) -> bool:
-    """Whether the host waits for it: copies to and from the host, unless the trainer asked for it
-    not to.
+    """Whether the host waits for a launch: it does for copies to and from the host, unless the
+    trainer asked it not to.
     """
     crosses = launch.copy_direction in ("HostToDevice", "DeviceToHost")
     return crosses and not operator.scalars.get("non_blocking", False)

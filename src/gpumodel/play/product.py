@@ -1,8 +1,8 @@
-"""Programs that are not the trainer's, operator by operator.
+"""Programs other than the trainer, operator by operator.
 
-The matrix product is `python -m cifar_train.matmul`: two matrices up, their product, the result
-down. The sharded step is a Llama's, with the order of FSDP2 on the host
-(https://github.com/pytorch/pytorch/tree/main/torch/distributed/fsdp/_fully_shard).
+The matrix product is `python -m cifar_train.matmul`: two matrices go to the device, are multiplied,
+and their product comes back. The sharded step is that of a Llama, in the order in which FSDP2 works
+on the host (https://github.com/pytorch/pytorch/tree/main/torch/distributed/fsdp/_fully_shard).
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ def operators_of_sharded_step(workload: ShardedStep) -> tuple[Operator, ...]:
 
 
 OUTER = -1
-"""The unit of embedding and head, which is gathered once a step."""
+"""The unit of embedding and head, which is gathered once per step."""
 
 
 @dataclass
 class _Sharded:
+    """Writes down the operators of one step. gathered -- unit -> number of its last gather."""
+
     workload: ShardedStep
     operators: list[Operator] = field(default_factory=list)
     phase: str = "forward"
@@ -76,6 +78,7 @@ class _Sharded:
         self.phase = "backward"
         self._backward((head,))
         freed = set(range(work.layers - 1)) if work.reshard else set()
+        # With `prefetch` the next layer's gather overlaps with the computation of this one.
         for unit in reversed(range(work.layers)):
             below = [unit - 1] if unit - 1 in freed else []
             self._use(unit)
@@ -115,7 +118,7 @@ class _Sharded:
         self._exchange("FSDP::post_backward_reduce", SCATTER, summed, self._share(summed))
 
     def _use(self, unit: int) -> None:
-        """The parameters come out of the buffer in which they were gathered, once it is full."""
+        """Copy the parameters out of the buffer in which they were gathered, once it is full."""
         whole = self._of_unit(unit, "bfloat16")
         scalars = {"host_only": True, "joins": self.gathered[unit]}
         above = self._add("FSDP::all_gather_copy_out", [whole], whole, scalars=scalars)
@@ -139,7 +142,7 @@ class _Sharded:
         )
 
     def _share(self, whole: TensorInfo) -> TensorInfo:
-        """A rank's part, padded to equal parts."""
+        """One rank's part; all parts are padded to equal sizes."""
         return TensorInfo((-(-whole.shape[0] // self.workload.ranks),), whole.dtype)
 
     def _forward(self, weights: tuple[tuple[int, int], ...]) -> None:
@@ -152,7 +155,7 @@ class _Sharded:
         self._mm((self.workload.tokens, weight[0]), weight)
 
     def _backward(self, weights: tuple[tuple[int, int], ...]) -> None:
-        """Of each weight, in reverse: the gradient of what came in, and its own."""
+        """For each weight, in reverse order: the gradient of its input, and its own."""
         tokens = self.workload.tokens
         for inputs, outputs in reversed(weights):
             self._mm((tokens, outputs), (outputs, inputs))

@@ -17,7 +17,7 @@ TRAINER = (
     "run (run.py)",
     "train (loop.py)",
 )
-"""Outermost frames of the main thread, in cifar_train's own files."""
+"""Outermost frames of the main thread, down to the training loop."""
 
 ENGINE = (
     "clone3",
@@ -47,6 +47,7 @@ READING_SLOWLY = ("__iter__ (pathologies.py)", "read_slowly (pathologies.py)", "
 COMING_LATE = ("after_data (pathologies.py)", "sleep")
 WAITING_FOR_AUTOGRAD = ("torch::autograd::Engine::execute", "pthread_cond_wait")
 WAITING_FOR_DEVICE = ("rocr::core::InterruptSignal::WaitRelaxed",)
+"""Innermost frames of a thread, by what it waits for or does."""
 
 ASLEEP = frozenset(
     stack[-1]
@@ -74,7 +75,8 @@ def sample(
     taken: list[tuple[int, int, tuple[str, ...]]] = []
     for hertz, sees_sleep in ((sampling.by_wall_clock, True), (sampling.by_cpu_time, False)):
         times = np.sort(random.integers(begin, end, int((end - begin) * hertz / 1e9))).tolist()
-        # Looks at random times, less those at a sleeping thread, are random in its CPU time.
+        # Of samples at random times, those that do not find a thread asleep are at random CPU
+        # times.
         taken += [
             row
             for time in times
@@ -86,7 +88,7 @@ def sample(
 
 
 class _Finder:
-    """Which frames a thread is in at a time."""
+    """Finds the frames that a thread is in at a given time, in ns."""
 
     def __init__(self, run: RankRun, pathology: str | None, last_rank: bool) -> None:
         self._pathology, self._last_rank = pathology, last_rank
@@ -108,8 +110,8 @@ class _Finder:
         self._main, self._autograd = run.main_thread_id, run.autograd_thread_id
 
     def rows(self, time: int) -> list[tuple[int, int, tuple[str, ...]]]:
-        """A row of SAMPLES for each thread that is there at a time; autograd's is there in the
-        backward phase.
+        """A row of SAMPLES for each thread that exists at this time; autograd's exists in the
+        backward phase alone.
         """
         phase, stack = self.main_stack(time)
         found = [(time, self._main, stack)]
@@ -121,6 +123,8 @@ class _Finder:
 
     def main_stack(self, time: int) -> tuple[str, tuple[str, ...]]:
         """Phase and stack of the main thread."""
+        # Between operators the main thread waits for autograd in the backward phase; with rank-skew
+        # it sleeps before the forward pass.
         place = int(np.searchsorted(self._phase_start, time, side="right")) - 1
         if place < 0 or time >= self._phase_end[place]:
             return "", TRAINER
@@ -165,7 +169,9 @@ class _Intervals:
         self._names = everything["name"].to_numpy()
 
     def names(self, time: int) -> tuple[str, ...]:
-        """Names of the operators that run at a time, outermost first."""
+        """Names of the operators that run at this time, outermost first."""
+        # Children lie within their parents, so the last operator to start is running, or one above
+        # it is.
         place = int(np.searchsorted(self._start, time, side="right")) - 1
         row = int(self._rows[place]) if place >= 0 else -1
         while row >= 0 and self._ends[row] <= time:

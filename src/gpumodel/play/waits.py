@@ -1,4 +1,4 @@
-"""What a step waits for: a stream that keeps its order, other ranks in an all-reduce, the
+"""What a step waits for: a stream that keeps its order, other ranks in a collective, the
 DataLoader.
 """
 
@@ -20,9 +20,12 @@ def in_order(ready: Times, duration: Times, free: Times) -> Times:
     ready, duration -- [ranks, items]: earliest start and duration of each item, in the order of
                        launch.
     free            -- [ranks]: when each rank's stream has finished what came before.
-    An item starts when it is ready and the one before has ended; no time passes between two that
-    wait (in public ROCm traces the gap between queued kernels is 0 at the median).
+
+    An item starts when it is ready and the one before has ended. No time passes between two items
+    that wait: in public ROCm traces the median gap between queued kernels is 0.
     """
+    # start - before never falls: it is `free`, or the largest ready - before so far. So no loop is
+    # needed.
     before = np.cumsum(duration, axis=1) - duration
     latest = np.maximum.accumulate(np.maximum(ready - before, free[:, None]), axis=1)
     return latest + before
@@ -34,7 +37,9 @@ collective).
 """
 
 EXIT_SKEW_NS = 10_000
-"""Ranks leave within 2 to 24 us of each other in that trace; here each draws from 0 to this."""
+"""In that trace ranks leave a collective within 2 to 24 us of each other; here each draws a number
+from 0 to this.
+"""
 
 
 GATHER, SCATTER = "_allgather_base", "_reduce_scatter_base"
@@ -42,13 +47,13 @@ GATHER, SCATTER = "_allgather_base", "_reduce_scatter_base"
 
 
 def transfer_factor(kind: str, ranks: int) -> float:
-    """How much longer a transfer takes than the measured all-reduce of the same data between
+    """Factor by which a transfer takes longer than the measured all-reduce of the same data between
     MEASURED_RANKS.
 
-    Each of n ranks sends (n - 1) / n times the data to gather or to scatter it, and twice that in
-    an all-reduce (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). It does so
-    over its links to all n - 1 others: on a board of MI300X each pair has its own, and all are used
-    only by all eight
+    Each of n ranks sends (n - 1) / n times the data to gather or to scatter them, and twice that in
+    an all-reduce (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). It sends
+    them over its links to the n - 1 others. On a board of MI300X each pair has a link of its own,
+    so only all eight use all links
     (https://rocm.blogs.amd.com/software-tools-optimization/mi300x-rccl-xgmi/README.html). A
     broadcast is taken to be as long as the measured one.
     """
@@ -59,10 +64,10 @@ def transfer_factor(kind: str, ranks: int) -> float:
 
 
 def meet(kind: str, entry: Times, transfer: Times, skew: Times) -> tuple[Times, Times]:
-    """Ends and times of waiting [ranks] in ns of one collective.
+    """When each rank leaves a collective, and how long it waited for others, [ranks] in ns each.
 
-    entry -- when each rank's kernel starts; transfer -- its bare transfer time; skew -- how late
-    each one leaves. In a broadcast nobody waits for anyone but the root, rank 0.
+    entry -- when each rank's kernel starts. transfer -- its transfer time without waiting. skew --
+    how much later each rank leaves. In a broadcast ranks wait only for the root, rank 0.
     """
     awaited = entry[0] if kind == "broadcast" else entry.max()
     last = np.maximum(entry, awaited)
@@ -76,13 +81,13 @@ costs less than 156 us.
 """
 
 BATCHED_IMAGE_NS = 7_000
-"""Without per-image transforms: a twentieth, the ratio measured on a CPU with this trainer's two
-ways.
+"""The same without transforms of single images: a twentieth, the ratio of this trainer's two ways,
+measured on a CPU.
 """
 
 NEXT_NS = 90_000
-"""Taking a ready batch from the queue: `enumerate(DataLoader)` in the 4-rank trace of AMD's
-TraceLens example.
+"""Time to take a ready batch from the queue: that of `enumerate(DataLoader)` in the 4-rank
+trace.
 """
 
 PREFETCH = 2
@@ -91,13 +96,15 @@ prefetch_factor).
 """
 
 START_NS = 50_000_000
-"""Fork of the workers until they work: an assumption; it is over before the first step's set-up."""
+"""From the fork of the workers until they work: an assumption. It is over before the first step's
+set-up.
+"""
 
 
 @dataclass
 class Loader:
-    """The loader of one rank. Batches are made in turn by `num_workers` workers, or by the trainer
-    itself.
+    """The loader of one rank. `num_workers` workers make batches in turn, or the trainer itself
+    makes them.
 
     start_ns -- when iteration begins.
     """
@@ -114,7 +121,9 @@ class Loader:
         self._free = [self.start_ns + START_NS] * workers
 
     def wait_ns(self, images: int, now: int) -> int:
-        """How long the trainer, asking at `now`, waits for the next batch of that many images."""
+        """How long the trainer waits for the next batch, of this many images, if it asks at `now`;
+        all times in ns.
+        """
         slow = (
             round(images * SECONDS_PER_SLOW_IMAGE * 1e9)
             if self.config.pathology == "slow-loader"

@@ -1,1 +1,3 @@
-"""Which operators a training step runs: recorded on tensors without data, or shipped."""
+"""Which operators a training step runs: recorded on tensors without data, or shipped with the
+model.
+"""

@@ -1,4 +1,4 @@
-"""What PyTorch does on a GPU and not on meta tensors: autocast, attention kernels, gradient
+"""What PyTorch does on a GPU, but not on meta tensors: autocast, attention kernels, gradient
 scaling, fused Adam.
 """
 
@@ -14,10 +14,10 @@ from gpumodel.recording.recorder import OperatorRecorder
 HALF_FUNCTIONS = frozenset(
     ("__matmul__", "__rmatmul__", "addbmm", "addmm", "baddbmm", "bmm", "conv2d", "linear", "matmul")
 )
-"""Functions that autocast runs in 16 bits: the ones of the list that image classifiers use.
+"""Functions that autocast runs in 16 bits: those of PyTorch's list that image classifiers use.
 
-Source of this list and the next: https://docs.pytorch.org/docs/stable/amp.html, CUDA op-specific
-behaviour.
+Source of this list and the next: https://docs.pytorch.org/docs/stable/amp.html, "CUDA Op-Specific
+Behavior".
 """
 
 FULL_FUNCTIONS = frozenset(
@@ -51,9 +51,10 @@ FULL_FUNCTIONS = frozenset(
 
 
 class DeviceFunctions(TorchFunctionMode):
-    """Autocast to `half` (none if None), and scaled dot-product attention by one fused operator.
+    """Autocast to `half` (None: no autocast), and scaled dot-product attention as one fused
+    operator.
 
-    Meta tensors have no autocast of their own, and their attention is taken apart into matrix
+    Meta tensors have no autocast of their own, and PyTorch takes their attention apart into matrix
     products.
     """
 
@@ -81,7 +82,7 @@ class DeviceFunctions(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def __exit__(self, *error: Any) -> None:
-        """Forget the cast weights, as autocast does at its end."""
+        """Forget the weights that were cast, as autocast does at its end."""
         self._weights.clear()
         super().__exit__(*error)
 
@@ -115,10 +116,9 @@ class DeviceFunctions(TorchFunctionMode):
         scale: float | None = None,
         **_: Any,
     ) -> torch.Tensor:
-        """On ROCm AOTriton's kernels: flash attention in 16 bits without a mask, else the
-        memory-efficient one.
-
-        https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+        """AOTriton's kernels on ROCm: flash attention in 16 bits without a mask, else the
+        memory-efficient one (torch.nn.functional.scaled_dot_product_attention, see
+        https://docs.pytorch.org/docs/stable/nn.functional.html).
         """
         tensors = (query, key, value)
         if self._half is not None:
@@ -141,11 +141,11 @@ def _tensors(args: tuple) -> list[torch.Tensor]:
 
 
 class MetaGradScaler:
-    """The operators of torch.amp.GradScaler
+    """The operators of torch.amp.GradScaler, which switches itself off where there is no GPU
     (https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling).
 
-    The real one switches itself off where there is no GPU. A fused optimizer takes the scale and
-    the check for infinities as arguments, so that nothing is read back to the host.
+    A fused optimizer takes the scale and the check for infinities as arguments, so that nothing is
+    read back to the host.
     """
 
     def __init__(self, enabled: bool, fused: bool) -> None:
@@ -176,6 +176,7 @@ class MetaGradScaler:
             else self._scale.double().reciprocal().float()
         )
         found = torch.full((), 0.0, device="meta")
+        # GradScaler copies both values to each device that has gradients.
         copies = [value.to(device="meta", copy=True) for value in (found, inverse)]
         torch.ops.aten._amp_foreach_non_finite_check_and_unscale_(gradients, *copies)
         self._found = copies[0]
@@ -185,7 +186,9 @@ class MetaGradScaler:
             optimizer.step()
 
     def update(self) -> None:
-        """Grow or shrink the scale."""
+        """Grow or shrink the scale, by GradScaler's default factors (2.0, 0.5) and interval (2000
+        steps).
+        """
         if self._enabled:
             torch.ops.aten._amp_update_scale_(
                 self._scale, self._growth, self._found, 2.0, 0.5, 2000
@@ -193,10 +196,11 @@ class MetaGradScaler:
 
 
 class DeviceAdam:
-    """torch.optim.Adam in the form that PyTorch takes on a GPU, with its state as after some steps.
+    """torch.optim.Adam in the form that PyTorch takes on a GPU, with the state that it has after
+    some steps.
 
-    foreach is the default there, and `fused` needs tensors on a GPU, so its operators are written
-    down from its source (https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py,
+    foreach is the default on a GPU. `fused` needs tensors on a GPU, so its operators are written
+    down here from its source (https://github.com/pytorch/pytorch/blob/main/torch/optim/adam.py,
     _fused_adam).
     """
 
@@ -205,6 +209,7 @@ class DeviceAdam:
         self._fused = fused
         self._recorder = recorder
         self.param_groups = self._adam.param_groups
+        # Adam counts its steps on the CPU, unless it is fused.
         for parameter in model.parameters():
             self._adam.state[parameter] = {
                 "step": torch.ones((), device="meta" if fused else "cpu"),
@@ -213,8 +218,8 @@ class DeviceAdam:
             }
 
     def step(self, scale: Any = None, found: Any = None) -> None:
-        """Update the parameters; a fused update takes the gradient scaler's scale and its
-        finding.
+        """Update the parameters. A fused update takes the gradient scaler's scale, and whether it
+        found an infinity.
         """
         with self._recorder.group("Optimizer.step#Adam.step"):
             if self._fused:
@@ -241,4 +246,5 @@ class DeviceAdam:
         scalars = {"lists": tuple(len(tensors) for tensors in lists)}
         self._recorder.add("aten::_fused_adam_", [*inputs, *extra], parameters, scalars=scalars)
         if found is not None:
+            # `found` is 1 where a gradient is infinite: then the step is taken back.
             torch.ops.aten._foreach_sub_(steps, [found] * len(steps))

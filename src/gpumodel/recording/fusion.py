@@ -17,11 +17,12 @@ KEPT_PREFIXES = (
     ),
     *("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::max_pool2d"),
 )
-"""Operators that the compiler leaves to a library. All else in the model it writes itself."""
+"""Operators that the compiler leaves to a library; for all others in the model it writes kernels.
+"""
 
 REDUCING = ("batch_norm", "layer_norm", "softmax", "sum", "mean", "norm", "amax", "var")
-"""Words in names of operators that reduce: their kernels are called triton_red_, the others
-triton_poi_ (https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/triton.py).
+"""Words in the names of operators that reduce: their kernels are named triton_red_..., all others
+triton_poi_... (https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/triton.py).
 """
 
 _COMPILER_NAMES = {
@@ -31,22 +32,22 @@ _COMPILER_NAMES = {
     "aten::native_batch_norm": "_native_batch_norm_legit_functional",
     "aten::miopen_batch_norm_backward": "native_batch_norm_backward",
 }
-"""What the compiler calls operators that a GPU build or eager mode names otherwise."""
+"""Operator -> what the compiler calls it, where a GPU build or eager mode has another name."""
 
 WORDS_IN_NAME = 6
-"""Inductor puts all operators into a kernel's name; longer names than this are cut here."""
+"""Inductor puts all operators into a kernel's name; here a name with more of them is cut."""
 
 
 @dataclass
 class _Group:
-    """Leaf operators that become one kernel. reads and writes are numbers of storages."""
+    """Leaf operators that become one kernel. reads, writes -- numbers of their storages."""
 
     members: list[int] = field(default_factory=list)
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
 
     def touches(self, reads: Iterable[int]) -> bool:
-        """Whether an operator with these inputs belongs here: it uses what the group reads or
+        """Whether an operator with these inputs belongs to the group: it uses what that reads or
         makes.
         """
         return not self.members or bool((self.reads | self.writes) & set(reads))
@@ -54,23 +55,23 @@ class _Group:
 
 @dataclass
 class _Node:
-    """An operator of the compiled step and what it calls."""
+    """An operator of the compiled step and the operators that it calls."""
 
     operator: Operator
     children: list[_Node] = field(default_factory=list)
 
     def contains(self, name: str) -> bool:
-        """Whether it or something below it has this name."""
+        """Whether it, or an operator below it, has this name."""
         return self.operator.name == name or any(child.contains(name) for child in self.children)
 
 
 def fuse(recorded: Recorded) -> tuple[Operator, ...]:
-    """The operators after compilation: the model's layers are gone, its small operators fused.
+    """The operators after compilation: the model's layers are gone, its small operators are fused.
 
     Neighbouring operators of the model that share a tensor become one; a matrix product,
-    convolution, attention or collective between them separates. Loss, exchange and optimizer stay
-    as they are. The backward graph is cut where a gradient bucket is full, as torch.compile does
-    for DistributedDataParallel
+    convolution, attention or collective between them keeps them apart. Loss, gradient exchange and
+    optimizer stay as they are. The backward graph is cut where a gradient bucket is full, as
+    torch.compile does for DistributedDataParallel
     (https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/backends/distributed.py).
     """
     roots = _kept(recorded)
@@ -81,7 +82,7 @@ def fuse(recorded: Recorded) -> tuple[Operator, ...]:
 
 
 def _kept(recorded: Recorded) -> list[_Node]:
-    """What remains, as trees: a fused operator stands where its first member stood."""
+    """The operators that remain, as trees: a fused operator stands where its first member stood."""
     reads, writes = recorded.reads, recorded.writes
     groups = _groups(recorded.operators, reads, writes)
     number = {group.members[0]: place for place, group in enumerate(groups)}
@@ -110,15 +111,15 @@ def _in_model(operator: Operator) -> bool:
 
 
 def _is_layer(operator: Operator, parents: set[int | None]) -> bool:
-    """Whether an operator of the model is only a call of others, or a view: the compiler leaves
+    """Whether an operator of the model only calls others, or is a view: the compiler keeps
     neither.
     """
     return operator.index in parents or not operator.on_device
 
 
 def _in_compiled_order(roots: list[_Node]) -> list[_Node]:
-    """Runs of compiled operators under one call of the compiled graph each; gradients follow their
-    graph.
+    """The same trees, with each run of compiled operators below one call of the compiled graph. Its
+    gradients come after the graph.
     """
     ordered: list[_Node] = []
     compiled: list[_Node] = []
@@ -167,8 +168,8 @@ def _flatten(node: _Node, parent: int | None, result: list[Operator]) -> None:
 def _groups(
     operators: list[Operator], reads: list[frozenset[int]], writes: list[frozenset[int]]
 ) -> list[_Group]:
-    """Groups in order. One is open at a time, as the compiler keeps the order of what depends on
-    each other.
+    """Groups in order. Only one is open at a time, since the compiler keeps the order of operators
+    that depend on each other.
     """
     parents = {operator.parent for operator in operators}
     groups = [_Group()]
@@ -189,6 +190,7 @@ def _groups(
 def _fused(recorded: Recorded, group: _Group, last_read: dict[int, int], number: int) -> Operator:
     members = [recorded.operators[index] for index in group.members]
     reducing = any(word in member.name for member in members for word in REDUCING)
+    # Inductor, too, names a kernel after its operators in alphabetical order.
     words = sorted({_word(member.name) for member in members})[:WORDS_IN_NAME]
     return replace(
         members[0],
@@ -204,7 +206,7 @@ def _word(name: str) -> str:
 
 
 def _outer_inputs(recorded: Recorded, group: _Group) -> tuple[TensorInfo, ...]:
-    """Tensors that the kernel reads from memory: those that no member made before, each once."""
+    """Tensors that the kernel reads from memory: those that no earlier member made, each once."""
     made: set[int] = set()
     found: dict[tuple[frozenset[int], TensorInfo], None] = {}
     for index in group.members:
@@ -219,7 +221,7 @@ def _outer_inputs(recorded: Recorded, group: _Group) -> tuple[TensorInfo, ...]:
 def _kept_outputs(
     recorded: Recorded, group: _Group, last_read: dict[int, int]
 ) -> tuple[TensorInfo, ...]:
-    """Tensors that somebody outside needs, and the last one in any case."""
+    """Tensors that an operator outside of the group reads later, and the last one in any case."""
     end = group.members[-1]
     kept = []
     for index in group.members:

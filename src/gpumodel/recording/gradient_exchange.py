@@ -11,15 +11,16 @@ from gpumodel.recording.recorder import OperatorRecorder
 
 FIRST_BUCKET_BYTES = 1024 * 1024
 BUCKET_BYTES = 25 * 1024 * 1024
-"""https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html:
-bucket_cap_mb is 25; the first bucket is smaller so that the exchange starts early
+"""Limits of DDP's buckets: bucket_cap_mb is 25
+(https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html), and
+the first bucket is smaller, so that the exchange starts early
 (torch.distributed._DEFAULT_FIRST_BUCKET_BYTES).
 """
 
 
 def bucket_sizes(sizes: Sequence[int]) -> list[list[int]]:
-    """Places of the gradients in each bucket. `sizes` are bytes in the order in which gradients
-    become ready.
+    """Places of the gradients in each bucket. sizes -- bytes of the gradients, in the order in
+    which they become ready.
 
     A bucket is closed by the gradient that reaches its limit
     (https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp,
@@ -39,9 +40,9 @@ def bucket_sizes(sizes: Sequence[int]) -> list[list[int]]:
 class GradientExchange:
     """Adds DistributedDataParallel's operators to a recording.
 
-    order  -- parameters in the order in which their gradients become ready (what DDP settles on
-              after its first step), or in reverse order of definition where unused parameters are
-              searched for.
+    order  -- parameters in the order in which their gradients become ready, on which DDP settles
+              after its first step; or in reverse order of definition, where DDP searches for unused
+              parameters.
     unused -- parameters that get no gradient at all.
     """
 
@@ -73,11 +74,14 @@ class GradientExchange:
         self._launched = 0
         self._unused = list(unused)
         self._marked = False
+        # DDP's reducer, too, runs inside the autograd node that has accumulated a gradient.
         for parameter in order:
             parameter.register_post_accumulate_grad_hook(self._ready)
 
     def broadcast_buffers(self) -> None:
-        """Rank 0's buffers to all, one broadcast for each type; before the forward pass."""
+        """Send rank 0's buffers to all ranks before the forward pass, one broadcast for each
+        type.
+        """
         for dtype, own in self._buffers.items():
             flat = self._flat[dtype]
             with self._recorder.group("aten::flatten_dense_tensors"):
@@ -92,7 +96,7 @@ class GradientExchange:
                 self._copy(buffer, buffer)
 
     def finish(self) -> None:
-        """After the backward pass: the reduced buckets back into the gradients."""
+        """Copy the reduced buckets back into the gradients, after the backward pass."""
         self._recorder.leave_node()
         for number, bucket in enumerate(self._buckets):
             for parameter in bucket:
@@ -104,7 +108,7 @@ class GradientExchange:
                     self._copy(parameter, self._views[number], parameter)
 
     def _ready(self, parameter: Any) -> None:
-        """The gradient of a parameter has been computed; called inside its autograd node."""
+        """Write down what DDP does once a gradient is there; called within its autograd node."""
         self._recorder.enter_node(torch._C._current_autograd_node())
         self._recorder.leave_node_itself()
         if self._unused and not self._marked:
@@ -117,7 +121,7 @@ class GradientExchange:
         self._recorder.leave_node()
 
     def _mark_unused(self) -> None:
-        """A parameter without gradient sends zeros, so that its bucket can go."""
+        """Fill parameters without a gradient with zeros, so that their buckets can be sent."""
         self._marked = True
         for parameter in self._unused:
             with self._recorder.group("aten::zero_", [parameter]):
@@ -140,7 +144,7 @@ class GradientExchange:
             self._recorder.add(name, [tensor], [tensor], scalars={"collective": kind})
 
     def _copy(self, target: Any, source: Any, like: Any = None) -> None:
-        """A memory copy; `like` has the shape that is copied where the source is a larger
+        """A memory copy. like -- a tensor of the shape that is copied, where the source is a larger
         buffer.
         """
         shown = source if like is None else like

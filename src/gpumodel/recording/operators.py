@@ -5,18 +5,20 @@ Conventions beyond aten's own schemas:
                              DeviceToHost or DeviceToDevice where it is a plain memory copy (equal
                              type and order), and absent where a kernel converts or reorders;
                              scalars["non_blocking"] where the host goes on.
-  aten::_local_scalar_dense  reads one number back: the host waits for the device, then 4 bytes
-  DeviceToHost. nccl:all_reduce, nccl:broadcast, nccl:_all_gather_base, nccl:_reduce_scatter_base
-                             scalars["collective"] is torch's name for it; nothing runs with one
-                             rank.
-  scalars["joins"]           before the operator the compute stream waits for the step's collective
-      of that number.
-  aten::_foreach_*, aten::_amp_foreach_*, aten::cat   lists are unrolled; scalars["lists"] gives
-      their lengths.
-  triton_poi_..., triton_red_...   several operators that a compiler fused into one kernel; inputs
-                             are read once and outputs written once.
-  scalars["host_only"]       views, allocations and arithmetic on the host: never a kernel
-      (`Operator.on_device`).
+  aten::_local_scalar_dense  reads one number back: the host waits for the device, then 4 bytes go
+                             from device to host.
+  nccl:all_reduce, nccl:broadcast, nccl:_all_gather_base, nccl:_reduce_scatter_base
+                             scalars["collective"] is torch's name for the collective; with one rank
+                             nothing runs.
+  scalars["joins"]           number of a collective of the step: before the operator the compute
+                             stream waits for it.
+  aten::_foreach_*, aten::_amp_foreach_*, aten::cat
+                             lists are unrolled; scalars["lists"] gives their lengths.
+  triton_poi_..., triton_red_...
+                             several operators that a compiler fused into one kernel; inputs are
+                             read once and outputs are written once.
+  scalars["host_only"]       views, allocations and arithmetic on the host, which never launch a
+                             kernel (`Operator.on_device`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Scalar = str | bool | int | float | tuple[Any, ...] | None
-"""An argument that is no tensor."""
+"""An argument that is not a tensor."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,21 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Operator:
-    """One call of an operator, parents before children, in the order of calls.
+    """One call of an operator. A step has its operators in the order of calls, parents before
+    children.
 
-    index, parent   -- place in the step, and that of the operator that called it.
+    index, parent   -- place in the step, and the place of the operator that called it.
     name            -- as Kineto writes it: aten::addmm, autograd::engine::evaluate_function: ...
     inputs          -- tensors in the order of the arguments, lists of tensors unrolled; None where
                        one is absent.
-    outputs         -- tensors that came back.
+    outputs         -- tensors that it returned.
     scalars         -- other arguments by name: stride, padding, groups, transposed, output_mask,
                        ...
     phase           -- data, forward, loss, backward or optimizer.
     module          -- path of the layer, "" outside of the model.
     sequence_number -- links a forward operator with its backward one.
-    flops           -- of matrix products and convolutions; a multiplication and an addition are
-                       two.
+    flops           -- FLOPs of matrix products and convolutions, else 0; a multiplication and an
+                       addition are two.
     """
 
     index: int
@@ -78,7 +81,7 @@ READS_BACK = frozenset({"aten::_local_scalar_dense"})
 """Operators whose result is a number on the host."""
 
 IGNORED = frozenset({"aten::lift_fresh", "aten::_nested_tensor_size"})
-"""Made by the recording itself or without any trace."""
+"""Operators that the recording itself makes, or that leave nothing in a trace."""
 
 _VIEWS = (
     *(
@@ -176,7 +179,8 @@ The chains of ResNet are those of a published torch.profiler trace of this workl
 
 
 def parents_and_leaf(name: str, inputs: list[Any]) -> tuple[tuple[str, ...], str]:
-    """The names above a dispatched operator and the name of its leaf.
+    """The names of the operators above a dispatched one, and the name of the leaf. inputs -- its
+    tensors.
 
     MIOpen normalises batches in NCHW order with float32 parameters; all else runs in PyTorch's own
     kernels (https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/Normalization.cpp).

@@ -25,9 +25,9 @@ from gpumodel.recording.recorder import OperatorRecorder, ValuelessReads
 
 
 def record_step(config: TrainConfig) -> tuple[Operator, ...]:
-    """The operators of one steady step; `config` has its pathology's settings in place already."""
+    """The operators of one steady step. config -- with its pathology's settings in place."""
     with warnings.catch_warnings():
-        # Of numbers that a shape cannot have; nobody uses them.
+        # The warnings are about values, which meta tensors do not have.
         warnings.simplefilter("ignore")
         order, unused = _gradient_order(config)
         recorder = OperatorRecorder(config.channels_last)
@@ -37,13 +37,15 @@ def record_step(config: TrainConfig) -> tuple[Operator, ...]:
         _follow_modules(job.raw_model, recorder)
         with recorder:
             train(job, Hooks([_Phases(recorder, exchange.finish), *job.pathology_hooks]))
-    # A compiler that has met too many constants gives up, and the steady step runs eagerly.
+    # The compiler gives up after too many recompilations, so here the steady step runs eagerly.
     fused = config.compile and config.pathology != "recompile"
     return _numbered_from_zero(fuse(recorder.recorded) if fused else recorder.recorded.operators)
 
 
 def _numbered_from_zero(operators: Iterable[Operator]) -> tuple[Operator, ...]:
-    """The same operators, whatever this process has recorded before: autograd counts on and on."""
+    """The operators with sequence numbers from 0, whatever this process has recorded before:
+    autograd never starts its count again.
+    """
     operators = tuple(operators)
     first = min(one.sequence_number for one in operators if one.sequence_number is not None)
     return tuple(
@@ -55,7 +57,10 @@ def _numbered_from_zero(operators: Iterable[Operator]) -> tuple[Operator, ...]:
 
 
 def _gradient_order(config: TrainConfig) -> tuple[list[int], list[int]]:
-    """Places of the parameters in the order of their gradients, and of those that get none."""
+    """Places of the parameters in the order in which their gradients come, and of those without a
+    gradient.
+    """
+    # This takes a step of its own: the exchange needs the order before the recorded step begins.
     job = _job(config, OperatorRecorder())
     parameters = list(job.raw_model.parameters())
     place = {id(parameter): number for number, parameter in enumerate(parameters)}
@@ -72,8 +77,8 @@ def _exchange(
     job: Trainer, recorder: OperatorRecorder, order: list[int], unused: list[int]
 ) -> GradientExchange:
     parameters = list(job.raw_model.parameters())
-    # The trainer lets DDP search for unused parameters only with this fault; then buckets keep
-    # their first order.
+    # Only with this fault does the trainer let DDP search for unused parameters, and then buckets
+    # keep their first order.
     if job.config.pathology == "broken-grad":
         order = list(range(len(parameters)))[::-1]
     return GradientExchange(
@@ -85,7 +90,7 @@ def _exchange(
 
 
 def _job(config: TrainConfig, recorder: OperatorRecorder) -> Trainer:
-    """The trainer's job for one step on meta tensors, its pathology inside."""
+    """The trainer with one step to do on meta tensors, its pathology included."""
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     with torch.device("meta"):
@@ -95,6 +100,7 @@ def _job(config: TrainConfig, recorder: OperatorRecorder) -> Trainer:
     half = torch.float16 if automixed else None
     job = Trainer(
         config=config.replace(max_steps=1, max_epochs=1, **_without_profiler(config)),
+        # Rank 0 of two: rank-skew would let the last rank sleep.
         launch=Launch(0, 2),
         device=torch.device("meta"),
         loaders=_loaders(config),
@@ -111,13 +117,13 @@ def _job(config: TrainConfig, recorder: OperatorRecorder) -> Trainer:
 
 
 def _without_profiler(config: TrainConfig) -> dict[str, Any]:
-    """Changes that switch every profiling option off, as one step cannot hold a schedule."""
+    """Changes that switch all profiling options off, since a schedule needs more than one step."""
     profiling = [item for item in fields(config) if item.metadata["group"] == "profiling"]
     return {item.name: item.default for item in profiling}
 
 
 class _OneBatch:
-    """A loader and a sampler in one: gives the batch and has no epochs."""
+    """A loader and a sampler in one, with a single batch and without epochs."""
 
     def __init__(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
         self._batch = batch
@@ -149,8 +155,8 @@ def _loaders(config: TrainConfig) -> Loaders:
 
 
 def _transform(images: torch.Tensor) -> torch.Tensor:
-    """The training transforms for a batch. Random numbers are drawn for many batches at once, so
-    none are here.
+    """The training transforms for a batch. The trainer draws random numbers for many batches at
+    once, so a steady step draws none.
     """
     from cifar_train.data.transforms import BatchParameters, apply_parameters
 
@@ -168,7 +174,7 @@ def _transform(images: torch.Tensor) -> torch.Tensor:
 def _distributed(
     job: Trainer, recorder: OperatorRecorder, exchange: GradientExchange
 ) -> Callable[..., Any]:
-    """What DistributedDataParallel does around the model's forward pass."""
+    """The model's forward pass with what DistributedDataParallel does around it."""
 
     def forward(images: torch.Tensor) -> Any:
         with recorder.group("DistributedDataParallel.forward"):
@@ -179,7 +185,7 @@ def _distributed(
 
 
 def _follow_modules(model: torch.nn.Module, recorder: OperatorRecorder) -> None:
-    """Let the recorder know which layer runs; the model as a whole goes by its class."""
+    """Let the recorder know which layer runs; the whole model is named after its class."""
 
     def leave(*_: Any) -> None:
         # A hook that returns something would replace the layer's output.
@@ -192,29 +198,31 @@ def _follow_modules(model: torch.nn.Module, recorder: OperatorRecorder) -> None:
 
 
 class _Phases(Hook):
-    """Tells the recorder the phase, and ends the gradient exchange with the backward pass."""
+    """Tells the recorder which phase runs, and ends the gradient exchange with the backward
+    pass.
+    """
 
     def __init__(self, recorder: OperatorRecorder, finish_backward: Callable[[], None]) -> None:
         self._recorder = recorder
         self._finish_backward = finish_backward
 
     def step_begin(self, step: int) -> None:
-        """Into `data`."""
+        """Let `data` begin."""
         self._recorder.phase = PHASES[0]
 
     def after_data(self, step: int) -> None:
-        """Into `forward`."""
+        """Let `forward` begin."""
         self._recorder.phase = PHASES[1]
 
     def after_forward(self, step: int) -> None:
-        """Into `loss`."""
+        """Let `loss` begin."""
         self._recorder.phase = PHASES[2]
 
     def after_loss(self, step: int) -> None:
-        """Into `backward`."""
+        """Let `backward` begin."""
         self._recorder.phase = PHASES[3]
 
     def after_backward(self, step: int) -> None:
-        """Into `optimizer`."""
+        """Let `optimizer` begin."""
         self._finish_backward()
         self._recorder.phase = PHASES[4]

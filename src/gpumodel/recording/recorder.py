@@ -26,13 +26,15 @@ ACCUMULATE = "torch::autograd::AccumulateGrad"
 """Name of the autograd node that puts a gradient into a parameter."""
 
 LONGEST_LIST = 12
-"""Numbers of a list argument that are kept, such as strides and output masks."""
+"""List arguments up to this length are kept, such as strides and output masks; longer ones are
+dropped.
+"""
 
 
 @dataclass
 class Recorded:
-    """Operators, and for each the storages behind its inputs and outputs: sets of numbers, one set
-    a tensor.
+    """Operators, and for each of them the storages behind its inputs and outputs: sets of numbers,
+    one set per tensor.
     """
 
     operators: list[Operator] = field(default_factory=list)
@@ -41,17 +43,17 @@ class Recorded:
 
     @property
     def reads(self) -> list[frozenset[int]]:
-        """All storages that an operator reads."""
+        """For each operator all storages that it reads."""
         return [frozenset().union(*numbers) for numbers in self.input_numbers]
 
     @property
     def writes(self) -> list[frozenset[int]]:
-        """All storages that an operator writes."""
+        """For each operator all storages that it writes."""
         return [frozenset().union(*numbers) for numbers in self.output_numbers]
 
 
 class ValuelessReads(TorchDispatchMode):
-    """Lets a step run on meta tensors although it reads numbers back: each of them is 0."""
+    """Lets a step run on meta tensors although it reads numbers back: each number is 0."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
@@ -68,9 +70,9 @@ class OperatorRecorder(TorchDispatchMode):
     """Records while it is entered. Set `phase` and `modules` from outside; `group` opens a parent.
 
     modules            -- stack of the paths of the layers that run at the moment.
-    keep_channels_last -- whether convolutions work in NHWC order on what they get so, as MIOpen
-        does in a PyTorch that suggests it (PYTORCH_MIOPEN_SUGGEST_NHWC); else they put it into NCHW
-        order first.
+    keep_channels_last -- whether convolutions keep inputs that lie in NHWC order, as in a PyTorch
+        that suggests this order to MIOpen (PYTORCH_MIOPEN_SUGGEST_NHWC); else they first put them
+        into NCHW order.
     """
 
     def __init__(self, keep_channels_last: bool = False) -> None:
@@ -85,8 +87,8 @@ class OperatorRecorder(TorchDispatchMode):
         self._module_of_sequence: dict[int, str] = {}
         self._normalised_by_miopen: set[int | None] = set()
         self._last_sequence = torch.autograd._get_sequence_nr()
-        # Numbers of storages must not be given out again, so the storages are kept; on meta they
-        # hold nothing.
+        # The number of a freed storage could be given out again, so all storages are kept; those of
+        # meta tensors take no memory.
         self._storages: dict[int, Any] = {}
 
     def __torch_dispatch__(
@@ -95,10 +97,10 @@ class OperatorRecorder(TorchDispatchMode):
         """Run the operator and write it down."""
         kwargs = kwargs or {}
         name = func._schema.name
-        # A shape has no value; 0 means "no infinite gradient" where the trainer asks.
+        # A meta tensor has no value; where the trainer asks, 0 means that no gradient is infinite.
         result = 0.0 if _without_value(func, args) else func(*args, **kwargs)
         if name == "aten::convolution" and self._keep_channels_last and is_channels_last(args[0]):
-            # Meta tensors lose the order here, which the library keeps.
+            # A meta tensor loses the order here, which MIOpen keeps.
             result = result.contiguous(memory_format=torch.channels_last)
         node = torch._C._current_autograd_node()
         if self._is_shown(name, node):
@@ -108,14 +110,14 @@ class OperatorRecorder(TorchDispatchMode):
 
     def _is_shown(self, name: str, node: Any) -> bool:
         if name == "aten::detach" and self.phase in ("forward", "backward"):
-            # The recording itself detaches what autograd keeps; a trace has it where gradients are
-            # put in place.
+            # The recording itself detaches the tensors that autograd keeps. A trace has a detach
+            # only where a gradient is put into its parameter.
             return node is not None and node.name() == ACCUMULATE
         return name.startswith("aten::") and name not in IGNORED
 
     def enter_node(self, node: Any) -> None:
-        """Open the parents of an autograd node, unless they are open, and close those of the one
-        before.
+        """Open the parents of an autograd node, unless they are open already, and close those of
+        the node before.
         """
         if self._node is None and node is None:
             return
@@ -134,7 +136,7 @@ class OperatorRecorder(TorchDispatchMode):
         self._node, self._node_parents = node, 2
 
     def leave_node_itself(self) -> None:
-        """Close the node, but not yet the engine's call around it: hooks run there."""
+        """Close the node, but not yet the engine's call around it, in which hooks run."""
         self.close()
         self._node_parents = 1
 
@@ -146,7 +148,7 @@ class OperatorRecorder(TorchDispatchMode):
             self._node = None
 
     def open(self, name: str, inputs: Iterable[Any] = (), **values: Any) -> None:
-        """Begin a parent; what follows until `close` is called by it."""
+        """Begin a parent; it has called all that follows until `close`."""
         values.setdefault("scalars", {"host_only": True})
         self._open.append(self.add(name, inputs, **values))
 
@@ -156,7 +158,7 @@ class OperatorRecorder(TorchDispatchMode):
 
     @contextmanager
     def group(self, name: str, inputs: Iterable[Any] = ()) -> Iterator[None]:
-        """A parent around what happens inside."""
+        """A parent around the block."""
         self.open(name, inputs)
         try:
             yield
@@ -166,7 +168,7 @@ class OperatorRecorder(TorchDispatchMode):
     def add(
         self, name: str, inputs: Iterable[Any] = (), outputs: Iterable[Any] = (), **values: Any
     ) -> int:
-        """Write down one operator under the open parent and return its index. `values` are fields
+        """Write down one operator below the open parent and return its index. values -- more fields
         of Operator.
         """
         inputs, outputs = tuple(inputs), tuple(outputs)
@@ -196,7 +198,7 @@ class OperatorRecorder(TorchDispatchMode):
 
     def _write_down(self, func: Any, name: str, args: tuple, kwargs: dict, result: Any) -> None:
         inputs, scalars = split_arguments(func, args, kwargs)
-        # Some operators return tensors without values for options that are off.
+        # For options that are off, some operators return empty tensors.
         outputs = [tensor for tensor in _tensors(result) if tensor.numel()]
         if name in CONVOLUTIONS and not self._keep_channels_last:
             inputs = [self._rearranged(tensor) for tensor in inputs]
@@ -209,7 +211,7 @@ class OperatorRecorder(TorchDispatchMode):
         if name in HOST_ONLY or _all_on_host(inputs, outputs):
             scalars["host_only"] = True
         if name == "aten::add" and self._node is not None:
-            # Two gradients of one tensor: the engine adds in place where nobody looks on.
+            # Two gradients of one tensor: without a recording the engine adds them in place.
             name = "aten::add_"
         parents, leaf = parents_and_leaf(name, inputs)
         sequence = self._sequence_number()
@@ -231,7 +233,7 @@ class OperatorRecorder(TorchDispatchMode):
         self.close()
 
     def _rearranged(self, tensor: Any) -> Any:
-        """The tensor in NCHW order, with the copy that it takes."""
+        """The tensor in NCHW order; the copy that this takes is written down."""
         if tensor is None or not is_channels_last(tensor):
             return tensor
         ordered = tensor.contiguous()
@@ -243,8 +245,8 @@ class OperatorRecorder(TorchDispatchMode):
         return ordered
 
     def _sequence_number(self) -> int | None:
-        """That of the autograd node made for the operator now dispatched, None if there was none
-        made.
+        """Number of the autograd node that was made for the operator now dispatched; None if none
+        was made.
         """
         if self._node is not None:
             return None
@@ -266,13 +268,13 @@ class OperatorRecorder(TorchDispatchMode):
 def _same_node(one: Any, other: Any) -> bool:
     if one.name() != other.name():
         return False
-    # All nodes that accumulate have the same number; they are told apart by their hooks (see
+    # All nodes that accumulate gradients have the same number. Their hooks tell them apart (see
     # gradient_exchange).
     return one._sequence_nr() == other._sequence_nr()
 
 
 def describe(tensor: Any) -> TensorInfo:
-    """Shape, type and order of a tensor."""
+    """Shape, type and memory order of a tensor."""
     return TensorInfo(
         tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), is_channels_last(tensor)
     )
@@ -288,7 +290,9 @@ def is_channels_last(tensor: Any) -> bool:
 
 
 def split_arguments(func: Any, args: tuple, kwargs: dict) -> tuple[list[Any], dict[str, Any]]:
-    """Tensors in order (lists unrolled, None where absent) and the other arguments by name."""
+    """A call's tensors in order (lists unrolled, None where one is absent), and its other arguments
+    by name.
+    """
     inputs: list[Any] = []
     scalars: dict[str, Any] = {}
     lengths: list[int] = []
@@ -311,13 +315,13 @@ def split_arguments(func: Any, args: tuple, kwargs: dict) -> tuple[list[Any], di
 
 
 def _plain(value: Any) -> Any:
-    """A value that is equal in another process: numbers and texts, no objects of torch; None for
-    the rest.
+    """A value that is the same in another process: numbers and texts, no objects of torch; None for
+    all others.
     """
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        # One number for each parameter decides no kernel.
+        # A list with a number for each parameter is of no use in choosing a kernel.
         return tuple(_plain(item) for item in value) if len(value) <= LONGEST_LIST else None
     if isinstance(value, torch.dtype):
         return str(value).removeprefix("torch.")
@@ -338,9 +342,9 @@ def _all_on_host(inputs: list[Any], outputs: list[Any]) -> bool:
 
 
 def _direction(target: Any, source: Any) -> dict[str, str]:
-    """How a plain memory copy goes, or nothing where a kernel must convert or reorder.
+    """The direction of a plain memory copy, or nothing where a kernel must convert or reorder.
 
-    As PyTorch decides: same type and same strides are a memory copy, all else is a kernel
+    As in PyTorch, equal types and strides make it a memory copy; everything else takes a kernel
     (https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/Copy.cu).
     """
     if target.device != source.device:

@@ -1,13 +1,12 @@
 """The aten operators of one training step, recorded on shapes alone.
 
 The trainer's own model, loss and backward pass run on meta tensors, which have shapes and no
-memory, so that a step takes seconds and no GPU. Names are those of a ROCm build
-(aten::miopen_convolution), and the optimizer, gradient scaling and gradient exchange are the ones
-that a GPU gets. The trainer is taken to be started by a launcher (srun, torchrun), which wraps the
-model in DistributedDataParallel for one rank as well.
+memory, so a step takes seconds and needs no GPU. Names are those of a ROCm build
+(aten::miopen_convolution). Optimizer, gradient scaling and gradient exchange are those of a GPU.
+The trainer is taken to be started by a launcher (srun, torchrun), so it wraps the model in
+DistributedDataParallel even for one rank.
 
-Recorded steps stay on disk: those that ship with the model, then those that this machine has
-recorded.
+Recorded steps are kept on disk: some ship with the model, others were recorded on this machine.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ def operators_of_step(config: TrainConfig) -> tuple[Operator, ...]:
     """All operators of one steady step of the trainer with this configuration, its pathology
     included.
 
-    Host effects of a pathology (a slow loader, a late rank) have no operators; gpumodel.play adds
-    them.
+    What a pathology does on the host (a slow loader, a late rank) has no operators; gpumodel.play
+    adds it.
     """
     return load_or_make(step_name(config), tuple[Operator, ...], lambda: record(config))
 
 
 def step_name(config: TrainConfig) -> str:
-    """`resnet-automixed-256-channels_last`: the fields that count in order, a switch that is on by
-    its name.
+    """Name of a step, such as `resnet-automixed-256-channels_last`: the values of RECORDED_FIELDS
+    in order, and for a switch that is on its name.
     """
     acting = _acting(config)
     fields = {name: getattr(acting, name) for name in RECORDED_FIELDS}
@@ -68,8 +67,8 @@ def step_name(config: TrainConfig) -> str:
 
 
 def _acting(config: TrainConfig) -> TrainConfig:
-    """The configuration with its pathology's settings in place, and without one that leaves no
-    operators.
+    """The configuration with its pathology's settings in place; a pathology that changes no
+    operators is left out.
     """
     config = apply_to_config(config)
     has_operators = config.pathology is None or ZOO[config.pathology].operators
@@ -77,26 +76,28 @@ def _acting(config: TrainConfig) -> TrainConfig:
 
 
 def record(config: TrainConfig) -> tuple[Operator, ...]:
-    """The operators as torch gives them now; imports torch, which nothing else here does."""
+    """The operators as this machine's torch gives them. Imports torch, as nothing else here
+    does.
+    """
     from gpumodel.recording.record import record_step
 
     return record_step(_acting(config))
 
 
 FOLDER_VARIABLE = "GPUMODEL_CACHE"
-"""Environment variable with the folder; empty switches the cache off."""
+"""Environment variable that names the folder of recorded steps; empty, it switches that off."""
 
 SHIPPED = Path(__file__).parents[1] / "data" / "steps"
-"""Steps that the lessons and recordings play, by scripts/dev/record_steps.py: they need no torch,
-and are the same whatever its version.
+"""Steps that the lessons and recordings play, made by scripts/dev/record_steps.py: they need no
+torch, and do not change with its version.
 """
 
 Kept = TypeVar("Kept")
 
 
 def folder() -> Path | None:
-    """Where recordings are kept, by default below XDG_CACHE_HOME or ~/.cache; None if switched off
-    or homeless.
+    """The folder of recorded steps, by default below XDG_CACHE_HOME or ~/.cache; None if it is
+    switched off, or if there is no home folder.
     """
     if FOLDER_VARIABLE in os.environ:
         chosen = os.environ[FOLDER_VARIABLE]
@@ -109,8 +110,8 @@ def folder() -> Path | None:
 
 
 def load_or_make(name: str, kind: type[Kept], make: Callable[[], Kept]) -> Kept:
-    """What ships under the name; else what `make` gives, kept for these versions of the libraries
-    and the recorder.
+    """What ships under this name, else what `make` returns. That is kept as long as the libraries
+    and the recorder stay the same.
     """
     shipped = SHIPPED / f"{name}.json.gz"
     if shipped.exists():
@@ -131,18 +132,19 @@ def load_or_make(name: str, kind: type[Kept], make: Callable[[], Kept]) -> Kept:
 
 
 def pack(content: Any) -> bytes:
-    """As compressed JSON, the same bytes for the same content."""
+    """The content as compressed JSON: the same bytes for the same content."""
     return gzip.compress(msgspec.json.encode(content), 9, mtime=0)
 
 
 def unpack(packed: bytes, kind: type[Kept]) -> Kept:
-    """The content of `pack`. Raises OSError, EOFError, zlib.error or msgspec.DecodeError for what
-    is none.
+    """The content that `pack` packed. Raises OSError, EOFError, zlib.error or msgspec.DecodeError
+    for other bytes.
     """
     return msgspec.json.decode(gzip.decompress(packed), type=kind)
 
 
 def _digest() -> str:
+    # Another torch, or a recorder or trainer that was edited, may give other operators.
     versions = " ".join(metadata.version(name) for name in ("torch", "transformers"))
     here = Path(__file__)
     sources = sorted([*here.parent.glob("*.py"), *(here.parents[2] / "cifar_train").rglob("*.py")])

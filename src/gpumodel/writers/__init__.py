@@ -1,4 +1,4 @@
-"""A Run in the files of a profiler: one module per format, imported when it is first asked for."""
+"""Writes a Run into the files of a profiler: one module per format, imported at its first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODULE_OF_FORMAT = {
     "amd-smi": "gpumodel.writers.system.amd_smi",
     "omnistat": "gpumodel.writers.system.omnistat",
 }
-"""For each format, the module whose function `write` writes it."""
+"""Format -> the module whose function `write` writes it."""
 
 
 def formats() -> list[str]:
@@ -31,11 +31,12 @@ def formats() -> list[str]:
 
 
 def write(format_name: str, run: Run, folder: Path, **options: Any) -> list[Path]:
-    """Write `run` into `folder` in this format; the files that were written, in order of rank.
+    """Write `run` into `folder` in this format; returns the files that were written, in order of
+    rank.
 
     options -- those of the format's own function; all take `rank` (None: every rank).
 
-    Raises UserError for a format or a rank that there is not.
+    Raises UserError for an unknown format, and for a rank that the run does not have.
     """
     if format_name not in MODULE_OF_FORMAT:
         raise UserError(

@@ -3,8 +3,8 @@ run.
 
 The allocator is PyTorch's caching one on one stream: rules and sizes are those of
 c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h (PyTorch 2.15) with their defaults:
-no limit to splitting, no expandable segments, no other rounding. When tensors come and go is taken
-from the operators of the steps and their shapes.
+no limit to splitting, no expandable segments, no other rounding. The operators of the steps and
+their shapes tell when tensors come and go.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ torch's viewer reads (https://github.com/pytorch/pytorch/issues/183842).
 
 
 def write(run: Run, folder: Path, *, rank: int | None = None) -> list[Path]:
-    """One file per rank, `snapshot_rank0.pickle`, with the history from the model's parameters to
-    the last step; and the marker. What is allocated when is told by `TensorLifetimes`.
+    """Write one file per rank, `snapshot_rank0.pickle`, with the history from the model's
+    parameters to the last step, and the marker. `TensorLifetimes` says what is allocated when.
 
-    rank -- write only this rank. Raises UserError for a rank that there is not, and for a run that
-            is no training.
+    rank -- write only this rank.
+
+    Returns the files; raises UserError for a rank that the run does not have, and for a run that is
+    not a training.
     """
     if config_of(run) is None:
         raise UserError("a memory snapshot is modelled for training runs only")
@@ -60,9 +62,7 @@ def _snapshot(run: Run, rank: RankRun) -> dict[str, Any]:
 
 
 STATES = 2
-"""Tensors that Adam keeps for each parameter, of its size (torch.optim.Adam: exp_avg,
-exp_avg_sq).
-"""
+"""Tensors of a parameter's size that Adam keeps for it (torch.optim.Adam: exp_avg, exp_avg_sq)."""
 
 LINES = {
     "model": ("train.py", "set_up", "trainer = Trainer("),
@@ -72,21 +72,21 @@ LINES = {
     "optimizer": ("loop.py", "train", "trainer.scaler.step("),
     "growth": ("pathologies.py", "after_backward", "self.kept.append("),
 }
-"""What a tensor is for -> file of cifar_train, function and statement that allocate it."""
+"""What a tensor is for -> file of cifar_train, function, and statement that allocates it."""
 
 AUTOGRAD: Frames = (("??", 0, "torch::autograd::Engine::evaluate_function"),)
-"""Backward runs in a thread of autograd's, which has no Python function."""
+"""The backward pass runs in autograd's own thread, which has no Python function."""
 
 
 class TensorLifetimes:
     """Plays one step after the other on an allocator.
 
-    Every result of the forward pass and of the loss stays until the backward pass, which frees them
-    in reverse order, evenly over its operators: an upper bound, since autograd does not need each
-    of them. Results of backward live until two more came; gradients come evenly, the last
-    parameter's first, and stay until zero_grad. Operators whose names end in `_` work in place;
-    views and other work of the host allocate nothing. The library's workspaces, buffers of RCCL and
-    the model's own buffers are left out.
+    All results of the forward pass and of the loss stay until the backward pass, which frees them
+    in reverse order, evenly over its operators. That is an upper bound, since autograd does not
+    need all of them. A result of the backward pass lives until two more have come. Gradients come
+    evenly, that of the last parameter first, and stay until zero_grad. Operators whose names end in
+    `_` work in place; views and other work of the host allocate nothing. Workspaces of libraries,
+    buffers of RCCL and the model's own buffers are left out.
     """
 
     def __init__(self, allocator: CachingAllocator, config: TrainConfig) -> None:
@@ -100,7 +100,7 @@ class TensorLifetimes:
         self._states_are_there = False
 
     def play(self, operators: Sequence[Operator], times_us: Sequence[int]) -> None:
-        """One step; times_us says when each operator begins."""
+        """Play one step. times_us -- when each operator begins, in microseconds since 1970."""
         casts = {operator.index for operator in operators if operator.name == "aten::_to_copy"}
         phases: dict[str, list[tuple[int, list[int]]]] = {}
         for operator, time_us in zip(operators, times_us, strict=True):
@@ -121,7 +121,7 @@ class TensorLifetimes:
         self._release(self._gradients, last)
 
     def _data(self, results: list[tuple[int, list[int]]]) -> None:
-        """The batch before is freed when this one is there."""
+        """Allocate the batch; the one before is freed once this one is there."""
         before, self._batch = self._batch, []
         for time_us, sizes in results:
             self._batch += self._take(sizes, time_us, frames_of("data"))
@@ -157,7 +157,7 @@ class TensorLifetimes:
 
 
 def _results(operator: Operator, casts: set[int]) -> list[int]:
-    """Bytes of each tensor that an operator makes anew."""
+    """Bytes of each tensor that an operator allocates."""
     is_copy = operator.name == "aten::copy_"
     if operator.name.endswith("_") and not (is_copy and operator.parent in casts):
         return []
@@ -183,20 +183,20 @@ SMALL_SEGMENT = 2 * 2**20
 LARGE_SEGMENT = 20 * 2**20
 OWN_SEGMENT = 10 * 2**20
 SEGMENT_ROUNDING = 2 * 2**20
-"""Bytes: blocks are multiples of ROUNDING. Up to SMALL they come from segments of SMALL_SEGMENT,
-below OWN_SEGMENT from segments of LARGE_SEGMENT; larger ones get a segment of their own, a multiple
-of SEGMENT_ROUNDING.
+"""All in bytes (c10/core/AllocatorConfig.h). Sizes of blocks are multiples of ROUNDING. Blocks up
+to SMALL come from segments of SMALL_SEGMENT, larger ones below OWN_SEGMENT from segments of
+LARGE_SEGMENT; all others get a segment of their own, a multiple of SEGMENT_ROUNDING.
 """
 
 FIRST_ADDRESS = 0x7F00_0000_0000
-"""Made up."""
+"""Address of the first segment, made up."""
 
 Frames = Sequence[tuple[str, int, str]]
-"""File, line and function, innermost first."""
+"""A call stack: file, line and function of each frame, the innermost first."""
 
 
 class OutOfMemoryError(UserError):
-    """The device has not so much left in one piece."""
+    """The device has no free piece of memory that is large enough."""
 
 
 @dataclass
@@ -223,8 +223,8 @@ class _Segment:
 class CachingAllocator:
     """The memory of one device.
 
-    capacity -- bytes that the device has for it.
-    trace    -- its actions so far, as torch writes them; times are microseconds since 1970.
+    capacity -- bytes that the device has for the allocator.
+    trace    -- its actions so far, as torch writes them; times in microseconds since 1970.
     """
 
     def __init__(self, capacity: int, device: int = 0) -> None:
@@ -240,12 +240,13 @@ class CachingAllocator:
         return sum(segment.size for segment in self._segments)
 
     def allocate(self, size: int, time_us: int = 0, frames: Frames = ()) -> int:
-        """The address of a block for `size` bytes. Raises OutOfMemoryError, and writes down that it
-        did.
+        """The address of a new block for `size` bytes. Raises OutOfMemoryError, which the trace
+        then shows, too.
         """
         rounded = max(ROUNDING, -(-size // ROUNDING) * ROUNDING)
         segment, block = self._fitting(rounded) or self._new_segment(size, rounded, time_us, frames)
         rest = block.size - rounded
+        # should_split of CUDACachingAllocator.cpp.
         if rest >= ROUNDING if segment.is_small else rest > SMALL:
             place = segment.blocks.index(block)
             segment.blocks.insert(place + 1, _Block(block.address + rounded, rest))
@@ -255,7 +256,7 @@ class CachingAllocator:
         return block.address
 
     def free(self, address: int, time_us: int = 0) -> None:
-        """Give a block back to the allocator, where it grows together with free neighbours."""
+        """Give a block back to the allocator, which joins it with free neighbours."""
         segment = next(
             one for one in self._segments if one.address <= address < one.address + one.size
         )
@@ -286,7 +287,9 @@ class CachingAllocator:
         }
 
     def _fitting(self, rounded: int) -> tuple[_Segment, _Block] | None:
-        """The smallest free block that is large enough, of several the first."""
+        """The smallest free block that is large enough, and of equal ones the first; None if there
+        is none.
+        """
         free = (
             (block.size, block.address, segment, block)
             for segment in self._segments
@@ -303,6 +306,7 @@ class CachingAllocator:
         wanted = SMALL_SEGMENT if rounded <= SMALL else LARGE_SEGMENT
         if rounded >= OWN_SEGMENT:
             wanted = -(-rounded // SEGMENT_ROUNDING) * SEGMENT_ROUNDING
+        # Like torch, give up only after the free segments have gone back to the device.
         if self.reserved + wanted > self._capacity:
             self._release_free_segments(time_us)
         if self.reserved + wanted > self._capacity:

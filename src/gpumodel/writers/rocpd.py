@@ -2,8 +2,8 @@
 gpumodel/data/rocpd_schema.sql).
 
 Rows and their numbers are as in github.com/ROCm/rocm-systems, projects/rocprofiler-sdk,
-source/lib/output/generateRocpd.cpp. But the model has no mangled names: the symbol of a C++ kernel
-is its name as it is shown, with the ending of a symbol.
+source/lib/output/generateRocpd.cpp. Only mangled names are missing, since the model has none: the
+symbol of a C++ kernel is its displayed name with a symbol's ending.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCHEMA_VERSION = "3"
 _CODE_OBJECT = 1
 
 _LARGEST_NODE = 2**32 - 1
-"""Numbers of nodes are the machine's hash modulo this."""
+"""The number of a node is the machine's hash modulo this."""
 
 
 def write(
@@ -45,11 +45,12 @@ def write(
     prefix: str = DEFAULT_PREFIX,
     traces: Sequence[str] = DOMAINS,
 ) -> list[Path]:
-    """One `<prefix>_results.db` per process; `rank`, `prefix` and `traces` as of the CSV writer.
+    """Write one `<prefix>_results.db` per process; `rank`, `prefix` and `traces` are as in the CSV
+    writer.
 
     The stored environment has the rank of a parallel run (RANK, LOCAL_RANK, WORLD_SIZE) and nothing
-    else. The marker of the model is a row of rocpd_metadata. Raises UserError for an unknown rank
-    or domain.
+    else. The marker of the model is a row of rocpd_metadata. Returns the files; raises UserError
+    for an unknown rank or domain.
     """
     check_domains(traces)
     written = []
@@ -71,15 +72,15 @@ def _guid(run: Run, rank: RankRun) -> str:
 
 
 def _suffix(guid: str) -> str:
-    """What the names of the tables end in."""
+    """The ending of all table names."""
     return "_" + guid.replace("-", "_")
 
 
 class _Filler:
     """Fills the database of one process.
 
-    Strings and events are numbered; processes, threads, agents, dispatches and calls have the
-    numbers of the system and of the tool.
+    Strings and events count from 1. Processes, threads, agents, dispatches and calls have the
+    numbers that the system and the tool give them.
     """
 
     def __init__(self, run: Run, rank: RankRun, guid: str, database: NewDatabase) -> None:
@@ -95,7 +96,7 @@ class _Filler:
         self._place = {"nid": self._node_hash % _LARGEST_NODE, "pid": rank.process_id}
 
     def fill(self, traces: Sequence[str]) -> None:
-        """All tables, then all strings, which the others refer to."""
+        """Fill all tables, and last the strings, which all others refer to."""
         metadata = {"schema_version": SCHEMA_VERSION, "uuid": self._suffix, "guid": self._guid}
         metadata[MARK] = marker_text(self._run)
         self._insert("metadata", len(metadata), tag=list(metadata), value=list(metadata.values()))
@@ -129,7 +130,9 @@ class _Filler:
         return texts.map({text: self._string(text) for text in texts.unique()})
 
     def _machine(self) -> None:
-        """Node, process, threads, agents, streams, queues, and the code object of all kernels."""
+        """Describe node, process, threads, agents, streams, queues, and the one code object of all
+        kernels.
+        """
         run, rank, place = self._run, self._rank, self._place
         several = len(run.ranks) > 1
         environment = (
@@ -237,8 +240,8 @@ class _Filler:
         parent: pd.Series | int,
         extra: list[str] | str = "{}",
     ) -> list[int]:
-        """A row of rocpd_event for each correlation id; returns their identifiers. What runs on the
-        device has the id of its call, for its parent too.
+        """Add a row of rocpd_event for each correlation id; returns the rows' identifiers. Device
+        work has the correlation id of its call, and also names it as its parent.
         """
         numbers = list(range(self._events + 1, self._events + 1 + len(correlation)))
         self._events += len(numbers)
@@ -283,7 +286,7 @@ class _Filler:
         )
 
     def _copies(self, table: pd.DataFrame) -> None:
-        """Copies; the tool gives them no queue and no region."""
+        """Add the copies, to which the tool gives no queue and no region."""
         host, device = first_cpu(self._run), self._rank.agent
         inward = (table["copy_direction"] == "HostToDevice").tolist()
         self._insert(
@@ -304,7 +307,7 @@ class _Filler:
         )
 
     def _regions(self, table: pd.DataFrame, category: str) -> None:
-        """Calls and ranges; the text of a range of ROCTx stands in its event."""
+        """Add calls or ranges; the text of a ROCTx range is in its event."""
         names, extra = table["name"], "{}"
         if category.startswith("MARKER"):
             extra = [json.dumps({"message": text}, ensure_ascii=False) for text in names.tolist()]
@@ -317,5 +320,5 @@ class _Filler:
 
 
 def _with_default(used: Iterable[int]) -> list[int]:
-    """Numbers of queues or streams, with 0, the default one, which every file has."""
+    """Numbers of queues or streams, including 0: every file has the default one."""
     return sorted({0, *used})

@@ -23,12 +23,13 @@ from gpumodel.writers.common.files import MARK, NewDatabase, has_ranges, marker_
 from tidyprof.errors import UserError
 
 TRACERS = ("roctracer", "rocprofiler-sdk")
-"""What rpd is built on: roctracer for ROCm 6, else ROCprofiler-SDK (rpd_tracer/Makefile)."""
+"""What rpd can be built on: roctracer for ROCm 6, else ROCprofiler-SDK (rpd_tracer/Makefile)."""
 
 LARGEST_SIZE = 2**31 - 1
-"""The tracer leaves the size of larger copies blank."""
+"""Largest size of a copy, in bytes, that the tracer states; it leaves a larger one blank."""
 
 _GPU_STRIDE = {"gpu_stride": "1000", "pid_stride": "10000000"}
+"""Rows that rocpd_metadata has in every file of the tool."""
 
 
 def write(
@@ -39,20 +40,21 @@ def write(
     name: str = "trace.rpd",
     tracer: str = "roctracer",
 ) -> list[Path]:
-    """One file with all ranks, as `runTracer.sh -o NAME srun ...` gives, or with one: `srun ...
-    runTracer.sh`.
+    """Write one file with all ranks, as `runTracer.sh -o NAME srun ...` does, or with one rank, as
+    `srun ... runTracer.sh` does.
 
     rank   -- write only this rank.
-    name   -- of the file, which is replaced, as by the tool.
+    name   -- of the file; one that is there is replaced, as by the tool.
     tracer -- what the tool is built on, one of TRACERS.
 
-    As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx)
-    are calls named UserMarker. Devices count from 0. With roctracer queues count from 0, the size
+    As with the tool, copies have no name but their type, and the trainer's ROCTX ranges (--roctx)
+    are calls named UserMarker. Devices count from 0. With roctracer, queues count from 0, the size
     of a copy is blank from 2 GiB on, and a launch states the grid that its call received. With
-    ROCprofiler-SDK all copies say device 0; what the runtime copies and fills by kernels of its own
-    is a kernel, and a grid counts work-items (rpd_tracer/RoctracerDataSource.cpp,
-    RocprofDataSource.cpp). The marker of the model is a row of rocpd_metadata. Raises UserError for
-    an unknown rank or tracer.
+    ROCprofiler-SDK, all copies state device 0; copies and fills by kernels of the runtime are
+    kernels, and a grid counts work-items (rpd_tracer/RoctracerDataSource.cpp,
+    RocprofDataSource.cpp). The marker of the model is a row of rocpd_metadata.
+
+    Returns the file; raises UserError for an unknown rank or tracer.
     """
     if tracer not in TRACERS:
         raise UserError(f"rpd is not built on {tracer!r}; there are {' and '.join(TRACERS)}")
@@ -70,7 +72,7 @@ def schema_text() -> str:
 
 
 class _Filler:
-    """Fills one file; identifiers count up over all ranks, strings are shared."""
+    """Fills one file. Identifiers count on over all ranks, which share their strings."""
 
     def __init__(self, run: Run, database: NewDatabase) -> None:
         self._run = run
@@ -79,7 +81,7 @@ class _Filler:
         self._rows: Counter[str] = Counter()
 
     def fill(self, ranks: Sequence[RankRun]) -> None:
-        """All tables, then all strings, which the others refer to."""
+        """Fill all tables, and last the strings, which all others refer to."""
         metadata = {"schema_version": "3", "session_count": str(len(ranks)), **_GPU_STRIDE}
         metadata[MARK] = marker_text(self._run)
         self._insert(
@@ -101,7 +103,9 @@ class _Filler:
             self._insert(table, len(strings), id=list(strings.values()), string=list(strings))
 
     def _insert(self, table: str, rows: int, **columns: Any) -> None:
-        """Rows of a table; columns that are not given are blank, as the tracer leaves them."""
+        """Insert rows into a table; columns that are not given are blank, as the tracer leaves
+        them.
+        """
         blank = {column: "" for column in self._database.columns(table) if column not in columns}
         blank.pop("id", None)
         self._database.insert(table, rows, {**columns, **blank})
@@ -143,7 +147,7 @@ class _Filler:
         return ids
 
     def _calls(self, rank: RankRun) -> pd.Series:
-        """HIP calls; returns their identifiers by correlation id."""
+        """Add the HIP calls; returns their identifiers by correlation id."""
         calls = rank.calls
         ids = self._api(rank, calls, calls["name"], pd.Series("", index=calls.index), "hip")
         return pd.Series(ids, calls["correlation_id"].to_numpy("int64"), dtype="Int64")
@@ -220,7 +224,7 @@ class _Filler:
             )
 
     def _clocks(self, rank: RankRun) -> None:
-        """The GPU's clock: each value holds until the next one."""
+        """Add the GPU's clock; each value holds until the next one."""
         clocks = rank.counters[rank.counters["name"] == "gfx_clock"]
         end = clocks["time_ns"].shift(-1, fill_value=self._run.end_ns)
         self._insert(
@@ -236,7 +240,7 @@ class _Filler:
 
 
 class _SdkFiller(_Filler):
-    """The same by a tracer that is built on ROCprofiler-SDK."""
+    """Fills the same file as a tracer that is built on ROCprofiler-SDK."""
 
     def _work(self, rank: RankRun) -> pd.DataFrame:
         dispatches, copies = dispatches_and_copies(work_with_launches(rank))
@@ -270,7 +274,7 @@ class _SdkFiller(_Filler):
 
 
 def _node_of(work: pd.DataFrame, side: str) -> pd.Series:
-    """The agent at one side of a copy: the first processor, or the GPU behind it."""
+    """The agent at one side of a copy: 0 for the host, 1 for the GPU."""
     return work["copy_direction"].str.contains(side).astype("int64")
 
 

@@ -1,9 +1,10 @@
-"""Device work beside the host calls that launched it, and as tools see it that record what the
-hardware executes.
+"""Device work together with the host calls that launched it, and device work as the hardware
+executes it, which some tools record.
 
-The ROCm runtime copies within a device and fills memory with kernels of its own, so rocprofv3 lists
-them as kernels; only copies between host and device are memory copies there. Names, workgroup sizes
-and registers are those of https://github.com/ROCm/clr in recordings of MI300-class devices.
+The ROCm runtime copies within a device, and fills memory, with kernels of its own. So rocprofv3
+lists these as kernels; only copies between host and device are memory copies there. Names,
+workgroup sizes and registers are those of https://github.com/ROCm/clr in recordings of MI300-class
+devices.
 
 Agents are the CPUs and GPUs of the node as ROCm numbers them: CPUs first, then the GPUs.
 """
@@ -19,11 +20,11 @@ import pandas as pd
 from gpumodel.run import RankRun, Run
 
 COPY_KINDS = {"HostToDevice": 1, "DeviceToHost": 2, "DeviceToDevice": 3}
-"""hipMemcpyKind of the directions of a copy (HIP API reference)."""
+"""Direction of a copy -> its hipMemcpyKind (HIP API reference)."""
 
 WORK_ITEM_LAUNCHES = frozenset({"hipExtModuleLaunchKernel"})
-"""Calls whose grid counts work-items; all other launches count workgroups (HIP API reference,
-module management).
+"""Calls whose grid counts work-items; that of all other launches counts workgroups (HIP API
+reference, module management).
 """
 
 
@@ -44,8 +45,8 @@ def work_with_launches(rank: RankRun) -> pd.DataFrame:
 
 
 def grid_of_call(work: pd.DataFrame) -> pd.DataFrame:
-    """The grid as the launching call received it, columns x, y, z: workgroups, or work-items for
-    some calls.
+    """The grid as the launching call received it, columns x, y, z: in workgroups, or in work-items
+    for WORK_ITEM_LAUNCHES.
     """
     in_items = work["call_name"].isin(WORK_ITEM_LAUNCHES)
     columns = {}
@@ -67,11 +68,13 @@ MEMORY_COPY_NAMES = {
     "HostToDevice": "MEMORY_COPY_HOST_TO_DEVICE",
     "DeviceToHost": "MEMORY_COPY_DEVICE_TO_HOST",
 }
-"""Copies that stay copies, by direction, and what rocprofv3 calls them."""
+"""Direction of a copy that is not done by a kernel -> what rocprofv3 calls it."""
 
 
 def dispatches_and_copies(work: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Device work as kernel dispatches and memory copies, both in the given columns and order."""
+    """Device work split into kernel dispatches and memory copies; both keep its columns and its
+    order.
+    """
     is_copy = (work["kind"] == "copy") & work["copy_direction"].isin(list(MEMORY_COPY_NAMES))
     copies = work[is_copy].copy()
     copies["name"] = copies["copy_direction"].map(MEMORY_COPY_NAMES)
@@ -82,7 +85,7 @@ def dispatches_and_copies(work: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFram
 
 
 def _become_kernel(dispatches: pd.DataFrame, rows: pd.Series, kernel: str) -> None:
-    """Give these rows the name and shape of the runtime's kernel; what has a grid keeps it."""
+    """Give these rows the name and the grid of the runtime's kernel; a row with a grid keeps it."""
     dispatches.loc[rows, "name"] = kernel
     rows = rows & (dispatches["grid_x"] == 0)
     if not rows.any():
@@ -108,7 +111,7 @@ _SYMBOL = ["name", "vector_registers", "accumulation_registers", "scalar_registe
 
 
 def kernel_symbols(dispatches: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
-    """The distinct kernels and, for each dispatch, the number of its kernel.
+    """The distinct kernels, and for each dispatch the number of its kernel.
 
     The table has kernel_id (1, 2, ... in order of first use), name, the three kinds of registers,
     and the largest lds_bytes and scratch_bytes of its dispatches.
@@ -121,11 +124,12 @@ def kernel_symbols(dispatches: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def truncated_name(name: str) -> str:
-    """A kernel's name without return type, namespaces, template and call arguments, as
-    `--truncate-kernels` gives.
+    """A kernel's name without return type, namespaces, template arguments and parameters, as
+    `--truncate-kernels` gives it.
 
-    Text that is no C++ name, such as `Cijk_...`, comes back unchanged.
+    Text that is not a C++ name, such as `Cijk_...`, comes back unchanged.
     """
+    # Brackets are nested, so the innermost ones are removed again and again.
     text, previous = name.replace("(anonymous namespace)", ""), None
     while text != previous:
         previous, text = text, re.sub(r"<[^<>()]*>|\([^()<>]*\)|\{[^{}()<>]*\}", "", text)
@@ -136,7 +140,7 @@ def truncated_name(name: str) -> str:
 
 CPU_NAME = "AMD EPYC 9654 96-Core Processor"
 CPU_CORES = 192
-"""Of a two-socket MI300X platform, in threads per socket
+"""Made up: a processor that a node with MI300X may have, and its threads per socket
 (https://www.amd.com/en/products/processors/server/epyc).
 """
 
@@ -145,7 +149,7 @@ CPU_CORES = 192
 class Agent:
     """One CPU socket or GPU.
 
-    number -- ROCm's agent number, of both kinds together; index -- among the agents of its kind.
+    number -- ROCm's number of the agent, over both kinds. index -- its number among its kind.
     """
 
     number: int
@@ -154,9 +158,7 @@ class Agent:
 
 
 def agents_of(run: Run) -> list[Agent]:
-    """All agents that the run's ranks use or pass by: the CPUs, and the GPUs up to the last one
-    used.
-    """
+    """The node's agents: its CPUs, then its GPUs up to the last one that a rank uses."""
     cpus = min(rank.agent - rank.device for rank in run.ranks)
     gpus = max(rank.device for rank in run.ranks) + 1
     return [Agent(number, number, False) for number in range(cpus)] + [
@@ -170,7 +172,7 @@ def first_cpu(run: Run) -> int:
 
 
 def properties(agent: Agent, run: Run) -> dict[str, Any]:
-    """What is known of an agent, under the names of rocprofiler-sdk's `rocprofiler_agent_t`."""
+    """What the model knows of an agent, by the names in rocprofiler-sdk's `rocprofiler_agent_t`."""
     if not agent.is_gpu:
         names = {"name": CPU_NAME, "vendor_name": "CPU", "product_name": CPU_NAME, "model_name": ""}
         return {"cpu_cores_count": CPU_CORES, "cu_count": CPU_CORES, "num_xcc": 1, **names}

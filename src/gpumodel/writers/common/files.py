@@ -1,7 +1,7 @@
-"""Files that writers make: whole or not there, SQLite table by table, and named as rocprofv3 names
-them.
+"""How writers make files: whole or not at all, SQLite table by table, and with the names that
+rocprofv3 gives.
 
-Each says of itself that its numbers were computed, by what and how exactly.
+Each file says that its numbers were computed, by what, and how large the known error is.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tidyprof.whole_files import whole_file
 
 
 class NewDatabase:
-    """A context manager that replaces the file at `path` at its end; after an error nothing has
-    changed.
+    """A context manager that replaces the file at `path` at its end. After an error that file is as
+    it was.
 
     schema -- the statements that define its tables and views.
     """
@@ -59,7 +59,7 @@ class NewDatabase:
         return [name for _, name, *_ in self._connection.execute(f'PRAGMA table_info("{table}")')]
 
     def insert(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
-        """`rows` rows; a column is a Series, a list, or one value for all rows. <NA> becomes
+        """Insert `rows` rows. A column is a Series, a list, or one value for all rows; <NA> becomes
         NULL.
         """
         if not rows:
@@ -80,8 +80,8 @@ def _column(values: Any, rows: int) -> list[Any]:
 
 
 def put(path: Path, content: bytes | str) -> Path:
-    """Write a file, which takes the place of one of its name when it is whole: somebody may be
-    reading that one.
+    """Write a file; returns its path. It replaces an older one only when it is whole, since another
+    program may be reading that.
     """
     with whole_file(path) as partial:
         partial.write_bytes(
@@ -91,17 +91,17 @@ def put(path: Path, content: bytes | str) -> Path:
 
 
 DEFAULT_PREFIX = "%hostname%/%pid%"
-"""What rocprofv3 uses where `--output-file` is not given (source/lib/output of
+"""What rocprofv3 takes where `--output-file` is not given (source/lib/output of
 ROCm/rocprofiler-sdk).
 """
 
 
 def output_path(run: Run, rank: RankRun, folder: Path, prefix: str, ending: str) -> Path:
-    """`folder`/`prefix`_`ending`, its folder made; %hostname%, %pid%, %rank% and %size% stand for
-    the rank's own.
+    """The path `folder`/`prefix`_`ending`, whose folder is made. In the prefix %hostname%, %pid%,
+    %rank% and %size% (or %h%, %p%, %r% and %s%) stand for those of the rank.
 
-    A prefix without %pid% or %rank% is the same for all ranks: as with the tool, the last one
-    overwrites the others.
+    A prefix without %pid% or %rank% is the same for all ranks: then, as with the tool, the last
+    rank overwrites the others.
     """
     values = {
         "hostname": run.hostname,
@@ -117,12 +117,12 @@ def output_path(run: Run, rank: RankRun, folder: Path, prefix: str, ending: str)
 
 
 VERSION = "0.1.0"
-"""Of the model, not of the course: it changes when its numbers do, so that files of one model are
-the same files.
+"""Version of the model, not of the course: it changes only when the model's numbers do, so the same
+model writes the same files.
 """
 
 MARK = "modelled"
-"""The member, tag or file name under which files of the model say that they are."""
+"""Name of the member, tag or file that says that numbers come from the model."""
 
 
 def marker(run: Run) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def marker_text(run: Run) -> str:
 
 
 def write_marker(run: Run, folder: Path) -> Path:
-    """Write `modelled.json` into the folder: an object with the one key `modelled`."""
+    """Write `modelled.json` into the folder: an object with the single key `modelled`."""
     folder.mkdir(parents=True, exist_ok=True)
     return put(
         folder / f"{MARK}.json",
@@ -167,20 +167,18 @@ def ranks_of(run: Run, rank: int | None) -> tuple[RankRun, ...]:
 
 
 def config_of(run: Run) -> TrainConfig | None:
-    """The trainer's configuration; None for a workload that is no training."""
+    """The trainer's configuration; None for a workload that is not a training."""
     return getattr(run.workload, "config", None)
 
 
 def has_ranges(run: Run) -> bool:
-    """Whether the program marks its phases with ROCTx, so that AMD's profilers see them."""
+    """Whether the program marks its phases with ROCTx ranges, which AMD's profilers record."""
     config = config_of(run)
     return config is not None and config.roctx
 
 
 def identity(run: Run, rank: RankRun) -> str:
-    """32 hexadecimal digits that name a rank's recording: the same for the same run, byte by
-    byte.
-    """
+    """32 hexadecimal digits that name a rank's recording; they are the same for the same run."""
     text = (
         f"{run.workload!r} {run.command!r} {run.hostname} {run.start_ns} {rank.rank}"
         f" {rank.process_id}"

@@ -1,5 +1,5 @@
-"""The events of a trace as text: operators, calls, device work, links between them, names of the
-tracks.
+"""The events of a trace as text: operators, calls, device work, the links between them, and the
+names of tracks.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ CALL_NUMBERS = {
     "hipPointerGetAttributes": 182,
     "hipGetDevicePropertiesR0600": 370,
 }
-"""`cid` of calls, as recorded traces of ROCm 6.4 have them; others are written without one."""
+"""Call -> its `cid` in recorded traces of ROCm 6.4; all other calls are written without one."""
 
 COPY_LETTERS = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
-"""What a copy on the device has as its kind."""
+"""Direction of a copy -> the kind that its event on the device states."""
 
 _TYPE_NAMES = {
     "float16": "Half",
@@ -47,10 +47,13 @@ _TYPE_NAMES = {
 _GPU_ROWS = 16
 _GPU_SORT_INDEX = 5_000_000
 _SPANS_SORT_INDEX = 536_870_912
+"""As Kineto writes them: how many GPUs get a row, whether they exist or not, and the sort indices
+of the rows of GPUs and of the profiler's own spans.
+"""
 
 
 def event_texts(recording: Recording) -> str:
-    """All events of the recording, comma between them, in the order in which Kineto writes them."""
+    """All events of the recording, with commas between them, in the order of Kineto."""
     events = [
         *_host_events(recording),
         *_forward_backward_links(recording),
@@ -64,7 +67,7 @@ def event_texts(recording: Recording) -> str:
 
 
 def _quoted(texts: pd.Series) -> list[str]:
-    """JSON texts; each distinct one is encoded once."""
+    """The texts as JSON; each distinct one is encoded once."""
     known = {text: json.dumps(text, ensure_ascii=False) for text in texts.unique()}
     return [known[text] for text in texts.tolist()]
 
@@ -97,8 +100,8 @@ def _host_events(recording: Recording) -> list[str]:
     collectives = _collective_arguments(recording)
     names = _quoted(host["name"])
     shapes = _shape_arguments(host) if recording.record_shapes else [""] * len(host)
-    # Kineto numbers threads by itself: an operator of the backward pass states 1, its forward's,
-    # others state 0.
+    # Kineto has its own numbers for threads: an operator of the backward pass states 1, the thread
+    # of its forward operator; all others state 0.
     is_backward = host["thread_id"] == recording.rank.autograd_thread_id
     forward_threads = is_backward.astype(int).tolist()
     events = []
@@ -126,7 +129,7 @@ def _host_events(recording: Recording) -> list[str]:
 
 
 def _shape_arguments(host: pd.DataFrame) -> list[str]:
-    """Shapes and types of inputs; nothing for annotations, which have none."""
+    """Shapes and types of the inputs; empty for annotations, which have none."""
     texts = []
     for shapes, types in host[["input_shapes", "input_types"]].itertuples(index=False):
         if isinstance(shapes, tuple):
@@ -137,7 +140,10 @@ def _shape_arguments(host: pd.DataFrame) -> list[str]:
 
 
 def _forward_backward_links(recording: Recording) -> list[str]:
-    """Arrows from the operator that recorded a node of the graph to that node's backward pass."""
+    """Arrows from the operator that recorded a node of autograd's graph to the backward pass of the
+    node.
+    """
+    # Nested operators share a sequence number; the last of them, the innermost, made the node.
     host = recording.host[recording.host["sequence_number"].notna()]
     on_autograd = host["thread_id"] == recording.rank.autograd_thread_id
     forward = host[~on_autograd].drop_duplicates("sequence_number", keep="last")
@@ -157,7 +163,7 @@ def _forward_backward_links(recording: Recording) -> list[str]:
 
 
 def _call_events(recording: Recording) -> list[str]:
-    """HIP calls, each followed by its end of a link: a start if it launched work, else, as in
+    """HIP calls, each followed by its side of a link: the start if it launched work, else, as in
     Kineto, an end.
     """
     calls, pid = recording.calls, recording.rank.process_id
@@ -188,8 +194,8 @@ def _call_events(recording: Recording) -> list[str]:
 
 
 def _launch_arguments(recording: Recording) -> dict[int, tuple[str, str]]:
-    """For each call that launched work, what it states of the kernel or copy: before `cid`, and at
-    the end.
+    """Correlation id of each call that launched work -> what it states of the kernel or copy,
+    before its `cid` and at its end.
     """
     work = recording.work[recording.work["is_launched"]]
     grids = _triples(grid_of_call(work))
@@ -259,8 +265,8 @@ def _device_events(recording: Recording) -> list[str]:
 
 
 def _device_arguments(recording: Recording) -> list[str]:
-    """What follows the correlation: kind, shape where the launch was recorded, and the
-    collective.
+    """What device work states after its correlation: its kind, its grid where the launch was
+    recorded, and its collective.
     """
     work = recording.work
     grids = _triples(grid_of_call(work))
@@ -294,8 +300,8 @@ def _device_arguments(recording: Recording) -> list[str]:
 
 
 def _collective_arguments(recording: Recording) -> dict[Any, str]:
-    """What torch attaches to collective operations, by the operator_id of the launch and of its
-    owner.
+    """operator_id of the launch of a collective, and of that launch's owner -> what torch attaches
+    to the collective.
     """
     collectives = recording.work[recording.work["collective"] != ""]
     shapes = dict(recording.rank.operators[["operator_id", "input_shapes"]].itertuples(index=False))
@@ -325,8 +331,8 @@ def _collective_arguments(recording: Recording) -> dict[Any, str]:
 
 
 def _device_annotations(recording: Recording) -> list[str]:
-    """Annotations projected on the device: for each stream, the hull of the work whose innermost
-    annotation it is.
+    """Annotations projected onto the device: on each stream an annotation spans all work of which
+    it is the innermost one.
     """
     work = recording.work[recording.work["is_launched"]]
     annotations = recording.host[recording.host["is_annotation"]]
@@ -340,7 +346,7 @@ def _device_annotations(recording: Recording) -> list[str]:
     )
     hulls = hulls.reset_index()
     names = hulls["annotation"].map(annotations.set_index("external_id")["name"])
-    # Kineto makes the bar one nanosecond longer at both ends than what it encloses.
+    # Kineto's bar is one nanosecond longer at both ends than what it encloses.
     starts = recording.microseconds(hulls["start_ns"] - 1)
     durations = microseconds(hulls["end_ns"] - hulls["start_ns"] + 2)
     columns = zip(
@@ -368,7 +374,8 @@ def _device_annotations(recording: Recording) -> list[str]:
 def innermost(annotations: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """External id of the innermost annotation around each time on its thread, 0 for none.
 
-    annotations -- thread_id, start_ns, end_ns, external_id, outer ones before those within them.
+    annotations -- thread_id, start_ns, end_ns, external_id, with outer ones before those within
+                   them: so an inner one overwrites an outer one.
     """
     found = np.zeros(len(times), np.int64)
     columns = ["thread_id", "start_ns", "end_ns", "external_id"]
@@ -393,7 +400,7 @@ def _metadata(
 
 
 def _track_names(recording: Recording) -> list[str]:
-    """Names and order of processes, devices, threads and streams."""
+    """Names of processes, devices, threads and streams, and their order in a viewer."""
     (time,) = recording.microseconds(pd.Series([recording.span[0]]))
     rank = recording.rank
     rows = [(rank.process_id, "CPU", rank.process_id)]

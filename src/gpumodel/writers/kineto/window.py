@@ -1,4 +1,6 @@
-"""What of a rank one torch.profiler trace records, with the identifiers that link its events."""
+"""The part of a rank that one torch.profiler trace records, with the identifiers that link its
+events.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,17 @@ USER_ANNOTATIONS = (
     "enumerate(DataLoader)",
     "nccl:",
 )
-"""Beginnings of the names that torch records as annotations, though they come from within torch."""
+"""Beginnings of names from within torch that are recorded as annotations all the same."""
 
 BASE_STEP_NS = 7_889_238 * 10**9
-"""Times in a trace count from a multiple of this, a quarter of a year (libkineto's
+"""Times in a trace count from a multiple of this, which is a quarter of a year (libkineto's
 ChromeTraceBaseTime).
 """
 
 
 @dataclass(frozen=True)
 class Window:
-    """A recorded stretch of time, ns of CLOCK_BOOTTIME."""
+    """The time that is recorded, in ns of CLOCK_BOOTTIME."""
 
     start_ns: int
     end_ns: int
@@ -37,7 +39,7 @@ class Window:
 
 @dataclass
 class Recording:
-    """One rank in one window (None: all of it) as Kineto sees it."""
+    """One rank in one window (None: the whole run) as Kineto sees it."""
 
     run: Run
     rank: RankRun
@@ -46,7 +48,7 @@ class Recording:
 
     @cached_property
     def base_ns(self) -> int:
-        """What times in the file count from, ns since 1970."""
+        """The time that times in the file count from, in ns since 1970."""
         now = self.run.wall_clock_offset_ns + self.run.start_ns
         return now // BASE_STEP_NS * BASE_STEP_NS
 
@@ -55,7 +57,7 @@ class Recording:
         return microseconds(times_ns + (self.run.wall_clock_offset_ns - self.base_ns))
 
     def _within(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Rows of the host that start in the window."""
+        """Rows of a table of the host that start in the window."""
         if self.window is None:
             return table
         return table[table["start_ns"].between(self.window.start_ns, self.window.end_ns)]
@@ -80,11 +82,11 @@ class Recording:
 
     @cached_property
     def owner_of_operator(self) -> dict[int, int]:
-        """For each operator_id that of the innermost row around it, itself included, that is no
+        """operator_id -> that of the innermost operator around it, itself included, that is not an
         annotation.
 
-        Kineto links calls and device work with operators, never with annotations; what has no
-        operator is absent.
+        Kineto links calls and device work with operators, never with annotations. An annotation
+        outside of all operators is absent.
         """
         operators = self.rank.operators
         parent = dict(zip(operators["operator_id"], operators["parent_id"], strict=True))
@@ -101,7 +103,7 @@ class Recording:
 
     @cached_property
     def external_of_operator(self) -> pd.Series:
-        """External id by operator_id, of the operator's owner."""
+        """External id of an operator's owner, by operator_id."""
         known = self.host[self.host["operator_id"].notna()]
         external = dict(
             zip(known["operator_id"].tolist(), known["external_id"].tolist(), strict=True)
@@ -123,10 +125,9 @@ class Recording:
 
     @cached_property
     def work(self) -> pd.DataFrame:
-        """Device work launched in the window or running in it: DEVICE_WORK's columns and those of
-        its launch.
-
-        is_launched tells whether the launching call is in the trace.
+        """Device work that is launched in the window or runs in it: DEVICE_WORK's columns, those of
+        its launch, external_id, category, and whether the launching call is in the trace
+        (is_launched).
         """
         work = work_with_launches(self.rank)
         launched = work["call_start_ns"].notna()
@@ -165,5 +166,5 @@ class Recording:
 
 
 def microseconds(times_ns: pd.Series) -> list[str]:
-    """ns that are not negative as µs with three decimals."""
+    """Times in ns, none of them negative, as µs with three decimals."""
     return [f"{time // 1000}.{time % 1000:03d}" for time in times_ns.tolist()]

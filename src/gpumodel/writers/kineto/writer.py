@@ -26,14 +26,14 @@ def write(
     rank: int | None = None,
     compress: bool = True,
 ) -> list[Path]:
-    """One trace per rank and profiler cycle, named like those of the trainer:
+    """Write one trace per rank and profiler cycle, named like those of the trainer:
     `trace_rank0_of_4.json.gz`.
 
-    rank -- write only this rank. compress -- gzip, as the trainer does.
+    rank -- write only this rank. compress -- whether to gzip it, as the trainer does.
 
     As with Kineto over roctracer (torch up to early 2026), `device` is ROCm's agent number, and the
-    runtime's copies and fills keep names of their own. Shapes are written as the trainer's
-    configuration says, or if nothing else does.
+    runtime's copies and fills keep names of their own. Shapes are written if the trainer's
+    configuration asks for them, and if the workload does not profile itself.
 
     If the workload profiles itself (`config.torch_profile`), the traces hold the steps of its
     schedule, of rank 0 alone unless `profile_all_ranks`; else one trace holds the whole run. A
@@ -41,7 +41,7 @@ def write(
     runs in it; that work has no grid and no operator.
 
     What a Run does not have is left out: strides and values of arguments, Python functions,
-    allocations. Raises UserError for a rank that there is not.
+    allocations. Returns the files; raises UserError for a rank that the run does not have.
     """
     config = config_of(run)
     record_shapes = config is not None and (config.record_shapes or not config.torch_profile)
@@ -66,7 +66,7 @@ def _write_trace(recording: Recording, path: Path) -> None:
 
 
 def _windows(run: Run, rank: RankRun) -> Iterator[tuple[str, Window | None]]:
-    """The ending of each file's name and the time in it; None is the whole run."""
+    """The ending of each file's name, and its window; None is the whole run."""
     config = config_of(run)
     schedule = config.schedule_for() if config is not None else None
     if schedule is None:
@@ -98,11 +98,13 @@ def _step_times(rank: RankRun) -> dict[int, tuple[int, int]]:
 
 
 HIP_VERSION = 70_051_831
-"""hip_runtime_version of ROCm 7.0, major * 10^7 + minor * 10^5 + patch."""
+"""hip_runtime_version of ROCm 7.0 in a public trace of MI300X
+(https://github.com/AMD-AGI/TraceLens): major * 10^7 + minor * 10^5 + patch.
+"""
 
 
 def header_text(recording: Recording) -> str:
-    """The text between the opening brace and the first event, in Kineto's layout."""
+    """The text from the opening brace to the first event, in Kineto's layout."""
     lines = [
         '  "schemaVersion": 1,',
         '  "deviceProperties": [',
@@ -162,7 +164,7 @@ def _distributed(recording: Recording) -> dict[str, Any]:
 
 
 def _device_properties(recording: Recording) -> str:
-    """One block per visible device, as libkineto's DeviceProperties.cpp lists them."""
+    """One block per visible device, as libkineto's DeviceProperties.cpp writes them."""
     device = recording.run.device
     major, minor = (
         (int(device.gfx[3:-2] or 0), int(device.gfx[-2], 16)) if len(device.gfx) > 5 else (0, 0)

@@ -6,9 +6,9 @@ order of the packets and what they state is that of rocprof-sys and rocprofv3, w
 service.
 
 The wire format of protocol buffers is written here, too
-(https://protobuf.dev/programming-guides/encoding): a generated message class would take some twenty
-microseconds for each event; with a hundred thousand events that is too slow, so parts that many
-events share are encoded once and joined.
+(https://protobuf.dev/programming-guides/encoding). A generated message class would take some twenty
+microseconds for each event, too long for a hundred thousand events. Here parts that many events
+share are encoded once, and then joined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORT = [bytes((number,)) for number in range(0x80)]
 
 
 def varint(number: int) -> bytes:
-    """A whole number, seven bits in a byte; negative ones as their two's complement in 64 bits."""
+    """A whole number, seven bits in a byte; a negative one as its two's complement in 64 bits."""
     if 0 <= number <= 0x7F:
         return _SHORT[number]
     number %= _UNSIGNED
@@ -54,23 +54,23 @@ def fixed(field: int, value: int) -> bytes:
 
 
 def block(field: int, content: bytes | str) -> bytes:
-    """A field of text, or of a message that is encoded already."""
+    """A field of text, or of a message that is already encoded."""
     content = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     return varint(field << 3 | _BLOCK) + varint(len(content)) + content
 
 
 SYNC_MARKER = bytes.fromhex("82477a76b28d42ba81dc33326d57a079")
-"""What a service writes so that a reader can find its place again (perfetto,
+"""What the service writes so that a reader can find a packet's beginning again (perfetto,
 src/tracing/service).
 """
 
 BOOTTIME, REALTIME, MONOTONIC, INCREMENTAL = 6, 1, 3, 64
-"""Numbers of clocks (protos/perfetto/common/builtin_clock.proto); the last is the one that a
-sequence defines.
+"""Numbers of clocks (protos/perfetto/common/builtin_clock.proto); the last one is a clock that a
+sequence defines itself.
 """
 
 _SERVICE, _WRITER = 1, 2
-"""Sequences: of the service itself, and of the one thread that writes everything."""
+"""Sequences of packets: of the service itself, and of the one thread that writes all events."""
 
 _BEGIN, _END, _COUNTER = 1, 2, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""
@@ -80,8 +80,8 @@ _DISCARD = 2
 
 _TIME = b"\x40"
 _TAIL = number(10, _WRITER) + number(13, 2) + number(58, BOOTTIME)
-"""Tag of `timestamp`; and what ends every event: its sequence, that it needs the sequence's state,
-its clock.
+"""The tag of `timestamp`, and what ends every event: its sequence, that it needs the state of that
+sequence, and its clock.
 """
 
 _EVENT, _ANNOTATION, _PACKET = b"\x5a", b"\x22", b"\x0a"
@@ -100,17 +100,20 @@ class Trace:
         self._ends: dict[int, bytes] = {}
         self._process = rank.process_id
         self.process_track = self._uuid("process")
+        # The opening packets refer to the main thread's track, before it can be described.
         self.main_track = self.thread_track(rank.main_thread_id, describe=False)
         self._open(run, buffer_kilobytes)
         self._describe_process(run)
         self._describe_thread(rank.main_thread_id, program_of(run))
 
     def content(self) -> bytes:
-        """The whole file."""
+        """All bytes of the file."""
         return b"".join(self._packets)
 
     def thread_track(self, thread: int, name: str = "", describe: bool = True) -> int:
-        """The track of a thread of the process; it is described when it is first asked for."""
+        """The track of a thread of the process. describe -- whether it is described at its first
+        use.
+        """
         key = f"thread {thread}"
         if key not in self._tracks:
             self._tracks[key] = self._uuid(key)
@@ -119,8 +122,8 @@ class Trace:
         return self._tracks[key]
 
     def track(self, name: str, unit: str | None = None) -> int:
-        """The track of this name below the process; a counter's if it has a unit, which may be
-        empty.
+        """The track of this name below the process. With a unit, which may be empty, it is that of
+        a counter.
         """
         if name not in self._tracks:
             uuid = self._tracks[name] = self._uuid(name)
@@ -133,7 +136,7 @@ class Trace:
     def part(
         self, name: str, category: str, track: int, arguments: Mapping[str, Value] | None = None
     ) -> bytes:
-        """What slices of one kind have in common, to be given to `slice`: name, category, track,
+        """What slices of one kind have in common, for `slice`: name, category, track and
         arguments.
         """
         found = (
@@ -153,7 +156,7 @@ class Trace:
         own: bytes = b"",
         end_own: bytes = b"",
     ) -> None:
-        """A slice: its begin, and its end right after it, as AMD's profilers write them.
+        """Add a slice: its begin, and right after it its end, as AMD's profilers write them.
 
         part, track -- from `part` and `track`; start, end -- times in ns, encoded as varints; own,
         end_own -- arguments of the begin and of the end, encoded.
@@ -165,11 +168,13 @@ class Trace:
         self._event(end, ending + end_own)
 
     def counter(self, track: int, time: int, value: float) -> None:
-        """A sample of a counter."""
+        """Add a sample of a counter. time -- in ns; value -- in the track's unit."""
         self._event(varint(time), number(9, _COUNTER) + number(11, track) + double(44, value))
 
     def flow(self, correlation: int) -> bytes:
-        """What joins a call with what it launched: an arrow in the viewer."""
+        """The part of an event that links a call with its device work, by an arrow in the
+        viewer.
+        """
         return _FLOW + struct.pack("<Q", correlation ^ self.process_track)
 
     def _event(self, time: bytes, event: bytes) -> None:
@@ -189,8 +194,8 @@ class Trace:
         return int.from_bytes(digest, "little") or 1
 
     def _category(self, name: str) -> int:
-        """The number of a category; the first event with it needs its name, so it comes in a packet
-        before it.
+        """The number of a category. Its name comes in a packet of its own, before the first event
+        that has it.
         """
         if name not in self._categories:
             iid = self._categories[name] = len(self._categories) + 1
@@ -199,6 +204,10 @@ class Trace:
         return self._categories[name]
 
     def _open(self, run: Run, buffer_kilobytes: int) -> None:
+        """Write what the service writes before all events: clock_snapshot, synchronization_marker,
+        trace_config, trace_uuid, system_info and trace_stats; then the first packet of the writer's
+        sequence, with its own clock and its defaults.
+        """
         shown = {
             BOOTTIME: run.start_ns,
             REALTIME: run.start_ns + run.wall_clock_offset_ns,
@@ -234,6 +243,7 @@ class Trace:
 
     def _describe_process(self, run: Run) -> None:
         content = number(1, self._process) + b"".join(block(2, part) for part in run.command)
+        # Perfetto has no place for a marker of the model, so the process is labelled with it.
         content += block(6, program_of(run)) + block(
             8, f"modelled, no GPU was measured ({run.error or 'error unknown'})"
         )
@@ -256,12 +266,12 @@ def annotation(name: str, value: Value) -> bytes:
 
 
 def annotation_head(name: str) -> bytes:
-    """All of an argument but its number, for `with_number`."""
+    """All of an argument except its number, for `with_number`."""
     return block(10, name) + b"\x18"
 
 
 def with_number(head: bytes, value: bytes) -> bytes:
-    """An argument whose value is this encoded whole number; quicker than `annotation`."""
+    """An argument whose value is a whole number, already encoded; quicker than `annotation`."""
     return _ANNOTATION + bytes((len(head) + len(value),)) + head + value
 
 

@@ -40,14 +40,13 @@ def write(
     prefix: str = DEFAULT_PREFIX,
     calls: bool = True,
 ) -> list[Path]:
-    """Write one `<prefix>_results.pftrace` per process; the files that were written, and their
-    marker.
+    """Write one `<prefix>_results.pftrace` per process; returns these files and their marker.
 
-    rank   -- only this rank. prefix -- start of the files' names, with placeholders; see
-              `output_path`.
-    calls  -- whether HIP calls are in it (`--hip-trace`).
+    rank   -- write only this rank.
+    prefix -- start of the files' names, with placeholders; see `output_path`.
+    calls  -- whether HIP calls are recorded (`--hip-trace`).
 
-    Raises UserError for a rank that there is not.
+    Raises UserError for a rank that the run does not have.
     """
     written = []
     for one in ranks_of(run, rank):
@@ -105,7 +104,7 @@ def _describe(agent: int, host: int) -> Describe:
 
 
 AUTOGRAD_THREAD = "pt_autograd_0"
-"""Name that PyTorch gives the thread of backward (torch/csrc/autograd/engine.cpp)."""
+"""Name that PyTorch gives the thread of the backward pass (torch/csrc/autograd/engine.cpp)."""
 
 _BEGIN, _END, _CORRELATION, _DISPATCH = map(
     annotation_head, ("begin_ns", "end_ns", "corr_id", "dispatch_id")
@@ -113,11 +112,12 @@ _BEGIN, _END, _CORRELATION, _DISPATCH = map(
 
 
 class Work(NamedTuple):
-    """What many launches have in common: columns of `gpumodel.run.DEVICE_WORK` as the hardware
-    executes it.
+    """What many launches have in common: columns of `gpumodel.run.DEVICE_WORK`, for work as the
+    hardware executes it.
 
-    thread_id -- that launched it; thread_index -- counted from 0, the main thread being 0.
-    kernel_id -- number of the kernel from 1; 0 for a copy by a copy engine, whose name is its
+    thread_id -- of the thread that launched it. thread_index -- number of that thread; the main
+                 thread has 0.
+    kernel_id -- number of the kernel, from 1; 0 for a copy by a copy engine, whose name is its
                  direction.
     """
 
@@ -148,7 +148,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a slice belongs and what it is called."""
+    """Where a slice is drawn, and what it states."""
 
     track: str
     category: str
@@ -157,12 +157,12 @@ class Place:
 
 
 Describe = Callable[[Work], Place]
-"""How a tool draws device work."""
+"""A function that says how a tool draws device work."""
 
 
 def thread_indices(rank: RankRun) -> dict[int, int]:
-    """Number of every thread with calls or ranges, in order of first use, the main thread's being
-    0.
+    """Thread -> its number in the order of first use, for all threads with calls or ranges; the
+    main thread has 0.
     """
     both = pd.concat(
         [rank.annotations[["start_ns", "thread_id"]], rank.calls[["start_ns", "thread_id"]]]
@@ -174,8 +174,8 @@ def thread_indices(rank: RankRun) -> dict[int, int]:
 
 
 def executed_work(rank: RankRun) -> pd.DataFrame:
-    """Device work as the hardware executes it, in order of start: columns of Work, and those of one
-    launch.
+    """Device work as the hardware executes it, in order of start: the columns of Work, and those of
+    each launch.
     """
     dispatches, copies = dispatches_and_copies(work_with_launches(rank))
     if len(dispatches):
@@ -192,10 +192,11 @@ def executed_work(rank: RankRun) -> pd.DataFrame:
 def add_device_work(
     trace: Trace, work: pd.DataFrame, describe: Describe, has_dispatch: bool
 ) -> None:
-    """A slice for every kernel and copy of `executed_work`.
+    """Add a slice for every kernel and copy of `executed_work`.
 
     has_dispatch -- whether the tool states the number of a dispatch.
     """
+    # A kernel is launched thousands of times, so what its launches have in common is encoded once.
     known: dict[tuple[Any, ...], tuple[bytes, int, bool]] = {}
     own_columns = ("correlation_id", "dispatch_id", "start_ns", "duration_ns")
     for common, correlation, dispatch, start, duration in zip(
@@ -219,8 +220,8 @@ def add_device_work(
 
 
 def add_calls(trace: Trace, rank: RankRun, category: str, tells_thread: bool) -> None:
-    """A slice for every HIP call on the track of its thread; tells_thread -- whether it names the
-    thread too.
+    """Add a slice for every HIP call on the track of its thread. tells_thread -- whether the call
+    states its thread, too.
     """
     known: dict[tuple[str, int], bytes] = {}
     columns = ("name", "thread_id", "start_ns", "duration_ns", "correlation_id")
@@ -242,8 +243,8 @@ def add_calls(trace: Trace, rank: RankRun, category: str, tells_thread: bool) ->
 
 
 def add_ranges(trace: Trace, rank: RankRun, category: str) -> None:
-    """A slice for every named range of the trainer (ROCTx) on the track of its thread."""
-    # What encloses comes first, even if both start at once.
+    """Add a slice for every named range of the trainer (ROCTx) on the track of its thread."""
+    # Of two ranges that start at once the longer one encloses the other, and comes first.
     ordered = rank.annotations.sort_values(
         ["start_ns", "duration_ns"], ascending=[True, False], kind="stable"
     )

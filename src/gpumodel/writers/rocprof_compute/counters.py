@@ -1,10 +1,10 @@
-"""Hardware counters of a kernel from what the model knows of it, so that published formulas lead
-back to that.
+"""Hardware counters of a kernel, made from what the model knows of it, so that published formulas
+lead back to that.
 
-Known are operations and their data type, bytes to and from memory, grid, workgroup, registers,
-local memory and duration. Traffic of the caches and of the local data share is not known, so no
-counter of it is made. How many instructions surround the arithmetic is an estimate (PER_WAVE and
-MEMORY_INSTRUCTION_BYTES); all else is exact up to the rounding to whole counts.
+The model knows operations and their data type, bytes to and from memory, grid, workgroup,
+registers, local memory and duration. It does not know the traffic of the caches and of the local
+data share, so there are no counters of these. How many instructions surround the arithmetic is an
+estimate (PER_WAVE and MEMORY_INSTRUCTION_BYTES); all else is exact up to rounding to whole counts.
 
 Formulas: ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs.
 Limits of a compute unit: "AMD Instinct MI300" Instruction Set Architecture Guide, sections on
@@ -47,39 +47,39 @@ MATRIX_TYPES: Mapping[str, str] = MappingProxyType(
         "int8": "I8",
     }
 )
-"""Data type -> how the counters of matrix instructions call it."""
+"""Data type -> its name in the counters of matrix instructions."""
 
 VECTOR_TYPES: Mapping[str, str] = MappingProxyType(
     {"float16": "F16", "bfloat16": "F32", "float32": "F32", "float64": "F64"}
 )
-"""The same of vector instructions. CDNA has none for bfloat16: such values are widened to
+"""The same for vector instructions. CDNA has none for bfloat16: such values are widened to
 float32.
 """
 
 _MATRIX_INSTRUCTION_UNITS = {"F16": 32, "BF16": 32, "F32": 8, "F64": 4, "F8": 64, "I8": 64}
-"""MATRIX_UNITs of the largest dense instruction of each type (v_mfma_f32_32x32x8_f16 and its
-like).
+"""Operations of the largest dense instruction of each type, such as v_mfma_f32_32x32x8_f16, in
+units of MATRIX_UNIT.
 """
 
 PER_WAVE: Mapping[str, int] = MappingProxyType(
     {"SALU": 3, "SMEM": 3, "BRANCH": 1, "SENDMSG": 1, "OTHER": 3, "INT32": 3}
 )
-"""Instructions of every wave beside arithmetic and memory: those of a copy kernel, recorded on an
-MI300X in https://github.com/AMDResearch/intellikit (metrix/resources/ubench/coalescing: 19 a wave,
-2 of them to memory).
+"""Instructions of every wave other than for arithmetic and memory: those of a copy kernel that was
+recorded on an MI300X (https://github.com/AMDResearch/intellikit,
+metrix/resources/ubench/coalescing: 19 per wave, 2 of them for memory).
 """
 
 MEMORY_INSTRUCTION_BYTES = 16 * LANES
-"""A load or store of 16 bytes a work-item, the widest; each wave has at least one for what it
-moves.
+"""Bytes of the widest load or store of a wave, 16 bytes per work-item. Each wave has at least one
+load if it reads, and one store if it writes.
 """
 
 
 def counters_of(work: pd.DataFrame, device: Device) -> pd.DataFrame:
     """One row per kernel of `work`, one column of whole numbers per counter.
 
-    work -- rows of `gpumodel.run.DEVICE_WORK` that run on the compute units. device -- with an
-            architecture of AMD.
+    work   -- rows of `gpumodel.run.DEVICE_WORK` that run on the compute units.
+    device -- a device with an architecture of AMD.
     """
     cycles = np.maximum(
         1, np.rint(work["duration_ns"].to_numpy(float) * device.clock_mhz / 1000)
@@ -105,9 +105,10 @@ def launched(work: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def resident_waves(work: pd.DataFrame, device: Device) -> np.ndarray:
-    """Wavefronts that run at once: all, or as many as registers, local memory and wave slots allow.
+    """Wavefronts of every kernel that run at once: all of them, or as many as registers, local
+    memory and wave slots allow.
 
-    Workgroups are placed whole. Source of the limits: see above.
+    Workgroups are placed as a whole. The module names the source of the limits.
     """
     groups, waves = launched(work)
     waves_per_group = waves // groups
@@ -127,8 +128,8 @@ def resident_waves(work: pd.DataFrame, device: Device) -> np.ndarray:
 
 
 def _clocks(cycles: np.ndarray, device: Device) -> dict[str, np.ndarray]:
-    """Cycles while the device was busy: GRBM's are the sum over chiplets, SQ's over shader
-    engines.
+    """Cycles in which the device was busy: those of GRBM are a sum over chiplets, those of SQ over
+    shader engines.
     """
     return {
         "GRBM_COUNT": cycles * device.chiplets,
@@ -161,8 +162,8 @@ def _wavefronts(
 
 
 def _arithmetic(work: pd.DataFrame, device: Device) -> dict[str, np.ndarray]:
-    """Matrix instructions in units of MATRIX_UNIT, vector instructions in units of LANES
-    operations.
+    """Matrix instructions, in units of MATRIX_UNIT operations, and vector instructions, in units of
+    LANES.
     """
     flops = work["flops"].to_numpy(float)
     data_type = work["data_type"].to_numpy(object)
@@ -184,8 +185,7 @@ def _arithmetic(work: pd.DataFrame, device: Device) -> dict[str, np.ndarray]:
         columns[f"SQ_INSTS_VALU_MFMA_{code}"] = -(-units // _MATRIX_INSTRUCTION_UNITS[code])
         peak = device.peak_flops.get(f"matrix {name}")
         if peak:
-            # One count per cycle of each of a compute unit's matrix cores, which reach the peak
-            # together.
+            # Each matrix core of a compute unit counts once per cycle; all together reach the peak.
             cores = device.compute_units * device.simds_per_compute_unit
             busy += units * (MATRIX_UNIT * cores * device.clock_mhz * 1e6 / peak)
     columns["SQ_VALU_MFMA_BUSY_CYCLES"] = np.rint(busy).astype(np.int64)
@@ -197,8 +197,8 @@ def _arithmetic(work: pd.DataFrame, device: Device) -> dict[str, np.ndarray]:
 def _vector_arithmetic(
     flops: np.ndarray, data_type: np.ndarray, is_matrix: np.ndarray, is_dense: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Fused multiply-adds where arithmetic takes the time, elsewhere multiplications and additions
-    in halves.
+    """Vector instructions: fused multiply-adds where arithmetic bounds the kernel, else half
+    multiplications and half additions. Which they are is an assumption.
     """
     columns: dict[str, np.ndarray] = {}
     single = np.where(is_matrix, 0, np.rint(flops / LANES)).astype(np.int64)
@@ -231,11 +231,11 @@ def _memory(work: pd.DataFrame, device: Device, waves: np.ndarray) -> dict[str, 
 
 
 def fabric_requests(read: np.ndarray, written: np.ndarray, gfx: str) -> dict[str, np.ndarray]:
-    """Counters between L2 and memory for these bytes, exact to 16 bytes: as large requests as
-    possible, then of 32 B.
+    """Counters between L2 and memory for these bytes, exact to 16 bytes: requests as large as
+    possible, then requests of 32 B.
 
-    Reads are of 128 B from MI300 on (gfx942: those are also counted by TCC_BUBBLE) and of 64 B
-    before; writes of 64 B.
+    Large reads have 128 B from MI300 on (on gfx942 TCC_BUBBLE counts them, too) and 64 B before;
+    large writes have 64 B.
     """
     prefix = "TCC_EA" if gfx in ("gfx908", "gfx90a") else "TCC_EA0"
     size = 64 if prefix == "TCC_EA" else 128
@@ -255,15 +255,15 @@ def fabric_requests(read: np.ndarray, written: np.ndarray, gfx: str) -> dict[str
 
 
 def _instructions(columns: dict[str, np.ndarray], waves: np.ndarray) -> dict[str, np.ndarray]:
-    """Instructions by kind and in all, and the cycles in which they were issued; consumes
-    `integer`.
+    """Instructions by kind and in all, and the cycles in which they were issued. Takes `integer`
+    out of `columns`.
     """
     memory = columns["SQ_INSTS_VMEM_RD"] + columns["SQ_INSTS_VMEM_WR"]
     found = {
         f"SQ_INSTS_{kind}": PER_WAVE[kind] * waves for kind in ("SALU", "SMEM", "BRANCH", "SENDMSG")
     }
     found |= {"SQ_INSTS_VMEM": memory, "SQ_INSTS_FLAT": memory}
-    # Addresses: a 64-bit addition for every access; the index of the work-item once.
+    # Addresses take a 64-bit addition for every access, and the index of the work-item once.
     found["SQ_INSTS_VALU_INT64"] = memory
     found["SQ_INSTS_VALU_INT32"] = PER_WAVE["INT32"] * waves + columns.pop("integer")
     matrix = sum(columns[f"SQ_INSTS_VALU_MFMA_{code}"] for code in MATRIX_TYPES.values())
@@ -291,10 +291,10 @@ def _instructions(columns: dict[str, np.ndarray], waves: np.ndarray) -> dict[str
 
 
 HARDWARE_BLOCKS = ("SQ", "SQC", "TA", "TD", "TCP", "TCC", "SPI", "CPC", "CPF")
-"""What `--block` takes before ROCm 7.1 (src/argparser.py): the counters whose names begin so."""
+"""What `--block` takes before ROCm 7.1 (src/argparser.py): beginnings of the names of counters."""
 
 LEVEL = "SQ_LEVEL_WAVES_ACCUM"
-"""Sum of a level over cycles: counted in a run of its own."""
+"""Sum of a level over cycles, which is counted in a run of its own."""
 
 _ALWAYS = re.compile(r"GRBM_|SQ_BUSY_CYCLES")
 
@@ -314,8 +314,8 @@ BLOCKS: Mapping[int, str] = {
     11: "|".join((_OPERATIONS, _UTILISATION, _INSTRUCTIONS)),
     17: _FABRIC,
 }
-"""Report block -> pattern of its counters. Of the other blocks (5, 12 to 16, 18) the model knows
-nothing.
+"""Report block -> pattern of its counters. The model knows nothing of the other blocks (5, 12 to
+16, 18).
 """
 
 SETS: Mapping[str, str] = {
@@ -324,17 +324,18 @@ SETS: Mapping[str, str] = {
     "mem_thruput": _FABRIC,
     "launch_stats": _WAVES,
 }
-"""Set of metrics (`--set`) -> pattern of its counters, as far as the model knows them."""
+"""Set of metrics (`--set`) -> pattern of those of its counters that the model knows."""
 
 _PER_RUN: Mapping[str, int] = {"SQ": 8, "TCC": 4, "SPI": 2, "GRBM": 2}
-"""Counters that each part of the device can count at once."""
+"""Part of the device -> how many counters it can count at once."""
 
 
 def chosen(counters: Iterable[str], blocks: Sequence[str], metric_set: str | None) -> list[str]:
-    """Those of the counters that report blocks (`2`, `2.1.4`), hardware blocks (`SQ`) or a set
-    need; else all.
+    """Those of the counters that report blocks (`2`, `2.1.4`), hardware blocks (`SQ`) or a set of
+    metrics need; all of them if none of these is given.
 
-    Raises UserError for a block or set that is unknown, or of which the model knows nothing.
+    Raises UserError for blocks together with a set, and for a block or set that the model does not
+    know.
     """
     if blocks and metric_set:
         raise UserError(
@@ -348,7 +349,9 @@ def chosen(counters: Iterable[str], blocks: Sequence[str], metric_set: str | Non
 
 
 def _pattern(text: str) -> str:
-    """The counters of a block."""
+    """The pattern of a block's counters. Raises UserError for a block that the model does not
+    know.
+    """
     if text in HARDWARE_BLOCKS:
         return f"{text}_"
     number = text.split(".")[0]
@@ -362,8 +365,8 @@ def _pattern(text: str) -> str:
 
 
 def runs_of(counters: Sequence[str]) -> dict[str, list[str]]:
-    """Name of the request file -> counters of one run of the program, as many as can be counted at
-    once.
+    """Name of a request file -> the counters of one run of the program: as many as can be counted
+    at once.
     """
     runs: list[list[str]] = []
     for name in counters:

@@ -1,8 +1,9 @@
 """A Run as `rocprof-compute profile` leaves it: a workload folder with hardware counters.
 
-The counters come from what the model knows (see `counters`): formulas of the tool lead back to it.
-All runs of the program are the same here; on a machine each has times of its own. Of the machine it
-has sysinfo.csv, and the ceilings of the tool's benchmark in roofline.csv.
+The counters come from what the model knows (see `counters`), and the tool's formulas lead back to
+that. All runs of the program are the same here; on a machine each has durations of its own. The
+folder describes the machine in sysinfo.csv, and has the ceilings of the tool's benchmark in
+roofline.csv.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from gpumodel.writers.rocprof_compute.counters import (
 from tidyprof.errors import UserError
 
 RELEASES = {"long": ("3.5.0", "7.12.0"), "wide": ("3.3.0", "7.1.0")}
-"""Layout of pmc_perf.csv -> release of rocprof-compute and of ROCm whose own it is."""
+"""Layout of pmc_perf.csv -> the releases of rocprof-compute and of ROCm that write it."""
 
 _BACK_ENDS = {"long": "rocpd", "wide": "csv"}
 _LAUNCH_COLUMNS = {
@@ -48,32 +49,32 @@ _LAUNCH_COLUMNS = {
 """Columns of pmc_perf.csv about a launch -> columns of the dispatches."""
 
 BETWEEN_RUNS_NS = 10**9
-"""From the end of one run of the program to the first dispatch of the next; any time does that
-keeps them apart.
+"""From the end of one run of the program to the first dispatch of the next: chosen freely, to keep
+them apart.
 """
 
 _ROW_END = "\x1e"
-"""Between rows before they are repeated for every counter: a character that no kernel's name
-has.
+"""What separates rows before they are repeated for every counter: a character that no kernel has in
+its name.
 """
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `rocprof-compute profile` is told.
+    """The options of `rocprof-compute profile`.
 
     name       -- of the workload.
     layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter) or `wide` (csv, a column per
                   counter).
-    kernels    -- only kernels in whose name one of these regular expressions is found (-k).
-    dispatches -- only these launches of each kernel, the first one is 1 (-d).
-    blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
-    roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv
-                       (--roof-only).
-    joined     -- all runs of the program in pmc_perf.csv, else a file results_<run>.csv for each
-                  (only layout `long`), as from ROCm 7.13 on; compressed -- these with gzip, as from
-                  10.1 on.
-    output_directory -- instead of `workloads/<name>/<model>`.
+    kernels    -- only kernels whose names match one of these regular expressions somewhere (-k).
+    dispatches -- only these launches of each kernel, counted from 1 (-d).
+    blocks, metric_set -- report blocks (-b) or a set of metrics (--set), which choose the counters.
+    roof, roof_only -- whether to write roofline.csv (not with --no-roof), and whether to write
+                       nothing but that and sysinfo.csv (--roof-only).
+    joined     -- whether all runs of the program are in pmc_perf.csv; else each has a file
+                  results_<run>.csv (only layout `long`), as from ROCm 7.13 on.
+    compressed -- whether these files are compressed with gzip, as from 10.1 on.
+    output_directory -- takes the place of `workloads/<name>/<model>`.
     """
 
     name: str = "workload"
@@ -90,11 +91,13 @@ class Options:
 
 
 def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) -> list[Path]:
-    """Write `workloads/<name>/<model>/` below `folder`; the files that were written.
+    """Write `workloads/<name>/<model>/` below `folder`; returns the files that were written.
 
-    rank -- the process, the first one if None: the tool profiles one. options -- fields of Options.
+    rank    -- the process, since the tool profiles one; None for the first one.
+    options -- fields of Options.
 
-    Raises UserError for options or a device that the tool refuses, and filters that leave nothing.
+    Raises UserError for options or a device that the tool refuses, and for filters that leave no
+    kernel.
     """
     asked = Options(**options)
     if asked.layout not in RELEASES:
@@ -123,8 +126,8 @@ def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) ->
 
 
 def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
-    """The kernels that the filters leave, with their grid and workgroup as single numbers and their
-    kernel's number.
+    """The dispatches that the filters leave, with the number of their kernel, and with grid and
+    workgroup as single numbers.
     """
     kernels, numbers = asked.kernels, asked.dispatches
     table = dispatches_and_copies(rank.device_work)[0].sort_values("dispatch_id", ignore_index=True)
@@ -148,8 +151,8 @@ def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
 
 
 def _is_found(pattern: str) -> Callable[[str], bool]:
-    """Whether -k leaves a kernel of this name (ROCPROF_KERNEL_FILTER_INCLUDE_REGEX of
-    profiler_rocprofiler_sdk.py).
+    """A function that says whether -k leaves a kernel of a name
+    (ROCPROF_KERNEL_FILTER_INCLUDE_REGEX of profiler_rocprofiler_sdk.py).
     """
     try:
         expression = re.compile(pattern)
@@ -167,6 +170,9 @@ def _write_counters(
     runs: Mapping[str, Sequence[str]],
     asked: Options,
 ) -> list[Path]:
+    """Write the counters in the layout that was asked for: `long` has a row for each counter of a
+    dispatch, `wide` a column for each counter, and two more files about the dispatches.
+    """
     names = table["name"].tolist()
     launches = list(
         zip(*(table[column].tolist() for column in _LAUNCH_COLUMNS.values()), strict=True)
@@ -215,12 +221,12 @@ def _write_long(
     counters: pd.DataFrame,
     passes: Iterable[tuple[int, Sequence[str]]],
 ) -> Path:
-    """One row per counter: run after run, in each the dispatches in order, as the tool joins its
-    runs.
+    """Write one row per counter, run after run, with the dispatches of each run in order: so the
+    tool joins its runs.
 
-    passes -- number and counters of each run of the program; a run begins after the one before has
-    ended, and so has times of its own. A name with .gz is compressed, without a time, so that the
-    same run gives the same file.
+    passes -- number and counters of each run of the program. A run begins after the one before has
+    ended, and so has times of its own. A file whose name ends in .gz is compressed without a time
+    stamp, so that the same run gives the same file.
     """
     header = [
         "GPU_ID",
@@ -247,7 +253,7 @@ def _write_long(
 
 
 def _row_begins(common: Sequence[tuple[Any, ...]], later_ns: int) -> list[str]:
-    """What the rows of each dispatch begin with, its times moved by `later_ns`."""
+    """The beginning that all rows of a dispatch share, with its times moved by `later_ns`."""
     heads = io.StringIO()
     csv.writer(heads, lineterminator=_ROW_END).writerows(
         [agent, number, *launch, name, *(time + later_ns for time in times), kernel]
@@ -259,8 +265,8 @@ def _row_begins(common: Sequence[tuple[Any, ...]], later_ns: int) -> list[str]:
 def _wide_columns(
     counters: pd.DataFrame, runs: Iterable[Sequence[str]], correlations: Sequence[int]
 ) -> tuple[list[str], list[Sequence[Any]]]:
-    """Names and values of the counter columns: run after run, each begun by its correlation id and
-    wave size.
+    """Names and values of the counter columns, run after run; those of a run follow its wave size
+    and correlation id.
     """
     header: list[str] = []
     columns: list[Sequence[Any]] = []
@@ -291,7 +297,7 @@ def _write_requests(
 def _write_descriptions(
     place: Path, run: Run, runs: Mapping[str, Sequence[str]], asked: Options
 ) -> list[Path]:
-    """log.txt with the lines that say what was done, and profiling_config.yaml."""
+    """Write log.txt, with the lines that say what was done, and profiling_config.yaml."""
     command = " ".join(run.command)
     kernels, dispatches = (
         str(list(values)) if values else "None" for values in (asked.kernels, asked.dispatches)
@@ -337,7 +343,9 @@ _HBM_CHANNEL_BYTES = 32
 
 _LDS_BANKS = 32
 _LDS_BYTES = 128
-"""Banks of the local data share, and what they deliver per compute unit and clock: 4 bytes each."""
+"""Banks of the local data share, and the bytes that they deliver per compute unit and clock: 4
+each.
+"""
 
 _ROOFLINE_COLUMNS = (
     *(
@@ -378,9 +386,9 @@ _RATES = {
 
 
 def model_folder(device: Device) -> str:
-    """What the tool calls the GPU, and the folder of a workload: `MI300X_A1`.
+    """The tool's name for the GPU and for the folder of a workload, such as `MI300X_A1`.
 
-    Raises UserError for a device without an architecture of AMD Instinct.
+    Raises UserError for a device that is not an AMD Instinct.
     """
     if device.gfx not in _SERIES:
         raise UserError(f"rocprof-compute knows no {device.name}; it supports {', '.join(_SERIES)}")
@@ -388,8 +396,8 @@ def model_folder(device: Device) -> str:
 
 
 def sysinfo(run: Run, name: str, rocm: str, blocks: str) -> dict[str, Any]:
-    """The one row of sysinfo.csv; empty text where the model does not know. `Device.sysinfo` has
-    the last word.
+    """The one row of sysinfo.csv, with empty text for all that the model does not know. What
+    `Device.sysinfo` states takes precedence.
     """
     launched = datetime.fromtimestamp((run.start_ns + run.wall_clock_offset_ns) // 10**9, UTC)
     return {
@@ -439,11 +447,11 @@ def _sizes(device: Device) -> dict[str, Any]:
 
 
 def ceilings(device: Device) -> dict[str, Any]:
-    """The row of roofline.csv in GB/s and GFLOP/s, each figure with its bounds: the peaks that the
-    model computes with.
+    """The row of roofline.csv, in GB/s and GFLOP/s: the peaks that the model computes with, each
+    with its two bounds, which are equal to it.
 
-    0 stands for what it has no peak of. Rates per clock: tool's formulas (128 B per L1, L2 channel
-    and LDS).
+    0 stands where there is no peak. Rates per clock are those of the tool's formulas: 128 B per L1,
+    per channel of L2, and per LDS.
     """
     per_clock = device.clock_mhz / 1000
     line = 64 if device.gfx in ("gfx908", "gfx90a") else 128

@@ -21,18 +21,19 @@ from gpumodel.writers.common.files import put
 from gpumodel.writers.perfetto.writer import executed_work, thread_indices
 
 LONGEST_LABEL = 120
-"""Bytes of a label in text; what is longer is cut and ends in three dots."""
+"""Longest label in text, in bytes; a longer one is cut and ends in three dots."""
 
 _HASHES = 2**64
 
 
 @dataclass
 class Node:
-    """One label at one place of the call tree, and what its calls took, in the metric's values (ns
+    """One label at one place of the call tree, with what its calls took in the metric's values (ns
     for times).
 
-    thread -- counted from 0. A parent's total includes those of its children; squares is the sum of
-              squares.
+    thread  -- number of the thread, from 0.
+    total   -- sum over all calls; a parent's total includes those of its children.
+    squares -- sum of the squares.
     """
 
     label: str
@@ -61,7 +62,7 @@ class Node:
         return found
 
     def below(self) -> Iterable[Node]:
-        """This node and all below it, each right before what it calls."""
+        """This node and all nodes below it, each of them right before those that it calls."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -70,13 +71,15 @@ class Node:
 
     @property
     def prefix(self) -> str:
-        """The label as timemory shows it: number of the thread, indentation, branch."""
+        """The label as timemory shows it, after the number of the thread, an indentation and a
+        branch.
+        """
         branch = "  " * (self.depth - 1) + "|_" if self.depth else ""
         return f"|{self.thread}>>> {branch}{self.label}"
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the sample, 0 for one call."""
+        """Standard deviation of the sample; 0 for a single call."""
         if self.count < 2:
             return 0.0
         return sqrt(
@@ -85,20 +88,20 @@ class Node:
 
     @property
     def own_percent(self) -> float:
-        """Share of the total that no child has."""
+        """Share of the total that belongs to no child, in percent."""
         below = sum(child.total for child in self.children.values())
         return 100 * max(0.0, self.total - below) / self.total if self.total else 0.0
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a table is about.
+    """What a table measures.
 
-    unit       -- as the file shows it, with `scale` from a node's values to it.
+    unit, scale -- unit that the file shows, and the factor from a node's values to it.
     statistics -- whether smallest, largest, mean and deviation are known.
-    in_ns      -- whether JSON has whole nanoseconds beside the seconds that are shown, as clocks
-                  do.
-    properties -- what JSON says of the component.
+    in_ns      -- whether JSON has whole nanoseconds beside the seconds that are shown; clocks have
+                  them.
+    properties -- what JSON states about timemory's component.
     """
 
     name: str
@@ -137,7 +140,7 @@ SAMPLED_COUNT = Metric(
 
 
 def write_table(metric: Metric, roots: Sequence[Node], process: int, stem: Path) -> list[Path]:
-    """Write `<stem>.json` and `<stem>.txt`; the two files."""
+    """Write `<stem>.json` and `<stem>.txt`; returns the two files. process -- its id."""
     nodes = [node for root in roots for node in root.below()]
     document = json.dumps(_document(metric, roots, nodes, process), separators=(",", ":"))
     texts = {"json": document, "txt": _text(metric, nodes)}
@@ -154,6 +157,7 @@ def _document(
 ) -> dict[str, Any]:
     graph: list[dict[str, Any]] = []
     rolling: list[int] = []
+    # timemory tells equal labels apart by the sum of the hashes from the root to the node.
     for node in nodes:
         del rolling[node.depth :]
         rolling.append(((rolling[-1] if rolling else 0) + hash_of(node.label)) % _HASHES)
@@ -175,7 +179,7 @@ def _document(
 
 
 def _numbers(metric: Metric, node: Node) -> dict[str, Any]:
-    """What JSON says of a node including what it calls."""
+    """What JSON states about a node, including what it calls."""
     shown = node.total * metric.scale
     exact = {"value": node.total, "accum": node.total} if metric.in_ns else {"value": shown}
     return {
@@ -200,8 +204,8 @@ def _statistics(metric: Metric, node: Node) -> dict[str, Any]:
 
 
 def _tree(metric: Metric, node: Node, process: int) -> dict[str, Any]:
-    """The node and what it calls, with its own part beside the whole, as the second half of the
-    JSON has them.
+    """The node and all that it calls, as the second half of the JSON has them: the node's own part
+    stands beside the whole.
     """
     own = Node(
         node.label, node.thread, count=node.count, shortest=node.shortest, longest=node.longest
@@ -270,7 +274,7 @@ def _aligned(name: str, text: str, width: int) -> str:
 
 
 def _bytes(text: str) -> int:
-    """Columns are as many bytes wide, not characters, in C++."""
+    """Width of a text: the tool, in C++, counts bytes, not characters."""
     return len(text.encode())
 
 
@@ -280,11 +284,11 @@ def _centred(text: str, width: int) -> str:
 
 
 def timed_regions(run: Run, rank: RankRun, program: str, ranges: bool) -> list[Node]:
-    """The program, and below it on each thread its ranges and HIP calls; kernels in trees of their
-    own.
+    """The program, and below it the ranges and HIP calls of each thread; kernels have trees of
+    their own.
 
-    rocprof-sys counts a kernel on the thread that launched it, outside of what runs there, as it
-    does not know about it before the buffer of records is full.
+    rocprof-sys counts a kernel on the thread that launched it, but outside of what runs there,
+    since it learns of the kernel only when the buffer of records is full.
     """
     indices = thread_indices(rank)
     columns = ["thread_id", "start_ns", "duration_ns", "name"]
@@ -301,7 +305,7 @@ def timed_regions(run: Run, rank: RankRun, program: str, ranges: bool) -> list[N
 
 
 def _nest(root: Node, rows: pd.DataFrame) -> None:
-    """Count regions of one thread below the region that encloses them."""
+    """Count each region of one thread below the region that encloses it."""
     ordered = rows.sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
     open_nodes: list[tuple[int, Node]] = []
     for start, duration, name in zip(
@@ -330,7 +334,9 @@ def _kernels(rank: RankRun) -> list[Node]:
 
 
 def sampled_time(run: Run, rank: RankRun) -> list[Node]:
-    """Call tree of the samples: each counts the time since its thread's sample before it, in ns."""
+    """Call tree of the samples. Each sample counts the time since the one before on its thread, in
+    ns.
+    """
     indices = thread_indices(rank)
     roots: list[Node] = []
     for thread, rows in rank.samples.groupby("thread_id", sort=False):
@@ -347,7 +353,7 @@ def sampled_time(run: Run, rank: RankRun) -> list[Node]:
 
 
 def counted(roots: list[Node]) -> list[Node]:
-    """The same tree with how often each function stood there instead of how long."""
+    """The same trees with the number of samples of each function in place of their time."""
     found = []
     for root in roots:
         copy = Node(root.label, root.thread, root.depth, root.count, root.count)
@@ -357,8 +363,8 @@ def counted(roots: list[Node]) -> list[Node]:
 
 
 def sampled_shares(rank: RankRun) -> list[Node]:
-    """Share of each function in the frames of its thread, in percent; a function twice in a stack
-    counts twice.
+    """Share of each function in the frames of its thread, in percent. A function that is twice in a
+    stack counts twice.
     """
     indices = thread_indices(rank)
     found = []

@@ -1,5 +1,5 @@
-"""A Run as rocprof-sys 1.5.0 (ROCm 7.12) writes it: a Perfetto trace, and profiles as tables beside
-it.
+"""A Run as rocprof-sys 1.5.0 (ROCm 7.12) writes it: a Perfetto trace, and beside it profiles as
+tables.
 
 Names of tracks, categories and arguments: ROCm/rocm-systems, projects/rocprofiler-systems,
 source/lib/core/trace_cache/perfetto_processor.cpp. That version draws kernels by HSA queue and
@@ -47,7 +47,7 @@ from gpumodel.writers.rocprof_sys.tables import (
 VERSION, ROCM_VERSION = "1.5.0", "7.12.0"
 
 _MEGABYTE = 1e6
-"""Bytes of what timemory calls MB (source/timemory/units.hpp)."""
+"""Bytes of timemory's MB (source/timemory/units.hpp)."""
 
 _COUNTERS = {
     "gfx_activity": ("GFX Busy", "%", 1.0),
@@ -56,7 +56,7 @@ _COUNTERS = {
     "power": ("Power", "W", 1.0),
     "memory_used": ("Memory Usage", "MB", 1 / _MEGABYTE),
 }
-"""Quantity of a run -> what rocprof-sys calls it, its unit, and the factor to it."""
+"""Quantity of a run -> its name in rocprof-sys, its unit there, and the factor to that unit."""
 
 
 def write(
@@ -72,16 +72,18 @@ def write(
 ) -> list[Path]:
     """Write `rocprofsys-<program>-output/<day>_<time>/` below `folder`, one set of files per rank.
 
-    rank           -- only this rank. trace, profile -- what was asked for (`--trace`, `--profile`).
-    output, prefix -- name of the folder and what file names begin with (`-o PATH PREFIX`).
-    time_output    -- whether there is a folder named after day and minute (ROCPROFSYS_TIME_OUTPUT);
-                      UTC.
+    rank           -- write only this rank.
+    trace, profile -- whether each was asked for (`--trace`, `--profile`).
+    output, prefix -- name of the folder, and beginning of the file names (`-o PATH PREFIX`).
+    time_output    -- whether there is a folder named after day and minute, in UTC
+                      (ROCPROFSYS_TIME_OUTPUT).
 
-    Files: perfetto-trace-<process>.proto; with `profile` wall_clock-<process>.txt and .json, and,
-    if the run has call stacks, sampling_wall_clock, sampling_percent and trip_count;
-    metadata-<process>.json, functions-<process>.json. The number is the process, as a torch job
-    never calls MPI_Init. Returns the files that were written; raises UserError for a rank that
-    there is not.
+    With `trace` it writes perfetto-trace-<process>.proto. With `profile` it writes
+    wall_clock-<process>.txt and .json, and, if the run has call stacks, sampling_wall_clock,
+    sampling_percent and trip_count. Always it writes metadata-<process>.json and
+    functions-<process>.json. The number is that of the process, since a torch job never calls
+    MPI_Init. Returns the files that were written; raises UserError for a rank that the run does not
+    have.
     """
     ranks = ranks_of(run, rank)
     place = folder / (f"rocprofsys-{program_of(run)}-output" if output is None else output)
@@ -108,6 +110,7 @@ def _write_rank(
     for metric, roots in tables:
         stem = place / f"{prefix}{metric.name}-{rank.process_id}"
         own[metric.name] = write_table(metric, roots, rank.process_id, stem)
+    # The descriptions list all other files and their labels, so they are written last.
     labels = {node.label for _, roots in tables for root in roots for node in root.below()}
     described = _write_descriptions(run, place, f"{prefix}{{}}-{rank.process_id}.json", own, labels)
     return [*(path for paths in own.values() for path in paths), *described]
@@ -151,7 +154,9 @@ def _trace(run: Run, rank: RankRun) -> bytes:
 
 
 def _add_samples(trace: Trace, run: Run, rank: RankRun) -> None:
-    """Every sample as one slice per frame, from the thread's sample before it to its own time."""
+    """Add each sample as one slice per frame, from the time of the thread's sample before to its
+    own time.
+    """
     indices = thread_indices(rank)
     for thread, rows in rank.samples.groupby("thread_id", sort=False):
         track = trace.track(f"Thread {indices.setdefault(thread, len(indices))} (S) {thread}")
@@ -199,8 +204,8 @@ def _describe(rank: RankRun, host: int) -> Describe:
 def _write_descriptions(
     run: Run, place: Path, name: str, outputs: dict[str, list[Path]], labels: set[str]
 ) -> Sequence[Path]:
-    """The two files that describe a run: settings and list of outputs, and the numbers of all
-    labels.
+    """Write the two files that describe a run: one with settings and a list of outputs, one with
+    the numbers of all labels.
     """
     metadata, functions = (place / name.format(what) for what in ("metadata", "functions"))
     listed: dict[str, list[dict[str, Any]]] = {"json": [], "protobuf": [], "text": []}
@@ -232,7 +237,7 @@ def _facts(run: Run) -> dict[str, Any]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """The settings that differ from the tool's own; the real file lists all."""
+    """The settings that differ from the tool's defaults; the tool's own file lists all."""
     has_stacks = any(len(one.samples) for one in run.ranks)
     values = {"ROCPROFSYS_USE_SAMPLING": has_stacks}
     return {"cereal_class_version": 2} | {

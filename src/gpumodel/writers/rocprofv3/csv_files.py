@@ -19,7 +19,7 @@ from gpumodel.writers.common.files import DEFAULT_PREFIX, MARK, marker, output_p
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 LDS_BLOCK = 512
-"""LDS is allotted, and stated, in multiples of this many bytes."""
+"""Bytes: LDS is allocated, and stated, in multiples of this."""
 
 AGENT_HEADER = (
     "Node_Id",
@@ -76,8 +76,8 @@ AGENT_HEADER = (
     "Product_Name",
     "Model_Name",
 )
-"""Columns of agent_info; what the model does not know of an agent is 0 there, as the tool writes
-unknown sizes.
+"""Columns of agent_info. What the model does not know of an agent is 0, as the tool writes sizes
+that it does not know.
 """
 
 _CALL_HEADER = (
@@ -102,16 +102,17 @@ def write(
     traces: Sequence[str] = DOMAINS,
     stats: bool = False,
 ) -> list[Path]:
-    """The files of each process (ROCm 7.0): one per domain with records, its statistics, the
-    agents, `modelled.json`.
+    """Write the files of each process, as ROCm 7.0 does: one per domain with records, its
+    statistics, the agents, and `modelled.json`.
 
     rank   -- write only this rank.
     prefix -- start of the files' names, with placeholders; see `output_path`.
     traces -- some of DOMAINS: kernel, hip, memory_copy, marker (needs the trainer's --roctx), rccl.
     stats  -- add `*_stats.csv` for each of them and `domain_stats.csv`.
 
-    As with the tool, names are put in quotes that are not doubled within, and copies within a
-    device and fills are kernels of the runtime. Raises UserError for an unknown rank or domain.
+    As with the tool, names are in quotes, and quotes within them are not doubled; copies within a
+    device and fills are kernels of the runtime. Returns the files; raises UserError for an unknown
+    rank or domain.
     """
     check_domains(traces)
     return [
@@ -130,6 +131,7 @@ def _write_rank(
     for domain in (domain for domain in DOMAINS if domain in traces):
         file, make = _FILES[domain]
         table = make(records)
+        # As with the tool, a domain without records has no file.
         if not len(table.names):
             continue
         texts[f"{file}_trace.csv"] = csv_text(table.header, table.columns)
@@ -148,8 +150,8 @@ def _write_rank(
 
 
 def csv_text(header: Sequence[str], columns: Sequence[Iterable[Any]]) -> str:
-    """Lines of CSV from columns of equal length: texts in quotes, numbers without, nothing
-    escaped.
+    """Lines of CSV from columns of equal length. Texts are in quotes, numbers are not, and nothing
+    is escaped.
     """
     lines = [",".join(f'"{name}"' for name in header)]
     lines += map(",".join, zip(*map(_cells, columns), strict=True))
@@ -170,7 +172,7 @@ def _statistics_text(rows: list[list[str]]) -> str:
 
 @dataclass(frozen=True)
 class _Table:
-    """A trace file: its columns, and what its statistics are made of."""
+    """A trace file: its columns, and the names and durations that its statistics are made from."""
 
     domain: str
     header: Sequence[str]
@@ -182,6 +184,7 @@ class _Table:
 def _kernels(records: Records) -> _Table:
     table = records.dispatches
     symbol = records.symbols.set_index("kernel_id").loc[table["kernel_id"]].reset_index()
+    # LDS is stated per kernel: all its dispatches have that of the largest.
     blocks = (symbol["lds_bytes"] + LDS_BLOCK - 1) // LDS_BLOCK * LDS_BLOCK
     columns: dict[str, Iterable[Any]] = {
         "Kind": ["KERNEL_DISPATCH"] * len(table),
@@ -254,7 +257,7 @@ _FILES: dict[str, tuple[str, Callable[[Records], _Table]]] = {
         lambda records: _calls(records, records.rccl_calls, "RCCL_API", "RCCL_API"),
     ),
 }
-"""Domain -> what its files are called, and the table in them."""
+"""Domain -> beginning of the names of its files, and the function that makes their table."""
 
 
 def _agent_text(run: Run) -> str:
@@ -277,14 +280,14 @@ STATISTICS_HEADER = (
     "MaxNs",
     "StdDev",
 )
-"""StdDev is the sample's deviation (0 for a single call); Percentage is of this file's total, 0 to
-100.
+"""StdDev is the standard deviation of the sample (0 for a single call). Percentage is the share of
+the file's total, 0 to 100.
 """
 
 
 def statistics_rows(names: pd.Series, durations_ns: pd.Series) -> list[list[str]]:
-    """Cells of a table with a row per name, largest total first, formatted except for the name's
-    quotes.
+    """Cells of a table with a row per name, the largest total first; only the quotes of the name
+    are still missing.
     """
     grouped = durations_ns.groupby(names.to_numpy(), sort=False)
     table = grouped.agg(["count", "sum", "mean", "min", "max", "std"]).fillna(0.0)
@@ -306,7 +309,7 @@ def statistics_rows(names: pd.Series, durations_ns: pd.Series) -> list[list[str]
 
 
 def domain_rows(durations_of_domain: Mapping[str, pd.Series]) -> list[list[str]]:
-    """Cells of domain_stats: the same columns with a row per domain that has records."""
+    """Cells of domain_stats: the same columns, with a row per domain that has records."""
     present = {domain: values for domain, values in durations_of_domain.items() if len(values)}
     if not present:
         return []
@@ -315,12 +318,14 @@ def domain_rows(durations_of_domain: Mapping[str, pd.Series]) -> list[list[str]]
 
 
 def decimal(value: float) -> str:
-    """Six places from 1 upwards, scientific with eight below."""
+    """A number with six places from 1 upwards; below that, scientific with eight."""
     return f"{value:.6f}" if value >= 1 else f"{value:.8e}"
 
 
 def percentage(value: float) -> str:
-    """Two places from 1 upwards, four from 0.01, scientific with three below."""
+    """A percentage with two places from 1 upwards, four from 0.01 upwards; below that, scientific
+    with three.
+    """
     if value >= 1:
         return f"{value:.2f}"
     return f"{value:.4f}" if value >= 0.01 else f"{value:.3e}"

@@ -23,7 +23,9 @@ from gpumodel.writers.common.files import DEFAULT_PREFIX, MARK, marker, output_p
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 FIRST_HANDLE = 37_944
-"""Handle of agent 0; handles are numbers without meaning that records refer to agents by."""
+"""Handle of agent 0, made up. A handle is a number without meaning, by which records refer to an
+agent.
+"""
 
 _KINDS = (
     "NONE",
@@ -70,11 +72,12 @@ def write(
     prefix: str = DEFAULT_PREFIX,
     traces: Sequence[str] = DOMAINS,
 ) -> list[Path]:
-    """One `<prefix>_results.json` per process; `rank`, `prefix` and `traces` as of the CSV writer.
+    """Write one `<prefix>_results.json` per process; `rank`, `prefix` and `traces` are as in the
+    CSV writer.
 
-    The lists of domains and operations hold what this file refers to, not all that the tool knows.
-    The marker of the model is a member of `metadata`. Raises UserError for an unknown rank or
-    domain.
+    The lists of domains and operations hold only what the file refers to, not all that the tool
+    knows. The marker of the model is a member of `metadata`. Returns the files; raises UserError
+    for an unknown rank or domain.
     """
     check_domains(traces)
     written = []
@@ -179,8 +182,8 @@ def _code_object(rank: RankRun) -> dict[str, Any]:
 
 
 def _symbol(row: dict[str, Any]) -> dict[str, Any]:
-    """A kernel: its names with and without the ending that the compiler adds, and what it was
-    allotted.
+    """A kernel: its names, with and without the ending that the compiler adds, and the registers
+    and memory that it gets.
     """
     name = row["name"]
     return {
@@ -265,8 +268,8 @@ def _copies(records: Records) -> list[dict[str, Any]]:
 
 
 def _calls(table: pd.DataFrame, kind: str, functions: list[str] | None) -> list[dict[str, Any]]:
-    """Calls and ranges; without `functions` they are ranges of ROCTx, whose text stands among the
-    strings.
+    """Calls or ranges. functions -- names of the calls, in the order of their numbers; None for
+    ROCTx ranges, whose texts are among the strings.
     """
     place = {name: number for number, name in enumerate(functions or ())}
     default = _MARKER_OPERATIONS.index("roctxThreadRangeA")

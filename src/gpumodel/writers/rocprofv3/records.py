@@ -1,4 +1,4 @@
-"""A rank's records as rocprofv3 groups them: by domain, in the order in which they start."""
+"""A rank's records as rocprofv3 groups them: by domain, and in each domain by start."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpumodel.writers.common.files import has_ranges
 from tidyprof.errors import UserError
 
 DOMAINS = ("kernel", "hip", "memory_copy", "marker", "rccl")
-"""What can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace` is all of
-them.
+"""Domains that can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace`
+records all of them.
 """
 
 RCCL_FUNCTIONS = {
@@ -29,13 +29,13 @@ RCCL_FUNCTIONS = {
     "_reduce_scatter_base": "ncclReduceScatter",
     "reduce": "ncclReduce",
 }
-"""RCCL's function for each collective
+"""Collective -> RCCL's function
 (https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference).
 """
 
 
 def check_domains(traces: Sequence[str]) -> None:
-    """Raises UserError for what is not among DOMAINS."""
+    """Raises UserError for a domain that is not among DOMAINS."""
     unknown = sorted(set(traces) - set(DOMAINS))
     if unknown:
         raise UserError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
@@ -57,8 +57,8 @@ class Records:
 
     @property
     def copies(self) -> pd.DataFrame:
-        """Copies between host and device: DEVICE_WORK's columns, those of the launch, end_ns;
-        tool's name.
+        """Copies between host and device, with the tool's names: DEVICE_WORK's columns, those of
+        the launch, and end_ns.
         """
         return self._split[1]
 
@@ -74,7 +74,9 @@ class Records:
 
     @property
     def dispatches(self) -> pd.DataFrame:
-        """Kernels, collectives, and the runtime's copies and fills: as `copies`, with kernel_id."""
+        """Kernels, collectives, and the runtime's copies and fills: the columns of `copies`, and
+        kernel_id.
+        """
         return self._numbered[1]
 
     @cached_property
@@ -85,10 +87,10 @@ class Records:
 
     @cached_property
     def markers(self) -> pd.DataFrame:
-        """ROCTX ranges, columns as of `calls`: the phases of a step, if the trainer marks them
-        (--roctx).
+        """ROCTX ranges, with the columns of `calls`: the phases of a step, if the trainer marks
+        them (--roctx).
 
-        Correlation ids of markers count on after those of the calls.
+        Their correlation ids come after those of the calls.
         """
         ranges = self.rank.annotations
         ranges = (
@@ -100,10 +102,10 @@ class Records:
 
     @cached_property
     def rccl_calls(self) -> pd.DataFrame:
-        """Calls of RCCL, columns as of `calls`.
+        """Calls of RCCL, with the columns of `calls`.
 
-        The model knows only the launch inside each of them, so they last as long as that: a lower
-        bound.
+        The model knows only the launch within each call, so a call lasts as long as its launch.
+        That is a lower bound.
         """
         collectives = self.dispatches[self.dispatches["collective"] != ""][
             ["correlation_id", "collective"]

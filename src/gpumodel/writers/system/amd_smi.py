@@ -1,7 +1,7 @@
 """What amd-smi shows of the devices, and the CSV file of its `monitor`.
 
-Layout: amd-smi 26.2 (ROCm 7.2; ROCm/rocm-systems, projects/amdsmi/amdsmi_cli). What it shows and
-the model does not know is N/A.
+Layout: amd-smi 26.2 (ROCm 7.2; ROCm/rocm-systems, projects/amdsmi/amdsmi_cli). A value that the
+model does not know is N/A.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpumodel.writers.system.readings import NOT_AVAILABLE, Reading, csv_lines, 
 from tidyprof.errors import UserError
 
 _MEBIBYTE, _GIBIBYTE = 2**20, 2**30
-"""Bytes of what AMD's tools call MB and GB."""
+"""Bytes of MB and GB in AMD's tools."""
 
 Cell = tuple[Any, str]
 """A value and its unit, which is empty for numbers of devices."""
@@ -39,7 +39,7 @@ _MONITOR_COLUMNS = {
     "m": ("mem", "mem_clock"),
     "v": ("vram_used", "vram_free", "vram_total", "vram_percent"),
 }
-"""Option of monitor -> columns."""
+"""Option of monitor -> its columns."""
 
 
 def write(
@@ -48,10 +48,11 @@ def write(
     """Write `amd-smi.csv`, as `amd-smi monitor --watch <interval> --csv --file amd-smi.csv` leaves
     it.
 
-    rank  -- only this rank's device. interval_s -- whole seconds, as the tool accepts.
-    flags -- letters of monitor's options, of `p t u m v`; without any its default columns.
+    rank       -- write only this rank's device.
+    flags      -- letters of monitor's options, out of `p t u m v`; empty for its default columns.
+    interval_s -- in whole seconds, as the tool accepts.
 
-    Returns the file and its marker; raises UserError for what the tool refuses.
+    Returns the file and its marker; raises UserError for options that the tool refuses.
     """
     if interval_s != int(interval_s):
         raise UserError(
@@ -75,7 +76,10 @@ def write(
 
 
 def monitor(row: Reading, flags: str, memory: int, limit_watt: float) -> dict[str, Cell]:
-    """The columns of `amd-smi monitor`; memory in GB with one digit by default, in MB with -v."""
+    """The columns of `amd-smi monitor`; memory is in GB with one place by default, in MB with -v.
+
+    memory, limit_watt -- the device's memory in bytes, and its power limit in W.
+    """
     found: dict[str, Cell] = {
         "timestamp": (row.unix_ns // 10**9, ""),
         "gpu": (row.device, ""),
@@ -116,7 +120,9 @@ def _columns(row: Reading, memory: int, limit_watt: float) -> dict[str, Cell]:
 
 
 def metric(row: Reading, memory: int) -> dict[str, dict[str, Any]]:
-    """The groups of `amd-smi metric`, each value with its unit."""
+    """The groups of `amd-smi metric`, each value with its unit. memory -- the device's, in
+    bytes.
+    """
     columns = _columns(row, memory, 0)
     return {
         "usage": {
@@ -140,7 +146,7 @@ def metric(row: Reading, memory: int) -> dict[str, dict[str, Any]]:
 
 
 def with_units(cells: dict[str, Any]) -> dict[str, Any]:
-    """Values as JSON has them: with their unit, or N/A."""
+    """The values as JSON has them: with their units, or N/A."""
     found: dict[str, Any] = {}
     for name, cell in cells.items():
         if isinstance(cell, dict):

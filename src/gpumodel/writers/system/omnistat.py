@@ -24,10 +24,13 @@ _OMNISTAT_METRICS: dict[str, Callable[[Reading, int], float | None]] = {
 
 
 def write(run: Run, folder: Path, *, rank: int | None = None, interval_s: float = 1) -> list[Path]:
-    """Write what `omnistat-query --interval <interval> --export` leaves of the GPUs, times in UTC.
+    """Write what `omnistat-query --interval <interval> --export` leaves about the GPUs, with times
+    in UTC.
 
-    interval_s -- seconds, from 0.005 on, as omnistat accepts.
-    Returns the file and its marker; raises UserError.
+    interval_s -- in seconds, from 0.005 on, as omnistat accepts.
+
+    Returns the file and its marker; raises UserError for an interval that omnistat refuses, and
+    where `readings` does.
     """
     if interval_s < _SHORTEST_INTERVAL_S:
         raise UserError(
@@ -60,6 +63,6 @@ def _percent(value: float | None, total: int) -> float | None:
 
 
 def _date(unix_ns: int) -> str:
-    """A time in UTC as pandas writes it: with a fraction only where there is one."""
+    """A time in UTC as pandas writes it: with a fraction only where that is not 0."""
     moment = datetime.fromtimestamp(unix_ns // 10**9, UTC).replace(tzinfo=None)
     return str(moment + timedelta(milliseconds=unix_ns % 10**9 // 10**6))

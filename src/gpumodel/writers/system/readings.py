@@ -1,6 +1,6 @@
-"""What the driver of each device shows at the moments at which a monitor asks.
+"""What the driver of each device reports at the times at which a monitor asks it.
 
-rocm-smi's words for it: projects/rocm-smi-lib/python_smi_tools/rocm_smi.py of ROCm/rocm-systems.
+rocm-smi's names for that: projects/rocm-smi-lib/python_smi_tools/rocm_smi.py of ROCm/rocm-systems.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ QUANTITIES = (
 
 
 NOT_AVAILABLE = "N/A"
-"""What AMD's tools show of what they do not know."""
+"""What AMD's tools show for a value that they do not know."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One device at one moment: quantity -> value in the unit of COUNTERS, None where nothing is
-    known yet.
+    """One device at one time.
 
-    unix_ns -- ns since 1970.
+    unix_ns -- in ns since 1970.
+    values  -- quantity -> value in the unit of COUNTERS; None where there is no sample yet.
     """
 
     unix_ns: int
@@ -49,17 +49,18 @@ class Reading:
     values: dict[str, float | None]
 
     def whole(self, quantity: str, divisor: int = 1) -> int | None:
-        """The value as the whole number that the driver reports."""
+        """The value as a whole number, as the driver reports it, in units of `divisor`."""
         value = self.values[quantity]
         return None if value is None else round(value) // divisor
 
 
 def readings(run: Run, rank: int | None, interval_s: float) -> list[Reading]:
-    """All devices at the start of the run and every interval on, until one moment lies at or after
-    its end.
+    """All devices at the start of the run, and after every interval up to the first time at or
+    after its end.
 
-    By time and device; each shows its latest sample. Raises UserError for an interval that is not
-    positive, a rank that there is not, and a run without samples.
+    Sorted by time and device; each reading has the latest sample of its device. Raises UserError
+    for an interval that is not positive, a rank that the run does not have, and a run without
+    samples.
     """
     step = round(interval_s * 1e9) if 0 < interval_s < float("inf") else 0
     if step < 1:
@@ -85,7 +86,7 @@ def readings(run: Run, rank: int | None, interval_s: float) -> list[Reading]:
 
 
 def _held(rank: RankRun, times: np.ndarray) -> dict[str, list[float | None]]:
-    """For each quantity its latest value at every time."""
+    """Quantity -> its latest value at each time."""
     found: dict[str, list[float | None]] = {}
     for name in QUANTITIES:
         own = rank.counters[rank.counters["name"] == name]
@@ -103,13 +104,15 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def write_text(run: Run, folder: Path, name: str, text: str) -> list[Path]:
-    """Write a file and its marker; both."""
+    """Write a file and its marker; returns both."""
     folder.mkdir(parents=True, exist_ok=True)
     return [put(folder / name, text), write_marker(run, folder)]
 
 
 def card(row: Reading, memory: int) -> dict[str, str]:
-    """What rocm-smi prints of one device, all as text."""
+    """What rocm-smi prints about one device, all of it as text. memory -- the device's, in
+    bytes.
+    """
     used, values = row.whole("memory_used"), row.values
     return {
         "GPU use (%)": _text(row.whole("gfx_activity")),
