@@ -26,7 +26,7 @@ from tidyprof.whole_files import whole_file
 
 MEGABYTE = 10**6
 
-TRACE_BYTES_PER_STEP = {
+TRACE_MEGABYTES_PER_STEP = {
     "plain": 2.0,
     "record_shapes": 3.3,
     "profile_memory": 4.1,
@@ -42,9 +42,11 @@ refused.
 
 def expected_trace_megabytes(config: TrainConfig, schedule: ProfileSchedule) -> float:
     """Rough size of one cycle's uncompressed trace in MB; what options add is summed up."""
-    plain = TRACE_BYTES_PER_STEP["plain"]
+    plain = TRACE_MEGABYTES_PER_STEP["plain"]
     extra = sum(
-        size - plain for name, size in TRACE_BYTES_PER_STEP.items() if getattr(config, name, False)
+        size - plain
+        for name, size in TRACE_MEGABYTES_PER_STEP.items()
+        if getattr(config, name, False)
     )
     return schedule.active * (plain + extra)
 

@@ -140,7 +140,7 @@ def test_options_make_the_expected_trace_larger():
     full = profiling.expected_trace_megabytes(
         TrainConfig(torch_profile=True, record_shapes=True), schedule
     )
-    assert full > plain == 3 * profiling.TRACE_BYTES_PER_STEP["plain"]
+    assert full > plain == 3 * profiling.TRACE_MEGABYTES_PER_STEP["plain"]
 
 
 def test_too_little_disk_space_is_refused_with_numbers(tmp_path, monkeypatch):
