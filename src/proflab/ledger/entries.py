@@ -35,7 +35,9 @@ __all__ = ["CONFIDENCE", "LEAST_REPEATS", "SpeedUp", "speed_up"]
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """ore_ns, after_ns -- medians in ns
+    """How much faster a change was.
+
+    before_ns, after_ns -- medians in ns
     ratio               -- before / after: above 1 is faster
     low, high           -- ends of its interval
     """
