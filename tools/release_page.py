@@ -28,12 +28,12 @@ _NAME = re.compile(
     | (?<![\w.*/-]) (?: --?[a-z][\w=-]* | [\w.*/-]*[_*][\w.*/-]*? ) (?= \.? (?: [^\w.*/-] | $ ) )""",
     re.VERBOSE,
 )
-"""Code; or outside of it an option, or a word that Markdown might read as marks: with an asterisk
-or an underscore.
+"""Code; or, outside of code, an option, or a word that Markdown might take for marks, since it has
+an asterisk or an underscore.
 """
 
 _TYPED = re.compile(r"(.*?)( (?:of|that|without) .*)?")
-"""An option, and words on when it is meant."""
+"""An option, and words on when it applies."""
 
 HEAD = f"""\
 # Which ROCm has what
@@ -113,7 +113,7 @@ def _changes(found: Iterable[Change]) -> str:
 
 
 def span(change: Change) -> str:
-    """The releases that have it, and those that do something else with it than the one before."""
+    """The releases that have it, and those in which its default changed."""
     if change.until:
         last = [one.rocm for one in releases() if number(one.rocm) < number(change.until)][-1]
         which = f"{change.since} to {last}" if change.since else f"up to {last}"
@@ -133,7 +133,7 @@ def _remarks(change: Change) -> str:
 
 
 def _what(option: str) -> str:
-    """An option, a list of them, or words: what is typed, and names of files and variables, as
+    """An option, a list of options, or words: text to type, and names of files and variables, as
     code.
     """
     parts = option.split(", ")
@@ -143,13 +143,13 @@ def _what(option: str) -> str:
 
 
 def _code(option: str) -> str:
-    """An option as code, without words on when it is meant."""
+    """An option as code, without the words on when it applies."""
     typed, words = _TYPED.fullmatch(option).groups("")
     return f"`{typed}`{named(words)}"
 
 
 def named(text: str) -> str:
-    """A text whose options, and words with an asterisk or an underscore, are code."""
+    """A text in which options, and words with an asterisk or an underscore, are code."""
     return _NAME.sub(lambda found: found[0] if found["code"] else f"`{found[0]}`", text)
 
 
