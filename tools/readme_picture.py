@@ -39,7 +39,8 @@ PAGE = """<!doctype html><meta charset="utf-8">
 <body style="margin:0;background:{ground};color:{text};font:16px/1.5 'DejaVu Sans',sans-serif">
 <div style="padding:0 1em">{figure}
 <p style="margin:0.6em 1em"><strong>Your question, 02.1.</strong> {question}</p>
-<pre style="margin:0 1em 0.8em;padding:0.5em 0.8em;border:1px solid #8c8c8c;background:{box}">answer = {answer}
+<pre style="margin:0 1em 0.8em;padding:0.5em 0.8em;\
+border:1px solid #8c8c8c;background:{box}">answer = {answer}
 q.check(answer)</pre>{reply}</div>"""
 
 
