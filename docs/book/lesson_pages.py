@@ -43,10 +43,9 @@ def lesson_page(
     for cell in _without_help(combined.cells[1:-2]):
         if cell.cell_type == "code":
             cell.outputs = joined_streams(cell.outputs)
+            # A page has no kernel that could answer a click.
             for output in cell.outputs:
-                output.get("data", {}).pop(
-                    WIDGET, None
-                )  # a page has no kernel that could answer a click
+                output.get("data", {}).pop(WIDGET, None)
         if SOLUTION_TAG in cell.metadata.get("tags", []):
             cells.append(_folded(cell))
         elif given and cell.cell_type == given[-1].cell_type == "markdown":

@@ -245,9 +245,8 @@ def _read(path: Path) -> list[Line]:
     for entry in journal.read(path):
         try:
             found.append(msgspec.convert(entry, Line))
-        except (
-            msgspec.ValidationError
-        ):  # a line of an earlier version of the course, or changed by hand
+        except msgspec.ValidationError:
+            # A line of an earlier version of the course, or one that was changed by hand.
             continue
     return found
 

@@ -59,11 +59,9 @@ def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
     """All records of a journal in order, and the number of its damaged lines. Raises OSError."""
     records, damaged = [], 0
     # Only "\n" ends a line: splitlines() would also split at U+2028 and others, which a text may
-    # hold.
+    # hold. Two processes that write at the same time may leave an empty line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        for line in filter(
-            str.strip, lines
-        ):  # who writes while another does may leave an empty one
+        for line in filter(str.strip, lines):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):

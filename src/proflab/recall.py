@@ -110,9 +110,8 @@ class Recall:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": str(self), "text/html": self.page()}
-        with contextlib.suppress(
-            ImportError
-        ):  # an environment older than these questions: the page does as well
+        # An environment that is older than these questions lacks ipywidgets: the page does, too.
+        with contextlib.suppress(ImportError):
             bundle[WIDGET] = buttons(self.questions)._repr_mimebundle_()[WIDGET]
         return bundle
 

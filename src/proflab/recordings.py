@@ -230,10 +230,8 @@ def download(entry: Entry) -> None:
         raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
     try:
         _fetch_files(entry)
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # requests' errors are OSErrors; pooch's checksum error is a ValueError
+    except (OSError, ValueError) as error:
+        # Errors of requests are OSErrors; pooch's checksum error is a ValueError.
         reason = str(error).splitlines()[0][:200]
         raise _unavailable(
             entry, f"the download failed ({type(error).__name__}: {reason})"

@@ -203,11 +203,8 @@ class Scrubber:
                     f"{path} holds names, paths or secrets in the definition of a table or view;"
                     " leave it out"
                 )
-        hide = {
-            "environment": self._values,
-            "machine_id": self._letters,
-        }  # columns of ROCprofiler-SDK's databases
-
+        # Columns of ROCprofiler-SDK's databases.
+        hide = {"environment": self._values, "machine_id": self._letters}
         packed = {}
 
         def hidden(column: str, value: str | bytes) -> str | bytes:
@@ -228,7 +225,7 @@ class Scrubber:
                 f"{path} holds values of {column} that nobody can look into ({sealed}); leave"
                 " it out"
             )
-        connection.execute("VACUUM")  # texts of before stay in the file until then
+        connection.execute("VACUUM")  # until then the old texts stay in the file
 
     def _names_in(self, text: str) -> list[Span]:
         """Places of names of machines and users, and of secrets of this environment."""

@@ -295,7 +295,6 @@ def _problems_into(tool: str, reading: Reading):
             reading.problems.append(f"{tool}: {lines[-1]}")
     except UserError as error:
         lines = str(error).splitlines()
-        fatal = (
-            line for line in lines if line.startswith("Fatal error")
-        )  # after warnings, before a list
+        # It comes after warnings, and before a list.
+        fatal = (line for line in lines if line.startswith("Fatal error"))
         reading.problems.append(f"{tool}: {next(fatal, lines[0])}")

@@ -57,9 +57,8 @@ def _workload(
 
 def _compared(*kinds: str) -> dict[str, Callable[[bytes], bytes]]:
     """Folders of two kernels, with the tables that `analyze` made of them."""
-    speeds = without_rows(
-        r"\((BF16|F32|F64|Int8)\)$"
-    )  # of the matrix products lessons ask F16 alone
+    # Of the matrix products the lessons need only F16.
+    speeds = without_rows(r"\((BF16|F32|F64|Int8)\)$")
     tables = {"2.1_Speed-of-Light": speeds}
     tables |= dict.fromkeys(("10.1_Overall_Instruction_Mix", "12.2_LDS_Stats"), _AVERAGES)
     more = {"roofline": _ROOFS, **{f"analyze/{name}": cutter for name, cutter in tables.items()}}

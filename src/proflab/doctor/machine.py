@@ -286,9 +286,8 @@ def stop(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     for child in leavers:
-        with contextlib.suppress(
-            Exception
-        ):  # it has just ended by itself, or there is no /proc to tell
+        # It may have just ended by itself, or there is no /proc to tell.
+        with contextlib.suppress(Exception):
             child.kill()
 
 
@@ -297,7 +296,6 @@ def _descendants(pid: int) -> list:
 
     try:
         return psutil.Process(pid).children(recursive=True)
-    except (
-        Exception
-    ):  # without /proc psutil fails in several ways; the group is killed all the same
+    except Exception:
+        # Without /proc psutil fails in several ways; the group is killed all the same.
         return []

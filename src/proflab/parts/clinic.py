@@ -104,9 +104,8 @@ def recorded() -> dict[str, Patient]:
     table = pd.read_csv(folder / "patients.csv", comment="#").astype({"fault": "string"})
     origin = tidyprof.Origin("recorded", "NVIDIA H200")
     found: dict[str, Patient] = {}
-    for row in table.sort_values(
-        "form", ascending=False, kind="stable"
-    ).itertuples():  # the well ones first
+    # The healthy runs come first, since patients refer to them.
+    for row in table.sort_values("form", ascending=False, kind="stable").itertuples():
         whole = tidyprof.read(folder / row.file, origin=origin)
         fault = "" if pd.isna(row.fault) else str(row.fault)
         found[row.letter] = Patient(
@@ -158,9 +157,8 @@ def _last_step(whole: Profile) -> Profile:
     last = steps[steps["step"] == steps["step"].max()]
     begin, end = last["start_ns"].min(), (last["start_ns"] + last["duration_ns"]).max()
     kept = whole.events["start_ns"].between(begin, end - 1)
-    if (
-        len(last) == 1
-    ):  # the model's host was measured under a launcher: one rank alone has no such range
+    # The model's host was measured under a launcher: one rank alone has no such range.
+    if len(last) == 1:
         kept &= (whole.events["kind"] != "annotation") | (whole.events["name"] != WRAPPER)
     return _unnamed(Profile(whole.events[kept].reset_index(drop=True), meta=whole.meta))
 

@@ -55,15 +55,15 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
                 markersize=8,
                 zorder=3,
             )
-            for _, near in rows.groupby((rows["busy_percent"] / 10).round()):  # these share a label
+            # Points that are near each other share a label.
+            for _, near in rows.groupby((rows["busy_percent"] / 10).round()):
                 left = near["busy_percent"].mean() > NEAR_PERCENT
                 numbers = ", ".join(str(device) for device in near["device"])
                 x = near["busy_percent"].min() if left else near["busy_percent"].max()
                 text = str(run) if len(rows) == 1 else f"{run}, GPU {numbers}"
                 labels.append((x, near["power_share_percent"].mean(), left, text))
-        for place, (x, y, left, text) in enumerate(
-            sorted(labels)
-        ):  # above and below in turn, as neighbours are near
+        # Labels stand above and below in turn, since neighbours are near.
+        for place, (x, y, left, text) in enumerate(sorted(labels)):
             offset = (-9 if left else 9, -13 if place % 2 else 6)
             axes.annotate(
                 text,

@@ -69,9 +69,8 @@ def _folder_of_links(tools: list[str]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for tool in tools:
-            with suppress(
-                FileExistsError
-            ):  # of an earlier call, or of another notebook that begins now
+            # The link may be of an earlier call, or of another notebook that begins now.
+            with suppress(FileExistsError):
                 (folder / tool).symlink_to(LAUNCHERS / tool)
     except OSError as error:
         raise CourseError(

@@ -119,9 +119,8 @@ def file_system(machine: Machine, path: str) -> str | None:
             continue
         # Blanks and the like are written as \040.
         place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), fields[1])
-        if (
-            real.is_relative_to(place) and len(place) >= best
-        ):  # the last mount on a place hides those before
+        # Of several mounts on one folder the last one hides the others.
+        if real.is_relative_to(place) and len(place) >= best:
             best, kind = len(place), fields[2]
     return kind
 

@@ -98,9 +98,8 @@ def build_parser(
             _add(command, table, entry, partial(_has, rocm, family, name))
             if name in unmodelled:
                 command.set_defaults(refused=name)
-        for name in set(unmodelled) - set(
-            table["commands"]
-        ):  # without hyphens for options, all is taken as it is
+        # With a prefix that nobody types, no word is taken for an option.
+        for name in set(unmodelled) - set(table["commands"]):
             command = commands.add_parser(name, add_help=False, prefix_chars="\0")
             command.add_argument("rest", nargs="*")
             command.set_defaults(refused=name)
