@@ -115,6 +115,7 @@ def sent(archive: Path, name: str, known: Sequence[Run]) -> Run:
     """
     try:
         with tarfile.open(archive) as source:
+            # A stranger's archive: nothing is unpacked to a disk, and nothing large is read.
             entry = next((one for one in source if Path(one.name).name == SUMMARY), None)
             if entry is None or not entry.isfile() or entry.size > LARGEST_BYTES:
                 raise UserError(

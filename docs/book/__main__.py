@@ -136,6 +136,7 @@ def page_of(
     learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
     path = folders.combined / f"{name}.ipynb"
     done = executed(path, nbformat.reads(texts[path], 4))
+    # The notebook keeps no date of its run, but its file does.
     return lesson_page(name[:2], done, learner, note(date.fromtimestamp(path.stat().st_mtime)))
 
 
@@ -177,6 +178,7 @@ def build_site(pages: Path, html: Path, builder: str = "html") -> int:
 
     It writes every page, since a page that was finished can't be finished again.
     """
+    # Pictures and traces of an earlier build would stay in the site.
     for folder in ("_images", traces.FOLDER):
         shutil.rmtree(html / folder, ignore_errors=True)
     command = [

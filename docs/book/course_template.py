@@ -86,6 +86,7 @@ def write_page(
     title = re.search(r"^# (.*)", text, re.MULTILINE)[1].replace("`", "")
     target = folder / "content" / f"{slug(page) or 'index'}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Lessons are known by their number, which their title lacks.
     fields = {"title": f"{number.replace('_', ' ')}{title}"} | fields
     target.write_text(f"{front_matter(fields)}\n{text}", encoding="utf-8")
 

@@ -90,6 +90,7 @@ def finish(html: Path) -> None:
         path.write_text(page, encoding="utf-8")
         texts[name.as_posix()] = sections(page)
     written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+    # A script, since a page that was opened as a file may not read JSON.
     (html / "search_texts.js").write_text(f"const SEARCH_TEXTS = {written};\n", encoding="utf-8")
 
 
@@ -101,6 +102,7 @@ def finished(page: str, images: Path, up: str) -> str:
     """
     for old, new in _REPLACED.items():
         page = page.replace(old, new)
+    # A header without text tells a screen reader nothing.
     page = _EMPTY_HEADER.sub(lambda found: f"<td{_SCOPE.sub('', found[1])}>{found[2]}</td>", page)
     page = _IMAGE.sub(lambda found: picture(found[0], images, up), page)
     found = _ARTICLE.search(page)

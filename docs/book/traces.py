@@ -36,6 +36,7 @@ def _linked(config: str, trace: str, html: Path, up: str) -> str:
     given = json.loads(unescape(config))
     content = base64.b64decode(trace)
     name = _ODD.sub("-", given["fileName"])
+    # Two traces may have one name; equal traces are stored once.
     address = f"{FOLDER}/{sha256(content).hexdigest()[:8]}-{name}"
     (html / FOLDER).mkdir(exist_ok=True)
     (html / address).write_bytes(content)

@@ -177,6 +177,7 @@ def table(until: str = LAST) -> Table:
     found = lines(until)
     stating: list[Line | Changed] = [one for line, _ in found for one in (line, *line.changes)]
     origins = list(dict.fromkeys(one.origin for one in stating))
+    # A single origin needs no letter: it is that of all lines.
     several = len(origins) > 1
     marks = {
         origin: f" [{chr(ord('a') + place)}]" if several else ""

@@ -156,6 +156,7 @@ def method(here: str = "") -> TidyFigure:
             texts = (f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind)
             for (begin, end), text in zip(pairwise(COLUMNS), texts, strict=True):
                 wide = int((end - begin) / 100 * 72 * style.WIDTH_INCHES / CHARACTER_POINTS)
+                # Lines of the first column go on below the question, not below its number.
                 lines = textwrap.fill(
                     text, wide, subsequent_indent="      " * (begin == COLUMNS[0])
                 )

@@ -62,6 +62,7 @@ def prepare(
     if path.is_dir():
         return _converted(tidyprof.read(path), step, path.name)
     kind = _native_kind(path)
+    # tidyprof can't read it, but Perfetto can.
     if kind == "foreign" and step is None:
         return _as_found(path), None
     profile = tidyprof.read(path)
@@ -86,6 +87,7 @@ def step_of(profile: Profile, step: int) -> Profile:
     if not len(own):
         known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
         raise CourseError(f"there is no step {step} in this recording; it has {known}")
+    # Ranks don't begin and end a step at the same time.
     begin, end = own["start_ns"].min(), (own["start_ns"] + own["duration_ns"]).max()
     events, counters = profile.events, profile.counters
     inside = (events["start_ns"] < end) & (events["start_ns"] + events["duration_ns"] > begin)

@@ -98,6 +98,7 @@ def _lesson_table(
     for (id, _), words in mistakes:
         said.setdefault(_lesson(id), Counter())[f"{id}: {words}"] += 1
     rows = []
+    # The first learner stands for all: they have the same exercises.
     for lesson, own in groupby(learners[0] if learners else (), _lesson):
         tried = [learner[id] for id in own for learner in learners]
         most = said[lesson].most_common(1)[0][0] if lesson in said else ""

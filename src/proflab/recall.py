@@ -184,6 +184,7 @@ def _problems_of(lesson: str, one: Asked) -> Iterator[str]:
         "answer": [answer.text for answer in one.answers],
         "reply": [answer.reply for answer in one.answers],
     }.items():
+        # A click records the text of its answer, so equal texts could not be told apart.
         if len({*texts}) < len(texts):
             yield f"two of it have the same {name}"
         for text in texts:

@@ -297,6 +297,7 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
         return ""
     if missing:
         return f"{missing[0]} is missing ({len(missing)} of {len(files)} files)"
+    # Checksums come last: they read every file as a whole.
     for file in files:
         try:
             digest = _sha256(root / file.path)

@@ -80,6 +80,7 @@ def sealed_part(content: bytes) -> str:
             return name
     if b"\x00" in content and _WIDE.search(content):
         return "text in UTF-16 or UTF-32"
+    # The quick searches come first: compressing takes longest.
     blocks = (content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK))
     is_dense = any(
         len(zlib.compress(block, 1)) > _DENSE * len(block)

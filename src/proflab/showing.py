@@ -158,6 +158,7 @@ def show_roofline(
         beside = {"xytext": (9, 0), "textcoords": "offset points", "va": "center_baseline"}
         memory = (0.4, 0.4 * bandwidth / tera)
         axes.annotate(f"memory {bandwidth / tera:.1f} TB/s", memory, **beside)
+        # Shapes tell the kernels apart, so that no colour is needed for it.
         for marker, (name, (x, rate)) in zip("osD^", points.items(), strict=False):
             axes.plot(x, rate / tera, marker, ms=9, color=style.VERMILLION, mec=style.TEXT)
             axes.annotate(name, (x, rate / tera), **{**beside, "xytext": (-9, 0), "ha": "right"})
@@ -198,6 +199,7 @@ def show_table(
         raise ValueError("the table does not say where its numbers come from; give `origin`")
     shown = frame if rows is None else frame.head(rows)
     values = {name: _values(shown, name) for name in columns.split()}
+    # Columns that are compared get equal decimals.
     found = [_column(name, *one, _largest(one, values.values())) for name, one in values.items()]
     headings = [heading for heading, _, _ in found]
     flush_right = [heading for heading, _, is_number in found if is_number]

@@ -369,6 +369,7 @@ def _named(text: str, places: Places) -> Iterator[Span]:
             continue
         start, end = max(spans, key=lambda span: span[1])
         value = text[start:end]
+        # `max_tokens: 128` counts tokens, and is no secret.
         is_count = value.isdecimal() and text[place : place + 5].lower() == "token"
         if not is_count and not _NO_SECRET.fullmatch(value):
             yield start, end

@@ -133,6 +133,7 @@ def training_run(folder: str | PathLike[str]) -> TrainingRun:
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _RECORDS}
     for kind, record in _records(path):
         found[kind].append(record)
+    # A run that was stopped early has no summary.
     for kind in ("run", "summary"):
         if len(found[kind]) != 1:
             raise _damaged(path, f"it has {len(found[kind])} records `{kind}`, not one")

@@ -178,6 +178,7 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     ):
         names = {name for source in sources for name in source.get(kind, "").split()}
         for name in sorted(names | getattr(LAUNCHERS.get(tool), kind, frozenset())):
+            # Some launchers, such as mpirun, take a long option with one hyphen, too.
             spellings = {f"-{name}", f"--{name}"} if len(name) > 1 else {f"-{name}"}
             parser.add_argument(*spellings, dest=name.replace("-", "_"), **more)
     if "commands" in entry:

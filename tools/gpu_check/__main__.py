@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = {
         part.name: attempt(part, gpus, options.folder, options.again, deadline) for part in PARTS
     }
+    # Before it is packed, so that the archive holds the report.
     page = report(gpus, results)
     (options.folder / "report.md").write_text(page, encoding="utf-8")
     (options.folder / SUMMARY).write_text(json.dumps(summary(gpus, results)), encoding="utf-8")
@@ -170,6 +171,7 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> str:
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
+            # With its children: loader processes would go on.
             os.killpg(process.pid, signal.SIGKILL)
             return f"was ended after {limit_s:.0f} s"
     return f"exit code {code}" if code else ""
@@ -226,6 +228,7 @@ def pack(folder: Path) -> tuple[Path, list[str]]:
             except UserError as error:
                 left_out.append(str(error))
                 continue
+            # The name of a file may tell a user or a host, too.
             entry = tarfile.TarInfo(scrubber.text(str(path.relative_to(folder.parent))))
             entry.size = len(content)
             target.addfile(entry, io.BytesIO(content))

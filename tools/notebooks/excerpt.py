@@ -230,6 +230,7 @@ def _needed(cells: list[NotebookNode], chosen: set[int]) -> set[int]:
     while left:
         place = left.pop()
         new = set(_providers(found, place)) - needed - chosen
+        # The question of an exercise is the cell before it.
         new |= {one - 1 for one in new if QUESTION_TAG in cells[one - 1].metadata.get("tags", [])}
         needed |= new
         left += [one for one in new if one in found]

@@ -90,6 +90,7 @@ def lines_of(text: str) -> int:
         return len(lines)
     plain = [_MAGIC.sub(r"\1pass", line) for line in lines]
     begin, count = 0, 0
+    # Only tokens tell where a statement ends.
     for token in tokenize.generate_tokens(io.StringIO("\n".join(plain)).readline):
         if token.type == tokenize.NEWLINE:
             length = sum(len(line.strip()) for line in plain[begin : token.start[0]])

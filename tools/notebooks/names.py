@@ -89,6 +89,7 @@ def _read(body: list[ast.stmt], names: Names) -> None:
 
 def _use(node: ast.AST, names: Names) -> None:
     """Add the names that an expression, or a statement without others in it, needs and gives."""
+    # Python's own table of symbols knows scopes, such as that of a comprehension.
     table = symtable.symtable(ast.unparse(node), "cell", "exec")
     used = {one.get_name() for one in table.get_symbols() if one.is_referenced()} | set(
         _inside(table)

@@ -252,6 +252,7 @@ def faults_of(
         ]
         if any(wanted and here and not set(wanted) & set(here) for wanted, here in limits):
             continue
+        # Without knowledge of this machine a fault is neither excluded nor certain.
         is_certain = all(here for wanted, here in limits if wanted)
         status = Status.FIX if rule.serious and is_certain else Status.NOTE
         cure = f"{issue.todo[0].upper()}{issue.todo[1:]}."

@@ -323,6 +323,7 @@ def exercise_cell(id: str) -> ExerciseCell:
     """An exercise's cell in its lesson; raises ValueError unless there is exactly one, with both
     parts.
     """
+    # From the lesson, where question and solution have their only place.
     source = lesson(id[:2]).source
     cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     own = [cell for cell in cells if f'exercise("{id}"' in cell]

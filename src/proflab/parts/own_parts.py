@@ -38,6 +38,7 @@ def plot_own_parts(
     """
     if table.empty:
         raise ValueError("there is nothing to plot: no run, or no part")
+    # All bars have one order, so that equal parts can be compared. Times in ns, as plots take them.
     ordered = table.fillna(0)[table.sum().sort_values(ascending=False, kind="stable").index] * 1e6
     spare = cycle(_OTHER_LOOKS)
     looks = {part: style.PART_LOOK.get(part) or next(spare) for part in ordered.columns}

@@ -70,6 +70,7 @@ def play_requests(
     from gpumodel.writers.memory_snapshot import CachingAllocator, OutOfMemoryError
 
     allocator = CachingAllocator(capacity)
+    # Each kind of request has a line of its own, by which tables tell them apart.
     stay, go, long = (((("serve.py", line, "answer"),)) for line in (7, 9, 12))
     held = [
         (allocator.allocate(size, SECOND_US, stay if stays else go), stays)

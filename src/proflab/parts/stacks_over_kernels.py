@@ -63,6 +63,7 @@ def stacks_over_kernels(
         one: "main thread" if one in marking else f"thread {place}"
         for place, one in enumerate(most, start=1)
     }
+    # In whole ns: a float can't hold every ns of a time since 1970.
     edges = begin_ns + (end_ns - begin_ns) * np.arange(_BINS + 1, dtype=np.int64) // _BINS
     device = profile.device_events
     busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
@@ -194,6 +195,7 @@ def _named(boxes: Iterable[Box], fits: Callable[[float, float, str], bool]) -> I
 
     boxes -- level by level, from the outermost function inwards.
     """
+    # A reader could not place a box without a named caller above it.
     parents = [(-np.inf, np.inf)]
     for depth, level in groupby(boxes, key=itemgetter(0)):
         found, named, narrow = list(level), [], []

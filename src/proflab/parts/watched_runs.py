@@ -151,6 +151,7 @@ def _rows(run: WatchedRun) -> pd.DataFrame:
     held = next(
         (wide[name] for name in ("memory_used", "memory_used_percent") if name in wide), None
     )
+    # Start and end of a run hold little memory: their samples would lower the medians.
     if held is not None:
         wide = wide[held > held.groupby("device").transform("max") / 2]
     found = wide.groupby("device").median()

@@ -63,6 +63,7 @@ class PARSER(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ToolError with one line in amd-smi's words and its exit code."""
+        # argparse tells only by its message what is wrong.
         value = message.rpartition(": ")[2].strip("'")
         what, code, status = f"Parameter '{value.split(' ')[0]}' is invalid", -2, INVALID_PARAMETER
         if message.startswith("argument COMMAND"):

@@ -116,6 +116,7 @@ _REPORT = {
 
 def _report(table: pd.DataFrame, job: str) -> str:
     """omnistat's report card: maximum and mean of each device."""
+    # Sorted as numbers: card 10 comes after card 2.
     cards = sorted({card for _, _, card in table.columns}, key=int)
     lines = [
         f"Omnistat Report Card for Job # {job}",

@@ -108,6 +108,7 @@ def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
     }
     for name, sql in queries.items():
         times = pd.read_sql_query(sql, database).groupby("name", sort=False)["duration"]
+        # A single event has no standard deviation; 0 stands for it.
         table = times.agg(["size", "sum", "mean", "min", "max", "std"]).fillna({"std": 0.0})
         if table.empty:
             continue

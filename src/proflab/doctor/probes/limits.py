@@ -152,6 +152,7 @@ def memory(machine: Machine) -> Iterator[Finding]:
     values = dict(
         re.findall(r"^(\w+):\s+(\d+) kB$", machine.read("/proc/meminfo") or "", re.MULTILINE)
     )
+    # Not MemFree: the kernel gives its caches back on demand.
     if "MemAvailable" not in values:
         yield unknown("memory", "/proc/meminfo can't be read")
         return

@@ -114,6 +114,7 @@ def _real(described: Tool, machine: Machine, names: list[str], path: str) -> Ite
         yield _no_version(described, machine, answer, home)
         return
     also = f" ({', '.join(names)})" if len(described.programs) > 1 else ""
+    # A version counts even if the tool then ended with an error, but its row is not green.
     status = Status.OK if answer.succeeded else Status.UNKNOWN
     trouble = "" if answer.succeeded else f"; but it ended with code {answer.code}"
     yield Finding(described.key, status, f"{version[1]}{also}, {origin}{trouble}")

@@ -173,6 +173,7 @@ def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any
     """The arguments of add_argument."""
     if kind := row.pop("type", None):
         row |= {"choices": choices[kind].split()} if kind in choices else {"type": _TYPES[kind]}
+    # Choices in capitals may be typed in small letters, too.
     if kind in choices and choices[kind].isupper():
         row["type"] = str.upper
     if variable := row.pop("variable", None):
