@@ -1,5 +1,5 @@
-"""Whole public recordings, where tests find them: in the mirror, which `make mirror` fills, and with
-the tests those without an address.
+"""Whole public recordings, where tests find them: in the mirror, which `make mirror` fills; those
+without an address are with the tests.
 """
 
 from __future__ import annotations

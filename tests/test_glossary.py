@@ -28,12 +28,18 @@ COLUMNS = {
     "Words of this course": ("word", MEANING, LESSON),
 }
 KEY_TERMS = """
-arithmetic intensity, collective, compute unit, correctness gate, device, dispatch, exposed communication, GCD, HBM,
-HIP, hipBLASLt, host, HSA, Infinity Cache, instrumentation, kernel, launch-bound, LDS, ledger, measured, MFMA, MFU,
-MIOpen, modelled, occupancy, origin, pathology, queue, RCCL, recorded, replay pass, rocm-smi, ROCr, ROCTX, roctracer,
-rocprofiler-sdk, roofline, runtime call, sampling, SGPR, step budget, straggler, stream, trace, VGPR, wavefront,
-work-item, workgroup, XCD, xGMI, CUDA graph, CUPTI, compute-sanitizer, cuBLASLt, cuDNN, Nsight Compute, Nsight Systems,
-nvidia-smi, NCCL, NVLink, NVTX, shared memory, streaming multiprocessor, tensor core, thread, block, warp, omnitrace,
+arithmetic intensity, collective, compute unit, correctness gate, device, dispatch, \
+exposed communication, GCD, HBM,
+HIP, hipBLASLt, host, HSA, Infinity Cache, instrumentation, kernel, launch-bound, LDS, ledger, \
+measured, MFMA, MFU,
+MIOpen, modelled, occupancy, origin, pathology, queue, RCCL, recorded, replay pass, rocm-smi, \
+ROCr, ROCTX, roctracer,
+rocprofiler-sdk, roofline, runtime call, sampling, SGPR, step budget, straggler, stream, trace, \
+VGPR, wavefront,
+work-item, workgroup, XCD, xGMI, CUDA graph, CUPTI, compute-sanitizer, cuBLASLt, cuDNN, \
+Nsight Compute, Nsight Systems,
+nvidia-smi, NCCL, NVLink, NVTX, shared memory, streaming multiprocessor, tensor core, thread, \
+block, warp, omnitrace,
 omniperf, rocprofv2
 """
 

@@ -1,3 +1,3 @@
-"""What builds and checks the course: notebooks from lessons, lint, and every command that the
+"""Tools that build and check the course: notebooks from lessons, lint, and every command that the
 course shows.
 """

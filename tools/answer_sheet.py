@@ -15,13 +15,14 @@ from proflab.lessons import lesson
 from tidyprof.errors import UserError
 
 SPECIFICATION = re.compile(r"[<>^+,]*\d*,?(\.\d+)?[a-z%]?|,")
-"""How a number is formatted, which stands among the constants of a function as its texts do."""
+"""How a number is formatted: such texts are among a function's constants, beside its messages."""
 
 
 def sheet(asked: Sequence[str]) -> Iterator[str]:
-    """Lines of Markdown on these exercises, or all of these lessons; on everything without one.
+    """Lines of Markdown on these exercises, or on all exercises of these lessons; on all exercises
+    if none are asked for.
 
-    Raises UserError for what is neither a lesson nor an exercise.
+    Raises UserError for a name that is neither a lesson nor an exercise.
     """
     exercises = all_exercises()
     names = {name for one in exercises for name in (one.id, one.id[:2])}
@@ -51,9 +52,12 @@ def _exercise(exercise: Exercise) -> Iterator[str]:
 
 @cache
 def replies(number: str) -> tuple[str, ...]:
-    """All texts in a lesson's exercises, as they stand there: dots stand for what is computed."""
+    """All texts in a lesson's exercises as the file has them, with dots in place of computed
+    parts.
+    """
     tree = ast.parse((lesson(number).folder / "exercises.py").read_text(encoding="utf-8"))
     joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    # Pieces of f-strings are constants, too, and would stand alone.
     pieces = {id(part) for node in joined for part in node.values}
     plain = [
         node.value
@@ -68,9 +72,9 @@ def _piece(part: ast.expr) -> str:
 
 
 def spoken(message: Message, known: Sequence[str] = ()) -> str:
-    """What is said to who makes a mistake. Where it is computed, three dots stand for what comes
-    from a learner's data. Of an open question the tests know a piece of the reply, whose whole is
-    the shortest of `known` that holds it.
+    """The message to whoever makes a mistake. If it is computed, three dots stand for the parts
+    that come from a learner's data. Of an open question the tests know a piece of the reply, and
+    the whole is the shortest text of `known` that holds the piece.
     """
     if isinstance(message, str):
         whole = [text for text in known if message in text]
@@ -82,7 +86,7 @@ def spoken(message: Message, known: Sequence[str] = ()) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.answer_sheet", description=__doc__)
     parser.add_argument(
         "asked", nargs="*", metavar="LESSON|EXERCISE", help="such as 02 or 02.2; all without one"
@@ -91,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Print the sheet. Returns 2 for what is neither a lesson nor an exercise."""
+    """Print the sheet. Returns 0, or 2 for a name that is neither a lesson nor an exercise."""
     try:
         print("\n".join(sheet(build_parser().parse_args().asked)))
     except UserError as error:

@@ -23,13 +23,13 @@ from proflab.lessons import lessons
 FOUND = Path("build/combined/runs") / case.FILE
 SHIPPED = Path("lessons") / case.SHIPPED
 LIVE = "measured"
-"""What the origin of a live measurement begins with: it differs from run to run, so it does not
+"""Beginning of a live measurement's origin: such a value differs from run to run, so it does not
 ship.
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.case_lines", description=(__doc__ or "").split("\n\n")[0]
     )
@@ -38,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def to_ship(path: Path) -> list[case.Line]:
-    """The lines of a run as they ship."""
+    """The lines of a run in the form in which they ship."""
     found = case.read_lines(path)
     return [
         replace(line, changes=tuple(one for one in line.changes if not one.origin.startswith(LIVE)))
@@ -47,7 +47,7 @@ def to_ship(path: Path) -> list[case.Line]:
 
 
 def problems(found: Sequence[case.Line], shipped: Sequence[case.Line]) -> Iterator[str]:
-    """What is wrong with the lines that a run of all lessons of the core found."""
+    """Faults in the lines that a run of all lessons of the core found."""
     core = [number for number, lesson in lessons().items() if lesson.core]
     lines = {line.lesson: line for line in found}
     yield from (
@@ -79,7 +79,7 @@ def problems(found: Sequence[case.Line], shipped: Sequence[case.Line]) -> Iterat
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare or write. Returns 0, or 1 where something is wrong."""
+    """Compare or write. Returns 0, or 1 if there is a fault."""
     options = build_parser().parse_args(arguments)
     found = sorted(to_ship(FOUND), key=lambda line: line.lesson)
     if options.write:

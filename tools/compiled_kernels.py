@@ -1,9 +1,9 @@
-"""The assembly that lesson 16 ships, by the Triton that is at hand: `python -m
+"""The assembly that lesson 16 ships, made by the installed Triton: `python -m
 tools.compiled_kernels [CASE...]`.
 
-They are written to lessons/16_compiler/compiled/VERSION. For another version put it first: `pip
-install --no-deps --target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; the lesson asks older ones
-only for the settings of both GPUs.
+It is written to lessons/16_compiler/compiled/VERSION. For another version put it first: `pip
+install --no-deps --target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; the lesson uses older
+versions only for the settings of both GPUs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LESSON = REPOSITORY / "lessons/16_compiler"
 
 
 def main() -> None:
-    """Compile all cases, or those that are named, and pack the assembly without a date or a name of
+    """Compile all cases, or those that are named, and pack the assembly without a date or a path of
     this machine.
     """
     target = LESSON / "compiled" / triton.__version__

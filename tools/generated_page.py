@@ -1,4 +1,4 @@
-"""Pages of docs that come from a table: written, or compared with what is there."""
+"""Pages of docs that are made from a table: written, or compared with the existing page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 
 
 def write_or_check(path: Path, text: str, command: str, arguments: Sequence[str]) -> int:
-    """Write the page, or with --check say whether it is what its table gives (exit code 1 if
-    not).
-    """
+    """Write the page, or with --check compare it with its table. Returns 0, or 1 if they differ."""
     if "--check" not in arguments:
         path.write_text(text, encoding="utf-8")
         return 0

@@ -23,13 +23,15 @@ _ROWS = re.compile(
 HEAD = """\
 # Known issues
 
-What goes wrong when PyTorch is profiled on AMD GPUs, as others have reported it. Each entry says how to recognise it, \
-how to check, what to do, which versions have it, where it is published, and when the entry was last compared with \
-that. `python -m proflab doctor` makes the checks that a program can make, and names the issues of the versions that \
-are here; `--json` lists them for programs.
+What goes wrong when PyTorch is profiled on AMD GPUs, as others have reported it. Each entry says \
+how to recognise it, how to check, what to do, which versions have it, where it is published, and \
+when the entry was last compared with that. `python -m proflab doctor` makes the checks that a \
+program can make, and names the issues of the versions that are here; `--json` lists them for \
+programs.
 
-Nobody has repeated these reports on a GPU for this course. "Not stated" means that the source names no version. The \
-table behind this page is `src/proflab/doctor/known_issues.toml`; add what is missing there.
+Nobody has repeated these reports on a GPU for this course. "Not stated" means that the source \
+names no version. The table behind this page is `src/proflab/doctor/known_issues.toml`; add what \
+is missing there.
 """
 
 

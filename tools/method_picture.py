@@ -19,13 +19,13 @@ ON_DARK = {
     ink: to_hex(style.turned(to_rgba(ink))) for ink in (style.GROUND, style.TEXT, style.MUTED_TEXT)
 }
 ON_DARK[style.BLUE] = style.SKY_BLUE
-"""Colour of the picture -> its colour on a dark page, by the look-up of figures; blue lines and
-words are too dim.
+"""Colour of the picture -> its colour on a dark page, as for figures; blue lines and words would be
+too dim.
 """
 
 
 def dark_rules() -> str:
-    """CSS of the picture for a reader who has a dark page."""
+    """CSS of the picture for a dark page."""
     rules = "".join(
         f'[style*="{name}: {ink.lower()}"]{{{name}:{dark}!important}}'
         for ink, dark in ON_DARK.items()

@@ -3,7 +3,7 @@ them.
 
     python -m tools.mirror [--from FOLDER | --where]
 
-`make mirror` runs it. What is there already, by its hash, is not fetched again.
+`make mirror` runs it. A file that is already there, by its hash, is not fetched again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tidyprof.whole_files import scratch_folder
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "recordings"
 AT_ONCE = 8
-"""Files that are on their way together: most are of a few kilobytes, and take the time of a
-question to the server.
+"""Number of files that are fetched at a time: most have a few kilobytes, and take no longer than a
+request to the server.
 """
 
 
 def mirror_folder() -> Path:
-    """Where the mirror is: PROFLAB_RECORDINGS, else `shared/recordings` beside the checkout if it
-    is there, or else a folder in the cache of recordings.
+    """Folder of the mirror: PROFLAB_RECORDINGS, else `shared/recordings` beside the checkout if it
+    exists, else a folder in the cache of recordings.
 
     Lessons look into the cache, but not into that folder of it: they show what every learner sees.
     """
@@ -48,8 +48,8 @@ def mirror_folder() -> Path:
 
 
 def bring(file: RecordedFile, folder: Path, given: Path | None) -> str | None:
-    """Bring one file into the mirror, by a copy of `given` where that has it; None or what went
-    wrong.
+    """Bring one file into the mirror, as a copy from `given` if that has it. Returns None, or what
+    went wrong.
     """
     try:
         if problem((file,), folder) is None:
@@ -76,7 +76,7 @@ def _copy(file: RecordedFile, folder: Path, given: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill the mirror. Returns 0, or 2 after a line for each file that could not be had."""
+    """Fill the mirror. Returns 0, or 2 after a line for each file that is missing."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.mirror", description="Fetch the public recordings for the tests."
     )

@@ -1,4 +1,4 @@
-"""Rules for lessons and notebooks. Each rule takes a notebook and yields what breaks it."""
+"""Rules for lessons and notebooks. Each rule takes a notebook and yields its faults."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LONGEST_CELL = 25
 LONGEST_FUNCTION = 12
 
 GIVEN_TAG = "given"
-"""Tag of a markdown cell that may hold numbers with units: facts that no data of the lesson can
-give.
+"""Tag of a markdown cell that may hold numbers with units: facts that can't be computed from the
+lesson's data.
 """
 
 _UNITS = r"ns|us|µs|μs|ms|%|percent|[kMGT]i?B(?:/s)?|[GTP]FLOPS?(?:/s)?|images/s"
@@ -58,7 +58,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Page:
-    """A notebook to lint, and the folder from which its relative links count."""
+    """A notebook to check, and the folder from which its relative links count."""
 
     path: Path
     notebook: NotebookNode
@@ -72,11 +72,11 @@ class Page:
 
 
 Rule = Callable[[Page], Iterator[tuple[int, str]]]
-"""A rule yields the cell's number and what is wrong with it."""
+"""A rule yields the cell's number and what is wrong with the cell."""
 
 
 def lint(page: Page) -> list[Finding]:
-    """Everything that is wrong with one notebook."""
+    """All faults of one notebook."""
     return [
         Finding(page.path, cell, name, text)
         for name, rule in RULES.items()
@@ -85,10 +85,9 @@ def lint(page: Page) -> list[Finding]:
 
 
 def lint_all(folders: Folders, columns: int | None = None) -> list[Finding]:
-    """Everything that is wrong with the lessons (in their solved form) and with the learner's
-    notebooks.
+    """All faults of the lessons (in their solved form) and of the learners' notebooks.
 
-    columns -- the longest line of code that is allowed; any, if None.
+    columns -- length of the longest line of code that is allowed; None for any length.
     """
     import nbformat
 
@@ -107,7 +106,7 @@ def lint_all(folders: Folders, columns: int | None = None) -> list[Finding]:
 
 
 def too_wide(page: Page, columns: int | None) -> Iterator[tuple[int, str]]:
-    """Lines of code with more characters; none, if columns is None."""
+    """Lines of code with more characters than `columns`; none if that is None."""
     for place, cell in page.cells("code"):
         for line in cell.source.splitlines():
             if columns and len(line) > columns:
@@ -144,7 +143,9 @@ def no_absolute_paths(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def own_folder(page: Page) -> Iterator[tuple[int, str]]:
-    """Results go where the learner says: `$FOLDER` in commands, `lesson.folder` in Python."""
+    """Results go to the folder that the learner chose: `$FOLDER` in commands, `lesson.folder` in
+    Python.
+    """
     for place, cell in page.cells("code"):
         if found := _TYPED_FOLDER.search(cell.source):
             yield place, f"has {found.group()}, which is elsewhere where PROFLAB_RUNS is set"
@@ -166,7 +167,9 @@ def short_cells(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def short_functions(page: Page) -> Iterator[tuple[int, str]]:
-    """What needs a longer function, however it is wrapped, belongs in a package, with tests."""
+    """Code that needs a longer function, however it is wrapped, belongs in a package, with
+    tests.
+    """
     for place, cell in page.cells("code"):
         for node in ast.walk(_parse(cell.source)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -190,7 +193,7 @@ def valid_python(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def ordered_headings(page: Page) -> Iterator[tuple[int, str]]:
-    """One H1, which comes first, and no jumped level: what a screen reader navigates by."""
+    """One H1, which comes first, and no skipped level: a screen reader navigates by them."""
     level, titles = 0, 0
     for place, here, text in _headings(page):
         titles += here == 1
@@ -207,7 +210,7 @@ def ordered_headings(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def images_have_text(page: Page) -> Iterator[tuple[int, str]]:
-    """Every image says in words what it shows."""
+    """Every image has a text that tells what it shows."""
     for place, cell in page.cells("markdown"):
         for source, text in _images(cell.source):
             if not text.strip():
@@ -270,9 +273,7 @@ RULES: dict[str, Rule] = {
 
 
 def python_of(source: str) -> str:
-    """The cell without magics: nothing for a cell magic, `pass` for a line magic or a shell
-    line.
-    """
+    """The cell without magics: "" for a cell magic, `pass` for a line magic or a shell line."""
     if source.lstrip().startswith("%%"):
         return ""
     return re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
@@ -313,7 +314,7 @@ def _images(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _targets(source: str) -> Iterator[str]:
-    """What links and images lead to."""
+    """Targets of links and images."""
     for token in _inline(source):
         if token.type in ("link_open", "image"):
             yield str(token.attrs.get("href", token.attrs.get("src")))

@@ -1,5 +1,5 @@
-"""README's picture, light and dark, from a real recording: a device of lesson 02, its answer to a
-likely mistake.
+"""README's picture, light and dark, from a real recording: a device of lesson 02, and the reply to
+a likely mistake.
 
     .venv/bin/python -m tools.readme_picture
 
@@ -28,7 +28,7 @@ from tidyprof.plots.figure import in_the_dark
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RECORDING, EXERCISE = "torch-mi300x-resnet-ddp-rank0", "02.1"
 WIDTH, HEIGHT = 1100, 1000
-"""Pixels of the window; what stays empty below is cut off."""
+"""Size of the window in pixels; the empty part below is cut off."""
 LOOKS = {
     "first_look.png": ("#ffffff", "#1a1a1a", "#f5f5f5"),
     "first_look_dark.png": ("#111111", "#eeeeee", "#262626"),
@@ -39,12 +39,13 @@ PAGE = """<!doctype html><meta charset="utf-8">
 <body style="margin:0;background:{ground};color:{text};font:16px/1.5 'DejaVu Sans',sans-serif">
 <div style="padding:0 1em">{figure}
 <p style="margin:0.6em 1em"><strong>Your question, 02.1.</strong> {question}</p>
-<pre style="margin:0 1em 0.8em;padding:0.5em 0.8em;border:1px solid #8c8c8c;background:{box}">answer = {answer}
+<pre style="margin:0 1em 0.8em;padding:0.5em 0.8em;\
+border:1px solid #8c8c8c;background:{box}">answer = {answer}
 q.check(answer)</pre>{reply}</div>"""
 
 
 def page(ground: str, text: str, box: str) -> str:
-    """The picture as a page: figure, question, the likely mistake, and the reply that it gets."""
+    """The picture as a page: figure, question, the likely mistake, and its reply."""
     found = recording(RECORDING)
     run = tidyprof.read(found.path, origin=found.origin)
     step = tidyprof.steps(run, "device").iloc[1]
@@ -73,8 +74,8 @@ def page(ground: str, text: str, box: str) -> str:
 
 
 def share_of_the_wrong_whole(run: tidyprof.Profile) -> float:
-    """The likely mistake: communication with nothing beside it, as a share of the span instead of
-    the communication.
+    """The likely mistake: communication with no other work beside it, as a share of the whole time
+    instead of the communication.
     """
     parts = tidyprof.overlap(run).sum(numeric_only=True)
     return float(100 * parts["exposed_communication_ns"] / parts["total_ns"])
@@ -95,7 +96,7 @@ def main() -> int:
 
 
 def draw(browser: str, code: str, ground: str, target: Path) -> None:
-    """Write a picture of a page whose ground has this colour."""
+    """Write a picture of a page with this background."""
     with tempfile.TemporaryDirectory() as folder:
         source, shot = Path(folder) / "page.html", Path(folder) / "page.png"
         source.write_text(code, encoding="utf-8")

@@ -1,9 +1,10 @@
-"""Record the scripts of packages/tidyprof/tests/strangers with the block of lesson 14, as their authors would.
+"""Record the scripts of packages/tidyprof/tests/strangers with the block of lesson 14, as their
+authors would.
 
     python -m tools.record_strangers [NAME ...]
 
-Each trace is of three steps on this machine's processor, one for each rank. Truths stand in
-truth.toml, and were written before a trace was made: whoever records anew must not change them.
+Each trace is of three steps on this machine's processor, one for each rank. The truths are in
+truth.toml, and were written before a trace was made: whoever records again must not change them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LONGEST_S = 300
 
 
 def record(script: Path) -> list[Path]:
-    """Run one script and keep its traces. Raises subprocess.CalledProcessError where it fails."""
+    """Run one script and keep its traces. Raises subprocess.CalledProcessError if it fails."""
     target = STRANGERS / "traces" / script.stem
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(BLOCK, Path(folder, "instrument_me.py"))
@@ -47,7 +48,7 @@ def record(script: Path) -> list[Path]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """The parser of the command line."""
     scripts = sorted(path.stem for path in STRANGERS.glob("scripts*/*.py"))
     parser = argparse.ArgumentParser(
         prog="python -m tools.record_strangers", description=(__doc__ or "").split("\n\n")[0]
@@ -62,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Record those that are named, or all."""
+    """Record the named scripts, or all."""
     wanted = set(build_parser().parse_args().scripts)
     for script in sorted(STRANGERS.glob("scripts*/*.py")):
         if not wanted or script.stem in wanted:

@@ -25,28 +25,35 @@ PAGE = Path("docs/releases.md")
 
 _NAME = re.compile(
     r"""(?P<code>`+).*?(?P=code)
-    | (?<![\w.*/-]) (?: --?[a-z][\w=-]* | [\w.*/-]*[_*][\w.*/-]*? ) (?= \.? (?: [^\w.*/-] | $ ) )""",
+    | (?<![\w.*/-]) (?: --?[a-z][\w=-]* | [\w.*/-]*[_*][\w.*/-]*? )"""
+    r""" (?= \.? (?: [^\w.*/-] | $ ) )""",
     re.VERBOSE,
 )
-"""Code; or outside of it an option, or a word that Markdown might read as marks: with an asterisk
-or an underscore.
+"""Code; or, outside of code, an option, or a word that Markdown might take for marks, since it has
+an asterisk or an underscore.
 """
 
 _TYPED = re.compile(r"(.*?)( (?:of|that|without) .*)?")
-"""An option, and words on when it is meant."""
+"""An option, and words on when it applies."""
 
 HEAD = f"""\
 # Which ROCm has what
 
-What changed for the tools of this course from ROCm {shown()[0]} to {shown()[-1]}, and what to write so that it works on
-all of them. The course's own commands keep to what stands after *on all*. Where a tool is missing, its stand-in
-follows the ROCm that is there, else the newest production release, or the one that `PROFLAB_ROCM` names.
+What changed for the tools of this course from ROCm {shown()[0]} to {shown()[-1]}, \
+and what to write so that it works on
+all of them. The course's own commands keep to what stands after *on all*. \
+Where a tool is missing, its stand-in
+follows the ROCm that is there, else the newest production release, \
+or the one that `PROFLAB_ROCM` names.
 
-*All* goes back to {shown()[0]} and maybe further; *up to 7.2* is gone in the next release. Letters at the end of a row
+*All* goes back to {shown()[0]} and maybe further; \
+*up to 7.2* is gone in the next release. Letters at the end of a row
 name its [source](#sources).
 
-7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. A release that is called *not
-confirmed* is in use, but its release notes were not seen when this was written: it may still change. The table behind
+7.9 to 7.13 were previews of how ROCm is built since 7.14; \
+there is no 7.15, 8 or 9. A release that is called *not
+confirmed* is in use, but its release notes were not seen when this was written: \
+it may still change. The table behind
 it is `src/proflab/releases.toml`; add what is missing there.
 """
 
@@ -54,9 +61,12 @@ it is `src/proflab/releases.toml`; add what is missing there.
 TORCH = """\
 ## torch for a release
 
-`make setup TORCH=rocm7.2` takes torch from here, and refuses a release that is not in this table. Where kernels come in
-a package for each architecture, name yours: `make setup TORCH=rocm10.1 GFX=gfx942`. Without a name, and without a GPU
-to ask, set-up takes those for all GPUs: 10 GB to download in place of 2. Without any, torch sees the GPU, and the first
+`make setup TORCH=rocm7.2` takes torch from here, \
+and refuses a release that is not in this table. Where kernels come in
+a package for each architecture, name yours: \
+`make setup TORCH=rocm10.1 GFX=gfx942`. Without a name, and without a GPU
+to ask, set-up takes those for all GPUs: 10 GB to download in place of 2. \
+Without any, torch sees the GPU, and the first
 kernel ends with `hipErrorInvalidImage`.
 """
 
@@ -113,7 +123,7 @@ def _changes(found: Iterable[Change]) -> str:
 
 
 def span(change: Change) -> str:
-    """The releases that have it, and those that do something else with it than the one before."""
+    """The releases that have it, and those in which its default changed."""
     if change.until:
         last = [one.rocm for one in releases() if number(one.rocm) < number(change.until)][-1]
         which = f"{change.since} to {last}" if change.since else f"up to {last}"
@@ -133,7 +143,7 @@ def _remarks(change: Change) -> str:
 
 
 def _what(option: str) -> str:
-    """An option, a list of them, or words: what is typed, and names of files and variables, as
+    """An option, a list of options, or words: text to type, and names of files and variables, as
     code.
     """
     parts = option.split(", ")
@@ -143,13 +153,13 @@ def _what(option: str) -> str:
 
 
 def _code(option: str) -> str:
-    """An option as code, without words on when it is meant."""
+    """An option as code, without the words on when it applies."""
     typed, words = _TYPED.fullmatch(option).groups("")
     return f"`{typed}`{named(words)}"
 
 
 def named(text: str) -> str:
-    """A text whose options, and words with an asterisk or an underscore, are code."""
+    """A text in which options, and words with an asterisk or an underscore, are code."""
     return _NAME.sub(lambda found: found[0] if found["code"] else f"`{found[0]}`", text)
 
 

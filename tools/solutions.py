@@ -1,7 +1,7 @@
 """Cut the solutions out of a lesson's cells, and leave what the learner fills in.
 
-In a code cell the line `# solution` begins what is cut, `# end solution` or the end of
-the cell ends it. A cell tagged `solution` is dropped as a whole.
+In a code cell a line `# solution` begins the part that is cut, which `# end solution` or the end of
+the cell ends. A cell tagged `solution` is dropped as a whole.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def solved_source(source: str) -> str:
 def learner_sources(sources: list[str]) -> list[str]:
     """The code cells of a notebook, in order, with every solution replaced.
 
-    `answer = expr` becomes `answer = ...`. Of several names that a solution assigns, those that
-    appear later in the notebook are kept, at least the last one. Raises CourseError.
+    `answer = expr` becomes `answer = ...`. If a solution assigns several names, those that appear
+    later in the notebook are kept, at least the last one. Raises CourseError for a solution that is
+    no Python, and for misplaced markers.
     """
     later: set[str] = set()
     cut = []
@@ -41,6 +42,7 @@ def _cut(source: str, later: set[str]) -> tuple[str, set[str]]:
     """The learner's cell, and all names in it."""
     names: set[str] = set()
     kept: list[list[str]] = []
+    # From the end: a stub keeps the names that the rest of the cell uses.
     for is_solution, lines in reversed(list(_segments(source))):
         if is_solution:
             lines = [YOUR_TURN] if source.startswith("%%") else _stub(lines, later | names)
@@ -67,7 +69,7 @@ def _segments(source: str) -> Iterator[tuple[bool, list[str]]]:
 
 
 def _stub(lines: list[str], later: set[str]) -> list[str]:
-    """What stands in place of a solution: its names set to `...`."""
+    """The text in place of a solution: its names set to `...`."""
     code = textwrap.dedent("\n".join(lines))
     indent = next((line[: len(line) - len(line.lstrip())] for line in lines if line.strip()), "")
     try:

@@ -27,7 +27,7 @@ DATA, PAGE, README = Path("docs/who-ran-this.json"), Path("docs/who-ran-this.md"
 COMMAND = "python -m tools.who_ran"
 
 LARGEST_BYTES = 10**6
-"""Of a summary: some hundred times what gpu-check writes."""
+"""Largest size of a summary in bytes: some hundred times that of gpu-check's."""
 
 NOBODY = "not yet run on one."
 README_LINE = re.compile(r"^(\| AMD GPUs \| \*\*).*?(?=\*\*)", re.MULTILINE)
@@ -39,26 +39,28 @@ HEAD = """\
 
 A row for each machine with GPUs on which the course was run, as far as its authors were told. {amd}
 
-To add yours, run `make gpu-check` on it and send the archive: \
-[help the course](slurm.md#help-the-course-run-it-on-a-gpu) says what it tries, and what it hides. Whoever has been sent \
-one makes a row of it by `.venv/bin/python -m tools.who_ran gpu_check.tar.gz --name "Ada Example"`, with the name \
-where the sender gave one, and looks at the difference before it is committed: its texts are somebody else's.
+To add yours, run `make gpu-check` on it and send the archive: [help the \
+course](slurm.md#help-the-course-run-it-on-a-gpu) says what it tries, and what it hides. Whoever \
+has been sent one makes a row of it by `.venv/bin/python -m tools.who_ran gpu_check.tar.gz --name \
+"Ada Example"`, with the name where the sender gave one, and looks at the difference before it is \
+committed: its texts are somebody else's.
 
 """
 COLUMNS = ("when", "on what", "passed", "did not pass", "from whom, licence")
 
 
 class Part(msgspec.Struct):
-    """How one part of a run ended, and what it said."""
+    """The state of one part of a run, and its text."""
 
     state: Literal["passed", "differed", "failed", "could not run"]
     text: str
 
 
 class Run(msgspec.Struct):
-    """What gpu-check's summary says of a run, and who sent it.
+    """A run as gpu-check's summary states it, and who sent it.
 
-    date -- a day or a month, as ISO 8601 writes it; parts -- by the line that says what was tried.
+    date  -- a day or a month, in ISO 8601.
+    parts -- line on what was tried -> its result.
     """
 
     date: str
@@ -74,7 +76,7 @@ class Run(msgspec.Struct):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument(
         "archive", nargs="?", type=Path, help="of `make gpu-check`; its run becomes a row"
@@ -87,8 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Add a row, if asked, and write or check both pages. Returns 0, 1 for a stale page, 2 for no
-    sound archive.
+    """Add a row, if asked, and write or check both pages. Returns 0; 1 for a stale page; 2 for an
+    unsound archive.
     """
     options = build_parser().parse_args(arguments)
     runs = msgspec.json.decode(DATA.read_bytes(), type=list[Run])
@@ -108,11 +110,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sent(archive: Path, name: str, known: Sequence[Run]) -> Run:
-    """The run that an archive tells of. Raises UserError for what is no archive of gpu-check, and
-    for one that is known.
+    """The run in an archive. Raises UserError for a file that is no archive of gpu-check, and for a
+    run that is known.
     """
     try:
         with tarfile.open(archive) as source:
+            # A stranger's archive: nothing is unpacked to a disk, and nothing large is read.
             entry = next((one for one in source if Path(one.name).name == SUMMARY), None)
             if entry is None or not entry.isfile() or entry.size > LARGEST_BYTES:
                 raise UserError(
@@ -140,13 +143,13 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def line(runs: Iterable[Run]) -> str:
-    """What README says of AMD GPUs in bold."""
+    """README's words on AMD GPUs, which it shows in bold."""
     machines = [f"{_harmless(run.gpu)} ({when(run)})" for run in runs if run.maker == "AMD"]
     return f"run on {', '.join(machines)}." if machines else NOBODY
 
 
 def when(run: Run) -> str:
-    """The day or the month of a run, for people."""
+    """The day or the month of a run, as text for people."""
     try:
         if len(run.date) == len("2026-11"):
             return f"{date.fromisoformat(f'{run.date}-01'):%B %Y}"
@@ -174,7 +177,7 @@ def _row(run: Run) -> list[str]:
 
 
 def _harmless(text: str) -> str:
-    """A text of somebody else in a cell: words as they are, else as code."""
+    """A text of somebody else in a cell: plain words unchanged, any other text as code."""
     return text if _WORDS.fullmatch(text) else markdown_text(text)
 
 

@@ -1,6 +1,6 @@
 """Build the book: `python -m docs.book`, at the top of the repository.
 
-The lessons' outputs are those of build/combined, where `make lessons` leaves them.
+The lessons' outputs are taken from build/combined, where `make lessons` leaves them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TARGET = REPOSITORY / "build/book"
 CONFIGURATION = Path(__file__).resolve().parent
 DOWNLOADS = "downloads"
-"""The folder beside the pages with the learners' notebooks, which are no pages themselves."""
+"""The folder beside the pages with the learners' notebooks, which are not pages."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m docs.book", description="Build the book in build/book/html."
     )
@@ -51,8 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Stage, build and check. Returns 0, 2 if a lesson was not run, 1 if the book does not come out
-    right.
+    """Stage, build and check. Returns 0; 2 if a lesson was not run; 1 if Sphinx fails or the book
+    needs the network.
     """
     options = build_parser().parse_args(arguments)
     try:
@@ -87,8 +87,8 @@ def stage(pages: Path) -> None:
 
 
 def stage_lessons(names: list[str], pages: Path) -> None:
-    """Write a page for each lesson of these names; raises UserError for one that was not run as it
-    is now.
+    """Write a page for each lesson of these names; raises UserError if a lesson was not run in its
+    present form.
     """
     import nbformat
 
@@ -115,7 +115,7 @@ def stage_lessons(names: list[str], pages: Path) -> None:
 
 def write_finished() -> Path:
     """Write the finished lesson of the repository's own page, and return its path. Raises UserError
-    if it was not run as it is now.
+    if it was not run in its present form.
     """
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     lesson = lessons()[finished_lesson.LESSON]
@@ -128,20 +128,21 @@ def write_finished() -> Path:
 def page_of(
     name: str, folders: Folders, texts: Mapping[Path, str], note: Callable[[date], str]
 ) -> NotebookNode:
-    """The page of a lesson with the outputs of its run, and a note that knows its day; raises
-    UserError if it was not run as it is now.
+    """The page of a lesson with the outputs of its run, and a note made of the day of the run;
+    raises UserError if the lesson was not run in its present form.
     """
     import nbformat
 
     learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
     path = folders.combined / f"{name}.ipynb"
     done = executed(path, nbformat.reads(texts[path], 4))
+    # The notebook keeps no date of its run, but its file does.
     return lesson_page(name[:2], done, learner, note(date.fromtimestamp(path.stat().st_mtime)))
 
 
 def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
-    """The notebook of a path with its outputs; raises UserError unless it is `wanted`, executed to
-    its end.
+    """The notebook of a path with its outputs; raises UserError unless its cells are those of
+    `wanted`, and were executed to the end.
     """
     import nbformat
 
@@ -157,8 +158,8 @@ def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
 
 
 def lesson_note(lesson: Lesson, day: date) -> str:
-    """The line below a lesson's title; what paper can't do stands in a `span` that print leaves
-    out.
+    """The line below a lesson's title; words on what paper can't do are in a `span`, which print
+    leaves out.
     """
     name = lesson.folder.name
     return (
@@ -173,10 +174,11 @@ def lesson_note(lesson: Lesson, day: date) -> str:
 
 def build_site(pages: Path, html: Path, builder: str = "html") -> int:
     """Let Sphinx make the site, and finish it; a warning, such as a dead link, is an error. Returns
-    its exit code.
+    Sphinx's exit code.
 
-    It writes every page, since one that was finished already can't be finished again.
+    It writes every page, since a page that was finished can't be finished again.
     """
+    # Pictures and traces of an earlier build would stay in the site.
     for folder in ("_images", traces.FOLDER):
         shutil.rmtree(html / folder, ignore_errors=True)
     command = [

@@ -4,7 +4,7 @@ project = "Profiling PyTorch on AMD GPUs"
 extensions = ["myst_nb", "sphinx_copybutton"]
 exclude_patterns = ["downloads"]
 templates_path = ["templates"]
-# What is to be typed, such as a dictionary, keeps its straight quotes.
+# Text that is to be typed, such as a dictionary, keeps its straight quotes.
 smartquotes = False
 html_theme = "furo"
 html_title = project
@@ -16,26 +16,26 @@ html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
 html_show_copyright = False
-# A browser that opened the book as a file may not read the pages that these would come from;
-# excerpts.js does it.
+# A browser that opened the book as a file may not read the pages for these summaries; excerpts.js
+# shows them.
 html_show_search_summary = False
-# The blocks of tidyprof's page that hold options have a language of their own, which only a test
+# The code blocks with options on tidyprof's page have a language of their own, which only a test
 # knows.
 suppress_warnings = ["misc.highlighting_failure"]
-# With enough contrast on the ground of each theme.
+# Styles with enough contrast on the background of each theme.
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 
-# What stands on a page without a language is a command or a file; lessons say that they are Python.
+# Text without a language is a command or a file; lessons state that they are Python.
 highlight_language = "none"
 
-# What a cell printed is not for copying.
+# The output of a cell is not for copying.
 copybutton_selector = ":not(.output) > div.highlight > pre"
 
 nb_execution_mode = "off"
 nb_code_prompt_show = "Show a solution and what came out"
 nb_code_prompt_hide = "Hide the solution"
-# No script from elsewhere.
+# Load no script from elsewhere.
 nb_ipywidgets_js = {}
 
 myst_enable_extensions = ["attrs_inline"]

@@ -1,4 +1,4 @@
-"""What stands in the book, and in which order."""
+"""The pages of the book and their order."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from tools.notebooks.excerpt import RECIPE
 
 START = "README.md"
-"""The first page, as a path in the repository; in the book it is called `index.md`."""
+"""The first page, as a path in the repository; in the book it is `index.md`."""
 
 READERS = "packages/tidyprof/docs"
-"""The folder of the pages on tidyprof; its README comes first, as capital letters do."""
+"""The folder of the pages on tidyprof; its README comes first, since capital letters do."""
 
 TO_LOOK_UP = (
     "cheat-sheet",
@@ -59,8 +59,8 @@ class Part:
 
 
 def contents(repository: Path) -> tuple[Part, ...]:
-    """All parts of the book; the first one holds the lessons, in order, and what is made of
-    sections of some.
+    """All parts of the book; the first one holds the lessons, in order, and the notebooks with
+    sections of several lessons.
     """
     sources = [
         path
@@ -79,7 +79,7 @@ def contents(repository: Path) -> tuple[Part, ...]:
 
 
 def toctrees(parts: tuple[Part, ...]) -> str:
-    """The table of contents, as it stands at the end of the first page."""
+    """The table of contents, as Markdown for the end of the first page."""
     blocks = []
     for part in parts:
         pages = "\n".join(str(Path(page).with_suffix("")) for page in part.pages)

@@ -25,11 +25,11 @@ from tidyprof.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NO_DOWNLOAD = ("", ".md")
-"""Types of files that the template takes for pages; as assets they are called .txt."""
+"""Types of files that the template takes for pages; as assets they get the ending .txt."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write all pages. Returns 2 where the folder is no copy of the template."""
+    """Write all pages. Returns 0, or 2 if the folder is not a copy of the template."""
     folder = build_parser().parse_args(arguments).folder
     try:
         export(REPOSITORY, folder)
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m docs.book.course_template", description=__doc__.split("\n\n")[0]
     )
@@ -49,8 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def export(repository: Path, folder: Path) -> None:
-    """Write every page of the book, and what they link to, into a copy of the template. Raises
-    UserError.
+    """Write every page of the book, and the files that they link to, into a copy of the template.
+    Raises UserError for a folder that is no such copy.
     """
     if not (folder / "content").is_dir():
         raise UserError(
@@ -69,7 +69,7 @@ def export(repository: Path, folder: Path) -> None:
 
 
 def write_chapter(folder: Path, part: Part, number: int) -> None:
-    """The page below which those of a part stand."""
+    """Write the page below which the pages of a part are."""
     name = part.caption.lower().replace(" ", "-")
     text = f"{front_matter({'title': part.caption, 'nav_order': number})}\n# {part.caption}\n"
     (folder / "content" / f"{name}.md").write_text(text, encoding="utf-8")
@@ -78,7 +78,7 @@ def write_chapter(folder: Path, part: Part, number: int) -> None:
 def write_page(
     repository: Path, page: str, pages: set[str], folder: Path, fields: dict[str, str | int]
 ) -> None:
-    """One page of the book, with what it links to."""
+    """Write one page of the book, and the files that it links to."""
     source = repository / page
     text = lesson_text(source) if source.suffix == ".ipynb" else source.read_text(encoding="utf-8")
     text = LINK.sub(lambda found: f"]({moved(found[1], repository, page, pages, folder)})", text)
@@ -86,36 +86,38 @@ def write_page(
     title = re.search(r"^# (.*)", text, re.MULTILINE)[1].replace("`", "")
     target = folder / "content" / f"{slug(page) or 'index'}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Lessons are known by their number, which their title lacks.
     fields = {"title": f"{number.replace('_', ' ')}{title}"} | fields
     target.write_text(f"{front_matter(fields)}\n{text}", encoding="utf-8")
 
 
 def front_matter(fields: dict[str, str | int]) -> str:
-    """The lines that each page begins with; JSON's texts are YAML's, too."""
+    """The lines with which each page begins; JSON's texts are YAML's, too."""
     return "\n".join(
         ["---", *(f"{key}: {json.dumps(value)}" for key, value in fields.items()), "---", ""]
     )
 
 
 def slug(page: str) -> str:
-    """Where the template serves a page of the book."""
+    """The address of a page of the book in the template."""
     return "" if page == START else str(Path(page).with_suffix(""))
 
 
 def lesson_text(notebook: Path) -> str:
-    """A lesson as Markdown, without its first and its last cell, which link to the lessons beside
-    it.
+    """A lesson as Markdown, without its first and last cell, which link to the neighbouring
+    lessons.
     """
     texts = []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"][1:-1]:
         text = "".join(cell["source"])
+        # A fence has to be longer than any in the cell.
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         texts.append(f"{fence}python\n{text}\n{fence}" if cell["cell_type"] == "code" else text)
     return "\n\n".join(texts) + "\n"
 
 
 def moved(link: str, repository: Path, page: str, pages: set[str], folder: Path) -> str:
-    """The link as it is in the template; a file that is no page is copied."""
+    """The link as it is in the template; a file that is not a page is copied."""
     parts = urlsplit(link)
     linked = ((repository / page).parent / unquote(parts.path)).resolve()
     if parts.scheme or not parts.path or not linked.is_file():

@@ -1,8 +1,7 @@
-"""What is still to do to pages that Sphinx wrote: for screen readers, small screens, and search
-without a server.
+"""Finishes the pages that Sphinx wrote: for screen readers, small screens, and search without a
+server.
 
-The texts that are replaced are those of Furo (theme/furo/page.html) and of myst-nb
-(core/render.py).
+The texts that are replaced come from Furo (theme/furo/page.html) and myst-nb (core/render.py).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from docs.book import traces
 
 DESCRIPTION_LENGTH = 155
-"""Characters of a page's description; much longer ones are cut where they are shown."""
+"""Characters of a page's description; where it is shown, a much longer one is cut."""
 
 _REPLACED = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
@@ -27,10 +26,10 @@ _REPLACED = {
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
     'alt="Logo"': 'alt=""',
 }
-"""Headings with a level, buttons that are announced as they read, landmarks with a name each."""
+"""Headings with a level, buttons that are announced by their text, landmarks with a name each."""
 
 _ARTICLE = re.compile(r'<article role="main"[^>]*>(.*?)</article>', re.DOTALL)
-"""What a page holds beside the parts that all pages share."""
+"""The part of a page that pages don't share."""
 
 _EMPTY_HEADER = re.compile(r"<th\b([^>]*)>((?:\s|&nbsp;|&#160;|</?p>)*)</th>")
 _SCOPE = re.compile(r'\s*\bscope="[^"]*"')
@@ -42,14 +41,12 @@ _WIDTH = re.compile(r'width="(\d+)"')
 _TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
 _LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/][^<>\s]*(?![^<>]*>)")
 """A word of a table's text that is too long for a narrow column, and has places where it can be
-broken
+broken.
 """
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
 _SHELL_REMARK = re.compile(r'(<span class="w">[^\S\n]+</span><span class="c1)(?=">)')
-"""Where a remark begins that stands behind a command: in a block without colours, and in one with
-them.
-"""
+"""Beginning of a remark after a command: in a block without colours, and in one with colours."""
 _TYPED = re.compile(
     r'(<div class="highlight-none notranslate"><div class="highlight"><pre>)(.*?)(?=</pre>)',
     re.DOTALL,
@@ -62,30 +59,28 @@ OUTPUT_COLUMNS = 100
 """Characters of a line of output that the page shows without scrolling."""
 
 LEAST_SPACES = 8
-"""Of a sentence that fills a line; a rule or a path has fewer."""
+"""Fewest spaces in a sentence that fills a line; a rule or a path has fewer."""
 
 _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
-"""What stands at the left of a line as its heading, such as `evidence` in a diagnosis."""
+"""The label at the left of a line, such as `evidence` in a diagnosis."""
 
 SHORT_LINES = 30
-"""Lines of an output that stay on one sheet of paper."""
+"""Most lines of an output that stay together on one sheet of paper."""
 
 PAPER_COLUMNS = range(104, 150)
-"""Characters of a line that fit on paper in smaller type; fewer do anyway, and more would be too
-small to read.
+"""Numbers of characters of a line that fit on paper in smaller type; shorter lines fit anyway, and
+longer ones would be too small to read.
 """
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LINES = ("p", "pre", "li", "td", "th", "caption", "div", "summary")
-"""Elements whose end is the end of a word, too"""
+"""Elements whose end is also the end of a word."""
 
 _PARAGRAPH = re.compile(r"<p>(?!<em>)(.*?)</p>", re.DOTALL)
 
 
 def finish(html: Path) -> None:
-    """Finish all pages of the site in the folder `html`, and write what its search shows of
-    them.
-    """
+    """Finish all pages of the site in the folder `html`, and write their texts for its search."""
     texts = {}
     for path in sorted(html.rglob("*.html")):
         name = path.relative_to(html)
@@ -95,17 +90,19 @@ def finish(html: Path) -> None:
         path.write_text(page, encoding="utf-8")
         texts[name.as_posix()] = sections(page)
     written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+    # A script, since a page that was opened as a file may not read JSON.
     (html / "search_texts.js").write_text(f"const SEARCH_TEXTS = {written};\n", encoding="utf-8")
 
 
 def finished(page: str, images: Path, up: str) -> str:
-    """A page as it is handed on.
+    """A finished page.
 
-    images -- the folder for pictures that stand within the page; `up` leads from the page to the
-              folder above it.
+    images -- the folder for pictures that the page holds.
+    up     -- leads from the page to the folder above `images`.
     """
     for old, new in _REPLACED.items():
         page = page.replace(old, new)
+    # A header without text tells a screen reader nothing.
     page = _EMPTY_HEADER.sub(lambda found: f"<td{_SCOPE.sub('', found[1])}>{found[2]}</td>", page)
     page = _IMAGE.sub(lambda found: picture(found[0], images, up), page)
     found = _ARTICLE.search(page)
@@ -126,8 +123,8 @@ def finished(page: str, images: Path, up: str) -> str:
 
 
 def picture(tag: str, images: Path, up: str) -> str:
-    """An image that its browser loads when it comes into sight; one within the page becomes a file,
-    with its height.
+    """An image that the browser loads when it comes into sight; an image that the page holds
+    becomes a file, with its height.
     """
     tag = tag.replace("<img", '<img loading="lazy"', 1)
     data, width = _DATA.search(tag), _WIDTH.search(tag)
@@ -139,7 +136,7 @@ def picture(tag: str, images: Path, up: str) -> str:
     (images / name).write_bytes(content)
     tag = tag.replace(data[0], f'src="{up}{images.name}/{name}"')
     if data[1] == "png" and width:
-        # The first chunk begins with width and height (https://www.w3.org/TR/png-3/#11IHDR)
+        # The first chunk begins with width and height (https://www.w3.org/TR/png-3/#11IHDR).
         across, down = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
         tag = tag.replace(width[0], f'{width[0]} height="{round(int(width[1]) * down / across)}"')
     return tag
@@ -147,7 +144,7 @@ def picture(tag: str, images: Path, up: str) -> str:
 
 def breakable(table: str) -> str:
     """A table whose long names may go on in a second line, after an underscore or a slash; other
-    words are whole.
+    words stay whole.
     """
     return _LONG_NAME.sub(
         lambda name: re.sub(r"(?<=[^_/])([_/]+)(?=[^_/<])", r"\1<wbr>", name[0]), table
@@ -155,8 +152,8 @@ def breakable(table: str) -> str:
 
 
 def paper_marks(printed: str) -> str:
-    """Attributes for what a cell printed: whether it is short, and its longest line if this needs
-    smaller type.
+    """Attributes for the output of a cell: whether it is short, and the length of its longest line
+    if that needs smaller type.
     """
     lines = [line.rstrip() for line in unescape(re.sub(r"<[^>]+>", "", printed)).splitlines()]
     longest = max(map(len, lines), default=0)
@@ -165,8 +162,8 @@ def paper_marks(printed: str) -> str:
 
 
 def folded(printed: str) -> str:
-    """What a cell printed, where long sentences fold as a terminal folds them, below their begin;
-    lines of tables, whose cells stand apart, stay whole.
+    """The output of a cell, with long sentences folded as a terminal folds them, below their
+    beginning; lines of tables, whose cells stand apart, stay whole.
     """
     return "\n".join(map(_folded_line, printed.split("\n")))
 
@@ -177,6 +174,7 @@ def _folded_line(line: str) -> str:
     begin = label.end() if label else len(text) - len(text.lstrip())
     words = text[begin:].strip()
     is_sentence = words.count(" ") >= LEAST_SPACES and "  " not in words
+    # A tag that spans lines can't be put into another tag for one line.
     is_whole = line.count("<span") == line.count("</span>")
     if len(text) <= OUTPUT_COLUMNS or not is_sentence or not is_whole:
         return line
@@ -186,7 +184,7 @@ def _folded_line(line: str) -> str:
 
 
 def _remarked(found: re.Match[str]) -> str:
-    """A block of commands without colours, the remarks after them marked as such."""
+    """A block of commands without colours, with the remarks after commands marked as such."""
     return found[1] + _REMARK.sub(r'\1<span class="c1 remark">\2</span>', found[2])
 
 
@@ -203,8 +201,8 @@ def _linked(found: re.Match[str]) -> str:
 
 
 def description(article: str) -> str:
-    """A page's first paragraph that is no note and no picture, as text, cut to the length of a
-    description.
+    """A page's first paragraph that is neither a note nor a picture, as text, cut to the length of
+    a description.
     """
     texts = (
         " ".join(unescape(re.sub(r"<[^>]+>", "", text)).split())
@@ -219,10 +217,9 @@ def description(article: str) -> str:
 
 
 def sections(page: str) -> list[tuple[str, str, str, str]]:
-    """The sections of a page's article: anchor, title, and what stands in it and in no section
-    within it.
+    """The sections of a page's article: anchor, title, text, and code with its output.
 
-    That is the text, and apart from it the code with what came out.
+    The text and code of a section leave out those of the sections within it.
     """
     parser = _Sections()
     parser.feed(page)
@@ -236,9 +233,9 @@ class _Sections(HTMLParser):
         self.found: list[list[str]] = []
         self.open: list[list[str]] = []
         self.within: list[str] = []
-        """What is open of a heading, and of what is no text of the page"""
+        """The open elements of a heading, and of parts that are no text of the page."""
         self.cell: list[str] = []
-        """Boxes that are open of a cell, or of a block of code"""
+        """The open boxes of a cell, or of a block of code."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)

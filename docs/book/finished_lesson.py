@@ -1,8 +1,9 @@
-"""One lesson with what came out of it, as Markdown that the repository's page shows by itself:
-`python -m docs.book --finished`.
+"""One lesson with its outputs, as Markdown that the repository's page shows by itself: `python -m
+docs.book --finished`.
 
-Its pictures lie beside it, each in a light and a dark form. What only a notebook can do, such as
-buttons, scripts and widgets, stays out, and so do styles, which the page would not keep.
+Its pictures lie beside it, each in a light and a dark form. Parts that only a notebook can show,
+such as buttons, scripts and widgets, are left out, and so are styles, which the page would not
+keep.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 LESSON = "02"
-"""The one that shows what the course is about: a trace, a diagnosis, and three exercises."""
+"""The lesson that shows what the course is about: a trace, a diagnosis, and three exercises."""
 
 FOLDER = "finished"
-"""Beside the notebooks."""
+"""Folder of the page, beside the notebooks."""
 
 SITE = "../../../../deployments/github-pages"
-"""From a page in that folder to where the repository's page has the published book."""
+"""Path from a page in that folder to the published book on the repository's page."""
 
 _SCRIPT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 _VIEWER = re.compile(r'<div class="tidy-viewer">\s*</div>')
@@ -50,7 +51,7 @@ _IN_A_NOTEBOOK = "<p><em>In JupyterLab a button opens this step in Perfetto here
 
 
 def note(minutes: int, day: date) -> str:
-    """What stands below the title: what this is, and where there is more."""
+    """The text below the title: what this page is, and where there is more."""
     return (
         f"*A finished lesson: all that came out of it on {day.isoformat()}, on two processor cores"
         " without a GPU. What is of a GPU was recorded, and each figure says on which. Solutions"
@@ -67,7 +68,7 @@ class Pictures:
     names: dict[str, str] = field(default_factory=dict)
 
     def pair(self, found: re.Match[str]) -> str:
-        """A picture and its dark twin, as GitHub shows one of them."""
+        """A picture and its dark twin, in a form of which GitHub shows one."""
         light, dark = (self._name(found[theme], theme) for theme in ("light", "dark"))
         return (
             f'<p><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
@@ -85,8 +86,8 @@ class Pictures:
 
 
 def write(page: NotebookNode, name: str, notebooks: Path) -> Path:
-    """Write a lesson's page into the folder of finished ones, and return its path; what lay there
-    is replaced.
+    """Write a lesson's page into the folder of finished lessons, and return its path; the files
+    there are replaced.
     """
     folder = notebooks / FOLDER
     folder.mkdir(exist_ok=True)
@@ -128,14 +129,14 @@ def _output(output: NotebookNode, pictures: Pictures) -> str:
 
 
 def fenced(text: str, language: str) -> str:
-    """A block of code, fenced by more backticks than any line of it has."""
+    """A block of code, fenced by more backticks than any of its lines has."""
     marks = "`" * (1 + max((len(marks) for marks in _FENCE.findall(text)), default=2))
     return f"{marks}{language}\n{text}\n{marks}"
 
 
 def simple(shown: str, pictures: Pictures) -> str:
-    """HTML of a notebook without what needs a script or a style, in one line: a blank one would end
-    it.
+    """HTML of a notebook without parts that need a script or a style, in one line: a blank line
+    would end it.
     """
     shown = traces.BUTTON.sub(_IN_A_NOTEBOOK, shown)
     shown = _PAIR.sub(pictures.pair, _VIEWER.sub("", _SCRIPT.sub("", shown)))

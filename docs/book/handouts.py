@@ -1,4 +1,4 @@
-"""What an instructor shows and prints, as pages that need no network: `python -m
+"""Pages for an instructor to show and to print, which need no network: `python -m
 docs.book.handouts`.
 
 nbconvert makes slides of each executed lesson, without its solutions. docs/cheat-sheet.md becomes
@@ -30,8 +30,8 @@ SHEETS = ("cheat-sheet", "hands", "before-and-after")
 """Pages of docs that are printed or shown; sheet.css knows them by these names."""
 
 LONG_CODE = 8
-"""Lines of code that can be read from the last row of seats; of a longer cell the outputs stand
-alone.
+"""Most lines of code that can be read from the last row of seats; of a longer cell only the outputs
+are shown.
 """
 
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/theme/white.css")
@@ -41,7 +41,7 @@ _LINK_WITHIN = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")
 
 
 def main() -> int:
-    """Write the sheets, and the slides of all lessons. Returns 2 if a lesson was not run."""
+    """Write the sheets, and the slides of all lessons. Returns 0, or 2 if a lesson was not run."""
     TARGET.mkdir(parents=True, exist_ok=True)
     for name in SHEETS:
         write_sheet(name)
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def opening(lesson: Lesson) -> str:
-    """What stands below the title: the lesson's question, what it looks with, and how long it
+    """The text below the title: the lesson's question, what it looks with, and how long it
     takes.
     """
     return (
@@ -75,13 +75,13 @@ def opening(lesson: Lesson) -> str:
 
 
 def write_sheet(name: str) -> None:
-    """Write a page of docs as one to print."""
+    """Write a page of docs for printing."""
     from markdown_it import MarkdownIt
 
     sheet = (REPOSITORY / f"docs/{name}.md").read_text(encoding="utf-8")
     title = sheet.partition("\n")[0].lstrip("# ")
     body = MarkdownIt("commonmark").enable("table").render(_LINK_WITHIN.sub(r"\1", sheet))
-    # Each line of the commands is an element, so that what wraps can hang below its begin.
+    # Each line of the commands is an element, so that a folded line can hang below its beginning.
     parts = re.split(r"(?<=<code class=\"language-bash\">)(.*?)(?=</code>)", body, flags=re.DOTALL)
     parts[1::2] = [
         "".join(f"<span>{line}</span>" for line in part.splitlines()) for part in parts[1::2]
@@ -98,7 +98,7 @@ def write_slides(name: str, page: NotebookNode) -> None:
     from nbconvert import SlidesExporter
     from traitlets.config import Config
 
-    # Of this package, which makes slides of Sphinx's pages, only the reveal.js in it is used.
+    # Only the reveal.js of this package is used; the package itself makes slides of Sphinx's pages.
     reveal = Path(find_spec("sphinx_revealjs").origin).parent / "_static/revealjs"
     shutil.copytree(reveal / _FONTS, TARGET / "reveal.js" / _FONTS, dirs_exist_ok=True)
     for part in _PARTS:
@@ -110,7 +110,7 @@ def write_slides(name: str, page: NotebookNode) -> None:
         embed_images=True,
         config=Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {_LONG}}}),
     )
-    # Images are taken from this folder and below it.
+    # Images are searched for in this folder and below it.
     place = {"name": name, "path": str(REPOSITORY)}
     text, _ = exporter.from_notebook_node(slides(page), {"metadata": place})
     (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
@@ -118,7 +118,7 @@ def write_slides(name: str, page: NotebookNode) -> None:
 
 def slides(page: NotebookNode) -> NotebookNode:
     """A lesson's page as nbconvert makes slides of it, without solutions: a heading begins a slide,
-    and a text one below it, on which stands what the next cell shows.
+    and a text begins a slide below it, on which the output of the next cell is shown.
     """
     from nbformat import v4
 

@@ -1,5 +1,5 @@
-"""A lesson's page: what the learner sees, the outputs of its run in the tests, and solutions behind
-a click.
+"""A lesson's page: the learner's cells, the outputs of its run in the tests, and solutions behind a
+click.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
-"""The lexer colours `%%bash` cells as what they are."""
+"""The lexer colours `%%bash` cells as shell code."""
 
 FOLDED = "hide-cell"
-"""The tag by which myst-nb folds a cell, input and outputs."""
+"""The tag of a cell that myst-nb folds, input and outputs."""
 
 
 def lesson_page(
@@ -27,25 +27,25 @@ def lesson_page(
 ) -> NotebookNode:
     """The page of one lesson.
 
-    combined -- the combined notebook with its outputs: each cell as it is shipped and, where that
+    combined -- the combined notebook with its outputs: each cell as it is shipped and, if that
                 differs, as solved.
-    learner  -- the learner's notebook, made from the same source. Raises ValueError if its cells
-                are not in `combined`.
+    learner  -- the learner's notebook, made from the same source.
     note     -- a line below the title.
+
+    Raises ValueError if the learner's cells are not in `combined`.
     """
     from nbformat import v4
 
-    # The first and the last cell are links between the lessons, which the book has in its margins.
+    # The first and the last cell link to other lessons, which the book has in its margins.
     given = _without_help(learner.cells[-2:0:-1])
     cells = []
-    # Before the last links stands the proof that all exercises were passed.
+    # Before the last links is the proof that all exercises were passed.
     for cell in _without_help(combined.cells[1:-2]):
         if cell.cell_type == "code":
             cell.outputs = joined_streams(cell.outputs)
+            # A page has no kernel that could answer a click.
             for output in cell.outputs:
-                output.get("data", {}).pop(
-                    WIDGET, None
-                )  # a page has no kernel that could answer a click
+                output.get("data", {}).pop(WIDGET, None)
         if SOLUTION_TAG in cell.metadata.get("tags", []):
             cells.append(_folded(cell))
         elif given and cell.cell_type == given[-1].cell_type == "markdown":
@@ -69,15 +69,15 @@ def lesson_page(
 
 
 def _without_help(cells: list[NotebookNode]) -> list[NotebookNode]:
-    """The cells but for what to do where the first one fails: on a page none does."""
+    """The cells without the help for a first cell that fails: on a page none does."""
     return [cell for cell in cells if KERNEL_TAG not in cell.metadata.get("tags", [])]
 
 
 def joined_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """The outputs with what was printed in a row as one text per stream.
+    """The outputs, with text that was printed in a row joined to one text for each stream.
 
-    It arrives in pieces of any length, those of the two streams in between each other, and so with
-    broken lines.
+    A kernel sends it in pieces of any length, those of the two streams mixed, and so with broken
+    lines.
     """
     joined: list[NotebookNode] = []
     row: dict[str, NotebookNode] = {}
@@ -99,6 +99,6 @@ def _folded(cell: NotebookNode) -> NotebookNode:
 
 
 def _titled(number: str, text: str, note: str) -> str:
-    """The first cell, its title with the lesson's number and a line below it."""
+    """The first cell, its title with the lesson's number, and a line below it."""
     title, rest = text.split("\n", maxsplit=1)
     return f"# {number} · {title.removeprefix('# ')}\n\n{note}\n{rest}"

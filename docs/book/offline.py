@@ -15,14 +15,16 @@ _LOADED = {
     "source": "src",
     "object": "data",
 }
-"""Elements that make a browser load something by itself, and the attribute that says what."""
+"""Elements that make a browser load a file by itself -> the attribute with its address."""
 
 _REMOTE = re.compile(r"\s*(?:https?:)?//", re.IGNORECASE)
 _IN_STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?\s*((?:https?:)?//[^\"')\s]+)", re.IGNORECASE)
 
 
 def remote_resources(html: Path) -> list[str]:
-    """What pages and style sheets below `html` load from the network, as `file: address`."""
+    """Addresses that pages and style sheets below `html` load from the network, as `file:
+    address`.
+    """
     found = []
     for path in sorted(html.rglob("*")):
         if path.suffix == ".html":

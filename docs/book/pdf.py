@@ -1,5 +1,5 @@
-"""Print the book as one PDF: `python -m docs.book.pdf`, after its pages were staged by `python -m
-docs.book`.
+"""Print the book as one PDF: `python -m docs.book.pdf`, after `python -m docs.book` has staged its
+pages.
 
 Sphinx makes one page of all, and a browser without a screen prints it; the outline of the PDF is
 its contents.
@@ -20,13 +20,13 @@ from tidyprof.errors import UserError
 NAME = "profiling-pytorch-on-amd-gpus.pdf"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LONGEST_PRINT_S = 1800
-"""A browser that prints longer than half an hour hangs."""
+"""A browser that prints for longer than half an hour hangs."""
 
 _TO_A_FILE = re.compile(r'<a\b([^>]*) href="(?!#|\w+:)[^"]*"')
 
 
 def main() -> int:
-    """Print the book. Returns 2 where its pages or a browser are missing, or the browser can't
+    """Print the book. Returns 0, or 2 if its pages or a browser are missing, or the browser can't
     print.
     """
     try:
@@ -40,14 +40,14 @@ def main() -> int:
 
 def print_book(pages: Path) -> Path:
     """Print the book of the folder `pages` into a PDF beside it, and return its path. Raises
-    UserError.
+    UserError if that fails.
     """
     if not (pages / "index.md").is_file():
         raise UserError(f"{pages}: the book is not here; run `make book` first")
     paper, pdf = pages.with_name("paper"), pages.with_name(NAME)
     shutil.copytree(pages, paper, dirs_exist_ok=True)
     first = (pages / "index.md").read_text(encoding="utf-8")
-    # Pages that follow a section of the first one would be parts of that section.
+    # Pages after a section of the first page would become parts of that section.
     under_one = first.replace("```{toctree}", "# All pages\n\n```{toctree}", 1)
     (paper / "index.md").write_text(under_one, encoding="utf-8")
     whole = pages.with_name("whole")
@@ -61,7 +61,7 @@ def print_book(pages: Path) -> Path:
 
 
 def to_paper(page: Path, pdf: Path) -> None:
-    """Let a browser print a page. Raises UserError where there is none, or where it wrote
+    """Let a browser print a page. Raises UserError if there is no browser, or if it wrote
     nothing.
     """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -77,7 +77,7 @@ def to_paper(page: Path, pdf: Path) -> None:
         "--disable-dev-shm-usage",
         "--no-pdf-header-footer",
     ]
-    # Root, as in a container, can't have the sandbox; only this page of ours is opened.
+    # Root, as in a container, can't have the sandbox; only this page of our own is opened.
     command += ["--no-sandbox"] if os.geteuid() == 0 else []
     command += ["--generate-pdf-document-outline", f"--print-to-pdf={pdf}", page.as_uri()]
     try:

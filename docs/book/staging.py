@@ -1,4 +1,4 @@
-"""Put the pages where Sphinx finds them: in the same folders as in the repository, so that their
+"""Puts the pages where Sphinx finds them: in the same folders as in the repository, so that their
 links hold.
 """
 
@@ -20,13 +20,13 @@ COVER = (
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 SITE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:deployments/[\w-]+|releases)\)")
-"""A link of the first page to what the repository's site has beside the files."""
+"""A link of the first page to parts of the repository's site that are not files."""
 
 _FINISHED = re.compile(r"\]\(notebooks/finished/(\w+)\.md\)")
-"""And to a finished lesson: in the book every lesson is one."""
+"""A link to a finished lesson: in the book every lesson is one."""
 
 _ON_THE_BOOK = re.compile(r" \[The published book\].*? as one file\.")
-"""What the first page says of the book itself."""
+"""The first page's words on the book itself."""
 
 PAIR = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>'
@@ -35,8 +35,8 @@ PAIR = re.compile(
 
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
-    """Copy one Markdown page into `target`, and what it links to beside the pages. The first page
-    gets the contents.
+    """Copy one Markdown page into `target`, and the files that it links to beside the pages. The
+    first page gets the contents.
     """
     text = PAIR.sub(_pair, (repository / page).read_text(encoding="utf-8"))
     text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", _ON_THE_BOOK.sub("", text)))
@@ -50,13 +50,13 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
 
 
 def _pair(match: re.Match[str]) -> str:
-    """The two as the book's theme shows one of them."""
+    """The two pictures in a form of which the book's theme shows one."""
     dark, light, words = match.groups()
     return f"![{words}]({light}){{.only-light}}\n![{words}]({dark}){{.only-dark}}"
 
 
 def write_if_new(path: Path, text: str) -> None:
-    """Write `text`; a file that holds it already keeps its date, so that Sphinx need not read it
+    """Write `text`; a file that already holds it keeps its date, so that Sphinx need not read it
     again.
     """
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -65,14 +65,14 @@ def write_if_new(path: Path, text: str) -> None:
 
 
 def remove_others(target: Path, pages: set[str]) -> None:
-    """Delete pages of an earlier book that are in this one no more."""
+    """Delete pages of an earlier book that are no longer in it."""
     for path in [*target.rglob("*.md"), *target.rglob("*.ipynb")]:
         if str(path.relative_to(target)) not in pages:
             path.unlink()
 
 
 def stage_linked(repository: Path, page: str, text: str, target: Path) -> None:
-    """Copy the files that a page links to and that are no pages; a reader of the book can download
+    """Copy the files that a page links to and that are not pages; a reader of the book can download
     them.
     """
     for link in LINK.findall(text):

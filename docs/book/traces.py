@@ -1,7 +1,7 @@
 """Traces that figures hand to Perfetto: files of the site, and a link that Perfetto follows.
 
-In a notebook the trace lies in the button, which needs no server. A site has an address, so there
-the trace is a file, once, and the page is light. book.js makes the link from that address.
+In a notebook the trace is in the button, which needs no server. A site has an address, so there the
+trace is a file, stored once, and the page stays small. book.js makes the link from that address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUTTON = re.compile(
     r'.*?</div><script>.*?\("\1"\);</script>',
     re.DOTALL,
 )
-"""What `proflab.perfetto_button` shows, with its script."""
+"""The output of `proflab.perfetto_button`, with its script."""
 
 _ODD = re.compile(r"[^\w.-]+")
 
@@ -36,6 +36,7 @@ def _linked(config: str, trace: str, html: Path, up: str) -> str:
     given = json.loads(unescape(config))
     content = base64.b64decode(trace)
     name = _ODD.sub("-", given["fileName"])
+    # Two traces may have one name; equal traces are stored once.
     address = f"{FOLDER}/{sha256(content).hexdigest()[:8]}-{name}"
     (html / FOLDER).mkdir(exist_ok=True)
     (html / address).write_bytes(content)

@@ -1,4 +1,4 @@
-"""Learns which letters ask for money. A class trains, a loader brings the data, and there is no
+"""Learns which letters ask for money. A class trains, a loader delivers the data, and there is no
 optimizer.
 """
 
@@ -16,7 +16,7 @@ WORDS, LENGTH = 4096, 64
 
 
 def some_letters(count):
-    """Made-up letters as lines of JSON; one that names a sum asks for money."""
+    """Made-up letters as lines of JSON; a letter that names a sum asks for money."""
     random.seed(0)
     for _ in range(count):
         words = ["".join(random.choices("abcdefghij", k=5)).title() for _ in range(400)]
@@ -26,7 +26,7 @@ def some_letters(count):
 
 
 def numbers_of(letter):
-    """Numbers of a letter's first words, and whether it asks for money."""
+    """Numbers of a letter's first words, and whether the letter asks for money."""
     fields = json.loads(letter)
     text = re.sub(r"&\w+;|<[^>]*>", " ", unicodedata.normalize("NFKC", fields["text"]).lower())
     words = re.findall(r"\w+", text)[:LENGTH]

@@ -1,5 +1,5 @@
-"""Runs before.py and cured.py in turns, alone or on all ranks of torchrun, and keeps seconds and
-losses of each run.
+"""Runs before.py and cured.py in turns, alone or on all ranks of torchrun, and keeps the seconds
+and losses of each run.
 """
 
 import json

@@ -75,7 +75,7 @@ def run(hang, rank, folder):
 
 
 def play(hangs, folder):
-    """All at once; each rank is a process of its own."""
+    """Play all hangs at once; each rank is a process of its own."""
     children = {}
     for hang in hangs:
         of_hang = Path(folder, hang.__name__)

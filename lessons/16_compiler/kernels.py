@@ -1,5 +1,5 @@
 """The kernels of lesson 16, compiled without a GPU: python kernels.py SNIPPET FOLDER [CASE...],
-else all.
+without CASE all of them.
 """
 
 import importlib.util

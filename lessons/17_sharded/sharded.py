@@ -1,4 +1,4 @@
-"""DDP, FSDP2 and HSDP on four processes of a processor: python sharded.py FOLDER before, then
+"""DDP, FSDP2 and HSDP in four processes on a processor: python sharded.py FOLDER before, then
 train.
 """
 
@@ -38,7 +38,7 @@ class Layer(nn.Module):
 
 
 def prepare(how, meshes):
-    """The model as each way of sharing wants it."""
+    """The model, prepared for a way of sharing it."""
     torch.manual_seed(0)
     model = nn.Sequential(*(Layer() for _ in range(LAYERS)))
     if how == "ddp":
@@ -58,8 +58,8 @@ def meshes_of(ranks):
 
 
 def optimizer_of(model):
-    """Parameters, gradients and one momentum: twelve bytes a parameter. Adam has two states, so
-    sixteen.
+    """SGD with one momentum: parameters, gradients and momentum are twelve bytes a parameter. Adam
+    has two states, so sixteen.
     """
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, foreach=False)
 
@@ -75,7 +75,7 @@ def local(tensor):
 
 
 def held_bytes(model, optimizer):
-    """Parameters, gradients and the optimizer's states of this rank, counted tensor by tensor."""
+    """Bytes of parameters, gradients and optimizer states of this rank, tensor by tensor."""
     states = [value for state in optimizer.state.values() for value in state.values()]
     tensors = [
         *model.parameters(),
@@ -86,7 +86,7 @@ def held_bytes(model, optimizer):
 
 
 def ping(megabytes=4):
-    """Seconds of a gather and of a scatter of that many bytes, several times."""
+    """Seconds of an all-gather and a reduce-scatter of this many megabytes, several times."""
     whole = torch.ones(megabytes * 250_000)
     part = torch.ones(len(whole) // RANKS)
     seconds = {"all_gather": [], "reduce_scatter": []}
@@ -103,7 +103,7 @@ def ping(megabytes=4):
 
 
 def train_by(how, meshes, rank, folder):
-    """Some steps, the last one under torch.profiler."""
+    """Train some steps, the last one under torch.profiler."""
     model = prepare(how, meshes)
     optimizer = optimizer_of(model)
     batch = torch.randn(1, TOKENS, WIDTH)
@@ -161,8 +161,8 @@ def group(rank, folder):
 
 
 def predict_memory(folder):
-    """FSDPMemTracker plays a step of rank 0 with tensors that have shapes and no data: no memory,
-    no other ranks.
+    """FSDPMemTracker runs a step of rank 0 with tensors that have shapes but no data: no memory,
+    and no other ranks.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
@@ -189,7 +189,7 @@ def predict_memory(folder):
 
 
 def play(job, folder, processes):
-    """Each rank is a process of its own; where one fails, the others end too."""
+    """Start each rank as a process of its own; if one fails, the others are ended, too."""
     for old in (
         file for pattern in ("meeting", *WRITES[job.__name__]) for file in folder.glob(pattern)
     ):

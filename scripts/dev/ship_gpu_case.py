@@ -40,8 +40,10 @@ TRACED = {"plain": 2, "loaders": 3, "large": 3, "compiled": 3}
 """
 LEVEL = 19
 HEAD = """\
-# The case on one NVIDIA H200 (16 cores of a virtual machine, torch 2.11.0+cu130), 26 November 2026: each step of each
-# run, by events of the GPU. Runs were single ones; `traced` runs were recorded by torch.profiler in some steps.
+# The case on one NVIDIA H200 (16 cores of a virtual machine, torch 2.11.0+cu130), \
+26 November 2026: each step of each
+# run, by events of the GPU. Runs were single ones; \
+`traced` runs were recorded by torch.profiler in some steps.
 """
 COLUMNS = ("run", "traced", "options", "step", "part", "profiled", "images", "duration_ns")
 SWITCHES = {

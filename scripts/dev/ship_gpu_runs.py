@@ -1,5 +1,5 @@
-"""Take programs that were run on a GPU into packages/tidyprof/tests/strangers/gpu: their source, their traces, cut,
-and their truths.
+"""Take programs that were run on a GPU into packages/tidyprof/tests/strangers/gpu: their source,
+their traces, cut, and their truths.
 
     python scripts/dev/ship_gpu_runs.py FOLDER
 

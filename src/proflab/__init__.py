@@ -1,7 +1,8 @@
-"""The bench of the course: recordings, exercises, predictions and the first cell of a lesson.
+"""The tools of the course's notebooks: recordings, exercises, predictions and the first cell of a
+lesson.
 
-Names are looked up when first used, so that `import proflab` stays quick and needs
-neither torch nor pandas; `__init__.pyi` lists them.
+Names are looked up when they are first used, so that `import proflab` stays quick and needs neither
+torch nor pandas; `__init__.pyi` lists them.
 """
 
 from tidyprof.lazy_names import names_of_stub

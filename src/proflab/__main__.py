@@ -21,15 +21,15 @@ EXAMPLES = {
     "case": ("", "--html case.html"),
     "rehearse": ("", "02 04 --keep rehearsed"),
 }
-"""Command -> what may follow it, a line each."""
+"""Command -> examples of its arguments, one for each line of its help."""
 
 if TYPE_CHECKING:
     from proflab.display import Table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 1 for something to mend, or 2 after one line about what the user
-    can put right.
+    """Run one command. Returns 0; 1 if something has to be fixed; 2 after one line about something
+    that the user can correct.
     """
     options = parsed(build_parser(), arguments)
     try:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands with their options."""
+    """The parser of all commands with their options."""
     parser = Parser(prog=program("proflab", "proflab"), description="The bench of the course.")
     add_version(parser, "rocm-profiling-course")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

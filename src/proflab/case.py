@@ -1,8 +1,8 @@
 """The case of lessons 00 to 08: one training, from "it is slow" to a proven cure, and the sheet of
-what was found.
+its findings.
 
-Each lesson adds a line to `runs/case.jsonl`. Where a lesson was not done here, its shipped line
-stands in for it.
+Each lesson adds a line to `runs/case.jsonl`. If a lesson was not done here, its shipped line stands
+in for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHIPPED = "case_lines.jsonl"
 MEASURED = "h200_case.csv"
 MEASURED_ON = "NVIDIA H200"
 LAST = "08"
-"""The lesson that sums the case up; later ones are electives."""
+"""The lesson that concludes the case; later lessons are electives."""
 
 SHIPPED_NOTE = "Shipped: what the lesson finds without a GPU. Its last cell was not run here."
 
@@ -41,14 +41,12 @@ COLUMNS = {"lesson": 9, "what the evidence says": 53, "what it rules out": 19, "
 """Column of the sheet -> its share of the width in percent."""
 
 IN_VIEW = 2
-"""Rows of the sheet that a notebook shows; earlier ones are folded away."""
+"""Number of rows of the sheet that a notebook shows; earlier ones are folded away."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The case from `lesson` on: the trainer's options, and what was changed since the stage
-    before.
-    """
+    """The case from `lesson` on: the trainer's options, and the change since the stage before."""
 
     lesson: str
     options: str
@@ -57,8 +55,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Changed:
-    """A change as the ledger judged it: medians in ns per step or image, the speed-up and the
-    verdict as text.
+    """A change as the ledger judged it.
+
+    before_ns, after_ns -- medians in ns, per step or per image (`per`)
+    interval            -- the speed-up with its interval, as text
     """
 
     change: str
@@ -78,7 +78,7 @@ class Changed:
         return is_modelled(self.origin)
 
     def __str__(self) -> str:
-        """Times, ratio and verdict; of a model the ratio alone, in two digits."""
+        """Times, ratio and verdict; of modelled times the ratio alone, in two digits."""
         from proflab.ledger.entries import time_text, two_digits
 
         ratio = self.before_ns / self.after_ns
@@ -92,7 +92,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Line:
-    """What one lesson found. `next` is the lesson that the evidence asks for, "" where the case is
+    """What one lesson found. `next` is the lesson that the evidence asks for, "" if the case is
     closed.
     """
 
@@ -118,9 +118,7 @@ def options(lesson: str) -> str:
 
 
 def command(lesson: str) -> str:
-    """The command line of the case at the beginning of `lesson`, which `%%bash` knows as
-    `$CASE`.
-    """
+    """The command line of the case at the beginning of `lesson`; in `%%bash` it is `$CASE`."""
     return f"{stages()[0]} {options(lesson)}"
 
 
@@ -136,10 +134,10 @@ def conclude(
 ) -> Line:
     """Add a lesson's line to the case sheet, and show the sheet up to it.
 
-    evidence -- a sentence with its numbers; origin -- where these come from: a text, an Origin, or
-                what has one.
-    because  -- why the lesson `next` is needed ("" closes the case). changes -- what was tried,
-                from the ledger.
+    evidence -- a sentence with its numbers.
+    because  -- why the lesson `next` is needed ("" closes the case).
+    origin   -- where the numbers come from: a text, an Origin, or something that has one.
+    changes  -- experiments of the ledger that were tried.
 
     Raises CourseError for a line without evidence or origin, and for a lesson that is not in the
     course.
@@ -157,8 +155,8 @@ def conclude(
 
 
 def lines(until: str = LAST) -> list[tuple[Line, bool]]:
-    """The last line of each lesson up to `until`, in order, and whether it was found here (else it
-    is shipped).
+    """The last line of each lesson up to `until`, in order, each with whether it was found here (if
+    not, it is the shipped one).
     """
     here = {line.lesson: line for line in _read(journal.runs_folder() / FILE)}
     known = {line.lesson: line for line in shipped()} | here
@@ -166,19 +164,20 @@ def lines(until: str = LAST) -> list[tuple[Line, bool]]:
 
 
 def shipped() -> list[Line]:
-    """The lines that come with the course: what the lessons find without a GPU, live measurements
-    left out.
+    """The lines that come with the course: what the lessons find without a GPU, without live
+    measurements.
     """
     return _read(lessons_folder() / SHIPPED)
 
 
 def table(until: str = LAST) -> Table:
-    """The case sheet up to and including a lesson. Below it stands each origin, with a letter if
-    there are several.
+    """The case sheet up to and including a lesson. Below it stands each origin, marked with a
+    letter if there are several.
     """
     found = lines(until)
     stating: list[Line | Changed] = [one for line, _ in found for one in (line, *line.changes)]
     origins = list(dict.fromkeys(one.origin for one in stating))
+    # A single origin needs no letter: it is that of all lines.
     several = len(origins) > 1
     marks = {
         origin: f" [{chr(ord('a') + place)}]" if several else ""
@@ -213,13 +212,15 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def measured() -> pd.DataFrame:
-    """The case as it ran on a real GPU, a row for each step of each run, with their origin in
+    """The case as it ran on a real GPU, a row for each step of each run, with the origin in
     `attrs`.
 
-    run, options -- which one: the trainer's options; traced -- whether torch.profiler recorded some
-                    of its steps, and
-    profiled -- this one; step, part (`warmup`, `steady`), images; duration_ns -- by events of the
-                GPU.
+    run, options -- which run, and its trainer's options.
+    traced       -- whether torch.profiler recorded some steps of the run.
+    profiled     -- whether it recorded this step.
+    step, images -- number of the step, and of its images.
+    part         -- `warmup` or `steady`.
+    duration_ns  -- time of the step in ns, by events of the GPU.
     """
     import pandas as pd
 
@@ -231,7 +232,9 @@ def measured() -> pd.DataFrame:
 
 
 def put_into_environment(lesson: str) -> None:
-    """Let `%%bash` know the case as CASE; one that the learner has set stays."""
+    """Set CASE in the environment, so that `%%bash` knows the case; a value that the learner has
+    set stays.
+    """
     program, known = stages()
     ours = {f"{program} {stage.options}" for stage in known}
     if os.environ.get("CASE", "") in {"", *ours}:
@@ -243,16 +246,15 @@ def _read(path: Path) -> list[Line]:
     for entry in journal.read(path):
         try:
             found.append(msgspec.convert(entry, Line))
-        except (
-            msgspec.ValidationError
-        ):  # a line of an earlier version of the course, or changed by hand
+        except msgspec.ValidationError:
+            # A line of an earlier version of the course, or one that was changed by hand.
             continue
     return found
 
 
 def _evidence(line: Line, marks: Mapping[str, str]) -> str:
-    """What a lesson found and what was changed; below and apart from it what nobody but a model has
-    tried.
+    """What a lesson found and what was changed; below, apart from it, the changes that only a model
+    has tried.
     """
     from proflab.ledger.entries import MODEL_ONLY
 

@@ -1,5 +1,5 @@
-"""A speed-up counts only if the model still trains: gradients, loss and images of two short trials,
-compared.
+"""A speed-up counts only if the model still trains: compares gradients, loss and images of two
+short trials.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 REQUIRED = ("gradients", "loss", "images")
-"""The parts that must all be there and passed."""
+"""The parts that must all be there and have passed."""
 
 TOLERANCE = 1e-6
-"""Largest relative distance that counts as rounding, for trials in 64 bits from equal weights and
-images. Measured with the trainer's resnet on a processor, 16 and 32 images, 4 steps, learning rates
+"""Largest relative distance that counts as rounding, for trials in float64 from equal weights and
+images. Measured with the trainer's ResNet on a processor, 16 and 32 images, 4 steps, learning rates
 3e-5 and 1e-4: fused optimizer, channels last, both, and every fault that does no other arithmetic
 moved a gradient by at most 4.1e-13 and a loss by 1.0e-12. A normalisation without a backward pass
-left 9 of 161 gradients out and moved a loss by 2.7 to 38 %. In 32 bits the same harmless changes
-move gradients by 2.5 %, since the many normalisations make rounding large.
+left 9 of 161 gradients out and moved a loss by 2.7 to 38 %. In float32 the same harmless changes
+move gradients by 2.5 %, since the many normalisations magnify rounding.
 """
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A short training. losses -- of each step; gradients -- a tensor for each parameter after the
-    first step's backward pass, or None; images -- how many it was trained on, all steps together.
+    """A short training.
+
+    losses    -- one for each step.
+    gradients -- after the first step's backward pass, a tensor for each parameter, or None for one
+                 without a gradient.
+    images    -- number of images that it was trained on, all steps together.
     """
 
     losses: Sequence[float]
@@ -35,7 +39,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that was looked at: whether it passed, and the figures behind that."""
+    """One part of the comparison: whether it passed, and the figures that show it."""
 
     name: str
     passed: bool
@@ -47,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class CorrectnessGate:
-    """What was compared between a trial before and one after a change."""
+    """The comparison of a trial before a change with one after it."""
 
     parts: tuple[Part, ...] = ()
 
@@ -60,8 +64,8 @@ class CorrectnessGate:
 
     @classmethod
     def of(cls, before: Trial, after: Trial) -> CorrectnessGate:
-        """Compare two trials that began with equal weights, saw equal images and computed in 64
-        bits.
+        """Compare two trials that began with equal weights, saw equal images and computed in
+        float64.
         """
         images = Part(
             "images", before.images == after.images > 0, f"{before.images} and {after.images}"
@@ -86,10 +90,10 @@ class CorrectnessGate:
 
 
 def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
-    """Whether every parameter still gets its gradient: the distance of both, as a share of the
-    length before.
+    """Whether every parameter still gets its gradient: the distance of the two gradients, as a
+    share of the length of the one before.
 
-    The length counts as a millionth of the largest one's at least.
+    A length counts as at least a millionth of the largest one.
     """
     if len(before) != len(after):
         return Part("gradients", False, f"{len(before)} parameters before, {len(after)} after")
@@ -97,7 +101,8 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
     if missing:
         return Part("gradients", False, f"{missing} of {len(after)} parameters get none")
     lengths = [float(old.norm()) for old in before]
-    # A bias before a normalisation has no gradient but rounding: a share of that says nothing.
+    # A bias before a normalisation has no gradient but rounding: a share of that would mean
+    # nothing.
     least = 1e-6 * max(lengths, default=0.0) or 1.0
     pairs = zip(before, after, lengths, strict=True)
     worst = _largest([float((new - old).norm()) / max(length, least) for old, new, length in pairs])
@@ -106,8 +111,8 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
 
 
 def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
-    """Whether the loss falls, and by the same way. A training that diverges before the change
-    proves nothing.
+    """Whether the loss falls, and takes the same values on its way. A training that diverges before
+    the change proves nothing.
     """
     way = f"{_way(before)} before, {_way(after)} after"
     if not before or len(before) != len(after):
@@ -123,7 +128,9 @@ def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
 
 
 def _largest(gaps: Sequence[float]) -> float:
-    """Also of what is no number, which no comparison would find."""
+    """The largest gap; infinite if there is none, and if one is NaN, which no comparison would
+    find.
+    """
     return max((math.inf if math.isnan(gap) else gap for gap in gaps), default=math.inf)
 
 

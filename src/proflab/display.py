@@ -15,12 +15,12 @@ from tidyprof.harmless import html_text, printable_lines, typeset
 from tidyprof.standard_streams import joined, parted
 
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
-"""Border colour by tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
+"""Border colour for each tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
 
-The heading says the same in words, so that nothing depends on telling colours apart.
+The heading says the same in words, so nothing depends on telling colours apart.
 """
 
-# Text and ground are the theme's own, light or dark.
+# Text and background have the theme's colours, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
 _PAGE = """
@@ -37,25 +37,25 @@ tr { border-top: 1px solid #80808080; break-inside: avoid }
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
-"""What stands over a part that is folded away. The classic notebook's style sheet would take the
-triangle away.
+"""Heading of a part that is folded away. The classic notebook's style sheet would hide its
+triangle.
 """
 
 _NO_PROSE = re.compile(r"(<(?:code|pre)\b.*?</(?:code|pre)>|<[^>]*>)", re.DOTALL)
-"""Code, and the tags of HTML."""
+"""Code, and tags of HTML."""
 
 _UNLIMITED = 100_000
-"""Columns of a terminal: more than any table has."""
+"""Width in columns for a table that is not to be folded: more than any table has."""
 
 _READABLE = 100
-"""Columns of a terminal that sentences take at most."""
+"""Width in columns that sentences take at most on a terminal."""
 
 
 @dataclass(frozen=True, repr=False)
 class Notice:
-    """A heading, a text and perhaps some code. `code` in backticks is set as code.
+    """A heading, a text and perhaps some code. In the text, words in backticks are set as code.
 
-    `tone` is a key of ACCENTS. Everything is made harmless, so text from files may be shown.
+    `tone` is a key of ACCENTS. All text is escaped, so text from files may be shown.
     """
 
     heading: str
@@ -83,12 +83,12 @@ class Notice:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows of text under column names, with a caption; the columns named in `flush_right` hold
-    numbers.
+    """Rows of text under column names, with a caption.
 
-    widths  -- for sentences: the share of each column in percent; in a terminal each row is a
-               paragraph.
-    earlier -- so many of the first rows are folded away in a notebook.
+    flush_right -- names of the columns that hold numbers.
+    widths      -- for sentences: the share of each column in percent; on a terminal each row is
+                   then a paragraph.
+    earlier     -- number of the first rows, which are folded away in a notebook.
     """
 
     caption: str
@@ -119,6 +119,7 @@ class Table:
             table.add_row(*(Text(printable_lines(value)) for value in row))
         target, width = io.StringIO(), terminal_width()
         console = Console(file=target, width=width, force_jupyter=False, color_system=None)
+        # rich would break words to fit: rows whose words have no room are written line by line.
         least = Measurement.get(
             console, console.options.update(max_width=_UNLIMITED), table
         ).minimum
@@ -134,8 +135,8 @@ class Table:
     __repr__ = __str__
 
     def _below_each_other(self, width: int) -> Iterator[str]:
-        """The rows where columns would break words: the first cell, and below it the others, long
-        ones line by line.
+        """The rows where columns would break words: the first cell, and below it the others, each
+        on its own line if one of them is long.
         """
         wrap = textwrap.TextWrapper(
             width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
@@ -166,6 +167,7 @@ class Table:
         )
         rows = [f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows]
         if self.earlier:
+            # A row of one cell takes a table of its own, since HTML can fold no rows of a table.
             inner = (
                 f"{SUMMARY}earlier"
                 f" {html_text(self.columns[0])}s</summary>{table}{''.join(rows[: self.earlier])}"
@@ -179,14 +181,15 @@ class Table:
         return (
             f'<div style="{_BOX}">{table}<caption'
             ' style="text-align:left;color:inherit;font-weight:bold">'
-            f"{inline_html(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"{inline_html(self.caption)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>"
             f"{note}</div>"
         )
 
 
 def page(table: Table) -> str:
-    """A table as one page of HTML that needs nothing else, light or dark as the reader has it, and
-    white on paper.
+    """A table as one page of HTML that needs no other file, light or dark as the reader's system
+    is, and white on paper.
 
     Nothing on it is folded away, since it may be printed.
     """
@@ -199,7 +202,7 @@ def page(table: Table) -> str:
 
 
 def show(item: Notice | Table) -> None:
-    """Display `item` in a notebook, print it anywhere else."""
+    """Display `item` in a notebook; elsewhere print it."""
     ipython = sys.modules.get("IPython")
     if ipython is None or ipython.get_ipython() is None:
         print(item)
@@ -210,14 +213,14 @@ def show(item: Notice | Table) -> None:
 
 
 def terminal_width(elsewhere: int = 160) -> int:
-    """Columns of the terminal, or `elsewhere` where the output goes to a file or a pipe."""
+    """Width of the terminal in columns, or `elsewhere` if the output goes to a file or a pipe."""
     import shutil
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else elsewhere
 
 
 def inline_html(text: str) -> str:
-    """Escape `text` for HTML and set what stands in backticks as code."""
+    """Escape `text` for HTML and set words in backticks as code."""
     return typeset_html(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html_text(text))).replace(
         "\n", "<br>"
     )
@@ -231,8 +234,8 @@ def typeset_html(html: str) -> str:
 
 
 def number(value: object) -> str:
-    """A value as text: whole numbers as they are (524,288), others with four digits or more (1.04,
-    1.0004).
+    """A value as text: whole numbers in full (524,288), others with four digits, or more if four
+    would look whole (1.04, 1.0004).
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return str(value)
@@ -259,8 +262,8 @@ def size(count: int) -> str:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """What `word` was probably meant to be, as a phrase to append to a message; else all of
-    `known`.
+    """The name in `known` that `word` was probably meant to be, as a phrase to append to a message;
+    if none is close, all of `known`.
     """
     import difflib
 

@@ -1,7 +1,7 @@
-"""Slurm jobs from a notebook: submit one, go on with a recording, look at the live result when the
-job is done.
+"""Slurm jobs from a notebook: submit one, go on with a recording, and look at the live result when
+the job is done.
 
-The jobs are the scripts in scripts/slurm; docs/slurm.md says how a site sets them up.
+The jobs are the scripts in scripts/slurm; docs/slurm.md tells how a site sets them up.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from proflab.errors import CourseError
 from proflab.recordings import Recording
 
 ANSWER_S = 60
-"""Seconds that a Slurm command may take; busy controllers need some."""
+"""Longest wait for a Slurm command, in seconds; busy controllers need some."""
 
 POLL_S = 2.0
+"""Time between two looks at a job, in seconds."""
 
 QUEUED = {
     "PENDING": "waiting",
@@ -30,21 +31,21 @@ QUEUED = {
     "SUSPENDED": "waiting",
     "REQUEUED": "waiting",
 }
-"""squeue's states of a job that does not run (man squeue, JOB STATE CODES); others in the queue
-count as running.
+"""squeue's states of a job that does not run (man squeue, JOB STATE CODES); other states in the
+queue count as running, until the job is over.
 """
 
 FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
-"""What a reader takes file by file, below a job's folder."""
+"""Files below a job's folder that a reader takes one by one."""
 
 FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl")
-"""What marks a folder that a reader takes as a whole."""
+"""Files that mark a folder which a reader takes as a whole."""
 
 
 @dataclass(frozen=True, repr=False)
 class Job:
-    """A submitted job. `number` and `folder` are None where there is no Slurm; then `recording` is
-    all there is.
+    """A submitted job. Without Slurm, `number` and `folder` are None, and there is only the
+    `recording`.
     """
 
     script: str
@@ -54,8 +55,8 @@ class Job:
 
     @property
     def state(self) -> str:
-        """`no Slurm`, `waiting`, `running`, `done`, `failed: why`, or `unknown` where Slurm has
-        forgotten it.
+        """`no Slurm`, `waiting`, `running`, `done`, `failed: why`, or `unknown` if Slurm has
+        forgotten the job.
         """
         if self.number is None:
             return "no Slurm"
@@ -66,24 +67,22 @@ class Job:
 
     @property
     def log(self) -> str:
-        """What the job has printed so far."""
+        """The output of the job so far."""
         path = None if self.folder is None else self.folder.with_name(f"{self.folder.name}.out")
         return path.read_text(errors="replace") if path is not None and path.is_file() else ""
 
     def wait(self, seconds: float = 600) -> Job:
-        """Wait until the job is over, for so many seconds at most. Look at `state` for how it
-        ended.
-        """
+        """Wait until the job is over, at most `seconds`. `state` tells how it ended."""
         deadline = time.monotonic() + seconds
         while self.state in ("waiting", "running") and time.monotonic() < deadline:
             time.sleep(POLL_S)
         return self
 
     def result(self) -> list[Path]:
-        """What to hand to `tidyprof.read`: the job's own files once it is done, until then those of
-        the recording.
+        """The paths to give to `tidyprof.read`: the job's own files once it is done, until then
+        those of the recording.
 
-        Shows a line that says which. Raises CourseError where there is neither.
+        Shows a line that tells which. Raises CourseError if there is neither.
         """
         state = self.state
         if state == "done":
@@ -115,7 +114,7 @@ class Job:
         return f"Job {self.number} {self.script}: {self.state}; results in {self.folder}"
 
     def _left_behind(self) -> str:
-        """What the job's own exit file says; "" where it wrote none."""
+        """The state in the job's own exit file; "" if it wrote none."""
         path = _last_start(self.folder) / "exit_code"
         if not path.is_file():
             return ""
@@ -123,7 +122,7 @@ class Job:
         return "done" if code == "0" else f"failed: {self._last_words() or f'exit code {code}'}"
 
     def _accounted(self) -> str:
-        """What Slurm's accounting says, or its controller where there is no accounting."""
+        """The state in Slurm's accounting, or in its controller if there is no accounting."""
         answer = _ask(
             "sacct",
             "--noheader",
@@ -156,12 +155,15 @@ def job(
 ) -> Job:
     """Submit a script of scripts/slurm, such as "rocprofv3_kernels", and return at once.
 
-    arguments -- for the script; options -- more options for sbatch; recording -- what to show until
-    the job is done, from `proflab.try_recording` or a path. Without Slurm nothing is submitted, and
-    a line says so. Raises CourseError for an unknown script, and with Slurm's own reason where it
-    refuses.
+    arguments -- for the script.
+    options   -- more options for sbatch.
+    recording -- shown until the job is done: from `proflab.try_recording`, or a path.
+
+    Without Slurm nothing is submitted, and a line says so. Raises CourseError for an unknown
+    script, and with Slurm's own reason if it refuses.
     """
     folder = scripts_folder()
+    # Scripts without #SBATCH, such as submit.sh, are no jobs: they submit or set up.
     known = sorted(path.stem for path in folder.glob("*.sh") if "#SBATCH" in path.read_text())
     if script not in known:
         raise CourseError(f"there is no job script {script!r}: {near(script, known)}")
@@ -184,8 +186,8 @@ def job(
 
 
 def scripts_folder() -> Path:
-    """The folder of job scripts: of COURSE_DIR, else of this checkout. Raises CourseError where
-    there is none.
+    """The folder of job scripts: in COURSE_DIR, else in this checkout. Raises CourseError if there
+    is none.
     """
     course = Path(os.environ.get("COURSE_DIR") or Path(__file__).parents[2])
     folder = course / "scripts" / "slurm"
@@ -219,8 +221,8 @@ def _submit(folder: Path, script: str, options: Sequence[str], arguments: Sequen
 
 
 def _folder_of(script: str, number: int) -> Path:
-    """The folder of results, which has the name of the log: only the site's values tell where that
-    is.
+    """The folder of results, which has the name of the log: only the site's settings tell where
+    that is.
     """
     found = re.search(
         r"StdOut=(.+)\.out$", _ask("scontrol", "show", "job", str(number)), re.MULTILINE
@@ -233,7 +235,7 @@ def _folder_of(script: str, number: int) -> Path:
 
 
 def _ask(*command: str) -> str:
-    """What a Slurm command prints; "" where it fails."""
+    """The output of a Slurm command; "" if it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=ANSWER_S, check=False
@@ -244,13 +246,15 @@ def _ask(*command: str) -> str:
 
 
 def _last_start(folder: Path) -> Path:
-    """The folder of the job's last start: one that was requeued has another for each."""
+    """The folder of the job's last start: a job that was requeued has one folder for each start."""
     again = [path for path in folder.parent.glob(f"{folder.name}_restart*") if path.is_dir()]
     return max(again, key=lambda path: int(path.name.rpartition("_restart")[2]), default=folder)
 
 
 def readable_paths(folder: Path) -> list[Path]:
-    """What `tidyprof.read` takes of a job's folder: a file for each rank, or one folder for all."""
+    """The paths in a job's folder for `tidyprof.read`: a file for each rank, or one folder for all
+    ranks.
+    """
     for pattern in FILES:
         if found := sorted(folder.glob(pattern)):
             return found

@@ -1,4 +1,4 @@
-"""Small local files of what a learner did: one JSON object per line, never sent anywhere."""
+"""Small local files of what a learner did: one JSON object a line, never sent anywhere."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from typing import Any
 
 
 def runs_folder() -> Path:
-    """Folder for everything a learner produces: PROFLAB_RUNS, else `runs` where the notebook or
-    shell stands.
-    """
+    """Folder for all that a learner produces: PROFLAB_RUNS, else `runs` in the current folder."""
     return Path(os.environ.get("PROFLAB_RUNS", "runs"))
 
 
 def append(name: str, record: dict[str, Any]) -> None:
     """Add `record` and the time (UTC) to runs/`name`.
 
-    A disk that can't be written costs the note, not the lesson: it is reported on stderr.
+    If the disk can't be written, the lesson goes on without the note: one line on stderr tells so.
     """
     path = runs_folder() / name
     line = json.dumps(
@@ -31,9 +29,9 @@ def append(name: str, record: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            # One call, which no other writer's can come between, behind the end of a line that a
-            # crash has cut. A lone surrogate, which UTF-8 has not, becomes JSON's own escape for
-            # it.
+            # One call, so that no other writer's text gets between, and on a new line if a crash
+            # has cut the last one. A lone surrogate, which UTF-8 can't hold, becomes JSON's escape
+            # for it.
             content = b"\n" * _is_cut(file) + line.encode("utf-8", "backslashreplace") + b"\n"
             if os.write(file, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -58,13 +56,12 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """All records of a journal in order, and how many of its lines are none. Raises OSError."""
+    """All records of a journal in order, and the number of its damaged lines. Raises OSError."""
     records, damaged = [], 0
-    # Only "\n" ends a line: for splitlines() U+2028 and others do, too, which a text may hold.
+    # Only "\n" ends a line: splitlines() would also split at U+2028 and others, which a text may
+    # hold. Two processes that write at the same time may leave an empty line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        for line in filter(
-            str.strip, lines
-        ):  # who writes while another does may leave an empty one
+        for line in filter(str.strip, lines):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):

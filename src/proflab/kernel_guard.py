@@ -1,8 +1,8 @@
-"""Ends what a notebook has started once its kernel is gone: stopped, restarted, killed, or out of
-memory.
+"""Ends the processes that a notebook has started once its kernel is gone: stopped, restarted,
+killed, or out of memory.
 
-The commands of a cell are processes of their own. A kernel that is killed can't end them any more:
-they would train on, and slow down whatever is measured next. So all that a kernel starts inherits a
+The commands of a cell are processes of their own, which a killed kernel can no longer end: they
+would go on training, and slow down the next measurement. So all that a kernel starts inherits a
 mark, and a small process outlives the kernel: `python -m proflab.kernel_guard PID MARK`.
 """
 
@@ -19,24 +19,24 @@ from contextlib import suppress
 import psutil
 
 VARIABLE = "PROFLAB_KERNEL"
-"""Environment variable with the mark of the kernel that a process was started from."""
+"""Environment variable with the mark of the kernel that started the process."""
 
 GRACE_S = 3.0
-"""From SIGTERM, on which the trainer still writes its results, to SIGKILL."""
+"""Time in seconds from SIGTERM, after which the trainer still writes its results, to SIGKILL."""
 
 JOB = "SLURM_JOB_ID"
-"""A job that a cell submits inherits the mark too, and shall outlive the notebook: it has another
-number.
+"""A job that a cell submits inherits the mark, too, but is to outlive the notebook: this variable
+tells it apart.
 """
 
 
 def guard_this_process() -> None:
-    """Start the guard of this process; it is started once, however often this is called."""
+    """Start the guard of this process; more calls start no second one."""
     if os.environ.get(VARIABLE, "").partition("-")[0] == str(os.getpid()):
         return
     mark = f"{os.getpid()}-{time.time_ns()}"
     without = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    # A session of its own: an interrupt or a signal to the kernel's group is not for the guard.
+    # A session of its own: an interrupt or a signal to the kernel's group must not reach the guard.
     nowhere = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.DEVNULL,
@@ -48,7 +48,7 @@ def guard_this_process() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Wait until the process is gone, then end what it has left behind."""
+    """Wait until the process is gone, then end the processes that it has left behind."""
     kernel, mark = int(arguments[0]), arguments[1]
     leads_a_session = _session_of(kernel) == kernel
     _await_end(kernel)
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         with suppress(psutil.Error):  # ended just now
             process.terminate()
     _, stubborn = psutil.wait_procs(left, timeout=GRACE_S)
-    # What came to life meanwhile goes at once.
+    # Processes that were started meanwhile are killed at once.
     for process in {*stubborn, *_left_behind(mark, kernel if leads_a_session else None)}:
         with suppress(psutil.Error):
             process.kill()
@@ -77,10 +77,10 @@ def _await_end(pid: int) -> None:
 
 
 def _left_behind(mark: str, session: int | None) -> Iterator[psutil.Process]:
-    """Processes with the mark in the environment that they began with, or in the session of the
-    kernel.
+    """Processes with the mark in the environment that they were started with, or in the session of
+    the kernel.
 
-    A kernel's forked copies have no mark, since it was set after the kernel began.
+    Forked copies of the kernel have no mark there, since the kernel set it after its own start.
     """
     for process in psutil.process_iter():
         try:

@@ -1,8 +1,8 @@
-"""The lessons: the folder of each, the question it answers, the time it takes and the tools it
-drives.
+"""The lessons: for each its folder, the question that it answers, the time it takes and the tools
+it drives.
 
-The picture of the method shows them: each lesson of the core asks a narrower question, since the
-one before can't tell.
+The picture of the method shows them: each lesson of the core asks a question that the lesson before
+it could not answer.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class Lesson:
     """One lesson, from its lesson.toml.
 
-    words   -- tools and topics as people search for them, for README's table
-    minutes -- the time in a room, by the rule of tools.notebooks.minutes; waiting -- the part spent
-               on commands
-    tools   -- commands that it would use on a GPU node
-    view, blind -- of a lesson of the core: what it looks with, and what that can't tell; "" of an
+    words       -- tools and topics as people search for them, for README's table
+    minutes     -- the time in a room, by the rule of tools.notebooks.minutes
+    waiting     -- the part of the minutes that is spent waiting for commands
+    tools       -- commands that it would use on a GPU node
+    view, blind -- of a lesson of the core: what it looks with, and what that can't tell; "" for an
                    elective
     """
 
@@ -46,17 +46,17 @@ class Lesson:
 
     @property
     def number(self) -> str:
-        """Two digits."""
+        """Its number, in two digits."""
         return self.folder.name[:2]
 
     @property
     def core(self) -> bool:
-        """Whether it belongs to the case, and not to the electives."""
+        """Whether it belongs to the case; the other lessons are electives."""
         return bool(self.view)
 
     @property
     def source(self) -> Path:
-        """The solved lesson."""
+        """The file of the solved lesson."""
         return self.folder / "lesson.py"
 
 
@@ -67,8 +67,8 @@ def lessons_folder() -> Path:
 
 
 def lessons(folder: Path | None = None) -> Mapping[str, Lesson]:
-    """All lessons of a folder (the course's) by number, in order; raises CourseError for one that
-    can't be used.
+    """All lessons of a folder (by default the course's) by number, in order; raises CourseError for
+    a lesson that can't be used.
     """
     folders = sorted(path.parent for path in (folder or lessons_folder()).glob("*/lesson.py"))
     return {found.number: found for found in map(_read, folders)}
@@ -103,25 +103,27 @@ def _read(folder: Path) -> Lesson:
 
 
 ROW_INCHES, BOX = 0.58, 0.76
-"""A row with its arrow, and the share that its box takes: two lines of text."""
+"""Height in inches of a row with its arrow, and the share of it that the box takes: two lines of
+text.
+"""
 
 COLUMNS = (1.0, 43.4, 70.0, 99.0)
 """Where the texts of a row begin, and where the last one ends, in hundredths of the width."""
 
 CHARACTER_POINTS = 5.6
-"""Width of a character of these sentences on average: less than that of names of functions."""
+"""Mean width in points of a character of these sentences: less than in names of functions."""
 
 TITLE = "One case, nine questions: what a view can't tell asks for the next one"
 
 AGAIN = "each cure uncovers the next limit: measure again, from 00"
 
 HERE, OTHER = "#D7E8F4", "#FFFFFF"
-"""Ground of the lesson that is open, and of the others."""
+"""Background of the lesson that is open, and of the others."""
 
 
 def method(here: str = "") -> TidyFigure:
-    """The lessons of the core from the first question to the last, with the lesson `here`
-    marked.
+    """The lessons of the core from the first question to the last, as a figure, with the lesson
+    `here` marked.
     """
     from matplotlib.patches import FancyBboxPatch
 
@@ -154,6 +156,7 @@ def method(here: str = "") -> TidyFigure:
             texts = (f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind)
             for (begin, end), text in zip(pairwise(COLUMNS), texts, strict=True):
                 wide = int((end - begin) / 100 * 72 * style.WIDTH_INCHES / CHARACTER_POINTS)
+                # Lines of the first column go on below the question, not below its number.
                 lines = textwrap.fill(
                     text, wide, subsequent_indent="      " * (begin == COLUMNS[0])
                 )

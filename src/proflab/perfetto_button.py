@@ -1,4 +1,4 @@
-"""A button in the notebook that opens a trace in Perfetto, and our own timeline below it.
+"""A button in the notebook that opens a trace in Perfetto, with our own timeline below it.
 
 The trace travels inside the output of the cell and is handed to Perfetto's page in the browser
 (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). So it needs no second port,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 VIEWER = "https://ui.perfetto.dev"
-"""Perfetto's own page. PROFLAB_PERFETTO_URL names another place, such as a copy inside a closed
+"""Perfetto's own page. PROFLAB_PERFETTO_URL names another address, such as a copy inside a closed
 network.
 """
 
@@ -37,12 +37,12 @@ VERSIONS = {"v45.0": "v45.0-c4577456a", "v46.0": "v46.0-35b3d9845"}
 """Older versions of the page whose full names are published.
 
 v45.0: https://github.com/google/perfetto/issues/882. v46.0:
-https://github.com/ROCm/omnitrace/pull/391, to which AMD refers for traces of omnitrace and
-rocprof-sys that later versions reject.
+https://github.com/ROCm/omnitrace/pull/391; AMD refers to it for traces of omnitrace and rocprof-sys
+that later versions reject.
 """
 
 PATIENCE_S = 20.0
-"""Seconds after which a viewer that has not answered is reported: generous, for slow lines."""
+"""Seconds after which a viewer that has not answered is reported: long enough for slow lines."""
 
 _VERSION = re.compile(r"v\d+(\.\d+)*-[0-9a-f]{6,40}")
 _ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
@@ -61,9 +61,12 @@ _NO_SCRIPT = (
 class PerfettoButton:
     """The button: HTML with its own script in a notebook, one sentence elsewhere.
 
-    page -- address of the viewer; patience_s -- seconds until its silence is reported; has_timeline
-    -- whether our own picture stands below. Names come from files and may hold anything: all text
-    is escaped, none of it becomes part of the script.
+    page         -- address of the viewer.
+    patience_s   -- seconds until its silence is reported.
+    has_timeline -- whether our own timeline stands below.
+
+    Names come from files and may hold any text: all text is escaped, and none of it becomes part of
+    the script.
     """
 
     trace: Trace
@@ -82,6 +85,7 @@ class PerfettoButton:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        # Each output needs an id of its own: the same button may be shown several times.
         identity = f"proflab-perfetto-{secrets.token_hex(8)}"
         config = {
             "page": self.page,
@@ -132,21 +136,21 @@ def perfetto(
     step: int | None = None,
 ) -> None:
     """Show a button that opens a trace in Perfetto, and below it the timeline of `tidyprof.plots`
-    with its words.
+    with its text alternative.
 
-    trace_or_profile -- anything that `tidyprof.read` reads, or what it returned. Chrome traces and
-    Perfetto's own files are handed over as they are, the rest as a Chrome trace written by
-    tidyprof.
+    trace_or_profile -- anything that `tidyprof.read` reads or has returned. Chrome traces and
+                        Perfetto's own files are handed over unchanged, other files as a Chrome
+                        trace that tidyprof writes.
     version          -- a key of VERSIONS, or the full name of a version such as v46.0-35b3d9845;
                         None: the newest.
-    title            -- what Perfetto shows for the trace.
+    title            -- name that Perfetto shows for the trace.
     keep_api_open    -- let Perfetto accept another trace later; a second press then uses the same
                         tab.
-    step             -- only this step, from the beginning to the end of the host's range.
+    step             -- show this step only, from the beginning to the end of the host's range.
 
-    A trace above LIMIT_BYTES is not put into the notebook; the ways around are shown instead.
-    Raises CourseError for an unknown version or step, and for what can't be read or has nothing to
-    show.
+    A trace above LIMIT_BYTES is not put into the notebook; other ways to open it are shown instead.
+    Raises CourseError for an unknown version or step, and for a trace that can't be read or has
+    nothing to show.
     """
     from tidyprof.errors import ProfileReadError
 
@@ -164,8 +168,8 @@ def perfetto(
 
 
 def viewer_page(version: str | None = None) -> str:
-    """Address of the viewer's page in this version. Raises CourseError for a name that can be no
-    version.
+    """Address of the viewer's page in this version. Raises CourseError for a name that can't be a
+    version, and for a PROFLAB_PERFETTO_URL that is no address.
     """
     base = os.environ.get("PROFLAB_PERFETTO_URL", VIEWER).rstrip("/")
     parts = urlsplit(base)
@@ -187,7 +191,7 @@ def viewer_page(version: str | None = None) -> str:
 
 
 def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:
-    """What to do with a trace that would slow the notebook down at every save."""
+    """What to do with a trace that would slow the notebook down each time it is saved."""
     from tidyprof import steps
 
     text = (
@@ -199,12 +203,13 @@ def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:
     found = [] if profile is None else steps(profile)["step"].tolist()
     if len(found) < 2:
         return Notice("Too large for a button", text, tone="open")
+    # From the middle, since the first steps are warm-up.
     cut = f"proflab.perfetto(..., step={found[len(found) // 2]})"
     return Notice("Too large for a button", f"{text} Or show one step:", tone="open", code=cut)
 
 
 def _show_timeline(profile: Profile | None, title: str, step: int | None) -> None:
-    """Our own picture, for those whom Perfetto can't reach or can't help."""
+    """Show our own timeline, for learners who can't reach Perfetto or for whom it is no help."""
     from proflab.showing import show_figure
     from tidyprof.plots import timeline
 

@@ -1,5 +1,5 @@
-"""What Perfetto is handed: a file as it was found, or a Chrome trace written from a profile, small
-enough to embed.
+"""The trace for Perfetto: a file as it was found, or a Chrome trace written from a profile, small
+enough for a notebook.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 LIMIT_BYTES = 8_000_000
-"""Largest compressed trace that goes into a cell's output; the notebook grows by a third more than
-that.
+"""Size in bytes of the largest compressed trace that goes into a cell's output; the notebook grows
+by a third more than that.
 """
 
 _CHROME_EVENT = re.compile(rb'"ph"\s*:\s*"')
@@ -27,7 +27,7 @@ _CHROME_EVENT = re.compile(rb'"ph"\s*:\s*"')
 
 @dataclass(frozen=True)
 class Trace:
-    """What Perfetto is to open.
+    """The trace that Perfetto is to open.
 
     name     -- file name, for titles and for saving.
     content  -- the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds
@@ -45,10 +45,10 @@ class Trace:
 def prepare(
     source: str | PathLike[str] | Profile, step: int | None = None
 ) -> tuple[Trace, Profile | None]:
-    """The trace to hand over, and the profile to draw: None for a Chrome trace that only Perfetto
-    understands.
+    """The trace to hand over, and the profile to draw, which is None for a Chrome trace that only
+    Perfetto can read.
 
-    Chrome traces and Perfetto's own files stay as they are; the rest, and a single step, becomes a
+    Chrome traces and Perfetto's own files stay unchanged; other files, and a single step, become a
     Chrome trace. Raises CourseError for an unknown step and for a profile without events,
     ProfileReadError for a file that can't be read.
     """
@@ -62,6 +62,7 @@ def prepare(
     if path.is_dir():
         return _converted(tidyprof.read(path), step, path.name)
     kind = _native_kind(path)
+    # tidyprof can't read it, but Perfetto can.
     if kind == "foreign" and step is None:
         return _as_found(path), None
     profile = tidyprof.read(path)
@@ -76,7 +77,7 @@ def step_of(profile: Profile, step: int) -> Profile:
     """The part of a profile between the beginning and the end of the host's range of one step, on
     all ranks.
 
-    What reaches into that time belongs to it. Raises CourseError if there is no such step.
+    Events that reach into that time belong to it. Raises CourseError if there is no such step.
     """
     from tidyprof import steps
     from tidyprof.tables.contract import Profile
@@ -86,6 +87,7 @@ def step_of(profile: Profile, step: int) -> Profile:
     if not len(own):
         known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
         raise CourseError(f"there is no step {step} in this recording; it has {known}")
+    # Ranks don't begin and end a step at the same time.
     begin, end = own["start_ns"].min(), (own["start_ns"] + own["duration_ns"]).max()
     events, counters = profile.events, profile.counters
     inside = (events["start_ns"] < end) & (events["start_ns"] + events["duration_ns"] > begin)
@@ -95,8 +97,8 @@ def step_of(profile: Profile, step: int) -> Profile:
 
 
 def _native_kind(path: Path) -> str:
-    """What a file is to Perfetto: `chrome` or `protobuf`; `foreign` for a Chrome trace of no known
-    tool; `other`.
+    """What Perfetto takes a file for: `chrome` or `protobuf`; `foreign` for a Chrome trace of an
+    unknown tool; `other`.
     """
     from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
     from tidyprof.readers.registry import FORMATS
@@ -110,7 +112,7 @@ def _native_kind(path: Path) -> str:
 
 
 def _packed(path: Path) -> bytes | None:
-    """The file compressed with gzip, unchanged if it already is; None if that is more than
+    """The file compressed with gzip, unchanged if it already is; None if the result exceeds
     LIMIT_BYTES.
     """
     from isal import igzip
@@ -121,6 +123,7 @@ def _packed(path: Path) -> bytes | None:
         with path.open("rb") as file:
             content = file.read(LIMIT_BYTES + 1)
         return content if len(content) <= LIMIT_BYTES else None
+    # Stops at the limit, since a trace may have gigabytes.
     target = io.BytesIO()
     with igzip.IGzipFile(filename="", mode="wb", fileobj=target, mtime=0) as packed:
         for piece in ByteStream(path).chunks():

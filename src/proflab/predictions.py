@@ -18,17 +18,17 @@ from proflab.sources import stated
 FILE = "predictions.jsonl"
 
 ABOUT_RIGHT = 1.15
-"""Up to this factor a guess is right: it is worth two digits, and a result often differs by as much
-in another run.
+"""Largest factor by which a right guess differs from the result: a guess has about two digits, and
+a result often differs by as much in another run.
 """
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A prediction that stands, beside the first result that was shown for it.
+    """A prediction that counts, beside the first result that was shown for it.
 
-    late -- the prediction was made after the result had been shown; origin -- where the result
-    comes from, "" if it did not say.
+    late   -- whether the prediction was made after the result had been shown.
+    origin -- where the result comes from, "" if it does not say.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Comparison:
 
     @property
     def lesson(self) -> str:
-        """Number of the lesson: what stands before the point of the id."""
+        """Number of the lesson: the part of the id before the point."""
         return self.id.partition(".")[0]
 
     @property
@@ -58,9 +58,9 @@ class Comparison:
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
     """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
 
-    Until the result is revealed it may be changed; afterwards the last one made before stands.
-    `...` stores nothing, nor does what may mean something else: words where a `unit` asks for a
-    number, a fraction where it is "%".
+    A prediction may be changed until the result is revealed; afterwards the last one made before
+    counts. Nothing is stored for `...`, nor for a guess that may mean something else: words if a
+    `unit` asks for a number, a fraction if it is "%".
     """
     if value is ...:
         show(
@@ -108,8 +108,8 @@ def _as_number(value: object, unit: str) -> float | str:
 
 
 def _doubt(value: object, plain: float | str, unit: str) -> str:
-    """What to ask of a guess that can't be meant, or may mean something else; "" if there is
-    nothing to ask.
+    """A question about a guess that can't be meant, or may mean something else; "" if there is
+    none.
     """
     if unit and (isinstance(plain, str) or not math.isfinite(plain)):
         return f"`{value}` can't be compared with the result: guess a number, in {unit}."
@@ -122,14 +122,16 @@ def _doubt(value: object, plain: float | str, unit: str) -> str:
 
 
 def reveal(id: str, value: float | str, origin: object = None) -> None:
-    """Show the result, in the prediction's unit, beside what was predicted as `id`; say so if
-    nothing was.
+    """Show the result, in the prediction's unit, beside the prediction `id`; if there is none, say
+    so.
 
-    origin -- where the result comes from: anything that `proflab.source` takes, or its text. Raises
-    CourseError if that has lost its origin.
+    origin -- where the result comes from: anything that `proflab.source` takes, or a text.
+
+    Raises CourseError if the result has lost its origin.
     """
     prediction, _ = _history(id)
     plain = float(value) if isinstance(value, numbers.Real) else str(value)
+    # Recorded even without a prediction: one that is made afterwards is late.
     journal.append(FILE, {"id": id, "event": "reveal", "value": plain, "origin": stated(origin)})
     if prediction is None:
         show(
@@ -173,7 +175,7 @@ def verdict(predicted: float | str, result: float | str) -> str:
 
 
 def compared() -> list[Comparison]:
-    """Every prediction whose result has been shown, in the order of the results; a damaged line is
+    """Every prediction whose result has been shown, in the order of the results; damaged lines are
     left out.
     """
     standing: dict[str, dict[str, Any]] = {}
@@ -188,7 +190,7 @@ def compared() -> list[Comparison]:
 
 
 def show_guesses() -> None:
-    """Every prediction in numbers that was made in time, beside its result: the farthest off
+    """Show every prediction in numbers that was made in time, beside its result; the farthest off
     first.
     """
     off = {one: max(one.ratio, 1 / one.ratio) for one in compared() if one.ratio and not one.late}
@@ -223,7 +225,7 @@ def _comparison(prediction: dict[str, Any], result: dict[str, Any]) -> Compariso
 
 
 def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
-    """The prediction that stands, if any, and whether the result has been shown."""
+    """The prediction that counts, if any, and whether the result has been shown."""
     standing, revealed = None, False
     for record in _records():
         if record["id"] != id:
@@ -236,8 +238,8 @@ def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _records() -> Iterator[dict[str, Any]]:
-    """What the file says, with a text for each of these names that is missing; a damaged line is
-    left out.
+    """The records of the file, with "" for each text that a record lacks; damaged lines are left
+    out.
     """
     for record in journal.read(journal.runs_folder() / FILE):
         id, event, value = record.get("id"), record.get("event"), record.get("value")
@@ -254,7 +256,7 @@ def _records() -> Iterator[dict[str, Any]]:
 
 
 def _three_digits(value: float | str) -> str:
-    """A result as text: 94.5, 0.997. Whole numbers and words stay as they are."""
+    """A result as text: 94.5, 0.997. Whole numbers and words stay unchanged."""
     if isinstance(value, str) or not abs(value) < 1e3:
         return number(value)
     rounded = float(f"{value:.3g}")

@@ -1,5 +1,5 @@
-"""What a learner has done so far, from the local progress file, and what a room has, from those of
-all.
+"""The progress of a learner, from the local progress file, and of a room, from the files of all
+learners.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from proflab.exercises.model import PROGRESS_FILE
 from proflab.recall import first_answers
 
 Mistake = tuple[tuple[str, int], str]
-"""Exercise and place among its mistakes, and what was said."""
+"""Exercise and place among its mistakes, and the message to it."""
 
 
 def progress_file(folder: Path | None = None) -> Path:
     """The progress file of `folder`; by default of the runs folder here, else of the notebooks'
-    one.
+    runs folder.
     """
     if folder is not None:
         return folder / PROGRESS_FILE
@@ -35,11 +35,12 @@ def progress_file(folder: Path | None = None) -> Path:
 
 
 def progress_files(paths: Iterable[Path]) -> list[Path]:
-    """The files of several learners: files, folders with a progress file, folders of files that
-    were collected.
+    """The files of several learners: from files, folders with a progress file, and folders of
+    collected files.
 
     Raises CourseError for a path without any.
     """
+    # A file that is named twice, as by its folder, too, is one learner's.
     found: dict[Path, None] = {}
     for path in paths:
         own = progress_file(path)
@@ -58,8 +59,10 @@ def progress_files(paths: Iterable[Path]) -> list[Path]:
 def progress_table(
     records: Iterable[dict[str, Any]], exercises: Iterable[Exercise], lessons: Collection[str] = ()
 ) -> Table:
-    """One row per lesson; of the lessons named one per exercise: its best outcome, its checks, the
-    help used. Below: the mistakes, and questions about earlier lessons.
+    """One row for each lesson, or for each exercise of the lessons named: its best outcome, its
+    checks, the help used. Below: the mistakes, and the questions about earlier lessons.
+
+    Raises CourseError for a lesson without exercises.
     """
     records = list(records)
     by_id = _by_exercise(records, exercises)
@@ -76,12 +79,12 @@ def progress_table(
 
 
 LESSON_COLUMNS = ("lesson", "passed", "wrong", "not attempted", "helped", "commonest mistake")
-"""How many exercises of it, over all learners, have this best outcome; with how many a hint or the
-solution helped.
+"""Number of exercises of the lesson, over all learners, with this best outcome, and number of those
+with a hint or the solution.
 """
 
 WORDS = 32
-"""Characters of a mistake that have room in a line of 80."""
+"""Characters of a mistake for which a line of 80 has room."""
 
 
 def _lesson_table(
@@ -90,11 +93,12 @@ def _lesson_table(
     mistakes: Iterable[Mistake],
     note: str,
 ) -> Table:
-    """One row per lesson over all learners, who have the same exercises in the same order."""
+    """One row for each lesson over all learners, who have the same exercises in the same order."""
     said: dict[str, Counter[str]] = {}
     for (id, _), words in mistakes:
         said.setdefault(_lesson(id), Counter())[f"{id}: {words}"] += 1
     rows = []
+    # The first learner stands for all: they have the same exercises.
     for lesson, own in groupby(learners[0] if learners else (), _lesson):
         tried = [learner[id] for id in own for learner in learners]
         most = said[lesson].most_common(1)[0][0] if lesson in said else ""
@@ -109,7 +113,7 @@ def _lesson(id: str) -> str:
 
 def _in(lessons: Collection[str], ids: Iterable[str]) -> list[str]:
     """The exercises of these lessons, by default of all, in order. Raises CourseError for a lesson
-    without any.
+    without exercises.
     """
     ids = sorted(ids, key=_order)
     known = {_lesson(id) for id in ids}
@@ -120,16 +124,18 @@ def _in(lessons: Collection[str], ids: Iterable[str]) -> list[str]:
 
 
 ROOM_COLUMNS = ("exercise", "passed", "wrong", "not attempted", "median checks", "hint", "solution")
-"""How many have this best outcome; checks of those who checked; how many asked for a hint, for the
-solution.
+"""Number of learners with this best outcome; checks of those who checked; number of those who asked
+for a hint, for the solution.
 """
 
 
 def room_table(
     files: Iterable[Path], exercises: Iterable[Exercise], lessons: Collection[str] = ()
 ) -> Table:
-    """The same over the progress files of several learners; what is damaged is left out, and
-    said.
+    """The same over the progress files of several learners; damaged lines are left out, and a note
+    says so.
+
+    Raises CourseError for a lesson without exercises.
     """
     exercises, learners, answers, notes = list(exercises), [], [], []
     mistakes: list[Mistake] = []
@@ -144,6 +150,7 @@ def room_table(
             notes.append(f"{file.name}: {damaged} damaged line{'s' if damaged > 1 else ''}, {rest}")
         if records or not damaged:
             learners.append(_by_exercise(records, exercises))
+            # A mistake counts once for each learner.
             mistakes += dict.fromkeys(_mistakes(records))
             answers.append(first_answers(records))
     wanted = _in(lessons, {id for learner in learners for id in learner})
@@ -158,7 +165,7 @@ def room_table(
 
 
 def _mistakes(records: Iterable[dict[str, Any]]) -> list[Mistake]:
-    """The known mistakes of one learner, as often as they were made."""
+    """The known mistakes of one learner, each as often as it was made."""
     found = []
     for record in records:
         id, place, said = (record.get(key) for key in ("exercise", "mistake", "said"))
@@ -168,9 +175,9 @@ def _mistakes(records: Iterable[dict[str, Any]]) -> list[Mistake]:
 
 
 def _made(mistakes: Iterable[Mistake], what: str) -> Iterator[str]:
-    """The mistakes that were made most often, with what was said of them.
+    """The most frequent mistakes, with the messages to them.
 
-    what -- "time", or "participant" where each counts once.
+    what -- "time", or "participant" if each learner counts once.
     """
     said = dict(mistakes)
     counts = Counter(which for which, _ in mistakes)
@@ -182,8 +189,8 @@ def _made(mistakes: Iterable[Mistake], what: str) -> Iterator[str]:
 
 
 def _recalled(answers: Iterable[dict[str, tuple[str, bool]]]) -> Iterator[str]:
-    """How many first answers to questions about earlier lessons were right, and the wrong ones
-    given most often.
+    """How many first answers to questions about earlier lessons were right, and the most frequent
+    wrong ones.
     """
     given = Counter((id, *answer) for one in answers for id, answer in one.items())
     if not given:
@@ -213,6 +220,7 @@ def _outcomes(tried: Iterable[Tried]) -> list[str]:
 def _by_exercise(
     records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]
 ) -> dict[str, list[dict[str, Any]]]:
+    # Progress in an exercise that has left the course is kept.
     by_id: dict[str, list[dict[str, Any]]] = {exercise.id: [] for exercise in exercises}
     for record in records:
         if isinstance(record.get("exercise"), str):
@@ -221,16 +229,16 @@ def _by_exercise(
 
 
 WRONG_SHOWN = 5
-"""So many mistakes, and wrong answers to questions about earlier lessons, are shown, those first
-that came most often.
+"""Number of mistakes, and of wrong answers to questions about earlier lessons, that are shown: the
+most frequent first.
 """
 
 HELP = ("hint", "solution")
 
 
 class Tried(NamedTuple):
-    """What one learner did with one exercise: best outcome, number of checks, and which of HELP was
-    used.
+    """What one learner did with one exercise: best outcome, number of checks, and the help used, of
+    HELP.
     """
 
     outcome: str

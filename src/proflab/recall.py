@@ -1,5 +1,5 @@
-"""Questions at the start of a lesson about what earlier ones taught: each answer has a reply of its
-own, a click away.
+"""Questions at the start of a lesson about what earlier lessons taught: each answer has a reply of
+its own, a click away.
 
 The file `questions.toml` beside a lesson holds them:
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 FILE = "questions.toml"
 
 ANSWERS = (3, 4)
-"""How many answers a question has, at least and at most."""
+"""Number of answers to a question, at least and at most."""
 
 MOST_WORDS = {"question": 30, "answer": 12, "reply": 30}
-"""A question is read in a quarter of a minute, see tools.notebooks.minutes."""
+"""Most words of each: a question is read in a quarter of a minute, see tools.notebooks.minutes."""
 
 HEADING = "Do you remember? Choose an answer to each question: a reply follows."
 
@@ -52,12 +52,14 @@ _LOOKS = (
     "<style>.proflab-answer.jupyter-button{white-space:normal;text-align:left;line-height:1.4;"
     "padding:0.3em 0.8em;font-size:inherit}</style>"
 )
-"""A button of ipywidgets is one line of centred text that is cut where it is too long."""
+"""A button of ipywidgets is one line of centred text, which is cut if it is too long: this style
+folds it.
+"""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer, what is said to who chooses it, and whether it is right."""
+    """One answer, the reply to whoever chooses it, and whether it is right."""
 
     text: str
     reply: str
@@ -84,7 +86,7 @@ class Asked:
 
     @property
     def words(self) -> int:
-        """Words to read before one can choose."""
+        """Number of words to read before one can choose."""
         return sum(
             len(text.split()) for text in (self.text, *(answer.text for answer in self.answers))
         )
@@ -92,7 +94,7 @@ class Asked:
 
 @dataclass(frozen=True, repr=False)
 class Recall:
-    """The questions of a lesson: buttons in a notebook, answers to unfold on a page, lines in a
+    """The questions of a lesson: buttons in a notebook, answers to unfold on a page, lines on a
     terminal.
     """
 
@@ -108,9 +110,8 @@ class Recall:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": str(self), "text/html": self.page()}
-        with contextlib.suppress(
-            ImportError
-        ):  # an environment older than these questions: the page does as well
+        # An environment that is older than these questions lacks ipywidgets: the page does, too.
+        with contextlib.suppress(ImportError):
             bundle[WIDGET] = buttons(self.questions)._repr_mimebundle_()[WIDGET]
         return bundle
 
@@ -131,8 +132,8 @@ def ask(lesson: Lesson) -> None:
 
 
 def questions(lesson: Lesson) -> tuple[Asked, ...]:
-    """The questions of a lesson in order, none where it asks nothing; raises CourseError for what
-    can't be used.
+    """The questions of a lesson in order, none if it has no file of them; raises CourseError for a
+    file that can't be used.
     """
     path = lesson.folder / FILE
     try:
@@ -183,6 +184,7 @@ def _problems_of(lesson: str, one: Asked) -> Iterator[str]:
         "answer": [answer.text for answer in one.answers],
         "reply": [answer.reply for answer in one.answers],
     }.items():
+        # A click records the text of its answer, so equal texts could not be told apart.
         if len({*texts}) < len(texts):
             yield f"two of it have the same {name}"
         for text in texts:
@@ -203,7 +205,8 @@ def _asked(number: int, one: Asked) -> str:
 
 def _unfolding(one: Asked) -> str:
     return "".join(
-        f"<details>{SUMMARY}{inline_html(answer.text)}</summary>{answer.notice._repr_html_()}</details>"
+        f"<details>{SUMMARY}{inline_html(answer.text)}</summary>"
+        f"{answer.notice._repr_html_()}</details>"
         for answer in one.answers
     )
 
@@ -218,7 +221,7 @@ def _lines(number: int, one: Asked) -> Iterator[str]:
 
 
 def buttons(asked: Sequence[Asked]) -> Widget:
-    """A button an answer, which shows its reply below the question and notes the click."""
+    """A button for each answer, which shows its reply below the question and records the click."""
     from ipywidgets import HTML, Layout, VBox
 
     parts: list[Widget] = [HTML(f"{_LOOKS}<strong>{html_text(HEADING)}</strong>")]
@@ -254,7 +257,7 @@ def _chosen(one: Asked, answer: Answer, said: Widget, button: Button) -> None:
 
 
 def first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
-    """What one learner answered first: id of the question -> the answer, and whether it was
+    """The first answers of one learner: id of the question -> the answer, and whether it was
     right.
     """
     found: dict[str, tuple[str, bool]] = {}

@@ -1,11 +1,11 @@
 """Find a recording, and verify every file of it.
 
-The list of recordings says what each is, where it was published, and its checksums.
+The list of recordings tells of each what it is, where it was published, and its checksums.
 
-Places are searched in this order: shipped with the course, the cache, the mirror folder
-PROFLAB_RECORDINGS, and then the cut of it that ships with the course: what the lessons ask.
-So a lesson needs no network. Only `fetch` downloads, into the cache. Files of a mirror are
-used where they are. PROFLAB_CACHE moves the cache, PROFLAB_OFFLINE=1 forbids downloads.
+Places are searched in this order: recordings shipped with the course, the cache, the mirror folder
+PROFLAB_RECORDINGS, and then the recording's cut that ships with the course: the part that the
+lessons need. So a lesson needs no network. Only `fetch` downloads, into the cache. Files of a
+mirror are used where they are. PROFLAB_CACHE moves the cache, PROFLAB_OFFLINE=1 forbids downloads.
 """
 
 from __future__ import annotations
@@ -41,21 +41,24 @@ TIMEOUT_S = (10, 60)
 CACHE_NAME = "rocm-profiling-course"
 
 CUT = "cut"
-"""The place of what ships of somebody's recording, and the folder of it beside the whole ones."""
+"""The place of the shipped part of somebody's recording, and the name of its folder beside the
+whole recordings.
+"""
 
 _checked: dict[tuple[str, int, int], str] = {}
+"""Path, size and time of a file -> its checksum."""
 
 
 class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not a fault
-    """A recording is neither here nor can it be downloaded now."""
+    """A recording is not here and can't be downloaded now."""
 
 
 @dataclass(frozen=True, repr=False)
 class Recording:
     """A recording whose files are here and verified.
 
-    `root` is the folder above the recording's own; `source` is shipped, cache, mirror or cut. Of a
-    cut, `entry.files` are the cut's.
+    `root` is the folder above the recording's own; `source` is shipped, cache, mirror or cut. For a
+    cut, `entry.files` are the files of the cut.
     """
 
     entry: Entry
@@ -69,9 +72,7 @@ class Recording:
 
     @property
     def path(self) -> Path:
-        """What to give to a reader: the main file, or the folder where the folder is the
-        recording.
-        """
+        """The path for a reader: the main file, or the folder if the folder is the recording."""
         if self.entry.main is not None:
             return self.root / self.name / self.entry.main
         parents = [
@@ -91,7 +92,7 @@ class Recording:
 
     @cached_property
     def origin(self) -> Origin:
-        """`recorded` with GPU, ROCm release (where stated) and publishing repository, or `modelled`
+        """`recorded` with GPU, ROCm release (if stated) and publishing repository, or `modelled`
         with the error.
         """
         from tidyprof.tables.contract import Origin
@@ -114,8 +115,8 @@ class Recording:
 
 @dataclass(frozen=True)
 class Place:
-    """What was found of one recording in one place: `problem` is None if it is complete, "" if
-    nothing is there.
+    """The state of one recording in one place: `problem` is None if it is complete, "" if nothing
+    of it is there.
     """
 
     source: str
@@ -127,8 +128,8 @@ def recording(name: str) -> Recording:
     """A verified local copy of the recording `name`, or else the course's cut of it. Nothing is
     downloaded.
 
-    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where
-    neither is here.
+    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, if neither
+    is here.
     """
     entry = find_entry(name)
     found = _find(entry, places(entry))
@@ -141,8 +142,8 @@ def fetch(name: str) -> Recording:
     """A verified local copy of all that was published of `name`, downloaded into the cache if it is
     nowhere else.
 
-    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where it
-    can't be had.
+    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, if there is
+    no such copy.
     """
     entry = find_entry(name)
     found = _find(entry, [place for place in places(entry) if place.source != CUT])
@@ -153,7 +154,7 @@ def fetch(name: str) -> Recording:
 
 
 def try_recording(name: str) -> Recording | None:
-    """Like `recording`, but where it can't be had the reason is shown and None returned, so that a
+    """Like `recording`, but without a recording the reason is shown and None returned, so that a
     lesson goes on.
     """
     try:
@@ -164,10 +165,10 @@ def try_recording(name: str) -> Recording | None:
 
 
 def places(entry: Entry) -> list[Place]:
-    """What each place holds of a recording, in the order of the search. Every file's checksum is
-    compared.
+    """What each place holds of a recording, in the order of the search. The checksum of every file
+    is compared.
 
-    The last one is the course's cut, where there is one; `fetch` never takes it for the recording.
+    The last place is the course's cut, if there is one; `fetch` never takes it for the recording.
     """
     roots = [("shipped", shipped_folder()), ("cache", cache_folder())]
     if mirror := os.environ.get("PROFLAB_RECORDINGS"):
@@ -180,11 +181,11 @@ def places(entry: Entry) -> list[Place]:
 
 
 def cache_folder() -> Path:
-    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder, or else one
-    below TMPDIR.
+    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder, else one below
+    TMPDIR.
     """
     if folder := os.environ.get("PROFLAB_CACHE"):
-        # A cell that changes its folder must still find what lies there, the stand-ins among it.
+        # A cell may change its folder and must still find the files there, such as the stand-ins.
         return Path(folder).absolute()
     import pooch
 
@@ -197,12 +198,13 @@ def cache_folder() -> Path:
 
 
 def _temporary_cache() -> Path:
-    """A folder below TMPDIR that nobody else can change, for programs are found in it. Raises
+    """A folder below TMPDIR that nobody else can change, since programs are found in it. Raises
     CourseError.
     """
     folder = Path(tempfile.gettempdir()) / f"{CACHE_NAME}-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
+        # lstat: a link of another user must not lead elsewhere.
         status = folder.lstat()
     except OSError as error:
         raise _no_cache(f"{folder} cannot be made ({error.strerror})") from error
@@ -228,10 +230,8 @@ def download(entry: Entry) -> None:
         raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
     try:
         _fetch_files(entry)
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # requests' errors are OSErrors; pooch's checksum error is a ValueError
+    except (OSError, ValueError) as error:
+        # Errors of requests are OSErrors; pooch's checksum error is a ValueError.
         reason = str(error).splitlines()[0][:200]
         raise _unavailable(
             entry, f"the download failed ({type(error).__name__}: {reason})"
@@ -242,7 +242,7 @@ def _fetch_files(entry: Entry) -> None:
     from tqdm import tqdm
 
     cache = cache_folder()
-    # JupyterLab shows what comes by standard error on red, as if it were a fault.
+    # JupyterLab shows standard error on red, as if it were a fault.
     shown = sys.stderr if sys.stderr.isatty() else sys.stdout
     with tqdm(
         total=entry.total_bytes,
@@ -258,9 +258,9 @@ def _fetch_files(entry: Entry) -> None:
 
 
 def fetch_file(file: RecordedFile, folder: Path) -> None:
-    """Download one file into a folder of recordings, where it is not there yet, and verify it.
+    """Download one file into a folder of recordings, if it is not there yet, and verify it.
 
-    Raises OSError, requests' errors among them, and ValueError for another checksum or size.
+    Raises OSError, also for errors of requests, and ValueError for another checksum or size.
     """
     import pooch
 
@@ -269,6 +269,7 @@ def fetch_file(file: RecordedFile, folder: Path) -> None:
     if problem((file,), folder) is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
+    # Verified in a folder of its own first: other processes only ever see a whole file.
     with scratch_folder(folder) as scratch:
         download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
         pooch.retrieve(file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download)
@@ -296,6 +297,7 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
         return ""
     if missing:
         return f"{missing[0]} is missing ({len(missing)} of {len(files)} files)"
+    # Checksums come last: they read every file as a whole.
     for file in files:
         try:
             digest = _sha256(root / file.path)
@@ -307,7 +309,7 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
 
 
 def _sha256(path: Path) -> str:
-    """Checksum, remembered until the file's size or time changes."""
+    """Checksum in hexadecimal digits, remembered until the file's size or time changes."""
     status = path.stat()
     key = (str(path), status.st_size, status.st_mtime_ns)
     if key not in _checked:
@@ -331,7 +333,7 @@ def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
 
 
 class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of a recording. `path` starts with the recording's name; a shipped file needs no
+    """One file of a recording. `path` begins with the recording's name; a shipped file needs no
     `url`.
     """
 
@@ -343,10 +345,11 @@ class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the course ships of somebody's recording, by `tools/cuts`: the figures that the lessons
-    ask.
+    """The part of somebody's recording that the course ships, made by `tools/cuts`: the numbers
+    that the lessons need.
 
-    Its files have the paths of those that they are cut of. `keeps` says in words what is left.
+    Its files have the paths of the files that they were cut from. `keeps` tells in words what is
+    left.
     """
 
     keeps: str
@@ -359,11 +362,12 @@ class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One recording. What its files don't state is None; `notes` say what is odd about it.
+    """One recording. A value that its files don't state is None; `notes` tell its oddities.
 
-    `main` is the file to read (below the recording's folder), None where the whole folder is one
-    recording. `cut` is None where the course ships no cut of it. `origin` is modelled for files of
-    gpumodel, whose known `error` is stated then.
+    main   -- the file to read, below the recording's folder; None if the whole folder is one
+              recording.
+    cut    -- None if the course ships no cut of it.
+    origin -- `modelled` for files of gpumodel, whose known `error` is then stated.
     """
 
     name: str
@@ -394,12 +398,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def has_address(self) -> bool:
-        """Whether all files were published; a recording of the course's own only ships with it."""
+        """Whether all files were published; the course's own recordings only ship with it."""
         return all(file.url is not None for file in self.files)
 
     def of_cut(self) -> Entry:
-        """The entry of the cut, with its files for those that were published. Raises ValueError
-        where there is none.
+        """The entry of the cut, with its files in place of the published ones. Raises ValueError if
+        there is none.
         """
         if self.cut is None:
             raise ValueError(f"{self.name} has no cut")
@@ -407,12 +411,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def short_gpu(self) -> str:
-        """The GPU without what the manifest adds in brackets."""
+        """The GPU without the manifest's remarks in brackets."""
         return self.gpu.partition(" (")[0]
 
     @property
     def short_rocm(self) -> str | None:
-        """The ROCm release, as in `ROCm 6.4`; None where the recording does not state it."""
+        """The ROCm release, as in `ROCm 6.4`; None if the recording does not state it."""
         found = re.search(r"ROCm \d+(\.\d+)*", self.rocm or "")
         return found.group() if found else None
 
@@ -420,7 +424,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def shipped_folder() -> Path:
     """Folder of manifest.json and of the recordings that come with the course.
 
-    A wheel carries it inside the package; a checkout keeps it as `recordings` at the top.
+    A wheel carries it inside the package; in a checkout it is `recordings` at the top.
     """
     inside = Path(__file__).parent / "shipped_recordings"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "recordings"

@@ -1,5 +1,5 @@
-"""Run the learners' notebooks the day before, with what is installed here, and say in one table
-what happened.
+"""Run the learners' notebooks the day before, with the software installed here, and show the
+results in one table.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from proflab.lessons import Lesson, lesson, lessons, lessons_folder
 from proflab.standins.path import append_to_path
 
 CELL_TIMEOUT_S = 900
-"""Longest time for one cell, the same as in the tests."""
+"""Longest time for one cell in seconds, the same as in the tests."""
 
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """How one lesson went. `problem` is empty, or the last line of what the first failing cell
-    said.
+    """The result of one lesson. `problem` is "", or the last line of the first failing cell's
+    error.
     """
 
     lesson: Lesson
@@ -36,17 +36,17 @@ class Rehearsed:
 
 
 def chosen(numbers: Sequence[str]) -> list[Lesson]:
-    """The lessons of these two-digit numbers, all of them without any; raises CourseError for an
-    unknown one.
+    """The lessons with these two-digit numbers, all lessons if none are given; raises CourseError
+    for an unknown one.
     """
     return [lesson(number) for number in numbers] or list(lessons().values())
 
 
 def rehearse(which: Sequence[Lesson], keep: Path | None = None) -> Iterator[Rehearsed]:
     """Run each lesson as a learner gets it, in a folder of its own below `keep`, or in one that is
-    thrown away.
+    removed afterwards.
 
-    Raises CourseError where the notebooks or the program that runs them are not here.
+    Raises CourseError if the notebooks or the program that runs them are not here.
     """
     try:
         import nbformat
@@ -64,7 +64,7 @@ def rehearse(which: Sequence[Lesson], keep: Path | None = None) -> Iterator[Rehe
                 " notebooks`"
             )
         begin, problem = time.monotonic(), ""
-        # A learner's progress and cached results of this folder are not touched.
+        # The learner's progress and cached results in this folder stay untouched.
         with _folder(keep and keep / one.folder.name) as folder:
             resources = {"metadata": {"path": folder}}
             client = NotebookClient(
@@ -88,7 +88,7 @@ def _folder(kept: Path | None) -> Iterator[str]:
 
 
 def rehearsal_table(done: Sequence[Rehearsed]) -> Table:
-    """A row for each lesson: how it went, how long it ran, and which of its tools are real here."""
+    """A row for each lesson: its result, how long it ran, and which of its tools are real here."""
     kinds = {found.tool: found.kind for found in append_to_path()}
     rows = []
     for one in done:

@@ -1,7 +1,6 @@
-"""What each ROCm release has: versions of the tools, options that came and went, defaults that
-changed.
+"""The ROCm releases: versions of the tools, options that came and went, defaults that changed.
 
-All of it stands in releases.toml, with sources. Releases are compared as numbers: 7.2 is older than
+All of it is in releases.toml, with sources. Releases are compared as numbers: 7.2 is older than
 7.14.
 """
 
@@ -24,10 +23,10 @@ VARIABLE = "PROFLAB_ROCM"
 
 @dataclass(frozen=True)
 class Release:
-    """One release: its number, the month, and the version of each tool ("" where none is stated).
+    """One release: its number, the month, and the version of each tool ("" if none is stated).
 
-    A preview comes before a release; one that is not confirmed is in use, but its release notes
-    were not seen.
+    preview   -- whether it is a preview of a release.
+    confirmed -- False if the release is in use, but nobody has seen its release notes.
     """
 
     rocm: str
@@ -39,10 +38,11 @@ class Release:
 
 @dataclass(frozen=True)
 class Change:
-    """What a tool has `since` one release and `until` another has it no more ("" for always).
+    """An option or behaviour that a tool has from the release `since` on, until it is gone in the
+    release `until` ("" for always).
 
-    `default` maps the first release of each behaviour to it; `always` is what works on every
-    release.
+    default -- first release of each behaviour -> the behaviour.
+    always  -- what works on every release.
     """
 
     tool: str
@@ -61,7 +61,9 @@ class Change:
         return number(self.since or "0") <= here and (not self.until or here < number(self.until))
 
     def default_in(self, rocm: str) -> str | None:
-        """What holds in this release; None where it is not there, or nothing is stated."""
+        """The behaviour in this release; None if the release lacks the option, or nothing is
+        stated.
+        """
         reached = [release for release in self.default if number(release) <= number(rocm)]
         return self.default[max(reached, key=number)] if reached and self.is_in(rocm) else None
 
@@ -85,7 +87,7 @@ class TorchBuild:
 
 
 def number(rocm: str) -> tuple[int, ...]:
-    """The release as numbers that compare, patch levels left out: "7.14.0" is (7, 14)."""
+    """The release as numbers that compare, without the patch level: "7.14.0" is (7, 14)."""
     return tuple(int(part) for part in re.findall(r"\d+", rocm)[:2])
 
 
@@ -113,7 +115,7 @@ def changes() -> tuple[Change, ...]:
 
 @functools.cache
 def torch_builds() -> tuple[TorchBuild, ...]:
-    """Where torch comes from, the oldest release first."""
+    """Where torch comes from, by release, the oldest first."""
     return tuple(TorchBuild(**entry) for entry in _data()["torch_build"])
 
 
@@ -128,7 +130,7 @@ def shown() -> tuple[str, ...]:
 
 
 def filled(text: str) -> str:
-    """The text with what its placeholders stand for.
+    """The text with its placeholders filled in.
 
     `{newest rocm}` is the last release of the table, `{released rocm}` the last one that is no
     preview, and `{newest rocprof-compute}` the version of a tool in it. Raises CourseError for a
@@ -148,8 +150,8 @@ def filled(text: str) -> str:
 
 
 def release(rocm: str) -> Release:
-    """The release of this number (a patch level is left out); raises CourseError for one that is
-    not known.
+    """The release with this number (without its patch level); raises CourseError for an unknown
+    one.
     """
     known = {found.rocm: found for found in releases()}
     wanted = ".".join(map(str, number(rocm)))
@@ -163,7 +165,7 @@ def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Releas
     the newest.
 
     A release on this machine that is not in the table counts as the last one before it. Raises
-    CourseError for a value of PROFLAB_ROCM that is not known.
+    CourseError for an unknown value of PROFLAB_ROCM.
     """
     if environ.get(VARIABLE):
         return release(environ[VARIABLE])
@@ -172,9 +174,7 @@ def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Releas
 
 
 def installed(environ: Mapping[str, str] = os.environ) -> str:
-    """The release of the ROCm on this machine, from its own version file; "" where there is
-    none.
-    """
+    """The release of the ROCm on this machine, from its own version file; "" without one."""
     try:
         return (
             (Path(environ.get("ROCM_PATH") or "/opt/rocm") / ".info" / "version")
@@ -186,22 +186,22 @@ def installed(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def change(tool: str, option: str) -> Change | None:
-    """What the table says of a tool's option; None where nothing ever changed."""
+    """The table's entry on a tool's option; None if nothing ever changed."""
     return next(
         (one for one in changes() if one.tool == tool and option in one.option.split(", ")), None
     )
 
 
 def has(tool: str, option: str, rocm: str) -> bool:
-    """Whether a tool has an option in a release; an option that is not in the table is in all of
-    them.
+    """Whether a tool has an option in a release; an option that is not in the table is in all
+    releases.
     """
     found = change(tool, option)
     return found is None or found.is_in(rocm)
 
 
 def sources() -> Mapping[str, str]:
-    """Where each short name of a source leads."""
+    """Short name of a source -> its address."""
     return _data()["sources"]
 
 

@@ -1,8 +1,8 @@
-"""Takes out of a recording what it says of people and machines: names, paths, tokens, environments.
+"""Removes from a recording what it tells of people and machines: names, paths, tokens,
+environments.
 
-What is hidden gets letters of the same length in its place, so that binary formats stay what they
-are; the same word gets the same letters in all files. A file that holds what cannot be looked into
-is refused, by name.
+Hidden text is replaced by as many letters, so that binary formats stay valid; the same word gets
+the same letters in all files. A file with a part that cannot be read is refused, by name.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tidyprof.io.byte_stream import SQLITE_MAGIC
 GZIP_MAGIC = b"\x1f\x8b"
 
 _LEAST_SECRET = 6
-"""Characters of the shortest value that is taken for a secret: `1` and `yes` are none."""
+"""Number of characters of the shortest value that is taken for a secret: `1` and `yes` are none."""
 
 _EVERYWHERE = {"root", "localhost"}
 """Names of users and hosts that tell nothing."""
 
 _SYSTEM = ("opt", "usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys", "run")
 _ROOTS = ("home", "root", "tmp", "scratch")
-"""Folders at the top of a file system that are the same everywhere, and those that are a site's
-own. More of a site's are in its environment; what begins with them is a path whatever stands
-before, such as a length in a binary file.
+"""Folders at the top of a file system: those that are the same everywhere, and those that are a
+site's own. The environment names more folders of a site; a text that begins with one of them is a
+path, whatever is before it, such as a length in a binary file.
 """
 
 _ENVIRONMENT = re.compile(
@@ -47,7 +47,9 @@ _ENVIRONMENT = re.compile(
 )
 _JSON_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 _SMALL_NUMBER = re.compile(r"\d{0,5}")
-"""Values of an environment that stay: ranks, by which readers tell processes apart."""
+"""Values of an environment that are kept: small numbers such as ranks, by which readers tell
+processes apart.
+"""
 
 
 _HOSTS = re.compile(
@@ -56,23 +58,23 @@ _HOSTS = re.compile(
 """Environment variables that name machines."""
 
 _LEAST_LETTERS = 3
-"""Letters of a machine's name whose numbers stand for those of its neighbours: node17 and node18,
-but not c1 and c2.
+"""Number of letters from which a machine's name stands for its neighbours', too, with other
+numbers: node17 and node18, but not c1 and c2.
 """
 
 _LEAST_USER = 4
-"""Letters of a user's name that is also looked for inside of other words, and in capitals: `al` is
-in many.
+"""Number of letters from which a user's name is also looked for inside other words, and in
+capitals: many words hold `al`.
 """
 
 _ALONE, _BESIDE_DIGITS = (
     rf"(?:(?<![A-Za-z{digits}])|(?<=%[\dA-Fa-f]{{2}}))" for digits in (r"\d", "")
 )
-"""What stands before a name, also in a URL behind %20."""
+"""What may be before a name; also %20 and the like, in a URL."""
 
 _BEFORE_IN_CODE, _BEHIND_IN_CODE = re.compile(r"(?:::|_Z)\w*$"), re.compile(r"\w*::")
 _LONG_NAME = 200
-"""Letters that are looked at before a word."""
+"""Number of characters before a word in which the beginning of a C++ name is looked for."""
 
 _WINDOWS_PART = r"[^\\/:*?\"<>|\x00-\x1f]"
 _WINDOWS_PATH = re.compile(
@@ -80,17 +82,16 @@ _WINDOWS_PATH = re.compile(
     rf"(?:(?![\s']){_WINDOWS_PART})*"
 )
 _NO_ESCAPE = re.compile(r'\\\\|\\[^"\\/bfnrtu]')
-"""What tells that backslashes separate folders: in JSON two of them do, and one stands only before
-these letters.
+"""Signs that backslashes separate folders: two in a row do so in JSON, and a single one that is not
+before one of these letters.
 """
 
 
 class Scrubber:
-    """Hides what tells of people and machines, as far as it can be recognised in texts and in
-    SQLite's tables.
+    """Hides what tells of people and machines, as far as texts and SQLite's tables show it.
 
     Names: of hosts and their neighbours, of this user, e-mail, IP and hardware addresses, serial
-    numbers. Secrets: values of variables, options and members whose names say so, tokens, private
+    numbers. Secrets: values of variables, options and members whose names tell so, tokens, private
     keys, passwords in URLs. Paths, and all values of environments.
     """
 
@@ -136,7 +137,7 @@ class Scrubber:
         self._covers: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """The text without what is to be hidden, as long as before."""
+        """The text with private parts hidden, as long as before."""
         pieces, end = [], 0
         for found in _ENVIRONMENT.finditer(text):
             if found.start() < end:
@@ -152,8 +153,8 @@ class Scrubber:
         return _covered(shown, self._names_in(shown), self._letters)
 
     def content(self, path: Path) -> bytes:
-        """What a file holds, without what is to be hidden; packed where it is. Raises UserError
-        where it cannot be.
+        """The content of a file with private parts hidden, packed as it was. Raises UserError if it
+        cannot be hidden.
         """
         return self._cleaned(path.read_bytes(), path)
 
@@ -165,6 +166,7 @@ class Scrubber:
                 raise UserError(
                     f"{path} cannot be unpacked to clear it of names ({error}); leave it out"
                 ) from error
+            # Without the time, the same content gives the same bytes.
             return gzip.compress(self._cleaned(inside, path), mtime=0)
         if content.startswith(SQLITE_MAGIC):
             return self._database(content, path)
@@ -201,11 +203,8 @@ class Scrubber:
                     f"{path} holds names, paths or secrets in the definition of a table or view;"
                     " leave it out"
                 )
-        hide = {
-            "environment": self._values,
-            "machine_id": self._letters,
-        }  # columns of ROCprofiler-SDK's databases
-
+        # Columns of ROCprofiler-SDK's databases.
+        hide = {"environment": self._values, "machine_id": self._letters}
         packed = {}
 
         def hidden(column: str, value: str | bytes) -> str | bytes:
@@ -226,10 +225,10 @@ class Scrubber:
                 f"{path} holds values of {column} that nobody can look into ({sealed}); leave"
                 " it out"
             )
-        connection.execute("VACUUM")  # texts of before stay in the file until then
+        connection.execute("VACUUM")  # until then the old texts stay in the file
 
     def _names_in(self, text: str) -> list[Span]:
-        """Where names of machines and users, and secrets of this environment, stand."""
+        """Places of names of machines and users, and of secrets of this environment."""
         plain = blanked(text)
         places = Places(plain)
         users = [
@@ -238,18 +237,18 @@ class Scrubber:
             for span in places.spans(*word)
             if not _is_in_code(plain, *span)
         ]
-        # Also in the text itself: in CORP\bob the escape is none.
+        # Also in the text itself: \b in CORP\bob is no escape.
         forms = [places] if plain == text else [places, Places(text)]
         return apart(chain(users, *(form.spans(*word) for form in forms for word in self._words)))
 
     def _cover_secret(self, value: str) -> str:
-        # A number without quotes has to stay one, or JSON would be none; lines stay lines.
+        # A number without quotes has to stay a number, or the JSON would break; lines stay lines.
         if value.isdecimal():
             return "1".ljust(len(value), "0")
         return re.sub(r"\S+", lambda found: self._letters(found[0]), value)
 
     def _values(self, environment: str) -> str:
-        """An environment in JSON without its values."""
+        """An environment in JSON with its values hidden."""
 
         def cover(found: re.Match[str]) -> str:
             is_shown = found[2] or _SMALL_NUMBER.fullmatch(found[1])
@@ -266,6 +265,7 @@ class Scrubber:
         if not _NO_ESCAPE.search(found[0]):
             return found[0]
         *folders, last = re.split(r"(\\+)", found[0])
+        # The letter of a drive tells nothing, but the name of a server does.
         start = 2 if found[0][1] == ":" else 0
         covered = [part if "\\" in part else self._letters(part) for part in folders[start // 2 :]]
         return "".join(
@@ -292,7 +292,7 @@ def _found(pattern: re.Pattern[str], text: str) -> list[Span]:
 
 
 def _covered(text: str, spans: Iterable[Span], cover: Callable[[str], str]) -> str:
-    """The text with what stands at these places covered."""
+    """The text with these places covered."""
     pieces, end = [], 0
     for start, behind in spans:
         pieces += [text[end:start], cover(text[start:behind])]
@@ -301,8 +301,8 @@ def _covered(text: str, spans: Iterable[Span], cover: Callable[[str], str]) -> s
 
 
 def _is_in_code(text: str, start: int, end: int) -> bool:
-    """Whether the word there is a part of a name in C++, `at::native::alice_in_chains`, and so no
-    user.
+    """Whether the word there is part of a name in C++, as in `at::native::alice_in_chains`, and so
+    no user.
     """
     return bool(
         _BEFORE_IN_CODE.search(text, max(0, start - _LONG_NAME), start)
@@ -311,7 +311,7 @@ def _is_in_code(text: str, start: int, end: int) -> bool:
 
 
 def _forms(words: Iterable[str]) -> set[str]:
-    """The words as they stand in bytes and in JSON."""
+    """The words as they are in bytes and in JSON."""
     return {
         form.encode().decode("latin-1")
         for word in words
@@ -321,8 +321,8 @@ def _forms(words: Iterable[str]) -> set[str]:
 
 
 def _neighbours(host: str) -> tuple[str, str]:
-    """How a machine's name begins, and the pattern of it with any number of as many digits: node17,
-    node[01-16].
+    """The beginning of a machine's name, and its pattern with other numbers of as many digits:
+    node17, node[01-16].
     """
     if sum(map(str.isalpha, host)) < _LEAST_LETTERS:
         return host, rf"{_ALONE}{re.escape(host)}(?![A-Za-z\d])"

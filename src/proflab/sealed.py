@@ -1,5 +1,5 @@
-"""What cannot be looked into: packed, encrypted, or text of two bytes a letter; also in the middle
-of a file.
+"""Content that cannot be looked into: packed, encrypted, or text of two bytes a letter; also in the
+middle of a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_THE_START = {
     b"MSCF": "a cabinet",
     b"%PDF": "PDF",
 }
-"""How files begin that are packed, as a whole or in pieces, or whose letters are no single
+"""First bytes of files that are packed, as a whole or in pieces, or whose letters have several
 bytes.
 """
 
@@ -41,7 +41,7 @@ _ANYWHERE = {
     b"\xff\x06\x00\x00sNaPpY": "snappy",
     **{b"BZh%d1AY&SY" % level: "bzip2" for level in range(1, 10)},
 }
-"""How packed parts begin, so long that chance makes none of them."""
+"""First bytes of packed parts, so long that they don't occur by chance."""
 
 _UNPACKERS: dict[bytes, tuple[str, Callable[[], zlib._Decompress | lzma.LZMADecompressor]]] = {
     b"\x1f\x8b\x08": ("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
@@ -51,22 +51,24 @@ _UNPACKERS: dict[bytes, tuple[str, Callable[[], zlib._Decompress | lzma.LZMADeco
         for level in (b"\x01", b"\x5e", b"\x9c", b"\xda")
     },
 }
-"""The same, so short that what follows has to unpack, too."""
+"""The same, but so short that the bytes after them must unpack, too."""
 
 _WIDE = re.compile(rb"(?:[\w\s./:-]\x00){8}|(?:[\w\s./:-]\x00{3}){8}")
 """Letters of two or four bytes."""
 
 _ENOUGH = 4096
-"""Bytes that unpack without fault, which no chance makes; or all of a part, with its checksum."""
+"""Number of bytes that unpack without fault only if they were packed, never by chance; a shorter
+part has to unpack to its end, with its checksum.
+"""
 
 _BLOCK, _DENSE = 65536, 0.97
-"""Bytes of a piece, and how small it gets at best where it is packed or encrypted: text in base64
-comes to 0.76.
+"""Size of a block in bytes, and the ratio of compression above which a block is taken for packed or
+encrypted: text in base64 comes to 0.76.
 """
 
 
 def sealed_part(content: bytes) -> str:
-    """What is in it that nobody can look into, in words; "" where it is open."""
+    """The part that nobody can look into, in words; "" if there is none."""
     for begin, name in _AT_THE_START.items():
         if content.startswith(begin):
             return name
@@ -78,6 +80,7 @@ def sealed_part(content: bytes) -> str:
             return name
     if b"\x00" in content and _WIDE.search(content):
         return "text in UTF-16 or UTF-32"
+    # The quick searches come first: compressing takes longest.
     blocks = (content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK))
     is_dense = any(
         len(zlib.compress(block, 1)) > _DENSE * len(block)

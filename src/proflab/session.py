@@ -1,4 +1,6 @@
-"""The first cell of every lesson: what is here, where results go, and how to read what follows."""
+"""The first cell of every lesson: what is installed, where results go, and how to read what
+follows.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,25 @@ PACKAGES = ("torch", "torchvision", "transformers")
 """Packages that a training run needs; their versions are read without importing them."""
 
 QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""What keeps torch's profiler silent where there is no GPU: it would report that as an error, each
-of its starts, and memory that is older than it, all on stderr, which a notebook shows in red.
-Kineto, the profiler's library, reads its level at the first start, torch the other one when it is
-imported (PyTorch's page on torch.distributed). With torch 2.15 Kineto's level 5 still lets a note
-at each start and stop through, 6 nothing.
+"""Variables that keep torch's profiler silent without a GPU. It would report the missing GPU as an
+error, each of its starts, and memory that is older than the profiler; all on stderr, which a
+notebook shows in red. Kineto, the profiler's library, reads its level at its first start; torch
+reads the other one when it is imported (PyTorch's page on torch.distributed). With torch 2.15
+Kineto's level 5 still prints a note at each start and stop, level 6 nothing.
 """
 
 KFD_DEVICE = Path("/dev/kfd")
 """The kernel driver's device file: without it no ROCm program reaches a GPU."""
 
 KFD_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
-"""One folder per processor, each with a file `properties` (amdkfd,
+"""A folder for each processor, each with a file `properties` (amdkfd,
 drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 """
 
 
 @dataclass(frozen=True)
 class Session:
-    """What `start` found: the lesson's folder for results, its minutes, and the GPU architectures
+    """A lesson that has begun: its folder for results, its minutes, and the GPU architectures
     here.
     """
 
@@ -55,29 +57,27 @@ class Session:
 
     @property
     def minutes(self) -> int:
-        """Time the lesson takes in a room."""
+        """Minutes that the lesson takes in a room."""
         return self.lesson.minutes
 
     def file(self, name: str) -> Path:
-        """A file beside the lesson, such as a table that somebody published."""
+        """Path of a file beside the lesson, such as a published table."""
         return self.lesson.folder / name
 
     def recall(self) -> None:
-        """Ask what earlier lessons taught: `proflab.recall` says how, questions.toml beside the
-        lesson what.
+        """Ask what earlier lessons taught: see `proflab.recall`; the questions are in
+        questions.toml beside the lesson.
         """
         recall.ask(self.lesson)
 
     def sheet(self) -> None:
-        """Say where this lesson stands in the case, and show what the lessons before it found."""
+        """Show where this lesson stands in the case, and what the lessons before it found."""
         say(place(self.lesson.number))
         if case.lines(before := f"{int(self.lesson.number) - 1:02}"):
             show(case.table(before))
 
     def conclude(self, evidence: str, **found: Any) -> None:
-        """Add this lesson's line to the case sheet and show it: `case.conclude` says what belongs
-        in it.
-        """
+        """Add this lesson's line to the case sheet and show it, see `case.conclude`."""
         case.conclude(self.lesson.number, evidence, **found)
 
     @property
@@ -87,8 +87,8 @@ class Session:
 
 
 _SHARED: set[str] = set()
-"""Notebooks of sections of several lessons in which this kernel has begun one, so that their case
-is chosen.
+"""Notebooks with sections of several lessons, one of which this kernel has begun: their case is
+chosen.
 """
 
 
@@ -96,15 +96,15 @@ def start(number: str, within: str = "") -> Session:
     """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash`
     find the tools.
 
-    This Python comes first in PATH; stand-ins come last, for tools that are missing. What the
+    This Python comes first in PATH; stand-ins come last, for tools that are missing. All that the
     notebook starts ends with its kernel. Without an AMD GPU the variables of QUIET are set, unless
     they are set already. The warning of a library that asks for a notebook's progress bar, which
     the course does not use, is not shown.
 
-    The case's command line is $CASE, the folder $FOLDER. In a notebook of sections of several
-    lessons `within` names the folder that they share, and the case stays that of the first: so each
-    cell of it can be run again later. Raises CourseError for an unknown lesson, and where nothing
-    can be written.
+    The case's command line is $CASE, the folder $FOLDER. In a notebook with sections of several
+    lessons, `within` names the folder that they share, and the case stays that of the first
+    section: so each of its cells can be run again later. Raises CourseError for an unknown lesson,
+    and if the folder can't be made.
     """
     begun = lesson(number)
     put_python_first()
@@ -135,7 +135,7 @@ def start(number: str, within: str = "") -> Session:
 
 def put_python_first() -> None:
     """Put the folder of the running Python at the front of PATH, so that commands in `%%bash` use
-    the course's.
+    the course's Python.
     """
     home = str(Path(sys.executable).parent)
     others = [
@@ -147,11 +147,12 @@ def put_python_first() -> None:
 def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) -> tuple[str, ...]:
     """The architecture of each AMD GPU that this user may use, such as ("gfx942", "gfx942").
 
-    Empty where there is none.
+    Empty without a GPU.
     """
     if not os.access(device, os.R_OK | os.W_OK):
         return ()
     found = []
+    # Sorted as numbers: node 10 comes after node 2.
     for path in sorted(topology.glob("*/properties"), key=lambda path: int(path.parent.name)):
         if name := architecture(path.read_text()):
             found.append(name)
@@ -159,8 +160,7 @@ def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) 
 
 
 def tool_version(path: Path) -> str:
-    """The ROCm release that a tool belongs to, from the release's own version file; "" where there
-    is none.
+    """The ROCm release that a tool belongs to, from the release's own version file; "" without one.
 
     The tool itself is not run: starting it can take seconds.
     """

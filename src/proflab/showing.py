@@ -1,6 +1,4 @@
-"""Sentences, tables and figures of a lesson: rounded, in units that people read, with their
-origin.
-"""
+"""Sentences, tables and figures of a lesson: rounded, in readable units, with their origin."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ SIZES = (
     {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
     {"bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30},
 )
-"""Ending of the name of a column of times, or of bytes -> its unit in ns, or in bytes."""
+"""Ending of a column's name, of times or of bytes -> its unit in ns, or in bytes."""
 
 UNITS = {
     "gb_per_s": "GB/s",
@@ -42,13 +40,17 @@ SPELLED = {
     **{word.lower(): word for word in ("GPU", "GPUs", "CPU", "LDS", "VGPRs", "SGPRs", "HBM")},
     "pct": "percent",
 }
-"""Words of columns' names that are written otherwise in a heading."""
+"""Words in names of columns -> the words in a heading."""
 
 COMPARED = 20
-"""Columns of one unit whose largest numbers differ by less than this factor have equal decimals."""
+"""Columns of one unit get equal decimals if their largest numbers differ by less than this
+factor.
+"""
 
 _SHOWN_IN_FULL: dict[str, str] = {}
-"""Error of a model -> the title of what showed it first in this notebook, and does so again."""
+"""Error of a model -> the title of the table or figure that showed it first in this notebook, and
+that shows it again when it is run again.
+"""
 
 _FENCED = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 _MARKED = re.compile(
@@ -57,17 +59,17 @@ _MARKED = re.compile(
     | (?<![\w*./-]) \* (?=[^\W_]) ((?:[^*`\n] | `[^`\n]+`)*? [\w`?!]) \* (?![\w*/.-]\w | [\w*/])""",
     re.VERBOSE,
 )
-"""Code, strong, and emphasis, which `2 * 3 * 4`, `*.csv, trace_*.json` and the pointers of a
-kernel's name are not.
+"""Code, strong, and emphasis. No emphasis are the stars in `2 * 3 * 4`, in `*.csv, trace_*.json`
+and in the pointers of a kernel's name.
 """
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Text whose `code`, *emphasis*, **strong** words and blocks of code in fences a notebook sets
-    as such, no more.
+    """Text in which a notebook sets `code`, *emphasis*, **strong** words and fenced blocks of code,
+    and nothing more.
 
-    Markdown would set links, pictures and HTML, too, which a name in a file may hold.
+    Markdown would also set links, pictures and HTML, which a name in a file may hold.
     """
 
     text: str
@@ -98,7 +100,7 @@ def _marked(match: re.Match[str]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A figure with its text alternative below it, folded away until it is asked for."""
+    """A figure with its text alternative below it, folded away until the reader opens it."""
 
     figure: TidyFigure
 
@@ -136,9 +138,10 @@ def show_roofline(
 ) -> None:
     """Show kernels below the roofs of a GPU, each with its name beside it.
 
-    points -- name of a kernel -> its intensity in FLOP per byte, and its FLOP/s; hollow -- one name
-    for many such points, their intensities and their rates. roofs -- name -> FLOP/s; bandwidth --
-    of the memory, bytes per second.
+    points    -- name of a kernel -> its intensity in FLOP per byte, and its FLOP/s.
+    roofs     -- name -> FLOP/s.
+    bandwidth -- of the memory, in bytes per second.
+    hollow    -- one name for many such points, their intensities and their rates.
     """
     from tidyprof.plots import style
     from tidyprof.plots.figure import new_figure, settings
@@ -155,6 +158,7 @@ def show_roofline(
         beside = {"xytext": (9, 0), "textcoords": "offset points", "va": "center_baseline"}
         memory = (0.4, 0.4 * bandwidth / tera)
         axes.annotate(f"memory {bandwidth / tera:.1f} TB/s", memory, **beside)
+        # Shapes tell the kernels apart, so that no colour is needed for it.
         for marker, (name, (x, rate)) in zip("osD^", points.items(), strict=False):
             axes.plot(x, rate / tera, marker, ms=9, color=style.VERMILLION, mec=style.TEXT)
             axes.annotate(name, (x, rate / tera), **{**beside, "xytext": (-9, 0), "ha": "right"})
@@ -184,17 +188,18 @@ def show_table(
     """Show some columns of a table, its first `rows` rows, and where the numbers come from.
 
     columns -- names separated by spaces. A column of nanoseconds, such as `total_ns`, is shown in
-    another unit if it is asked for as `total_us`, `total_ms` or `total_s`, one of bytes as
-    `total_mib`.
-    origin  -- for a table of your own; what an analysis returned knows its origin.
+               another unit if it is asked for as `total_us`, `total_ms` or `total_s`, one of bytes
+               as `total_mib`.
+    origin  -- for a table of your own; the table of an analysis knows its origin.
 
-    Raises ValueError for an unknown column, and for a table that does not say where it comes from.
+    Raises ValueError for an unknown column, and for a table without origin.
     """
     origin = str(origin or frame.attrs.get("origin", ""))
     if not origin:
         raise ValueError("the table does not say where its numbers come from; give `origin`")
     shown = frame if rows is None else frame.head(rows)
     values = {name: _values(shown, name) for name in columns.split()}
+    # Columns that are compared get equal decimals.
     found = [_column(name, *one, _largest(one, values.values())) for name, one in values.items()]
     headings = [heading for heading, _, _ in found]
     flush_right = [heading for heading, _, is_number in found if is_number]
@@ -213,14 +218,14 @@ def show_table(
 
 
 def stated_once(origin: str, title: str) -> str:
-    """An origin, without the errors that a table or figure of another title has shown before."""
+    """An origin, without the errors that a table or figure with another title has already shown."""
     firsts = [_SHOWN_IN_FULL.setdefault(error, title) for error in errors(origin)]
     return origin if title in firsts else brief(origin)
 
 
 def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[str, list[str], bool]:
-    """Heading and texts of one column, and whether they are numbers. How many decimals these have
-    follows from `largest`.
+    """Heading and texts of one column, and whether they are numbers. `largest` decides the
+    decimals.
     """
     heading = _heading(name, unit)
     if not _are_numbers(values):
@@ -235,8 +240,8 @@ def _are_numbers(values: pd.Series) -> bool:
 
 
 def _largest(own: tuple[pd.Series, str], columns: Iterable[tuple[pd.Series, str]]) -> float:
-    """The largest number of a column, or of one beside it that has the same unit and is to be
-    compared with it; 0 where there is none.
+    """The largest number of a column, or of one beside it with the same unit that it is compared
+    with; 0 if there is none.
     """
 
     def most(values: pd.Series) -> float:
@@ -274,21 +279,21 @@ def _heading(name: str, unit: str) -> str:
 
 
 def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
-    """One text per value, empty where the value is missing."""
+    """A text for each value, "" for a missing value."""
     return [
         "" if missing else text(value) for value, missing in zip(values, values.isna(), strict=True)
     ]
 
 
 def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any], str]:
-    """How to write a column's numbers: all with the decimals that give the largest three digits, of
-    percent one, and none where all are whole.
+    """How to write a column's numbers: all with the decimals that give the largest one three
+    digits; percent with one decimal; none if all are whole.
     """
     if (values.dropna() % 1 == 0).all():
         return lambda value: _rounded(value, 0)
     if unit == "%":
         return lambda value: _rounded(value, 1)
-    # Of very small numbers six decimals are shown, of none at all (nan, 0) two.
+    # Very small numbers get six decimals, and a column of nan or 0 two.
     decimals = min(6, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
     if not unit and values.sub(1).abs().between(0, 0.1, inclusive="right").any():
         decimals = max(2, decimals)  # a ratio near 1 is not 1.0
@@ -296,8 +301,8 @@ def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any]
 
 
 def _rounded(value: float, decimals: int) -> str:
-    """A number with so many decimals; what would round to nothing but is something becomes `<0.1`
-    or the like.
+    """A number with this many decimals; a number above 0 that would round to 0 becomes `<0.1` or
+    the like.
     """
     text = f"{value:,.{decimals}f}"
     return (

@@ -9,22 +9,22 @@ import re
 from proflab.errors import CourseError
 
 _ERROR = re.compile(r", (error: [^;]+)")
-"""What the origin of modelled numbers says of the model's error."""
+"""The model's error in the origin of modelled numbers."""
 
 
 def source(item: object) -> str:
     """The origin of `item` as figures print it: measured, recorded, modelled or compiled, and by
     what.
 
-    Takes whatever has an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a
-    TrainingRun, a Recording, an experiment of the ledger, an Origin itself. Raises CourseError
-    where it was lost, with what to do.
+    Takes anything with an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a
+    TrainingRun, a Recording, an experiment of the ledger, an Origin itself. Raises CourseError,
+    with the next step, if the origin was lost.
     """
     from tidyprof.tables.contract import Origin
 
     found = item if isinstance(item, Origin) else getattr(item, "origin", None)
     attrs = getattr(item, "attrs", None)
-    # A column named origin answers to `table.origin` too: of a table only its attrs count.
+    # A column named origin would answer to `table.origin`, too: of a table only its attrs count.
     if isinstance(attrs, dict):
         found = attrs.get("origin")
     text = str(found or "").strip()
@@ -38,14 +38,14 @@ def source(item: object) -> str:
 
 
 def stated(origin: object) -> str:
-    """What a caller gave as `origin`: its text, that of what has one, "" for None. Raises
-    CourseError as `source`.
+    """A caller's `origin` as text: the text itself, that of something with an origin, "" for None.
+    Raises CourseError as `source` does.
     """
     return "" if origin is None else origin.strip() if isinstance(origin, str) else source(origin)
 
 
 def errors(origin: str) -> list[str]:
-    """What an origin says of the errors of models, each once: `error: kernel time -3 %, ...`."""
+    """The errors of models in an origin, each once: `error: kernel time -3 %, ...`."""
     return list(dict.fromkeys(_ERROR.findall(origin)))
 
 

@@ -1,7 +1,7 @@
-"""How secrets, addresses and paths look in texts, each pattern with what it is for.
+"""How secrets, addresses and paths look in texts, each pattern with its meaning.
 
-A letter of an escape (`\\n` in JSON, `\\x1b[32m` of a colour) is no part of the word behind it: ask
-`blanked` first.
+A letter of an escape (`\\n` in JSON, `\\x1b[32m` of a colour) is no part of the word after it:
+apply `blanked` first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import chain
 Span = tuple[int, int]
 
 _NEXT_LINE = "\x85"
-"""Stands for an escaped end of a line: a blank to `\\s`, and no control character, which ends a
-quoted text.
+"""Stands for an escaped end of line: `\\s` matches it, and it is no control character, which would
+end a quoted text.
 """
 
 _ESCAPES = re.compile(
@@ -25,8 +25,8 @@ _ESCAPES = re.compile(
 
 
 def blanked(text: str) -> str:
-    """The text with blanks in place of colours and escapes of JSON, Python and C: as long, and
-    words stand alone.
+    """The text with blanks in place of colours and escapes of JSON, Python and C: of the same
+    length, with words that stand alone.
     """
     if "\\" not in text and "\x1b" not in text:
         return text
@@ -62,21 +62,24 @@ TOKENS = {
     "Bearer ": r"(?P<value>[\w.~+/-]{8,}=*)",
     "Basic ": r"(?P<value>(?=[A-Za-z+/]*[\d=]|[A-Za-z]*[a-z][A-Z])[A-Za-z\d+/]{8,}=*)",
 }
-"""How tokens begin, and what follows: of Hugging Face, GitHub, GitLab, package registries, Slack,
-NVIDIA, Google, Vault, DigitalOcean, Atlassian, OpenAI and Anthropic, Groq, Replicate, Stripe, AWS,
-Shopify, Google again, SendGrid, JSON web tokens, Telegram's bots, webhooks of Slack, Discord and
-Teams, and headers of HTTP, if no word follows.
+"""Beginning of a token -> the pattern of its rest: of Hugging Face, GitHub, GitLab, package
+registries, Slack, NVIDIA, Google, Vault, DigitalOcean, Atlassian, OpenAI and Anthropic, Groq,
+Replicate, Stripe, AWS, Shopify, Google again, SendGrid, JSON web tokens, Telegram's bots, webhooks
+of Slack, Discord and Teams, and HTTP headers, unless a word follows.
 """
 
 # Addresses
 
 _HEX, _BYTE = r"[\da-fA-F]", r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _ALONE, _END = r"(?<![A-Za-z\d.:].)", r"(?![A-Za-z\d]|\.\d)"
-"""Behind the first letter of an address, which is quicker to find than what is before it."""
+"""Checks after the first letter of an address: that letter is found more quickly than the text
+before it.
+"""
 
 ADDRESSES = {
     "IPv4; 127 is every machine's own, and a version follows ==": (
-        rf"[1-9](?<![A-Za-z\d.].)(?<!==.)(?!(?<=1)27\.)\d(?:(?<=1\d)\d|(?<=2[0-4])\d|(?<=25)[0-5])?(?:\.{_BYTE}){{3}}{_END}"
+        rf"[1-9](?<![A-Za-z\d.].)(?<!==.)(?!(?<=1)27\.)\d"
+        rf"(?:(?<=1\d)\d|(?<=2[0-4])\d|(?<=25)[0-5])?(?:\.{_BYTE}){{3}}{_END}"
     ),
     "IPv4 with a first number below 10, as versions have: with a number of three digits, or a "
     "port or a mask behind": (
@@ -90,7 +93,8 @@ ADDRESSES = {
         rf"{_HEX}(?<![A-Za-z\d-].){_HEX}(?:-{_HEX}{{2}}){{5}}(?![A-Za-z\d-])"
     ),
     "Ethernet as switches write it; without a letter it may be a version": (
-        rf"{_HEX}{_ALONE}(?:(?<=[a-fA-F])|(?=[\d.]*[a-fA-F])){_HEX}{{3}}\.{_HEX}{{4}}\.{_HEX}{{4}}(?![A-Za-z\d]|\.\w)"
+        rf"{_HEX}{_ALONE}(?:(?<=[a-fA-F])|(?=[\d.]*[a-fA-F]))"
+        rf"{_HEX}{{3}}\.{_HEX}{{4}}\.{_HEX}{{4}}(?![A-Za-z\d]|\.\w)"
     ),
     "the GUID of an InfiniBand card as Linux writes it": (
         rf"{_HEX}{_ALONE}{_HEX}{{3}}(?::{_HEX}{{4}}){{3}}(?![A-Za-z\d:])"
@@ -104,21 +108,21 @@ ADDRESSES = {
 
 _LOW_ADDRESS = re.compile(rf"[1-9](?<![A-Za-z\d.-].)(?<!==.)(?:\.{_BYTE}){{3}}{_END}")
 _SPOKEN_OF = re.compile(
-    r"(?://|@|(?<![A-Za-z])(?:inet|addr|address|host|hostname|ip|ipv4|server|peer|node|gateway|nameserver|via|from|to|at"
-    r"|on|connect)(?:\\*[\"'])?[\s:=]{1,9}(?:\\*[\"'])?)$",
+    r"(?://|@|(?<![A-Za-z])(?:inet|addr|address|host|hostname|ip|ipv4|server|peer|node|gateway"
+    r"|nameserver|via|from|to|at|on|connect)(?:\\*[\"'])?[\s:=]{1,9}(?:\\*[\"'])?)$",
     re.IGNORECASE,
 )
-"""An IPv4 address that could be a version, and what stands before one that is none."""
+"""An IPv4 address that could be a version, and the text before one that is an address."""
 
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*\.[A-Za-z]{2,}(?!\w)")
 
 # Secrets behind their names
 
 _WORDS = (
-    r"PASSW|PASSPHRASE|SECRET|TOKEN(?!IZ)|CREDENTIAL|COOKIE|AUTHORIZATION|WEBHOOK|CONNECTION[_-]?STRING"
-    r"|(?:API|ACCESS|PRIVATE|SIGNING|ACCOUNT)[_-]?KEY|SHARED[_-]?ACCESS"
+    r"PASSW|PASSPHRASE|SECRET|TOKEN(?!IZ)|CREDENTIAL|COOKIE|AUTHORIZATION|WEBHOOK"
+    r"|CONNECTION[_-]?STRING|(?:API|ACCESS|PRIVATE|SIGNING|ACCOUNT)[_-]?KEY|SHARED[_-]?ACCESS"
 )
-"""Parts of a name that make its value secret, wherever they stand in it."""
+"""Parts of a name that make its value secret, wherever they are in it."""
 
 SECRET_NAMES = re.compile(
     rf"{_WORDS}|(^|_)(KEY|AUTH)|(^|_)(PASS|PAT)(_|$)|_PWD(_|$)", re.IGNORECASE
@@ -160,15 +164,16 @@ NAMED_SEEDS = (
     "machine",
     "uuid",
 )
-"""How a name in `NAMED` begins: finding these first is much quicker than trying those patterns
+"""Beginnings of the names in `NAMED`: to find these first is much quicker than to try the patterns
 everywhere.
 """
 
 NAMED = {
     "as JSON, TOML and text write it": (
-        rf"(?:(?i:{_WORDS})(?:[A-Z\d_]{{0,60}}|(?i:(?:ord|d)?s?(?:[_-](?:access[_-]key|id|key|value))?))"
-        rf"|{_SHORT}|{_OF_A_MACHINE})(?:{_QUOTE})?[ \t]{{0,40}}{_SIGN}["
-        rf" \t]{{0,40}}(?P<quote>{_QUOTE})?"
+        rf"(?:(?i:{_WORDS})"
+        r"(?:[A-Z\d_]{0,60}|(?i:(?:ord|d)?s?(?:[_-](?:access[_-]key|id|key|value))?))"
+        rf"|{_SHORT}|{_OF_A_MACHINE})(?:{_QUOTE})?[ \t]{{0,40}}{_SIGN}"
+        rf"[ \t]{{0,40}}(?P<quote>{_QUOTE})?"
         r"(?:(?:Basic|Bearer|Token|Digest) +)?"
         rf"(?P<value>{_QUOTED}|[^\s\"'\\,;&<>(){{}}\[\]\x00-\x1f]+))"
     ),
@@ -177,16 +182,18 @@ NAMED = {
         rf"{_VARIABLE}(?:{_QUOTE})?(?:[ \t]*(?:\||\xe2\x94\x82|\u2502|\t)|,)[ \t]*(?![-|]){_VALUE}"
     ),
     "of a variable whose name and value are two members": (
-        rf"(?:(?i:{_WORDS})[\w-]{{0,60}}|{_SHORT})(?:{_QUOTE})?[\s,][^{{}}]{{0,80}}?(?i:\bvalue)(?:{_QUOTE})?\s*[:=]\s*{_VALUE}"
+        rf"(?:(?i:{_WORDS})[\w-]{{0,60}}|{_SHORT})(?:{_QUOTE})?[\s,][^{{}}]{{0,80}}?"
+        rf"(?i:\bvalue)(?:{_QUOTE})?\s*[:=]\s*{_VALUE}"
     ),
     "of an option": rf"(?<=[-_])(?i:{_WORDS})[\w-]{{0,60}} +(?![-=:|]){_VALUE}",
     "of an option in a list of arguments": (
-        rf"(?<=-)(?i:{_WORDS})[\w-]{{0,60}}(?P<quote>{_QUOTE})\s*,\s*(?P=quote)(?P<value>{_QUOTED}|))"
+        rf"(?<=-)(?i:{_WORDS})[\w-]{{0,60}}(?P<quote>{_QUOTE})\s*,\s*(?P=quote)"
+        rf"(?P<value>{_QUOTED}|))"
     ),
     "of an element of XML": rf"(?i:{_WORDS})[\w-]{{0,60}}>(?P<value>[^<>\x00-\x1f]+)(?=</)",
 }
-"""A secret or a number of a machine behind its name; where several fit, the one that ends last
-counts.
+"""A secret, or a number of a machine, after its name; if several patterns match, the one that ends
+last counts.
 """
 
 _ON = rf"[^\n;|&{_NEXT_LINE}]{{0,300}}?(?<=[ \"'])"
@@ -247,10 +254,12 @@ AROUND = (
         ),
         "cookies for curl": ("curl", rf"curl\b{_ON}-b{_APART}{_VALUE}"),
         **{
-            # Behind a letter only `NodeGUID`: `replica` is none, and times have 16 digits, too.
+            # After a letter only `NodeGUID` counts: `replica` is none, and times have 16 digits,
+            # too.
             f"a number of a machine behind {name}": (
                 name,
-                rf"(?:(?<![A-Za-z])|(?=[gG]))(?i:{name})s?[\"'\s:=]{{1,9}}(?P<value>{number})(?!\w)",
+                rf"(?:(?<![A-Za-z])|(?=[gG]))(?i:{name})s?[\"'\s:=]{{1,9}}"
+                rf"(?P<value>{number})(?!\w)",
             )
             for number, names in {
                 rf"(?:0x(?!0000)|(?=\d*[a-fA-F])){_HEX}{{16}}": ("guid", "ca", "switch", "router"),
@@ -288,7 +297,7 @@ AROUND = (
         for program in ("docker", "podman", "helm", "oras", "apptainer", "singularity")
     }
 )
-"""What tells other secrets: how it begins, in small letters, and all of it."""
+"""Other secrets: description -> their beginning, in lower case, and the whole pattern."""
 
 _NO_SECRET = re.compile(
     r"true|false|null|none|yes|no|on|off|\d{1,5}|[+-]?\d*\.\d*(?:[eE][+-]?\d+)?", re.IGNORECASE
@@ -296,8 +305,8 @@ _NO_SECRET = re.compile(
 
 
 def secrets_in(text: str) -> list[Span]:
-    """Start and end of each secret and each address in a text, in order; they do not overlap. Ask
-    with `blanked`.
+    """Start and end of each secret and each address in a text, in order, without overlaps. Apply
+    `blanked` to the text first.
     """
     places = Places(text)
     spans = [found.span() for pattern in _ADDRESSES for found in pattern.finditer(text)]
@@ -315,7 +324,7 @@ def secrets_in(text: str) -> list[Span]:
 
 
 def apart(spans: Iterable[Span]) -> list[Span]:
-    """The same places in order, those that overlap as one."""
+    """The same places in order, overlapping ones joined."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start < found[-1][1]:
@@ -326,7 +335,7 @@ def apart(spans: Iterable[Span]) -> list[Span]:
 
 
 class Places:
-    """Where words begin in a text, in large or small letters."""
+    """Places of words in a text, in upper or lower case."""
 
     def __init__(self, text: str) -> None:
         folded = text.lower()
@@ -335,7 +344,9 @@ class Places:
         self._text, self._folded = text, folded
 
     def spans(self, seed: str, pattern: re.Pattern[str]) -> list[Span]:
-        """Where the pattern, which begins with the word, fits: its group `value`, or all of it."""
+        """Start and end of each match of a pattern that begins with the word: of its group `value`,
+        or of the whole match.
+        """
         group = "value" if "value" in pattern.groupindex else 0
         return [
             found.span(group)
@@ -344,7 +355,7 @@ class Places:
         ]
 
     def of(self, seed: str) -> Iterator[int]:
-        """Each place of the word, which is given in small letters."""
+        """Each place of the word, which is given in lower case."""
         place = self._folded.find(seed)
         while place >= 0:
             yield place
@@ -358,6 +369,7 @@ def _named(text: str, places: Places) -> Iterator[Span]:
             continue
         start, end = max(spans, key=lambda span: span[1])
         value = text[start:end]
+        # `max_tokens: 128` counts tokens, and is no secret.
         is_count = value.isdecimal() and text[place : place + 5].lower() == "token"
         if not is_count and not _NO_SECRET.fullmatch(value):
             yield start, end

@@ -1,5 +1,5 @@
-"""Read what a training run of `cifar_train` wrote into its folder: a table of steps, a summary, the
-settings.
+"""Read the results that a training run of `cifar_train` wrote into its folder: a table of steps, a
+summary, the settings.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ STEP_DTYPES = {
     "loss": "float64",
     "images_per_second": "float64",
 }
-"""Columns of `TrainingRun.steps` in order; the first seven are the trainer's own step record."""
+"""Columns of `TrainingRun.steps` in order; the first seven are those of the trainer's own step
+record.
+"""
 
 PARTS = ("warmup", "steady")
-"""What a step can be part of, as the trainer decided it from its --warmup-steps."""
+"""Parts of a run, as the trainer divided it by its --warmup-steps."""
 
 Positive = Annotated[int, msgspec.Meta(gt=0, le=2**62)]
 NotNegative = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -70,16 +72,16 @@ class _Summary(msgspec.Struct):
 
 
 _RECORDS = {"run": _Run, "step": _Step, "summary": _Summary}
-"""What is checked of each kind of record; other kinds (such as `check`) are left alone."""
+"""Kind of a record -> what is checked in it; other kinds (such as `check`) are left alone."""
 
 
 @dataclass(frozen=True, repr=False)
 class TrainingRun:
     """One run as rank 0 saw it.
 
-    steps   -- one row per finished step, columns STEP_DTYPES; durations in nanoseconds between
-               finished device work, `profiled` where torch.profiler was watching. attrs["origin"]
-               says on what it ran.
+    steps   -- one row for each finished step, columns STEP_DTYPES; durations in ns between finished
+               device work, `profiled` if torch.profiler was on. attrs["origin"] tells on what it
+               ran.
     summary -- the trainer's last record: median and quartiles in ns, images_per_second, device, ...
     config  -- every setting of the run by its name in `cifar_train.config.TrainConfig`.
     """
@@ -91,12 +93,12 @@ class TrainingRun:
 
     @property
     def steady(self) -> pd.DataFrame:
-        """The steps after the warm-up that no profiler watched."""
+        """The steps after the warm-up without a profiler."""
         return self.steps[(self.steps["part"] == "steady") & ~self.steps["profiled"]]
 
     @property
     def watched(self) -> pd.DataFrame:
-        """The steps that torch.profiler watched; none in a run without it."""
+        """The steps under torch.profiler; none in a run without it."""
         return self.steps[self.steps["profiled"]]
 
     @property
@@ -106,7 +108,9 @@ class TrainingRun:
 
     @property
     def conditions(self) -> str:
-        """What a rate of this run means nothing without: model, precision, batch size, device."""
+        """The conditions without which a rate of this run means nothing: model, precision, batch
+        size, device.
+        """
         config = self.config
         precision = precision_label(config["precision"], self.summary["arithmetic"])
         return f"{config['model']}, {precision}, batch {config['batch_size']}, {self.device}"
@@ -123,12 +127,13 @@ class TrainingRun:
 def training_run(folder: str | PathLike[str]) -> TrainingRun:
     """Read the metrics that rank 0 wrote into `folder` (the trainer's --run-dir).
 
-    Raises CourseError, in one line, for a folder without results and for a file that is damaged.
+    Raises CourseError, in one line, for a folder without results and for a damaged file.
     """
     path = _metrics_file(Path(folder))
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _RECORDS}
     for kind, record in _records(path):
         found[kind].append(record)
+    # A run that was stopped early has no summary.
     for kind in ("run", "summary"):
         if len(found[kind]) != 1:
             raise _damaged(path, f"it has {len(found[kind])} records `{kind}`, not one")
@@ -197,9 +202,7 @@ def _step_table(records: list[dict[str, Any]], origin: Origin) -> pd.DataFrame:
 
 
 def _origin(run: dict[str, Any]) -> Origin:
-    """`measured` on this host, `recorded` on another: then the notebook did not see the machine
-    itself.
-    """
+    """`measured` on this host, or `recorded` on another host, which the notebook has not seen."""
     here = run["host"] == socket.gethostname()
     parts = [
         run["device"],

@@ -36,14 +36,16 @@ ALLOWED_TO_SCROLL = 2
 TOO_WIDE_SLIDES = """
 const slides = [...document.querySelectorAll('section section')];
 slides.forEach(slide => slide.style.setProperty('display', 'block', 'important'));
-return slides.filter(slide => slide.scrollWidth > slide.clientWidth).map(slide => slide.innerText.slice(0, 80));
+return slides.filter(slide => slide.scrollWidth > slide.clientWidth)\
+.map(slide => slide.innerText.slice(0, 80));
 """
 
 TOO_WIDE = """
 const wide = [...document.querySelectorAll('.jp-OutputArea-output, .jp-MarkdownOutput')]
     .filter(box => box.scrollWidth > box.clientWidth + arguments[0]);
 wide[0]?.scrollIntoView();
-return wide.map(box => box.scrollWidth + ' in ' + box.clientWidth + ': ' + box.innerText.slice(0, 80));
+return wide.map(box => box.scrollWidth + ' in ' + box.clientWidth + ': ' \
++ box.innerText.slice(0, 80));
 """
 
 

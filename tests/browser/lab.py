@@ -27,7 +27,8 @@ THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 COUNT_OF_CELLS = "return document.querySelectorAll('.jp-Notebook .jp-Cell').length"
 
 RED_BOXES = """
-return [...document.querySelectorAll('[data-mime-type$="jupyter.stderr"], [data-mime-type$="jupyter.error"]')]
+return [...document.querySelectorAll('[data-mime-type$="jupyter.stderr"], \
+[data-mime-type$="jupyter.error"]')]
     .map(box => box.innerText.slice(0, 200));
 """
 """What JupyterLab shows on red: errors, and what was written to the error stream."""

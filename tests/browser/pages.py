@@ -45,7 +45,8 @@ const texts = [...document.querySelectorAll(`:is(${inside}) *`)]
     .filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()));
 const hard = texts.filter(element => contrast(element) < least);
 hard[0]?.scrollIntoView();
-return [texts.length, hard.map(element => contrast(element).toFixed(1) + ': ' + element.outerHTML.slice(0, 160))];
+return [texts.length, hard.map(element => contrast(element).toFixed(1) + ': ' \
++ element.outerHTML.slice(0, 160))];
 """
 
 

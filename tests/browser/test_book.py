@@ -65,7 +65,8 @@ SHEET = 672
 
 LINE = """
 const range = document.createRange();
-range.selectNodeContents([...document.querySelectorAll('article p')].find(found => found.innerText.length > 900));
+range.selectNodeContents([...document.querySelectorAll('article p')]\
+.find(found => found.innerText.length > 900));
 return range.toString().length / new Set([...range.getClientRects()].map(box => box.top)).size;
 """
 
@@ -108,7 +109,10 @@ def trace() -> Trace:
 def wide_table() -> str:
     """A table that is wider than a window: its names can be broken on paper, its words can't."""
     names = "".join(f"<th>exposed_{'time_waiting_' * 3}{number}</th>" for number in range(9))
-    return f"<table><caption>Times</caption><thead><tr>{names}</tr></thead><tr>{'<td>compute</td>' * 9}</tr></table>"
+    return (
+        f"<table><caption>Times</caption><thead><tr>{names}</tr></thead>"
+        f"<tr>{'<td>compute</td>' * 9}</tr></table>"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""What an instructor prints and shows: the cheat sheet is one page of A4, slides follow the keys."""
+"""An instructor's pages to print and to show: the cheat sheet is one page of A4, slides follow the
+keys.
+"""
 
 from __future__ import annotations
 

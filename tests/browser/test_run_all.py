@@ -26,8 +26,10 @@ LESSONS = sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb"
 
 IDLE = "return document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'"
 ENDED = """
-const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(prompt => prompt.innerText);
-return /\\d/.test(prompts.at(-1)) || document.querySelector('[data-mime-type$="jupyter.error"]') !== null;
+const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]\
+.map(prompt => prompt.innerText);
+return /\\d/.test(prompts.at(-1)) \
+|| document.querySelector('[data-mime-type$="jupyter.error"]') !== null;
 """
 
 ITEM = """

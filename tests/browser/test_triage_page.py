@@ -13,7 +13,8 @@ from tests.conftest import REPOSITORY
 from tidyprof.cli.main import main
 
 _PICTURES = """
-return [...document.querySelectorAll('figure svg')].filter(one => one.checkVisibility()).map(one => {
+return [...document.querySelectorAll('figure svg')].filter(one => one.checkVisibility())\
+.map(one => {
     const natural = one.width.baseVal.valueInSpecifiedUnits * 96 / 72;
     const scale = one.getBoundingClientRect().width / natural;
     const title = document.getElementById(one.closest('[aria-labelledby]').getAttribute('aria-labelledby'));

@@ -108,8 +108,13 @@ def true_work(damage: str) -> pd.DataFrame:
     rank = damaged(damage).ranks[0]
     calls = rank.calls.set_index("correlation_id")
     work = rank.device_work
-    shape = {what: [f"[{x}, {y}, {z}]" for x, y, z in work[[f"{what}_{axis}" for axis in "xyz"]].to_numpy().tolist()]
-             for what in ("grid", "workgroup")}  # fmt: skip
+    shape = {
+        what: [
+            f"[{x}, {y}, {z}]"
+            for x, y, z in work[[f"{what}_{axis}" for axis in "xyz"]].to_numpy().tolist()
+        ]
+        for what in ("grid", "workgroup")
+    }
     work = work.assign(
         launch_ns=work["correlation_id"].map(calls["start_ns"]).astype("Int64"),
         launch_thread=work["correlation_id"].map(calls["thread_id"]).astype("Int64"),

@@ -127,8 +127,11 @@ def test_what_is_gathered_is_received_whole_and_what_is_scattered_is_sent_whole(
     )
     writers.write("kineto", simulate(step), tmp_path)
     files = sorted(tmp_path.iterdir())
-    moved = {event["args"]["Collective name"]: event["args"] for event in events_of(files[0], "kernel")
-             if event["name"].startswith("nccl")}  # fmt: skip
+    moved = {
+        event["args"]["Collective name"]: event["args"]
+        for event in events_of(files[0], "kernel")
+        if event["name"].startswith("nccl")
+    }
     for kind, whole, share in ((GATHER, "Out", "In"), (SCATTER, "In", "Out")):
         assert moved[kind][f"{whole} msg nelems"] == 8 * moved[kind][f"{share} msg nelems"]
     assert {event["dtype"] for event in moved.values()} == {"BFloat16", "Float"}

@@ -27,8 +27,11 @@ def test_files_are_named_as_the_tool_names_them(tmp_path):
     paths = writers.write("rocprof-sys", run, tmp_path, rank=0, profile=True)
     # 1550151.853 s after boot plus 1767189312.123 s is 2026-01-18 12:31:03 UTC.
     folder = tmp_path / "rocprofsys-python-output" / "2026-01-18_12.31"
-    names = [f"{stem}-4200.{ending}" for stem in ("wall_clock", "sampling_wall_clock", "sampling_percent", "trip_count")
-             for ending in ("json", "txt")]  # fmt: skip
+    names = [
+        f"{stem}-4200.{ending}"
+        for stem in ("wall_clock", "sampling_wall_clock", "sampling_percent", "trip_count")
+        for ending in ("json", "txt")
+    ]
     names = [
         "perfetto-trace-4200.proto",
         *names,
@@ -209,8 +212,11 @@ def test_metadata_lists_the_files_and_that_stacks_were_sampled(tmp_path):
         for entry in entries
         for path in entry["value"]
     }
-    assert listed == {str(path) for path in paths if path.suffix in (".txt", ".proto") or "sampling" in path.name
-                      or "trip" in path.name}  # fmt: skip
+    assert listed == {
+        str(path)
+        for path in paths
+        if path.suffix in (".txt", ".proto") or "sampling" in path.name or "trip" in path.name
+    }
     assert content["settings"]["ROCPROFSYS_USE_SAMPLING"]["value"] is True
 
 

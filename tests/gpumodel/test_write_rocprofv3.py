@@ -47,8 +47,10 @@ def test_lds_is_stated_in_blocks_in_csv(tmp_path: Path) -> None:
 def test_rccl_calls_stand_around_their_launches(tmp_path: Path, format_name: str) -> None:
     writers.write(format_name, small_run(), tmp_path, rank=0)
     events = read_rocprofv3(tmp_path).events
-    times = {name: lists(events[events["name"] == name], "start_ns", "duration_ns", "thread") for name in
-             ("ncclAllReduce", "hipExtLaunchKernel")}  # fmt: skip
+    times = {
+        name: lists(events[events["name"] == name], "start_ns", "duration_ns", "thread")
+        for name in ("ncclAllReduce", "hipExtLaunchKernel")
+    }
     assert times["ncclAllReduce"] == times["hipExtLaunchKernel"]
     assert times["ncclAllReduce"][1:] == [[6_023] * 3, [4_205] * 3]
 

@@ -91,8 +91,8 @@ def test_amd_smi_has_the_columns_of_the_present_tool(tmp_path):
     header = path.read_text().splitlines()[0]
     assert (
         header
-        == "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,decoder,"
-        "vram_used,vram_total"
+        == "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,"
+        "encoder,decoder,vram_used,vram_total"
     )
     wide = writers.write("amd-smi", sampled_run(), tmp_path, flags="pv")[0]
     rows = list(csv.DictReader(wide.read_text().splitlines()))

@@ -309,7 +309,8 @@ def test_a_real_run_has_the_trainers_own_speed(
     write_records(tmp_path / "mine", _on_a_gpu())
     (tmp_path / "mine" / "command.txt").write_text("python -m cifar_train\n")
     (tmp_path / "mine" / "smi.csv").write_text(
-        "timestamp,gpu,power_usage,max_power,gfx,vram_used,vram_total\n1795298601,0,300,750,50,2000,196592\n"
+        "timestamp,gpu,power_usage,max_power,gfx,vram_used,vram_total\n"
+        "1795298601,0,300,750,50,2000,196592\n"
     )
     run = watched_run(tmp_path / "mine")
     assert run.profile.origin.kind == "measured"

@@ -135,7 +135,8 @@ def test_sections_come_with_the_code_that_they_need_and_no_more(course: Folders)
         "[do]: https://example.org/do\n[page]: https://example.org/page",
         "print(statistics.median(times))",
         "%%bash\ncat $FOLDER/settings.cfg",
-        f"### Exercise 00.1 (3 minutes)\n\n{QUESTION_BOX}\n\nWhat is in the middle?\n\n</blockquote>",
+        f"### Exercise 00.1 (3 minutes)\n\n{QUESTION_BOX}\n\n"
+        "What is in the middle?\n\n</blockquote>",
         'q = exercise("00.1", times)\nanswer = ...\nq.check(answer)',
         FROM,
         "times.append(9)",

@@ -37,8 +37,19 @@ PLANTED = {
     "environment": {"OTHER": "kept nowhere", "SLURM_PROCID": "1", "AWS": "ABCDEFGH",
                     "environment": {}},
 }  # fmt: skip
-SECRETS = ("node17", "cluster.example", "login2", "alice", "gpfs/people", "secret-project", TOKEN, "correct-horse",
-           "abc.def-123456", "kept nowhere", "ABCDEFGH")  # fmt: skip
+SECRETS = (
+    "node17",
+    "cluster.example",
+    "login2",
+    "alice",
+    "gpfs/people",
+    "secret-project",
+    TOKEN,
+    "correct-horse",
+    "abc.def-123456",
+    "kept nowhere",
+    "ABCDEFGH",
+)
 KERNEL = "void gemm<float>(at::native::alice_in_chains, node170)"
 
 

@@ -291,7 +291,8 @@ def test_so_it_does_in_the_corner_of_a_figure(
 def test_no_line_begins_with_percent_and_a_minus_is_one_but_not_in_code() -> None:
     shown = Prose("-3 % of `a -1 % 2` on 2026-11-27, well-known")._repr_html_()
     assert shown == (
-        "<p>\N{MINUS SIGN}3\N{NO-BREAK SPACE}% of <code>a -1 % 2</code> on 2026-11-27, well-known</p>"
+        "<p>\N{MINUS SIGN}3\N{NO-BREAK SPACE}% of <code>a -1 % 2</code>"
+        " on 2026-11-27, well-known</p>"
     )
 
 

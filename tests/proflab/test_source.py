@@ -33,8 +33,8 @@ RECORDING_OF_READER = {
     "rocprof_v1": "rocprofv1-mi210-torch-add/HSA_trace",
     "perfetto": "rocprofv3-lumi-taylor/results.pftrace",
     "system": (
-        "smi-mi300x-vllm-llama31-bs1/monitoring/gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_"
-        "mem0.8_20250807_185823.csv"
+        "smi-mi300x-vllm-llama31-bs1/monitoring/"
+        "gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_mem0.8_20250807_185823.csv"
     ),
 }
 """A small recording for each reader; the database of rocpd and the allocator's snapshot are made

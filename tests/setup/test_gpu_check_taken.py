@@ -28,8 +28,11 @@ def traced(gpus: Gpus, folder: Path) -> Commands:
     """What the part `traces` leaves of one model on such a GPU."""
     training = folder / "vit"
     training.mkdir()
-    write_trace(training / "trace_rank0_of_1.json.gz", [call("launch", 900, 50, 1), kernel("gemm", 1000, 400, 1)],
-                header=HEADER)  # fmt: skip
+    write_trace(
+        training / "trace_rank0_of_1.json.gz",
+        [call("launch", 900, 50, 1), kernel("gemm", 1000, 400, 1)],
+        header=HEADER,
+    )
     run = {
         "record": "run",
         "config": {"model": "vit", "precision": "automixed", "batch_size": 64},

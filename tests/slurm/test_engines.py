@@ -1,4 +1,6 @@
-"""Files of many ranks, read by MPI's ranks and by Dask's workers on two nodes, one of them killed."""
+"""Files of many ranks, read by MPI's ranks and by Dask's workers on two nodes, one of which is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def ranks(tmp_path: Path) -> Path:
-    """A folder with a folder `ranks` of traces, each of which computes longer than the one before."""
+    """A folder with a folder `ranks` of traces, each with more computation than the one before."""
     (tmp_path / "ranks").mkdir()
     for rank in range(RANKS):
         header = HEADER | {

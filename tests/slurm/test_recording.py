@@ -21,9 +21,10 @@ STATISTICS = (
     '"add(float*)",2,800,400.0,100.0,400,400,0.0\n'
 )
 TRACE = (
-    "Kind,Agent_Id,Queue_Id,Stream_Id,Thread_Id,Dispatch_Id,Kernel_Id,Kernel_Name,Correlation_Id,Start_Timestamp,"
-    "End_Timestamp,LDS_Block_Size,Scratch_Size,VGPR_Count,Accum_VGPR_Count,SGPR_Count,Workgroup_Size_X,"
-    "Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z\n"
+    "Kind,Agent_Id,Queue_Id,Stream_Id,Thread_Id,Dispatch_Id,Kernel_Id,Kernel_Name,Correlation_Id,"
+    "Start_Timestamp,End_Timestamp,LDS_Block_Size,Scratch_Size,VGPR_Count,Accum_VGPR_Count,"
+    "SGPR_Count,Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,"
+    "Grid_Size_X,Grid_Size_Y,Grid_Size_Z\n"
     '"KERNEL_DISPATCH","Agent 4",1,1,7,1,1,"add(float*)",1,1000,1400,0,0,8,0,16,64,1,1,1024,1,1\n'
     '"KERNEL_DISPATCH","Agent 4",1,1,7,2,1,"add(float*)",2,2000,2400,0,0,8,0,16,64,1,1,1024,1,1\n'
 )

@@ -41,7 +41,8 @@ def synchronize():
 def step():  # launched in 1 ms, done in 50
     host[0] += 0.001
     gpu[0] = max(gpu[0], host[0]) + 0.05
-torch.cuda = types.SimpleNamespace(Event=Event, synchronize=synchronize, get_device_name=lambda: "a GPU")
+torch.cuda = types.SimpleNamespace(\
+Event=Event, synchronize=synchronize, get_device_name=lambda: "a GPU")
 time_a_step.ON_GPU, time_a_step.time.perf_counter = True, lambda: host[0]
 print(time_a_step.report(time_a_step.step_seconds(step, steps=20), images=64))
 """

@@ -12,7 +12,10 @@ import pytest
 
 from tests.snippets.conftest import Run
 
-NAMES = "timestamp,gpu,xcp,power_usage,max_power,hotspot_temperature,gfx_clk,gfx,mem,vram_used,vram_total"
+NAMES = (
+    "timestamp,gpu,xcp,power_usage,max_power,hotspot_temperature,gfx_clk,gfx,mem,vram_used,"
+    "vram_total"
+)
 OLD_NAMES = NAMES.replace(",xcp", "").replace(",max_power", "")
 BEGIN = 1_795_298_400  # 2026-11-21 22:00 UTC
 

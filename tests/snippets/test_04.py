@@ -109,8 +109,8 @@ def test_every_rank_runs_the_tool_with_names_of_its_own(bare: Run, tmp_path: Pat
     assert len(calls) == 2
     assert len(set(calls)) == 1
     assert calls[0].endswith(
-        "<--stats><--output-format><csv><--output-directory><profile_40123><--output-file><rank%rank%_pid%pid%><--><python><my"
-        " train.py><--steps><5>"
+        "<--stats><--output-format><csv><--output-directory><profile_40123>"
+        "<--output-file><rank%rank%_pid%pid%><--><python><my train.py><--steps><5>"
     )
     assert lines[-1] == "2 kernel traces of 2 ranks in profile_40123"
 

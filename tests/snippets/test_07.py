@@ -173,7 +173,8 @@ MPIEXEC = """#!/bin/bash
 echo "words: $*" >mpiexec_words
 count=$2
 shift 6
-for ((rank = 0; rank < count; rank++)); do PALS_RANKID=$rank PALS_LOCAL_RANKID=$rank "$@" || exit 1; done
+for ((rank = 0; rank < count; rank++)); do \
+PALS_RANKID=$rank PALS_LOCAL_RANKID=$rank "$@" || exit 1; done
 """
 
 

@@ -22,7 +22,8 @@ def answering(name, answer):
         return answer
     return called
 
-answers = {"reset_peak_memory_stats": None, "mem_get_info": (30, 100), "memory_allocated": 10, "memory_reserved": 40,
+answers = {"reset_peak_memory_stats": None, "mem_get_info": (30, 100), "memory_allocated": 10, \
+"memory_reserved": 40,
            "max_memory_allocated": 20, "memory_stats": {"num_alloc_retries": 2}}
 for name, answer in answers.items():
     setattr(torch.cuda, name, lambda *arguments, answer=answer: answer)

@@ -1,9 +1,9 @@
-"""Every command that the course shows, read by the tools' own tables of options, so that none is
-wrong.
+"""Every command that the course shows, checked against the tools' own tables of options, so that
+none is wrong.
 
-Cells and job scripts are run, on stand-ins that are as strict as the tools. This finds what no run
-sees: commands in prose, tables and exercises, the options of launchers, and a wrong command in the
-middle of a cell.
+Cells and job scripts are run, on stand-ins that are as strict as the tools. This check finds faults
+that no run meets: commands in prose, tables and exercises, the options of launchers, and a wrong
+command in the middle of a cell.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ EXERCISES = "lessons/*/exercises.py"
 SCRIPTS = ("scripts/slurm/*.sh", "scripts/slurm/mpi/*.sh", "snippets/*.sh")
 
 SHELLS = ("bash", "sh", "shell", "console")
-"""Languages of code blocks that hold commands. A block without one does if a line of it begins with
-a tool.
+"""Languages of code blocks that hold commands. A block without a language holds commands if one of
+its lines begins with a tool.
 """
 
 USAGE = "usage"
-"""Language of code blocks that hold commands as help texts show them: `tool FILE [--option a|b]
+"""Language of code blocks with commands as help texts show them: `tool FILE [--option a|b]
 explanation`.
 """
 
@@ -47,7 +47,7 @@ _INLINE = re.compile(r"`([^`\n]+)`")
 
 @dataclass(frozen=True)
 class Use:
-    """A command where it stands: its tools from the outside in, and what is wrong with it."""
+    """A command in its place: its tools from the outside in, and the faults of the command."""
 
     path: Path
     line: int
@@ -60,11 +60,11 @@ class Use:
 
 
 Found = Iterator[tuple[int, Command]]
-"""Commands with the line in which their text begins."""
+"""Commands, each with the line in which its text begins."""
 
 
 def uses_in_cell(cell: NotebookNode, path: Path) -> Iterator[Use]:
-    """Commands in one cell; lines count from the cell's first."""
+    """Commands in one cell; lines count from the cell's first line."""
     yield from _uses(path, of_cell(cell))
 
 
@@ -102,8 +102,8 @@ def of_cell(cell: NotebookNode) -> Found:
 
 
 def of_shell(text: str) -> Iterator[Command]:
-    """Commands of a shell text, without the texts in variables that are neither a command nor a
-    tool's options.
+    """Commands of a shell text, without texts in variables that are neither a command nor options
+    of a tool.
     """
     for command in commands_in(_ANGLES.sub(OPAQUE, text.replace("$CASE", case_command("00")))):
         if (
@@ -128,7 +128,7 @@ def of_markdown(text: str) -> Found:
 
 
 def markdown_tokens(text: str) -> list:
-    """The text as markdown-it reads it, with tables."""
+    """The tokens that markdown-it makes of the text, with tables."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable("table").parse(text)
@@ -154,7 +154,7 @@ def of_usage(line: str) -> Iterator[Command]:
 
 
 def mentioned(text: str) -> Iterator[Command]:
-    """Commands in inline code; nothing where it does not begin with a tool and a second word."""
+    """Commands in inline code; none if it does not begin with a tool and a second word."""
     if not _begins_with_tool(text):
         return
     try:
@@ -218,8 +218,8 @@ def _of_text(text: str) -> Iterator[Command]:
 
 
 def of_script(text: str) -> Found:
-    """The tools' commands in a job script; its header counts as options of sbatch, a comment's
-    usage as a command.
+    """The tools' commands in a job script; its header counts as options of sbatch, the usage in a
+    comment as a command.
     """
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#SBATCH "):

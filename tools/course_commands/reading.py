@@ -1,7 +1,6 @@
-"""Whether a command is one that its tool would understand. Nothing is run, and torch is not
-imported.
+"""Whether a tool would understand a command. Nothing is run, and torch is not imported.
 
-The course's tools and the stand-ins have parsers of their own; for other tools parsers are made of
+The course's tools and the stand-ins have parsers of their own; parsers of other tools are made of
 tools.toml.
 """
 
@@ -26,7 +25,7 @@ from tidyprof.errors import UserError
 from tools.course_commands.shell import OPAQUE, Command, commands_in
 
 _OWN = ("cifar-train", "proflab", "tidyprof")
-"""Commands of the course, which start the module of that name."""
+"""Commands of the course; each starts the module of its name."""
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
 _PLACEHOLDER = re.compile(r"(?<![\w%{-])[A-Z][A-Z_]*(?![\w}])")
@@ -34,10 +33,10 @@ _PLACEHOLDER = re.compile(r"(?<![\w%{-])[A-Z][A-Z_]*(?![\w}])")
 
 @dataclass
 class Reading:
-    """What a command was understood as: its tools from the outside in, and what is wrong with it.
+    """How a command was understood: its tools from the outside in, and its faults.
 
-    whole  -- required options and programs have to be there; strict -- and a tool's own rules for
-              options together.
+    whole  -- whether required options and programs have to be there.
+    strict -- whether a tool's own rules for options together apply, too.
     course -- the course's folder, in which its scripts have to exist.
     """
 
@@ -50,7 +49,7 @@ class Reading:
 
 @cache
 def tables() -> Mapping[str, Any]:
-    """All of tools.toml; texts of several words as sets."""
+    """The whole of tools.toml, with texts of several words as sets."""
     data = tomllib.loads((Path(__file__).parent / "tools.toml").read_text(encoding="utf-8"))
     return {
         name: frozenset(value.split()) if isinstance(value, str) else value
@@ -59,7 +58,7 @@ def tables() -> Mapping[str, Any]:
 
 
 def is_tool(word: str) -> bool:
-    """Whether a word names a program that has options of its own to check."""
+    """Whether a word names a program whose options can be checked."""
     name = PurePath(word).name
     return (
         name in MODULE_OF_TOOL
@@ -70,15 +69,15 @@ def is_tool(word: str) -> bool:
 
 
 def read_command(command: Command, course: Path | None = None) -> Reading:
-    """Read a command; words in capitals stand for anything, words that are not known also for none.
+    """Read a command; words in capitals stand for any word, and unknown words also for none.
 
-    One that is not whole may break off before the value of an option.
+    A command that is not whole may break off before the value of an option.
     """
     words = list(command.words)
     if command.variable in tables()["variables"]:
         words = [tables()["variables"][command.variable], *words]
     placed = [word if " " in word else _PLACEHOLDER.sub(OPAQUE, word) for word in words]
-    # What is not known may also be nothing at all, alone or at the begin of a word, in the whole or
+    # Unknown text may also be empty, alone or at the beginning of a word, in the whole command or
     # among the options.
     attempts = [words, placed, [word.lstrip(OPAQUE) for word in words if word.strip(OPAQUE)]]
     program = words.index("--") if "--" in words else len(words)
@@ -133,7 +132,7 @@ def _read_stand_in(tool: str, words: Sequence[str], reading: Reading) -> None:
 
 
 def _read_other(tool: str, words: Sequence[str], reading: Reading) -> None:
-    """A tool of tools.toml, and the program that it starts."""
+    """Read a tool of tools.toml, and the program that it starts."""
     reading.tools.append(tool)
     kind, parser = tables()["tool"][tool].get("operands"), _parser(tool)
     if tool == "torchrun":  # it takes both spellings
@@ -157,9 +156,10 @@ def _read_other(tool: str, words: Sequence[str], reading: Reading) -> None:
 
 
 def _program_begins(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
-    """The place of the first word that is neither an option nor the value of one."""
+    """The place of the first word that is neither an option nor an option's value."""
     place = 0
     while place < len(words) and words[place].startswith("-") and words[place] != "--":
+        # argparse has no public way to ask for one option.
         option = parser._option_string_actions.get(words[place])
         place += 1 + (0 if option is None else 1 if option.nargs is None else option.nargs)
     return min(place, len(words))
@@ -167,7 +167,7 @@ def _program_begins(parser: argparse.ArgumentParser, words: Sequence[str]) -> in
 
 @cache
 def _parser(tool: str) -> argparse.ArgumentParser:
-    """The parser of a tool in tools.toml, with a launcher's options that gpumodel knows."""
+    """The parser of a tool in tools.toml, with the launcher's options that gpumodel knows."""
     entry = tables()["tool"][tool]
     sources = [entry, tables()["tool"].get(entry.get("like"), {})]
     parser = argparse.ArgumentParser(prog=tool, add_help=False, allow_abbrev=False)
@@ -178,6 +178,7 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     ):
         names = {name for source in sources for name in source.get(kind, "").split()}
         for name in sorted(names | getattr(LAUNCHERS.get(tool), kind, frozenset())):
+            # Some launchers, such as mpirun, take a long option with one hyphen, too.
             spellings = {f"-{name}", f"--{name}"} if len(name) > 1 else {f"-{name}"}
             parser.add_argument(*spellings, dest=name.replace("-", "_"), **more)
     if "commands" in entry:
@@ -242,7 +243,7 @@ def _parse(
     reading: Reading,
     mixed: bool = False,
 ) -> argparse.Namespace | None:
-    """The options, or None and a problem more."""
+    """The options, or None and one more problem."""
     for own in _parsers(parser):
         for action in own._actions:
             _take_what_is_unknown(action)
@@ -264,14 +265,16 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 
 class _Choices(list):
-    """Choices of which a text that is not known may be any."""
+    """Choices, of which unknown text may be any."""
 
     def __contains__(self, word: object) -> bool:
         return (isinstance(word, str) and OPAQUE in word) or super().__contains__(word)
 
 
 def _take_what_is_unknown(action: argparse.Action) -> None:
-    """Let OPAQUE pass for a value of any type, once."""
+    """Let OPAQUE pass for a value of any type. A second call for the same action changes
+    nothing.
+    """
     if isinstance(action, argparse._SubParsersAction) or isinstance(action.choices, _Choices):
         return
     if convert := action.type:
@@ -282,7 +285,7 @@ def _take_what_is_unknown(action: argparse.Action) -> None:
 
 @contextlib.contextmanager
 def _problems_into(tool: str, reading: Reading):
-    """What a parser says against its words becomes a problem, in one line."""
+    """A context in which a parser's refusal becomes a problem, in one line."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
@@ -293,7 +296,6 @@ def _problems_into(tool: str, reading: Reading):
             reading.problems.append(f"{tool}: {lines[-1]}")
     except UserError as error:
         lines = str(error).splitlines()
-        fatal = (
-            line for line in lines if line.startswith("Fatal error")
-        )  # after warnings, before a list
+        # It comes after warnings, and before a list.
+        fatal = (line for line in lines if line.startswith("Fatal error"))
         reading.problems.append(f"{tool}: {next(fatal, lines[0])}")

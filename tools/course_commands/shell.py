@@ -1,7 +1,7 @@
 """The simple commands in a shell text, found without running anything.
 
-What only a run could tell, such as the value of a variable or the output of a command, stands as
-OPAQUE. Whatever is more than simple commands (loops over words, arrays, functions) is left to the
+OPAQUE stands for text that only a run would show, such as the value of a variable or the output of
+a command. Anything more than simple commands (loops over words, arrays, functions) is left to the
 runs of the lessons and job scripts.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 OPAQUE = "\0"
-"""Stands in a word for text that is not known."""
+"""Stands in a word for unknown text."""
 
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?(.*)\n(?:.*\n)*?\s*\1$", re.MULTILINE)
 _ARRAY = re.compile(r"\b\w+\+?=\([^()]*\)")
@@ -34,11 +34,11 @@ _NOT_READ = frozenset(("for", "case", "esac"))
 
 @dataclass(frozen=True)
 class Command:
-    """One simple command: its words, and whether it may be refused, since a refusal is what the
-    line shows.
+    """One simple command: its words, and whether it may be refused because the line shows the
+    refusal.
 
-    whole -- False for one that prose shortens: what it needs may be missing. variable -- where the
-             words were stored.
+    whole    -- False for a command that prose shortens: required words may be missing.
+    variable -- name of the variable in which the words were stored.
     """
 
     words: tuple[str, ...]
@@ -63,7 +63,9 @@ def commands_in(text: str) -> Iterator[Command]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each line with its words; lines belong together while a quote is open."""
+    """Each line with its words; lines belong together as long as a quote is open. Raises ValueError
+    for a quote that is never closed.
+    """
     begun = ""
     for line in text.splitlines():
         begun = f"{begun}\n{line}" if begun else line
@@ -79,7 +81,9 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _simple(words: list[str], may_fail: bool) -> Iterator[Command]:
-    """The simple commands of a line; what is stored in a variable is one that is not whole."""
+    """The simple commands of a line; the value of a variable counts as a command that is not
+    whole.
+    """
     own: list[str] = []
     into_file = False
     for word in [*words, ";"]:

@@ -1,4 +1,4 @@
-"""Cuts of public recordings, so that no lesson needs the network: the figures that a lesson asks,
+"""Cuts of public recordings, so that no lesson needs the network: the numbers that a lesson needs,
 in the tool's format.
 
     PROFLAB_RECORDINGS=FOLDER python -m tools.cuts [NAME ...]
@@ -23,7 +23,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def make_cut(entry: Entry, source: Path, target: Path) -> Cut:
-    """Cut one recording of the mirror folder `source` into `target`, and say what came out."""
+    """Cut one recording of the mirror folder `source` into `target`, and return the entry of the
+    cut.
+    """
     recipe = RECIPES[entry.name]
     files = []
     for file in entry.files:
@@ -41,8 +43,8 @@ def make_cut(entry: Entry, source: Path, target: Path) -> Cut:
 
 
 def _cut_packed(cutter: Callable[[bytes], bytes], content: bytes) -> bytes:
-    """Pack the cut as the whole file is, without a time in the header, so that equal cuts are equal
-    files.
+    """Pack the cut as the whole file is packed, without a time in the header, so that equal cuts
+    are equal files.
     """
     if content.startswith(_GZIP_MAGIC):
         return gzip.compress(cutter(gzip.decompress(content)), mtime=0)
@@ -50,7 +52,7 @@ def _cut_packed(cutter: Callable[[bytes], bytes], content: bytes) -> bytes:
 
 
 def write_manifest(path: Path, cuts: dict[str, Cut]) -> list[Entry]:
-    """Enter the cuts into the manifest, and give all of its entries that have one."""
+    """Enter the cuts into the manifest, and return all of its entries with a cut."""
     entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
     entries = [
         msgspec.structs.replace(entry, cut=cuts.get(entry.name, entry.cut)) for entry in entries
@@ -61,7 +63,7 @@ def write_manifest(path: Path, cuts: dict[str, Cut]) -> list[Entry]:
 
 
 def notice(entries: list[Entry]) -> str:
-    """The text of NOTICE.md: of each cut its source, what was changed, copyright and licence."""
+    """The text of NOTICE.md: for each cut its source, what it keeps, copyright and licence."""
     parts = [
         "# Cuts of public recordings",
         (

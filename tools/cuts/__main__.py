@@ -14,7 +14,7 @@ TARGET = Path(__file__).parents[2] / "recordings"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command with its arguments."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.cuts", description="Cut public recordings for the lessons."
     )
@@ -25,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Cut the named recordings, or all that lessons use."""
+    """Cut the named recordings, or all recordings that lessons use."""
     parser = build_parser()
     names = parser.parse_args().names or list(RECIPES)
     source = os.environ.get("PROFLAB_RECORDINGS")

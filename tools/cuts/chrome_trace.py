@@ -1,4 +1,6 @@
-"""A trace of torch.profiler, with the events and arguments that tidyprof and the lessons read."""
+"""A trace of torch.profiler with only the events and arguments that tidyprof and the lessons
+read.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +24,20 @@ _OWNER, _OWNERS = "External id", (b'"cpu_op"', b'"user_annotation"')
 
 
 def trace(text: bytes) -> bytes:
-    """Without flow events, without the Python call stack, and without arguments that nobody
-    reads.
+    """The trace without flow events, without the Python call stack, and without arguments that
+    nobody reads.
     """
     return _cut(text, python_functions=False)
 
 
 def trace_with_stacks(text: bytes) -> bytes:
-    """Likewise, with the Python call stack."""
+    """The same, but with the Python call stack."""
     return _cut(text, python_functions=True)
 
 
 def packable(text: bytes, by_name: bool = True) -> bytes:
-    """The same events in a form that packs to four fifths: like ones side by side, times last, and
-    the identifier of an operator only where work refers to it.
+    """The same events in a form that packs to four fifths of the size: similar events side by side,
+    times last, and the identifier of an operator only if work on the device refers to it.
     """
     members = msgspec.json.decode(text, type=_MEMBERS)
     events = msgspec.json.decode(members.pop("traceEvents"), type=list[_MEMBERS])
@@ -66,7 +68,7 @@ def _cut(text: bytes, python_functions: bool) -> bytes:
     members = msgspec.json.decode(text, type=_MEMBERS)
     events = msgspec.json.decode(members.pop("traceEvents"), type=list[_MEMBERS])
     kept = [_lean(event) for event in events if _is_read(event, python_functions)]
-    # The list goes last: a reader knows the format by what stands before it.
+    # The list comes last: a reader recognises the format by the members before it.
     return msgspec.json.encode(members | {"traceEvents": kept})
 
 
@@ -83,7 +85,7 @@ def _is_read(event: dict[str, msgspec.Raw], python_functions: bool) -> bool:
 
 
 def _lean(event: dict[str, msgspec.Raw]) -> dict[str, object]:
-    """The event as its text had it, number by number."""
+    """The event, with each number as its text had it."""
     if "args" not in event or bytes(event["ph"]) == b'"M"':
         return event
     arguments = msgspec.json.decode(event["args"], type=_MEMBERS)

@@ -1,4 +1,4 @@
-"""A CSV file with the columns and rows that are asked."""
+"""A CSV file with only the columns and rows that are needed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 
 def columns(*names: str) -> Callable[[bytes], bytes]:
-    """Only these columns."""
+    """A cutter that keeps only these columns."""
     return lambda text: _cut(text, set(names).__contains__)
 
 
 def without(pattern: str) -> Callable[[bytes], bytes]:
-    """All columns but those in whose name the pattern is found."""
+    """A cutter that drops the columns in whose name the pattern is found."""
     return lambda text: _cut(text, lambda name: not re.search(pattern, name))
 
 
 def without_rows(pattern: str) -> Callable[[bytes], bytes]:
-    """All rows but those in whose first cell the pattern is found."""
+    """A cutter that drops the rows in whose first cell the pattern is found."""
     return lambda text: _cut(text, is_row=lambda row: not re.search(pattern, row[0]))
 
 

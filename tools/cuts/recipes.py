@@ -1,5 +1,5 @@
-"""What each cut keeps of a public recording: all that the lessons ask of it, and what tidyprof
-needs to read it.
+"""What each cut keeps of a public recording: the parts that the lessons need, and those that
+tidyprof needs to read it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tools.cuts.rpd_database import database
 class Recipe:
     """How a recording is cut.
 
-    keeps -- for people: what is left of it.
-    files -- path below the recording's folder -> what makes the cut's file of the unpacked one.
-             Others are left out.
+    keeps -- what is left of it, in words for people.
+    files -- path below the recording's folder -> the function that makes the cut's file of the
+             unpacked one; other files are left out.
     """
 
     keeps: str
@@ -56,10 +56,9 @@ def _workload(
 
 
 def _compared(*kinds: str) -> dict[str, Callable[[bytes], bytes]]:
-    """Folders of two kernels, with tables that `analyze` made of them."""
-    speeds = without_rows(
-        r"\((BF16|F32|F64|Int8)\)$"
-    )  # of the matrix products lessons ask F16 alone
+    """Folders of two kernels, with the tables that `analyze` made of them."""
+    # Of the matrix products the lessons need only F16.
+    speeds = without_rows(r"\((BF16|F32|F64|Int8)\)$")
     tables = {"2.1_Speed-of-Light": speeds}
     tables |= dict.fromkeys(("10.1_Overall_Instruction_Mix", "12.2_LDS_Stats"), _AVERAGES)
     more = {"roofline": _ROOFS, **{f"analyze/{name}": cutter for name, cutter in tables.items()}}

@@ -1,4 +1,4 @@
-"""An rpd database without the tables that tidyprof and the lessons leave alone."""
+"""An rpd database without the tables that neither tidyprof nor the lessons read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _NOT_ASKED = ("ext_callstack", "rocpd_barrierop", "rocpd_op_inputSignals")
 
 
 def database(content: bytes) -> bytes:
-    """The database without these tables, the views of them, and the indexes, which only make
-    questions faster.
+    """The database without these tables, without their views, and without the indexes, which only
+    make queries faster.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cut.rpd"

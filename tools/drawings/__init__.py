@@ -1,4 +1,4 @@
-"""Drawings to think with: `python -m tools.drawings` writes docs/drawings.
+"""Drawings that explain a thought: `python -m tools.drawings` writes docs/drawings.
 
 A line `{drawing NAME}`, alone in a lesson's markdown cell, shows docs/drawings/NAME.svg with the
 drawing's words as its alternative text.

@@ -42,13 +42,10 @@ def all_reduce() -> Drawing:
 def missing_call() -> Drawing:
     """Lesson 15: three ranks, one of which leaves out a call."""
     drawing = Drawing(
-        "Three ranks and three calls. Ranks 0 and 1 make calls 1, 2 and 3, rank 2 leaves out "
-        "call 1."
-        " The library pairs first calls with first calls: rank 2's call 2 with call 1 of the "
-        "others,"
-        " then its call 3 with their call 2. Both sums are wrong. At the third pairing rank 2 "
-        "has no"
-        " call left: the others wait, until the time-out.",
+        "Three ranks and three calls. Ranks 0 and 1 make calls 1, 2 and 3, rank 2 leaves out call"
+        " 1. The library pairs first calls with first calls: rank 2's call 2 with call 1 of the"
+        " others, then its call 3 with their call 2. Both sums are wrong. At the third pairing rank"
+        " 2 has no call left: the others wait, until the time-out.",
         250,
     )
     columns = {

@@ -164,11 +164,10 @@ def roofline() -> Drawing:
 def memory() -> Drawing:
     """Lesson 05: from a compute unit to HBM, with the sizes of an MI300X."""
     drawing = Drawing(
-        "The way of a number in an MI300X. In a compute unit, one of 304, stand vector units "
-        "(VALU),"
-        " matrix units (MFMA), registers, LDS of 64 KiB and the cache vL1D of 32 KiB. From vL1D it"
-        " leads to one of eight L2 caches of 4 MiB, through the fabric to the Infinity Cache of"
-        " 256 MiB, and to HBM, 192 GB at 5.3 TB/s.",
+        "The way of a number in an MI300X. In a compute unit, one of 304, stand vector units"
+        " (VALU), matrix units (MFMA), registers, LDS of 64 KiB and the cache vL1D of 32 KiB. From"
+        " vL1D it leads to one of eight L2 caches of 4 MiB, through the fabric to the Infinity"
+        " Cache of 256 MiB, and to HBM, 192 GB at 5.3 TB/s.",
         222,
     )
     drawing.box(8, 8, 236, 206)
@@ -197,12 +196,10 @@ def tile() -> Drawing:
     """Lesson 16: a tile of a product in one compute unit."""
     drawing = Drawing(
         "Left, a product of two matrices: a tile of the result takes the rows beside it and the"
-        " columns above it, a piece of some depth at a time. Right, the workgroup that computes "
-        "this"
-        " tile, in one compute unit: both pieces lie in LDS, 64 KiB, on an MI350 160 KiB. On "
-        "each of"
-        " four SIMDs a warp holds a quarter of the tile's sums in vector registers, 512 for each"
-        " lane; a SIMD has 8 wave slots.",
+        " columns above it, a piece of some depth at a time. Right, the workgroup that computes"
+        " this tile, in one compute unit: both pieces lie in LDS, 64 KiB, on an MI350 160 KiB. On"
+        " each of four SIMDs a warp holds a quarter of the tile's sums in vector registers, 512 for"
+        " each lane; a SIMD has 8 wave slots.",
         290,
     )
     drawing.text(199, 14, "columns", "small", anchor="middle")

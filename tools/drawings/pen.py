@@ -1,7 +1,7 @@
-"""The pen of the lessons' drawings: boxes, texts, lines and arrows as one file of SVG.
+"""The pen of the lessons' drawings: boxes, texts, lines and arrows as one SVG file.
 
-A drawing stands on a ground of its own, so that it can be read on any page, and is dark where the
-reader's system is. Lengths are CSS pixels of a drawing that is shown in full width.
+A drawing has a background of its own, so that it can be read on any page, and is dark if the
+reader's system is. Lengths are CSS pixels of a drawing shown in full width.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 WIDTH = 600
 TEXT_PX, SMALL_PX = 15, 13
 LINE_PX = 18
-"""From one line of text to the next."""
+"""Distance from one line of text to the next."""
 
 HEAD_PX = 8
 """Length of an arrow's head."""
@@ -27,11 +27,13 @@ COLOURS = {
     "memory": ("#cfeee4", "#0a4d3a"),
     "wrong": ("#f8d8c2", "#6b3000"),
 }
-"""What is filled or drawn -> its colour on a light and on a dark page, tints of the figures' own."""
+"""Name of an area or a line -> its colour on a light and on a dark page: tints of the figures'
+own.
+"""
 
 
 def _style() -> str:
-    """CSS of all drawings; `wait` is time in which nothing is done, and has no fill."""
+    """CSS of all drawings; `wait` is time in which nothing is done, and is not filled."""
     light, dark = (
         "".join(f"--{name}:{pair[place]};" for name, pair in COLOURS.items()) for place in (0, 1)
     )
@@ -47,9 +49,10 @@ def _style() -> str:
 
 
 class Drawing:
-    """A drawing that grows by what is put on it.
+    """A drawing that grows with each call.
 
-    words  -- what it shows, for who doesn't see it: its title and the image's alternative text
+    words  -- what it shows, for readers who can't see it: its title and the image's alternative
+              text
     height -- in px; it is WIDTH wide
     """
 
@@ -61,7 +64,7 @@ class Drawing:
     def text(
         self, x: float, y: float, words: str, look: str = "", *, anchor: str = "start"
     ) -> None:
-        """A line of text on the base line `y`; look -- strong, small or both."""
+        """Draw a line of text on the base line `y`; look -- strong, small or both."""
         self._parts.append(
             f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" class="{look}">'
             f"{escape(words, quote=False)}</text>"
@@ -70,8 +73,8 @@ class Drawing:
     def box(
         self, x: float, y: float, width: float, height: float, *lines: str, look: str = "plain"
     ) -> None:
-        """A box with lines in its middle, the first as it is, the others small; a lone line in a
-        box of less than two is small where `look` says so (`wait small`).
+        """Draw a box with lines in its middle, the first in normal size, the others small. A single
+        line is small if `look` has the word, as in `wait small`.
         """
         fill, _, small = look.partition(" ")
         self._parts.append(
@@ -84,12 +87,12 @@ class Drawing:
             self.text(x + width / 2, middle + LINE_PX * place, line, size, anchor="middle")
 
     def line(self, *points: tuple[float, float], look: str = "") -> None:
-        """A line from point to point; look -- `dashed`."""
+        """Draw a line from point to point; look -- `dashed`."""
         self._path(points, look, "")
 
     def arrow(self, *points: tuple[float, float], look: str = "", both: bool = False) -> None:
-        """A line with a head at its last point, and at its first, too, if both; look -- `axis` for
-        one that leads to nothing.
+        """Draw a line with a head at its last point and, if `both`, at its first point, too; look
+        -- `axis` for an arrow that leads to nothing.
         """
         heads = ' marker-end="url(#head)"' + ' marker-start="url(#head)"' * both
         self._path(points, look, heads)
@@ -99,18 +102,18 @@ class Drawing:
         self._parts.append(f'<path d="M{way}" class="drawn {look}"{heads}/>'.replace(' "', '"'))
 
     def lane(self, y: float, name: str, words: str = "") -> None:
-        """The name of a lane whose boxes begin at `y`, and below it what it is."""
+        """Write the name of a lane whose boxes begin at `y`, and below it what the lane is."""
         self.text(8, y + (14 if words else 20), name, "strong")
         if words:
             self.text(8, y + 31, words, "small")
 
     def time(self, x: float, y: float) -> None:
-        """The direction of time, below all lanes."""
+        """Draw the direction of time, below all lanes."""
         self.text(8, y + 4, "time", "small")
         self.arrow((x, y), (WIDTH - 8, y), look="axis")
 
     def svg(self) -> str:
-        """The file."""
+        """The text of the SVG file."""
         size = f'width="{WIDTH}" height="{self.height}"'
         return "\n".join(
             [

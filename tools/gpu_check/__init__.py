@@ -1,3 +1,3 @@
-"""One command for the day a GPU is there: try everything on it, and leave one archive to send. See
-`parts.py`.
+"""One command for the day on which a GPU is there: try everything on it, and make one archive to
+send. See `parts.py`.
 """

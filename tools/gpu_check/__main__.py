@@ -27,7 +27,7 @@ from tools.gpu_check.parts import PARTS, PYTHON, DiffersError, Gpus, NotHereErro
 
 FOLDER = Path("build/gpu_check")
 MINUTES = 30
-"""Time for all parts together, unless another is asked for."""
+"""Time in minutes for all parts together, unless another time is asked for."""
 
 ASK_TORCH = """
 import json, torch
@@ -42,12 +42,12 @@ HIDDEN = (
 )
 LICENCE = "whoever sends it agrees that it is published under this repository's licence"
 SUMMARY = "summary.json"
-"""The page for programs: `python -m tools.who_ran` makes a row of it."""
+"""The results for programs: `python -m tools.who_ran` makes a row of them."""
 STATES = ("passed", "differed", "failed", "could not run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try every part that has not passed yet; 0 if none failed or differed, 1 if one did, 2 without
+    """Try every part that has not passed yet. Returns 0; 1 if a part failed or differed; 2 without
     a GPU.
     """
     options = build_parser().parse_args(arguments)
@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = {
         part.name: attempt(part, gpus, options.folder, options.again, deadline) for part in PARTS
     }
+    # Before it is packed, so that the archive holds the report.
     page = report(gpus, results)
     (options.folder / "report.md").write_text(page, encoding="utf-8")
     (options.folder / SUMMARY).write_text(json.dumps(summary(gpus, results)), encoding="utf-8")
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.gpu_check", description=__doc__)
     parser.add_argument(
         "--folder", type=Path, default=FOLDER, help="where results go (default: %(default)s)"
@@ -100,8 +101,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def find_gpus() -> Gpus | None:
-    """What torch sees, asked in a process of its own, since importing torch can hang; None without
-    a GPU.
+    """The GPUs that torch sees, asked in a process of its own, since importing torch can hang; None
+    without a GPU.
     """
     try:
         done = subprocess.run(
@@ -116,8 +117,8 @@ def find_gpus() -> Gpus | None:
 def attempt(
     part: Part, gpus: Gpus, folder: Path, again: Sequence[str], deadline: float
 ) -> dict[str, str | float]:
-    """The result of a part: the one it has if it passed, else of trying it now. It is written when
-    it is known.
+    """The result of a part: the recorded one if the part has passed, else that of a new try. A new
+    result is written at once.
     """
     place = folder / part.name / "result.json"
     if place.is_file() and part.name not in again:
@@ -129,6 +130,7 @@ def attempt(
     begin = time.monotonic()
     state, text = _try(part, gpus, place.parent, deadline)
     result = {"state": state, "text": text, "seconds": round(time.monotonic() - begin, 1)}
+    # In one step: a check that is stopped here must not leave half a result.
     temporary = place.with_suffix(".tmp")
     temporary.write_text(json.dumps(result), encoding="utf-8")
     temporary.replace(place)
@@ -158,7 +160,9 @@ def _try(part: Part, gpus: Gpus, folder: Path, deadline: float) -> tuple[str, st
 
 
 def run(command: Sequence[str], log: Path, limit_s: float) -> str:
-    """Run one command with its output in `log`; what went wrong in a few words, or nothing."""
+    """Run one command with its output in `log` for at most `limit_s` seconds; returns what went
+    wrong, in a few words, or "".
+    """
     with (
         log.open("wb") as said,
         log.with_suffix(".errors").open("wb") as errors,
@@ -167,13 +171,14 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> str:
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
+            # With its children: loader processes would go on.
             os.killpg(process.pid, signal.SIGKILL)
             return f"was ended after {limit_s:.0f} s"
     return f"exit code {code}" if code else ""
 
 
 def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
-    """The page: what passed, what differed, what failed, what could not run."""
+    """The page: which parts passed, differed, failed, or could not run."""
     what = {part.name: part.what for part in PARTS}
     name, python = markdown_text(gpus.name), platform.python_version()
     machine = f"{gpus.count} x {name} ({gpus.maker}), torch {gpus.build}, Python {python}"
@@ -190,7 +195,7 @@ def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
 
 
 def summary(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> dict[str, object]:
-    """The same for a program: the machine, and by each part's line its state and what it said."""
+    """The results for a program: the machine, and by each part's line its state and its text."""
     return {
         "date": date.today().isoformat(),
         "maker": gpus.maker,
@@ -207,8 +212,8 @@ def summary(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> dict[str,
 
 
 def pack(folder: Path) -> tuple[Path, list[str]]:
-    """One archive of the folder's own files, without what tells of people and machines; and what
-    was left out, why.
+    """One archive of the folder's own files, scrubbed of people and machines; and a text for each
+    file that was left out.
     """
     scrubber = Scrubber([socket.gethostname()])
     archive = folder.with_name(f"{folder.name}.tar.gz")
@@ -223,6 +228,7 @@ def pack(folder: Path) -> tuple[Path, list[str]]:
             except UserError as error:
                 left_out.append(str(error))
                 continue
+            # The name of a file may tell a user or a host, too.
             entry = tarfile.TarInfo(scrubber.text(str(path.relative_to(folder.parent))))
             entry.size = len(content)
             target.addfile(entry, io.BytesIO(content))

@@ -1,5 +1,5 @@
-"""What is tried: each part has commands, and a check of what they left. To add one, add a function
-and its line.
+"""The parts of the check: each has commands, and a check of their results. To add a part, add a
+function and its line.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ TRACED = (
 )
 
 Commands = dict[str, list[str]]
-"""Command lines by the name of their log."""
+"""Name of a log -> the command line that writes it."""
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """What torch sees: `maker` is AMD or NVIDIA, `name` that of the first device, `build` torch's
-    version, `platform` the HIP or CUDA that it was built with.
+    """The GPUs that torch sees: `maker` is AMD or NVIDIA, `name` is the first device's, `build` is
+    torch's version, `platform` the HIP or CUDA that it was built with.
     """
 
     maker: str
@@ -49,13 +49,11 @@ class Gpus:
 
 
 class NotHereError(Exception):
-    """A part that can't run on this machine; the text says why."""
+    """A part can't run on this machine; the text tells why."""
 
 
 class DiffersError(Exception):
-    """A part that ran, with another result than expected; the text says what was expected and what
-    came.
-    """
+    """A part ran, but its result is not the expected one; the text states both."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +62,10 @@ class Part:
 
     what     -- one line for the report
     minutes  -- longest time for one of its commands
-    commands -- what to run, told the GPUs and the part's folder; raises NotHereError
-    check    -- told the same, after all commands ended with 0: one line on what came out; raises
-                DiffersError
+    commands -- takes the GPUs and the part's folder, and returns the commands to run; raises
+                NotHereError
+    check    -- takes the same after all commands have ended with 0, and returns one line on the
+                result; raises DiffersError
     """
 
     name: str
@@ -77,7 +76,7 @@ class Part:
 
 
 def train(folder: Path, name: str, *options: str) -> list[str]:
-    """A short training on the GPU, with its results in `folder/name`."""
+    """The command of a short training on the GPU, with its results in `folder/name`."""
     run = ["--device", DEVICE, "--data", "synthetic", "--run-dir", str(folder / name)]
     return [
         "-m",
@@ -92,10 +91,10 @@ def train(folder: Path, name: str, *options: str) -> list[str]:
 
 
 def _rates(gpus: Gpus, folder: Path) -> str:
-    """Images per second of all runs; raises DiffersError for one that was cut short, on another
-    device, or diverged.
+    """Images per second of all runs; raises DiffersError for a run that was cut short, was on
+    another device, or diverged.
 
-    The trainer makes each run's folder; CourseError for one without results comes as it is.
+    The trainer makes each run's folder; CourseError for a folder without results is passed on.
     """
     rates = []
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):
@@ -243,8 +242,8 @@ def _model_said(gpus: Gpus, folder: Path) -> str:
 
 
 def _trace(folder: Path) -> Path:
-    """The first rank's trace. Raises NotHereError where there is none, which the part that records
-    it has told.
+    """The trace of the first rank. Raises NotHereError without one; the part that should have
+    recorded it has reported that.
     """
     found = sorted(folder.glob("*rank0*.json*"))
     if not found:
@@ -253,8 +252,9 @@ def _trace(folder: Path) -> Path:
 
 
 def _kernels_of_a_step(path: Path) -> tuple[float, float, int]:
-    """How many kernels a step of a trace has, their time in ms, and how many events of the whole
-    trace lost their launch. Raises DiffersError without steps, and without kernels that take time.
+    """Kernels of a step of a trace, their time in ms per step, and the number of events in the
+    whole trace without their launch. Raises DiffersError without steps, and without kernels that
+    take time.
     """
     profile = tidyprof.read(path)
     kernels, steps = tidyprof.kernels(profile), tidyprof.steps(profile)
@@ -283,4 +283,4 @@ PARTS = (
         lambda gpus, folder: "every job ended with 0",
     ),
 )
-"""In the order of what is worth most if the time runs out."""
+"""The parts in the order of their worth, should the time run out."""

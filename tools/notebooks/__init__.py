@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 SOLUTION_TAG = "solution"
 
 SNIPPETS = Path("snippets")
-"""Folder of what learners take to work: `{snippet NAME}` on a line of its own shows the whole
-file.
+"""Folder of the files that learners take to work: `{snippet NAME}` on a line of its own shows the
+whole file.
 """
 
 COLUMNS = 100
-"""Characters of code for which a cell of JupyterLab has room at 1280 dots; longer lines scroll
-sideways.
+"""Characters of a line of code for which a cell of JupyterLab has room at 1280 pixels; longer lines
+scroll sideways.
 """
 
 QUESTION_TAG = "question"
 
 KERNEL_TAG = "kernel"
-"""Tag of the cell that says what to do where the first one with code fails."""
+"""Tag of the cell that tells what to do if the first cell with code fails."""
 
 QUESTION_BOX = (
     f'<blockquote style="border-left:0.4em solid {ACCENTS["open"]};background:{ACCENTS["open"]}20;'
     'margin:0;padding:0.5em 0.9em 0.1em">'
 )
-"""Begin of the box around what an exercise asks, of the colour that its answer has until it is
-given.
+"""Beginning of the box around an exercise's question, in the colour of an exercise without an
+answer.
 
-Where styles are dropped, as on GitHub, a quotation still has a bar. The heading stands above it,
+Where styles are dropped, as on GitHub, a quotation still has a bar. The heading is above the box,
 since the book can't make a section begin within HTML.
 """
 
@@ -79,19 +79,19 @@ _DRAWING = re.compile(r"^\{drawing (\S+)\}$", re.MULTILINE)
 """A drawing of tools.drawings."""
 
 Built = tuple[str, str, list[str]]
-"""A cell of a notebook to be: its type, its text, its tags."""
+"""A cell of a notebook before it is made: its type, its text, its tags."""
 
 ELSEWHERE = (
     "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make"
     " lab`]({}README.md#start) starts the right one. Elsewhere, as on Colab, run `%pip install"
     " '.[train]'` in the course's folder, then restart the kernel."
 )
-"""What to do where the packages are missing; home leads to the README."""
+"""What to do if the packages are missing; the braces get the way to the top of the course."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where lessons are and where notebooks go."""
+    """Folders of the lessons and of the notebooks made of them."""
 
     lessons: Path = Path("lessons")
     notebooks: Path = Path("notebooks")
@@ -111,12 +111,12 @@ class Source:
 
     @property
     def whole(self) -> bool:
-        """Whether this is a lesson, and not made of sections of some."""
+        """Whether this is a lesson, and not made of sections of several lessons."""
         return self.path == self.lesson.source
 
     @property
     def number(self) -> str:
-        """Two digits."""
+        """The lesson's number, two digits."""
         return self.lesson.number
 
     @property
@@ -131,9 +131,7 @@ def read_sources(folder: Path) -> list[Source]:
 
 
 def build(folders: Folders) -> dict[Path, str]:
-    """The text of every notebook by the path it belongs to, the learner's and the combined one;
-    README's, too.
-    """
+    """Path of a notebook -> its text: the learners' notebooks, the combined ones, and README."""
     from tools.notebooks.excerpt import excerpts
 
     sources = read_sources(folders.lessons)
@@ -149,7 +147,7 @@ def build(folders: Folders) -> dict[Path, str]:
 
 
 def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
-    """README with its table of lessons as each lesson.toml has it, and the releases; nothing
+    """README with its table of lessons, made from each lesson.toml, and with the releases; empty
     without such a table.
     """
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -177,8 +175,8 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
-    """Build and write all notebooks (or the combined ones alone) whose text changed; returns their
-    paths.
+    """Build all notebooks (or the combined ones alone), and write those whose text has changed;
+    returns their paths.
     """
     changed = []
     for path, text in build(folders).items():
@@ -192,16 +190,16 @@ def write(folders: Folders, combined_only: bool = False) -> list[Path]:
 
 
 def _without_outputs(path: Path) -> str:
-    """The text of a file; that of a notebook as it was before it was run, so that a run stays until
-    a cell changes.
+    """The text of a file; of a notebook the text before it was run, so that a run stays until a
+    cell changes.
     """
     text = path.read_text(encoding="utf-8")
     return cleaned(text) if path.suffix == ".ipynb" else text
 
 
 def stale(folders: Folders) -> list[str]:
-    """What differs between the learner's notebooks or README and the lessons, one text per file,
-    with first lines.
+    """A text for each learner's notebook, and for README, that differs from its lesson, with the
+    first lines that differ.
     """
     wanted = {
         path: text for path, text in build(folders).items() if path.parent != folders.combined
@@ -220,7 +218,7 @@ def stale(folders: Folders) -> list[str]:
 
 
 def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
-    """Every lesson as a solved notebook by the lesson's path; its links count from the learners'
+    """Path of a lesson -> the lesson as a solved notebook; its links count from the learners'
     folder.
     """
     import nbformat
@@ -251,8 +249,8 @@ def solved_cells(source: Source) -> list[Built]:
 
 
 def combined_cells(source: Source) -> list[Built]:
-    """Each cell as the learner gets it and, where that is not the same, as it is solved; at the end
-    the proof.
+    """Each cell as the learner gets it and, if that differs, as it is solved; at the end the
+    proof.
     """
     learner = iter(learner_cells(source))
     built = []
@@ -268,7 +266,7 @@ def combined_cells(source: Source) -> list[Built]:
 
 
 def is_solution(cell: NotebookNode) -> bool:
-    """Whether a cell is for the solved lesson alone."""
+    """Whether a cell is only for the solved lesson."""
     return SOLUTION_TAG in cell.metadata.get("tags", [])
 
 
@@ -279,7 +277,7 @@ def _built(cell: NotebookNode, text: str) -> Built:
 def _texts(
     sources: list[Source], cells: Callable[[Source], list[Built]], home: str
 ) -> dict[str, str]:
-    """The notebooks' texts by file name; `home` leads from their folder to the top of the
+    """File name -> text of the notebook; `home` leads from the notebooks' folder to the top of the
     course.
     """
     texts = {}
@@ -295,7 +293,7 @@ def _texts(
 def _filled(
     cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source
 ) -> list[Built]:
-    """The cells with each snippet, drawing and known issue in the place of its name, and releases
+    """The cells with each snippet, drawing and known issue in place of its name, and the releases
     as the table has them.
     """
 
@@ -311,7 +309,7 @@ def _filled(
 
 
 def _snippet(folder: Path, name: str, home: str) -> str:
-    """A whole file of snippets; raises CourseError where there is none."""
+    """A whole file of snippets; raises CourseError if there is none."""
     try:
         text = (folder / name).read_text(encoding="utf-8").strip()
     except OSError:
@@ -321,7 +319,7 @@ def _snippet(folder: Path, name: str, home: str) -> str:
 
 
 def _drawing(name: str, home: str) -> str:
-    """A drawing with its words as the image's alternative text; raises CourseError where there is
+    """A drawing with its words as the image's alternative text; raises CourseError if there is
     none.
     """
     if name not in DRAWINGS:
@@ -330,8 +328,8 @@ def _drawing(name: str, home: str) -> str:
 
 
 def _issue_row(anchor: str, home: str) -> str:
-    """What a known issue looks like and what to do, as a row of a table; raises CourseError where
-    there is none.
+    """A known issue as a row of a table: how it looks and what to do; raises CourseError if there
+    is none.
     """
     issue = all_issues().get(anchor)
     if issue is None or not issue.brief:
@@ -367,8 +365,8 @@ def _read(lesson: Lesson) -> Source:
 
 
 def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
-    """What an exercise asks, which stands in the lesson as a comment above it, as a cell of text
-    with a heading.
+    """An exercise's question, which is a comment above it in the lesson, as a cell of text with a
+    heading; then the cell without it.
     """
     from nbformat import v4
 
@@ -402,7 +400,7 @@ def _text(
 
 
 def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
-    """Cells whose ids follow from lesson and text, so that an inserted cell does not change the
+    """Cells with ids made from lesson and text, so that a new cell does not change the ids of
     others.
     """
     from nbformat import v4
@@ -421,7 +419,7 @@ def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
 def _navigation(
     source: Source, before: Source | None, after: Source | None, home: str
 ) -> tuple[str, str]:
-    """The line above and the line below a lesson."""
+    """The line above a lesson and the line below it."""
     links = [f"[Course]({home}README.md)"]
     links += [f"previous: [{before.title}]({before.target})"] if before else []
     links += [f"next: [{after.title}]({after.target})"] if after else []

@@ -16,7 +16,7 @@ from tools.notebooks.minutes import needed, sections
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that
+    """Build, check or lint. Returns 0; 1 for stale notebooks or lint findings; 2 for a lesson that
     can't be read.
     """
     options = build_parser().parse_args(arguments)
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.notebooks", description="Make notebooks from lessons."
     )

@@ -1,9 +1,9 @@
 """A notebook as it is shipped: git's filter for lessons, so that opening and running them is no
 change.
 
-It reads a notebook from standard input and writes it without outputs, counts and what JupyterLab
-notes about itself. What you answered stays. `make setup` tells git (`filter.lesson.clean`). It runs
-as a file, by the standard library alone: git starts it for each changed notebook.
+It reads a notebook from standard input and writes it without outputs, counts and JupyterLab's notes
+about itself. Your answers stay. `make setup` tells git (`filter.lesson.clean`). It runs as a file,
+with the standard library alone: git starts it for each changed notebook.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-"""All metadata that a notebook gets; anything else would change with who last saved it."""
+"""All metadata of a notebook; any other would depend on who saved it last."""
 
 
 def cleaned(text: str) -> str:
     """The text of a notebook file as it was before somebody opened it; a text that is no notebook
-    as it is.
+    stays unchanged.
     """
     try:
         notebook = json.loads(text)

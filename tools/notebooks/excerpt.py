@@ -3,11 +3,12 @@ lessons/NN_name/recipe.toml.
 
 The recipe has `title`, `opening` and `closing`, `minutes` and `waiting` as lesson.toml has them,
 and for each lesson a `[[part]]` with `lesson`, `heading` and `text`. A part's `[[part.section]]`
-has the `name` of a section, perhaps a `title` that it gets here, and a `text` that stands before
-it. Of the lesson's other cells a part takes those of code whose names or files it needs, each once
-and in its place, so it runs without the rest and takes no name from another. Nor may it give a name
-or a file anew that an earlier part needs: who goes back runs a cell of that part again. The parts
-share one folder and one `$CASE`, and `lesson` is called `lesson_03` in the part of lesson 03.
+has the `name` of a section, perhaps another `title` for it, and a `text` that comes before it. Of
+the lesson's other cells a part takes the code cells whose names or files it needs, each once and in
+its place, so it runs without the rest and takes no name from another part. It must not redefine a
+name or a file that an earlier part needs: somebody who goes back runs a cell of that part again.
+The parts share one folder and one `$CASE`, and `lesson` is called `lesson_03` in the part of lesson
+03.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FIELDS = (
     {"lesson", "heading", "text", "section"},
     {"name"},
 )
-"""What a recipe, a part and a section must have."""
+"""Fields that a recipe, a part and a section must have."""
 
 _BEGINS = re.compile(r"^(?=##? )", re.MULTILINE)
 _HEADING = re.compile(r"##? (.+)")
@@ -51,16 +52,18 @@ _START = re.compile(r"(proflab\.start\([^)]*)\)")
 """The lesson's session in code, and the call that begins it."""
 
 _SHEET = re.compile(r"\nlesson_\d\d\.sheet\(\)$", re.MULTILINE)
-"""Shows what the lessons before found: here it would tell what a later part asks."""
+"""Shows the findings of the lessons before: here it would give away the answer to a later part's
+question.
+"""
 
 _TARGET = re.compile(r"^\[([^\]]+)\]: \S.*$", re.MULTILINE)
-"""Where a reference such as [text][name] leads."""
+"""The target of a reference such as [text][name]."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A cell of a lesson, or what of a cell of text belongs to one section; `section` is its
-    heading.
+    """A cell of a lesson, or the part of a cell of text that belongs to one section; `section` is
+    its heading.
     """
 
     section: str
@@ -68,15 +71,15 @@ class Piece:
 
 
 def excerpts(folder: Path, sources: list[Source]) -> list[Source]:
-    """The notebooks that the recipes below a folder ask for; raises CourseError for one that can't
-    be followed.
+    """The notebooks for the recipes below a folder; raises CourseError for a recipe that can't be
+    followed.
     """
     known = {source.number: source for source in sources}
     return [_made(path, known) for path in sorted(folder.glob(f"*/{RECIPE}"))]
 
 
 def pieces(source: Source) -> list[Piece]:
-    """A lesson's cells, those of text cut where a section begins."""
+    """A lesson's cells, with cells of text cut at the beginning of each section."""
     found, section = [], ""
     for cell in source.notebook.cells:
         if cell.cell_type != "markdown":
@@ -140,7 +143,7 @@ def _made(path: Path, known: Mapping[str, Source]) -> Source:
 
 
 def _recipe(path: Path) -> dict[str, Any]:
-    """The recipe, all of whose fields are there."""
+    """The recipe, with all of its fields; raises CourseError if one is missing."""
     try:
         recipe = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -160,8 +163,8 @@ def _recipe(path: Path) -> dict[str, Any]:
 
 
 def _part(sections: list[dict[str, str]], source: Source) -> Iterator[NotebookNode]:
-    """The cells of some sections of a lesson, in its order, and before them and between them the
-    code they need.
+    """The cells of some sections of a lesson, in the lesson's order, with the code that they need
+    before and between them.
     """
     from nbformat import v4
 
@@ -192,7 +195,9 @@ def _part(sections: list[dict[str, str]], source: Source) -> Iterator[NotebookNo
 
 
 def _own(cell: NotebookNode, source: Source, recipe: Path) -> NotebookNode:
-    """A cell with a name of its own for the lesson, and the folder that all parts share."""
+    """A cell with its lesson's own name for the session, and with the folder that all parts
+    share.
+    """
     text = (
         cell.source.replace("this lesson", "this notebook")
         if cell.cell_type == "markdown"
@@ -208,9 +213,7 @@ def _own(cell: NotebookNode, source: Source, recipe: Path) -> NotebookNode:
 
 
 def _opened(cell: NotebookNode, section: dict[str, str]) -> Iterator[NotebookNode]:
-    """A section's first cell, with the title that it gets here, after the text that stands before
-    it.
-    """
+    """A section's first cell with its title here, after the text that comes before it."""
     from nbformat import v4
 
     if text := section.get("text"):
@@ -227,6 +230,7 @@ def _needed(cells: list[NotebookNode], chosen: set[int]) -> set[int]:
     while left:
         place = left.pop()
         new = set(_providers(found, place)) - needed - chosen
+        # The question of an exercise is the cell before it.
         new |= {one - 1 for one in new if QUESTION_TAG in cells[one - 1].metadata.get("tags", [])}
         needed |= new
         left += [one for one in new if one in found]
@@ -239,8 +243,8 @@ def _names(cell: NotebookNode) -> Names:
 
 
 def _providers(found: Mapping[int, Names], place: int) -> Iterator[int]:
-    """For each name that a cell needs the last cell before it that gives it; for each file the
-    first that names it.
+    """For each name that a cell needs the last cell before it that defines the name; for each file
+    the first cell that names it.
     """
     for name in found[place].needs:
         giving = [one for one, names in found.items() if name in names.gives and one != place]
@@ -256,7 +260,7 @@ def _providers(found: Mapping[int, Names], place: int) -> Iterator[int]:
 
 
 def _check_names(recipe: Mapping[str, Any], parts: list[list[NotebookNode]]) -> None:
-    """Raise CourseError where a part gives a name or a file anew that an earlier one needs."""
+    """Raise CourseError if a part redefines a name or a file that an earlier part needs."""
     needs: dict[str, str] = {}
     for part, cells in zip(recipe["part"], parts, strict=True):
         found = [_names(cell) for cell in cells if cell.cell_type == "code"]
@@ -281,7 +285,7 @@ def _imports(cell: NotebookNode) -> Iterator[str]:
 
 
 def _check_headings(cells: list[NotebookNode]) -> None:
-    """Raise CourseError where two sections have one name: a link could lead to either."""
+    """Raise CourseError if two sections have one name: a link could lead to either."""
     texts = (_FENCED.sub("", cell.source) for cell in cells if cell.cell_type == "markdown")
     names = Counter(
         name.strip() for text in texts for name in re.findall(r"^##? (.+)$", text, re.MULTILINE)

@@ -1,12 +1,12 @@
-"""How long a lesson takes, by one rule for all: `python -m tools.notebooks minutes` prints it,
+"""The time that a lesson takes, by one rule for all: `python -m tools.notebooks minutes` prints it,
 section by section.
 
-Words are read at 140 a minute, what is asked about earlier lessons with all its answers, too, and
-lines of code at 7, where a statement that is longer than a cell is wide counts as the lines that it
-would fill, however it is wrapped; an exercise takes the minutes that its heading states, and
-waiting for commands is what lesson.toml says (`waiting`, on two cores). Snippets are to take home,
-and count nothing. The rates are those at which a new learner went through the nine lessons of the
-core: 631 minutes, where this rule said 625.
+Words are read at 140 a minute, including the questions about earlier lessons with all their
+answers. Lines of code are read at 7 a minute; a statement that is longer than a cell is wide counts
+as the lines that it would fill, however it is wrapped. An exercise takes the minutes in its
+heading, and waiting for commands is `waiting` in lesson.toml (on two cores). Snippets are to take
+home, and count nothing. The rates are those of a new learner in the nine lessons of the core: 631
+minutes, for which this rule gave 625.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ WORDS_A_MINUTE = 140
 LINES_A_MINUTE = 7
 ROUNDED_TO = 5
 RECALL = "lesson.recall()"
-"""The call that shows what is asked about earlier lessons."""
+"""The call that shows the questions about earlier lessons."""
 
 CORE_AT_MOST, ALL_AT_MOST = 7 * 60, 14 * 60
-"""Minutes of lessons 00 to 08 together, and of all: seven hours, and fourteen."""
+"""Most minutes of lessons 00 to 08 together, and of all lessons: seven hours, and fourteen."""
 
 _MAGIC = re.compile(r"^(\s*)[%!].*$")
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -44,7 +44,7 @@ def needed(source: Source) -> int:
 
 
 def rounded(minutes: float) -> int:
-    """Rounded up to five."""
+    """The minutes, rounded up to five."""
     return ROUNDED_TO * math.ceil(minutes / ROUNDED_TO)
 
 
@@ -76,7 +76,7 @@ def cells_take(cells: Iterable[Built]) -> float:
             minutes += lines_of(text) / LINES_A_MINUTE
             continue
         stated = _STATED.search(text)
-        # What an exercise asks is read within its own minutes.
+        # The question of an exercise is read within its own minutes.
         minutes += int(stated[1]) if stated else len(_FENCE.sub("", text).split()) / WORDS_A_MINUTE
     return minutes
 
@@ -90,6 +90,7 @@ def lines_of(text: str) -> int:
         return len(lines)
     plain = [_MAGIC.sub(r"\1pass", line) for line in lines]
     begin, count = 0, 0
+    # Only tokens tell where a statement ends.
     for token in tokenize.generate_tokens(io.StringIO("\n".join(plain)).readline):
         if token.type == tokenize.NEWLINE:
             length = sum(len(line.strip()) for line in plain[begin : token.start[0]])

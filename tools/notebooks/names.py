@@ -1,8 +1,8 @@
-"""Which names and files a cell needs from the cells before it, and which it gives to those after
-it.
+"""The names and files that a cell needs from the cells before it, and those that it gives to the
+cells after it.
 
-A file in the lesson's folder is a name, too, as `$FOLDER/` and what follows: commands and Python
-share it.
+A file in the lesson's folder is a name, too: `$FOLDER/` and the text after it, which commands and
+Python share.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ _CHANGES = {
     "sort",
     "update",
 }
-"""Methods of Python's own containers that change what they belong to."""
+"""Methods of Python's own containers that change their object."""
 
 
 @dataclass
 class Names:
-    """What a cell needs, and what it gives; `files` are those that it mentions."""
+    """The names that a cell needs, and those that it gives; `files` are the files that it
+    mentions.
+    """
 
     needs: set[str] = field(default_factory=set)
     gives: set[str] = field(default_factory=set)
@@ -39,8 +41,8 @@ class Names:
 
 
 def names_of(source: str) -> Names:
-    """The names of a cell of Python, whose lines for the shell are `pass`, or of a cell that begins
-    with `%%`.
+    """The names of a cell of Python, whose shell lines are `pass`, or of a cell that begins with
+    `%%`.
     """
     if source.startswith("%%"):
         return Names(files=set(_IN_COMMAND.findall(source)))
@@ -61,7 +63,7 @@ def _files(tree: ast.AST) -> Iterator[str]:
 
 
 def _read(body: list[ast.stmt], names: Names) -> None:
-    """Add what these statements need and give, in the order in which they run."""
+    """Add the names that these statements need and give, in the order in which they run."""
     for node in body:
         match node:
             case ast.For() | ast.AsyncFor():
@@ -86,7 +88,8 @@ def _read(body: list[ast.stmt], names: Names) -> None:
 
 
 def _use(node: ast.AST, names: Names) -> None:
-    """Add what a statement without others in it, or an expression, needs and gives."""
+    """Add the names that an expression, or a statement without others in it, needs and gives."""
+    # Python's own table of symbols knows scopes, such as that of a comprehension.
     table = symtable.symtable(ast.unparse(node), "cell", "exec")
     used = {one.get_name() for one in table.get_symbols() if one.is_referenced()} | set(
         _inside(table)
@@ -129,7 +132,7 @@ def _changed(node: ast.stmt) -> set[str]:
 
 
 def _root(node: ast.AST) -> str:
-    """`table` of `table["a"].b`; "" where something else is changed."""
+    """`table` of `table["a"].b`; "" if something else is changed."""
     if isinstance(node, ast.Name):
         return ""
     while isinstance(node, ast.Attribute | ast.Subscript):

@@ -1,4 +1,4 @@
-// What scrolls sideways has to be reached by keyboard, too.
+// Boxes that scroll sideways have to be reached by keyboard, too.
 function reachable() {
   for (const box of document.querySelectorAll("article *")) {
     const scrolls = ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
@@ -8,9 +8,9 @@ function reachable() {
 addEventListener("load", reachable);
 addEventListener("resize", reachable);
 
-// A link by which Perfetto's page fetches a trace from this site. It does so over https, from a server that lets it:
-// https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui. From http it takes its own tool's address alone.
-// Of its own server a page may read all headers, so the site need not know where it lies.
+// A link by which Perfetto's page fetches a trace from this site. It does so over https, from a server that allows it:
+// https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui. Over http it accepts only the address of its own tool.
+// A page may read all headers of its own server, so the site need not know its address.
 async function offerPerfetto(link) {
   const address = new URL(link.closest("[data-trace]").dataset.trace, location);
   if (address.protocol !== "https:" && address.origin !== "http://127.0.0.1:9001") return;

@@ -1,18 +1,18 @@
-// Sphinx would read each page that it found for an excerpt, which a browser refuses for files. Here a script brought
+// For an excerpt Sphinx would read each page that it found, which a browser refuses for files. Here a script holds
 // the texts of all pages: SEARCH_TEXTS[page] is a list of [anchor, title, text, code], one for each section.
-const AROUND = 130; // characters before and after the first word that was found
-const TITLE = 40, HEADING = 20; // for each word there; Sphinx gives a page 15 at most, whatever holds its words
+const AROUND = 130; // characters shown before and after the first word that was found
+const TITLE = 40, HEADING = 20; // points for each word there; Sphinx gives a page at most 15, wherever its words are
 const stems = (new URLSearchParams(location.search).get("q") ?? "")
   .toLowerCase().split(/[^\p{Letter}\p{Number}_]+/u).filter(word => word && !stopwords.has(word))
   .map(word => new Stemmer().stemWord(word));
 
 const holds = text => stems.filter(stem => text.toLowerCase().includes(stem)).length;
 
-// Pages whose title or headings hold the words come first
+// Pages with the words in their title or headings come first.
 Scorer.score = ([page, title, , , score]) => score + TITLE * holds(title)
   + HEADING * holds((SEARCH_TEXTS[`${page}.html`] ?? []).map(section => section[1]).join(" "));
 
-// What stands around the first place that has most of the words near each other, in whole words
+// The text around the first place with most of the words near each other, cut between words.
 function excerpt(text) {
   const low = text.toLowerCase();
   const places = stems.flatMap(stem => low.split(stem).slice(0, -1).map((_, number, parts) =>
@@ -24,11 +24,11 @@ function excerpt(text) {
   return (first ? "… " : "") + text.slice(first, last) + (last < text.length ? " …" : "");
 }
 
-// The same words, with those that were asked for marked
+// The same text, with the words of the search marked.
 const marked = text => text.split(/(\s+)/).map(word => holds(word)
   ? Object.assign(document.createElement("mark"), { textContent: word }) : word);
 
-// Words in a heading or in the text say more than those in code or in what it printed
+// Words in a heading or in the text count more than those in code or its output.
 const fit = ([, title, text, code]) => 2 * holds(title + " " + text) + holds(code);
 
 function addExcerpt(item) {

@@ -28,7 +28,10 @@ LEAST_AGAINST_CSV = 2
 SYSINFO = (
     "gpu_arch,gpu_model,cu_per_gpu,max_sclk,num_xcd,hbm_bw\ngfx942,MI300X_A1,304,2100,8,5324.8\n"
 )
-LAUNCH = "GPU_ID,Dispatch_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR"
+LAUNCH = (
+    "GPU_ID,Dispatch_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,"
+    "Arch_VGPR,Accum_VGPR,SGPR"
+)
 REAL = (
     "SQ_INSTS_VALU_FMA_F32",
     "SQ_INSTS_VALU_MFMA_MOPS_F16",

@@ -22,7 +22,10 @@ from tidyprof.readers.system.reader import read_system
 
 SECONDS, GPUS, ROUNDS = 6 * 3600, 8, 3
 LEAST_RATIO = 2
-HEADER = "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,vram_used,vram_total"
+HEADER = (
+    "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,"
+    "vram_used,vram_total"
+)
 
 
 def write_log(path: Path, seconds: int) -> list[int]:
@@ -34,7 +37,10 @@ def write_log(path: Path, seconds: int) -> list[int]:
             for gpu in range(GPUS):
                 power = 170 + (second * 13 + gpu) % 580
                 powers.append(power)
-                row = f"{1753969973 + second},{gpu},0,{power},{30 + power // 20},33,{114 + power},{power % 101},1,N/A"
+                row = (
+                    f"{1753969973 + second},{gpu},0,{power},{30 + power // 20},33,"
+                    f"{114 + power},{power % 101},1,N/A"
+                )
                 file.write(f"{row},{283 + power},196300\n")
     return powers
 

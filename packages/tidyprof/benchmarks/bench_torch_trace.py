@@ -3,11 +3,11 @@ file.
 
 Run with: python -m pytest benchmarks/bench_torch_trace.py -s
 
-The files are a real recording (of the mirror, which `make mirror` fills), repeated with later times.
-Every way runs in a process of its own; imports do not count. HolisticTraceAnalysis and TraceLens
-take part where `build/peers`, a virtual environment of their own, has them: `make bench` puts the
-first one there. AMD's TraceLens is installed from its repository; the package of that name in the
-Python index is another program.
+The files are a real recording (of the mirror, which `make mirror` fills), repeated with later
+times. Every way runs in a process of its own; imports do not count. HolisticTraceAnalysis and
+TraceLens take part where `build/peers`, a virtual environment of their own, has them: `make bench`
+puts the first one there. AMD's TraceLens is installed from its repository; the package of that name
+in the Python index is another program.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@ known of each.
 
     python -m benchmarks.one_word [NAME ...] [--out FOLDER] [--write]
 
-The programs are those of packages/tidyprof/tests/strangers, with the truths that their authors wrote down first.
-Those of `scripts` and `scripts_review` make 14 steps or more, so that their trace begins after
-nine. Run it on a machine without other work. --write puts the figures into docs/triage.md and the
-rows into docs/triage-files.md.
+The programs are those of packages/tidyprof/tests/strangers, with the truths that their authors
+wrote down first. Those of `scripts` and `scripts_review` make 14 steps or more, so that their trace
+begins after nine. Run it on a machine without other work. --write puts the figures into
+docs/triage.md and the rows into docs/triage-files.md.
 """
 
 from __future__ import annotations

@@ -69,8 +69,11 @@ def strangers() -> dict[str, list[Judged]]:
 
 def rates(found: dict[str, list[Judged]]) -> str:
     """How many are right, refused, wrong and sure, as Markdown."""
-    lines = ["| | judged | right | refused with the reason, among these | sure, among the other right ones | wrong | "
-             "wrong and sure |", "| --- |" + " --: |" * 6]  # fmt: skip
+    lines = [
+        "| | judged | right | refused with the reason, among these"
+        " | sure, among the other right ones | wrong | wrong and sure |",
+        "| --- |" + " --: |" * 6,
+    ]
     for what, own in found.items():
         right = [one for one in own if one.right]
         refused = [one for one in right if one.cause in (UNCLEAR, "refused")]

@@ -1,8 +1,8 @@
-"""What is here: GPU, ROCm, profilers, PyTorch, ranks, limits, data; with one line of cure for what
-is wrong.
+"""What is installed here: GPU, ROCm, profilers, PyTorch, ranks, limits, data; with a line of cure
+for each fault.
 
-`check_up()` asks a `Machine` a list of small questions, all at once and each with a time limit, and
-returns a `Report`. What could not be found out is "unknown", never "ok". Nothing here imports
+`check_up()` asks a `Machine` many small questions, all at once and each with a time limit, and
+returns a `Report`. A question without an answer is "unknown", never "ok". Nothing here imports
 torch.
 """
 

@@ -1,6 +1,6 @@
 """Ask all probes at once, each in a thread of its own, and wait for none longer than agreed.
 
-Behind it, the command `python -m proflab doctor`.
+The command `python -m proflab doctor` is here, too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from proflab.doctor.machine import PATIENCE_S, Machine
 from proflab.doctor.report import PROBES, Report
 
 GRACE_S = 3.0
-"""Time beyond the machine's patience for a probe to judge what its program said."""
+"""Time in seconds, beyond the machine's patience, for a probe to judge the output of its program.
+"""
 
 
 def check_up(machine: Machine | None = None, probes: Sequence[Probe] = PROBES) -> Report:
-    """Ask every probe and report. Takes `machine.patience_s` and 3 s at most, whatever hangs.
+    """Ask every probe and report. Takes `machine.patience_s` and GRACE_S at most, whatever hangs.
 
-    A probe that doesn't come back, or fails, gives rows with the status unknown. Its thread is a
-    daemon, so that a file system that hangs can't keep the program from ending.
+    A probe that hangs or fails gives rows with the status unknown. Its thread is a daemon, so that
+    a file system that hangs can't keep the program from ending.
     """
     machine = Machine() if machine is None else machine
     start = time.monotonic()
@@ -37,6 +38,7 @@ def check_up(machine: Machine | None = None, probes: Sequence[Probe] = PROBES) -
     for thread in threads:
         thread.start()
     try:
+        # One deadline for all: each thread gets the time that is left of it.
         for thread in threads:
             thread.join(max(0.0, start + machine.patience_s + GRACE_S - time.monotonic()))
     finally:
@@ -83,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check this machine and print what was found; 0 if nothing is red, 1 if something is."""
+    """Check this machine and print the report. Returns 1 if a row is red, else 0."""
     report = check_up(Machine(patience_s=options.patience))
     if options.json:
         print(report.as_json())

@@ -1,7 +1,7 @@
-"""What a check says: how things stand, what was found, what to do, and which known issue it is.
+"""The answer of a check: how things stand, what was found, what to do, and which known issue it is.
 
-Known issues are in known_issues.toml: what the page, the tables of lessons and the doctor say of
-them.
+Known issues are in known_issues.toml; the page, the tables of lessons and the doctor all take their
+texts from there.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Status(StrEnum):
 
 
 LONGEST = 200
-"""Letters of one line."""
+"""Characters of one line, at most."""
 
 
 class Issue(StrEnum):
-    """Known issues that a check points to by itself, by the anchor of their heading; the others
-    come by version.
+    """Known issues that a check names itself, by the anchor of their heading; all others are found
+    by version.
     """
 
     NO_RENDER_GROUP = "devkfd-is-there-but-may-not-be-used"
@@ -64,10 +64,11 @@ class Issue(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One row. `key` is stable; `found` is what is here; `cure` is one line, needed where the
-    status is FIX.
+    """One row. `key` is stable; `found` is what is here; `cure` is one line, needed if the status
+    is FIX.
 
-    What programs said becomes one printable line. `issue` is the anchor of a known issue.
+    Output of programs becomes one printable line. `issue` is the anchor of a known issue, None
+    without one. Raises ValueError for a red row without a cure.
     """
 
     key: str
@@ -99,26 +100,26 @@ def fix(key: str, found: str, cure: str, issue: Issue | None = None) -> Finding:
 
 
 def unknown(key: str, found: str, cure: str = "") -> Finding:
-    """A row of what could not be found out."""
+    """A row for a question that could not be answered."""
     return Finding(key, Status.UNKNOWN, found, cure)
 
 
 def not_needed(key: str, found: str) -> Finding:
-    """A row that does not matter here."""
+    """A row for something that does not matter here."""
     return Finding(key, Status.NOT_NEEDED, found)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A question to a machine that answers with one finding per key, in this order."""
+    """A question to a machine, answered with one finding for each of its keys, in their order."""
 
     keys: tuple[str, ...]
     ask: Callable[[Machine], Iterable[Finding]]
 
 
 def one_line(text: str, longest: int = 120) -> str:
-    """Text from a tool as one printable line: control characters become blanks, and its end is
-    cut.
+    """Text of a tool as one printable line of at most `longest` characters: control characters
+    become blanks, and a longer text is cut at its end.
     """
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
@@ -132,7 +133,8 @@ class Versions:
     """Versions of `tool` that have an issue: from `since` through `last`, or up to but not
     including `until`.
 
-    "" is a bound that no source states. `note` is what else is known.
+    A bound is "" if no source states it. `note` is what else is known. Raises ValueError for a
+    bound without a number, and for both `last` and `until`.
     """
 
     tool: str
@@ -150,7 +152,7 @@ class Versions:
             )
 
     def has(self, version: str) -> bool:
-        """Whether this version has the issue; raises ValueError where it holds no number."""
+        """Whether this version has the issue; raises ValueError if the version holds no number."""
         number = parts(version)
         return (
             (not self.since or number >= parts(self.since))
@@ -161,8 +163,8 @@ class Versions:
 
 @dataclass(frozen=True)
 class Rule:
-    """How the doctor names an issue: red if `serious`, and only for these GPUs, systems or builds
-    (none: for all).
+    """How the doctor reports an issue: in red if `serious`, and only for these GPUs, systems or
+    builds (for all if none are given).
     """
 
     serious: bool
@@ -173,8 +175,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class KnownIssue:
-    """One entry. `looked` is the day of the last look at its sources; `doctor` is None where it is
-    no rule.
+    """One entry of known_issues.toml. `looked` is the day on which its sources were last read;
+    `doctor` is None if the doctor has no rule for it.
     """
 
     section: str
@@ -206,13 +208,15 @@ class KnownIssue:
 
     @property
     def anchor(self) -> str:
-        """The name of its heading in an address, as GitHub makes it."""
+        """The anchor of its heading, as GitHub makes it."""
         return re.sub(r"[^\w\- ]", "", self.heading.lower()).replace(" ", "-")
 
 
 @functools.cache
 def all_issues() -> dict[str, KnownIssue]:
-    """The table by anchor, in its order; a wrong entry raises TypeError or ValueError."""
+    """The entries of known_issues.toml by anchor, in the file's order; a wrong entry raises
+    TypeError or ValueError.
+    """
     sections = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     found = [
         _issue(section, heading, **entry)
@@ -234,8 +238,8 @@ def faults_of(
 ) -> Iterator[Finding]:
     """A finding for each known fault of this version of `tool`.
 
-    A fault of other GPUs, systems or builds than those here is left out. Where there is none to
-    compare with, it is a note.
+    A fault of other GPUs, systems or builds than those here is left out. If it is not known which
+    ones are here, the finding is a note. Raises ValueError for a version without a number.
     """
     for issue in all_issues().values():
         rule = issue.doctor
@@ -248,6 +252,7 @@ def faults_of(
         ]
         if any(wanted and here and not set(wanted) & set(here) for wanted, here in limits):
             continue
+        # Without knowledge of this machine a fault is neither excluded nor certain.
         is_certain = all(here for wanted, here in limits if wanted)
         status = Status.FIX if rule.serious and is_certain else Status.NOTE
         cure = f"{issue.todo[0].upper()}{issue.todo[1:]}."
@@ -257,8 +262,9 @@ def faults_of(
 def parts(version: str) -> tuple[int, int, int]:
     """The first three numbers of a version: "7.2.1-81" is (7, 2, 1), "7.2" is (7, 2, 0).
 
-    Raises ValueError where there is no number at all.
+    Raises ValueError if there is no number at all.
     """
+    # Behind - or + stands the name of a build, whose numbers don't belong to the version.
     found = [
         int(number)
         for number in re.findall(r"\d+", version.partition("-")[0].partition("+")[0])[:3]

@@ -1,8 +1,8 @@
 """The machine as the doctor sees it: everything that a probe may ask, in one place, so that tests
 can fake it.
 
-No other program is ever waited for in vain: each is limited in time and output, and stopped with
-its children.
+The doctor never waits for another program without end: each is limited in time and output, and is
+stopped together with its children.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO
 
 PATIENCE_S = 30.0
-"""Longest wait for one program. Importing torch takes up to seven seconds, and much longer beside
-other work.
+"""Longest wait for one program, in seconds. Importing torch takes up to seven seconds, and much
+longer beside other work.
 """
 
 MOST_TEXT = 1 << 20
@@ -37,8 +37,8 @@ class Space:
 
 
 class Machine:
-    """This machine. Every method gives None or an empty value for what is not there or may not be
-    read.
+    """This machine. Every method gives None or an empty value for something that is not there or
+    may not be read.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class Machine:
         return run(command, self.patience_s, environment, self._running)
 
     def stop_all(self) -> None:
-        """Stop what is still running."""
+        """Stop all programs that are still running."""
         for pid in list(self._running):
             stop(pid)
 
     def which(self, name: str) -> str | None:
-        """Path of the program that PATH finds."""
+        """Path of the program that PATH finds under this name."""
         return shutil.which(name, path=self.environment.get("PATH", ""))
 
     def read(self, path: str | Path) -> str | None:
-        """Text of a file, its first MiB; bytes that are not UTF-8 are replaced."""
+        """Text of a file, at most its first MiB; bytes that are not UTF-8 are replaced."""
         try:
             with open(path, "rb") as file:
                 return file.read(MOST_TEXT).decode(errors="replace")
@@ -71,7 +71,7 @@ class Machine:
             return None
 
     def exists(self, path: str | Path) -> bool:
-        """Whether something is there."""
+        """Whether a file or folder is there."""
         try:
             return os.path.exists(path)
         except ValueError:
@@ -85,7 +85,7 @@ class Machine:
             return []
 
     def may_use(self, path: str | Path) -> bool:
-        """Whether this user may read and write it."""
+        """Whether this user may read and write the file."""
         return os.access(path, os.R_OK | os.W_OK)
 
     def resolved(self, path: str | Path) -> str:
@@ -93,7 +93,7 @@ class Machine:
         return os.path.realpath(path)
 
     def group_of(self, path: str | Path) -> str | None:
-        """Name of the group that a file belongs to, or its number where it has no name here."""
+        """Name of the group that owns a file, or its number if it has no name here."""
         import grp
 
         try:
@@ -106,7 +106,7 @@ class Machine:
             return str(number)
 
     def groups(self) -> frozenset[str]:
-        """Names of this process's groups, numbers for those without a name."""
+        """Names of this process's groups; the number of a group without a name."""
         import grp
 
         found = set()
@@ -118,7 +118,9 @@ class Machine:
         return frozenset(found)
 
     def space(self, path: str | Path) -> Space | None:
-        """Space where `path` is, or would be: the nearest folder above it that exists."""
+        """Space in the file system of `path`; if `path` does not exist, of the nearest folder above
+        it that does.
+        """
         place = Path(path).absolute()
         while not place.exists() and place != place.parent:
             place = place.parent
@@ -129,14 +131,16 @@ class Machine:
         return Space(usage.free, place.is_dir() and os.access(place, os.W_OK | os.X_OK))
 
     def cores(self) -> tuple[int | None, int | None]:
-        """Logical cores of the machine, and those that this process may run on."""
+        """Logical cores of the machine, and how many of them this process may use."""
         try:
             return os.cpu_count(), len(os.sched_getaffinity(0))
         except (AttributeError, OSError):
             return os.cpu_count(), None
 
     def connect(self, host: str, port: int, limit_s: float) -> str | None:
-        """None if a connection is accepted, else the reason in a few words."""
+        """None if a connection is accepted within `limit_s` seconds, else the reason in a few
+        words.
+        """
         try:
             socket.create_connection((host, port), timeout=limit_s).close()
         except OSError as error:
@@ -155,7 +159,7 @@ class Machine:
         return Path(places[0]) if places else None
 
     def damage_of_data(self, data_path: Path) -> str | None:
-        """What is wrong with CIFAR-100 in `data_path`, in words, None if its files are whole. Reads
+        """What is wrong with CIFAR-100 in `data_path`, in words; None if its files are whole. Reads
         186 MB.
         """
         from cifar_train.data import cifar100
@@ -175,18 +179,19 @@ class Machine:
 
 
 MOST_BYTES = 1 << 20
-"""A version line is short; a program that writes more than this is stopped."""
+"""Largest output in bytes: a program's version is a short line, so one that writes more is stopped.
+"""
 
 _PAUSE_S = 0.02
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program did. `end` is exit, time-out, flood (too much output) or not started; `code`
-    is set for exit.
+    """How a program ended, and its output. `end` is exit, time-out, flood (too much output) or not
+    started; `code` is set for exit.
 
-    A program that a signal ended has a negative code, as in `subprocess`. Bytes that are not UTF-8
-    are replaced.
+    A program that was ended by a signal has a negative code, as in `subprocess`. Bytes that are not
+    UTF-8 are replaced.
     """
 
     end: str
@@ -206,7 +211,7 @@ class Answer:
 
     @property
     def last_line(self) -> str:
-        """The last line that says something, where errors usually stand."""
+        """The last line that is not empty, which is where errors usually stand."""
         lines = [
             line.strip()
             for line in (*self.out.splitlines(), *self.err.splitlines())
@@ -226,7 +231,7 @@ def run(
     `running` holds the process's id while it runs, so that another thread can stop it.
     """
     running = set() if running is None else running
-    # Files, not pipes: a child that keeps one open is not waited for.
+    # Files, not pipes: a child that keeps a pipe open would be waited for.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(
@@ -251,9 +256,11 @@ def run(
 
 
 def _wait(pid: int, files: Sequence[IO[bytes]], deadline: float) -> str:
-    """How it ended: by itself, too late, or after too much output."""
+    """How it ended: by itself, too late, or after too much output. `deadline` is in seconds of
+    time.monotonic.
+    """
     while True:
-        # The process is left unwaited for, which keeps its number from being given away.
+        # The process is not reaped here, so the system can't give its number to another process.
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         if sum(os.fstat(file.fileno()).st_size for file in files) > MOST_BYTES:
             return "flood"
@@ -270,19 +277,17 @@ def _text(file: IO[bytes]) -> str:
 
 
 def stop(pid: int) -> None:
-    """Kill the process group of `pid`, and descendants that have left it for a session of their
-    own.
+    """Kill the process group of `pid`, and those of its descendants that have left the group for a
+    session of their own.
 
-    The group is alive until its leader has been waited for, so no other program's number can be
-    hit.
+    The group lives until its leader has been reaped, so its number can't belong to another program.
     """
     leavers = _descendants(pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     for child in leavers:
-        with contextlib.suppress(
-            Exception
-        ):  # it has just ended by itself, or there is no /proc to tell
+        # It may have just ended by itself, or there is no /proc to tell.
+        with contextlib.suppress(Exception):
             child.kill()
 
 
@@ -291,7 +296,6 @@ def _descendants(pid: int) -> list:
 
     try:
         return psutil.Process(pid).children(recursive=True)
-    except (
-        Exception
-    ):  # without /proc psutil fails in several ways; the group is killed all the same
+    except Exception:
+        # Without /proc psutil fails in several ways; the group is killed all the same.
         return []

@@ -1,6 +1,6 @@
 """All findings as a table for people, and as JSON for programs.
 
-The rows of the table: their order, their titles, and the probes that fill them.
+Also the rows of the table: their order, their titles, and the probes that fill them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proflab.doctor.probes import cluster, course, gpu, limits, pytorch, rocm, t
 from tidyprof.standard_streams import joined, parted
 
 FORMAT = 1
-"""Version of the JSON. New keys may come; a key that changes its meaning raises this number."""
+"""Version of the JSON. New keys may be added; a key that changes its meaning raises this number."""
 
 COLOURS = {
     Status.OK: "\x1b[38;5;29m",
@@ -28,10 +28,10 @@ COLOURS = {
     Status.UNKNOWN: "\x1b[38;5;163m",
     Status.NOT_NEEDED: "\x1b[38;5;243m",
 }
-"""Green, blue, bold red, magenta, grey: of xterm's 256 colours those that can be read on black and
-on white.
+"""Green, blue, bold red, magenta, grey: those of xterm's 256 colours that can be read both on black
+and on white.
 
-Each status also stands there as a word, so nothing depends on telling colours apart.
+Each status is also written as a word, so nothing depends on telling colours apart.
 """
 
 PLAIN = "\x1b[0m"
@@ -41,25 +41,25 @@ DOCUMENT = "docs/known-issues.md"
 
 @dataclass(frozen=True)
 class Report:
-    """The findings in the table's order, and how long it took to get them."""
+    """The findings in the table's order, and the time in seconds that they took."""
 
     findings: tuple[Finding, ...]
     seconds: float
 
     @classmethod
     def of(cls, findings: Iterable[Finding], seconds: float) -> Report:
-        """A report with the rows sorted; several findings of one key stay in their order."""
+        """A report with its rows sorted; several findings of one key keep their order."""
         place = {key: number for number, key in enumerate(TITLES)}
         return cls(tuple(sorted(findings, key=lambda finding: place[finding.key])), seconds)
 
     @property
     def exit_code(self) -> int:
-        """1 if something has to be fixed, else 0."""
+        """1 if there is something to fix, else 0."""
         return int(any(finding.status is Status.FIX for finding in self.findings))
 
     @property
     def summary(self) -> str:
-        """How many rows there are of each status and what to do next, in one line."""
+        """The number of rows of each status and what to do next, in one line."""
         count = Counter(finding.status for finding in self.findings)
         rows = ", ".join(f"{count[status]} {status}" for status in Status if count[status])
         then = "fix these first" if self.exit_code else "nothing to fix, go on with `make lab`"
@@ -70,8 +70,8 @@ class Report:
         stack.
 
         A finding has key, title, section, status, found, cure and issue; `cure` and `issue` are
-        null where there is none, and `issue` is an address within the project. A known issue has
-        what its entry has, under this address.
+        null if there are none, and `issue` is an address within the project. A known issue has this
+        address and the values of its entry.
         """
         counts = Counter(finding.status for finding in self.findings)
         record = {
@@ -89,7 +89,7 @@ class Report:
         return json.dumps(record, indent=2, ensure_ascii=False)
 
     def table(self) -> Table:
-        """The rows for a notebook, with the advice below."""
+        """The rows for a notebook, with the advice below them."""
         rows = [
             (TITLES[finding.key], finding.status.value, finding.found) for finding in self.findings
         ]
@@ -97,13 +97,14 @@ class Report:
         return Table("What is here", ("check", "status", "found"), rows, "\n".join(notes))
 
     def print(self, target: IO[str], width: int) -> None:
-        """Print the table and below it one line of advice per row that has some, wrapped to `width`
-        columns.
+        """Print the table and below it one line of advice for each row that has some, wrapped to
+        `width` columns.
 
         In colour if `target` is a terminal and NO_COLOR is not set.
         """
         colours = COLOURS if target.isatty() and not os.environ.get("NO_COLOR") else {}
         lines = []
+        # A status takes 12 columns: the longest, `not needed`, and two blanks.
         column = max(map(len, TITLES.values())) + 4
         for section, titles in SECTIONS.items():
             rows = [finding for finding in self.findings if finding.key in titles]
@@ -124,8 +125,8 @@ class Report:
         target.write("\n".join([*lines, f"\n{self.summary}", ""]))
 
     def _advice(self) -> list[tuple[Status, str, str]]:
-        """Status, title and text of each row that has advice; what is fine gives none but still may
-        give a hint.
+        """Status, title and text of each row that has advice: its cure or, if nothing is wrong, a
+        hint.
         """
         return [
             (
@@ -139,7 +140,7 @@ class Report:
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:
-    """The text within `width` columns, each line behind `indent`."""
+    """The text within `width` columns, each line after `indent`."""
     wrap = textwrap.TextWrapper(
         width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )

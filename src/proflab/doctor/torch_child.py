@@ -1,9 +1,9 @@
-"""Run in a process of its own: import torch, look for a device, run one kernel; one line of JSON
-per stage.
+"""Runs in a process of its own: imports torch, looks for a device and runs one kernel, with one
+line of JSON for each stage.
 
 `python -m proflab.doctor.torch_child [TRACE]`. With TRACE the kernel runs under torch.profiler,
-which writes that file. Each stage is printed as soon as it is through, so that a hang shows where
-it happened. Exit code 3: no device.
+which writes that file. Each stage is printed as soon as it is done, so that a hang shows where it
+happened. Exit code 3: no device.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from typing import Any
 
 VALUES = 1024
-"""Elements of the array that the one kernel fills."""
+"""Number of elements of the array that the one kernel fills."""
 
 
 def main(arguments: list[str]) -> int:
-    """Go through the stages import, bfloat16, collectives, device and kernel; returns the exit
-    code.
+    """Go through the stages import, bfloat16, collectives, device and kernel. Returns the exit
+    code: 3 without a device, else 0.
     """
     import torch
 
@@ -42,19 +42,19 @@ def main(arguments: list[str]) -> int:
 
 
 def tell(stage: str, **facts: Any) -> None:
-    """Print one stage."""
+    """Print one stage with its facts, as a line of JSON."""
     print(json.dumps({"stage": stage, **facts}), flush=True)
 
 
 def _one_kernel(torch: Any) -> float:
-    """Fill an array on the device, wait, and add its values up on the host."""
+    """Fill an array on the device, wait, and add up its values on the host."""
     filled = torch.full((VALUES,), 1.0, device="cuda")
     torch.cuda.synchronize()
     return float(filled.cpu().sum())
 
 
 def _collectives(torch: Any) -> str | None:
-    """Version of NCCL, which is RCCL in a ROCm build; None in a build without it."""
+    """Version of NCCL, which in a ROCm build is RCCL; None for a build without it."""
     if not torch.distributed.is_available() or not torch.distributed.is_nccl_available():
         return None
     try:

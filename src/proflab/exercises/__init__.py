@@ -14,8 +14,8 @@ The module `exercises.py` beside a lesson lists its exercises as EXERCISES:
         ),
     )
 
-Every function there takes the data that the learner gave: `exercise("02.3", data)`. What is asked,
-and how it is solved, stands in the lesson's cell with that call.
+Each function there takes the data that the learner gave: `exercise("02.3", data)`. The question and
+its solution are in the lesson's cell with that call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Kinds of answers: how each finds what is right and judges what a learner gave, units, signs and
-ratios included.
+"""Kinds of answers: how each finds the right answer and judges a learner's, including units, signs
+and ratios.
 
-`right(data)` computes what is right; `judge(answer, right, data)` returns None for a right answer,
-else a sentence that says what is wrong with it; `same` tells whether a wrong answer is a known one.
+`right(data)` computes the right answer; `judge(answer, right, data)` returns None for a right
+answer, else a sentence on what is wrong with it; `same` tells whether a wrong answer is a known
+one.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ _WORDS = {
 }
 
 _CLOSE = 0.02
-"""How near to a unit's factor a ratio must be, relative; less than what separates MB from MiB
+"""Largest relative distance of a ratio from a unit's factor; less than the distance of MB from MiB
 (0.049).
 """
 
 
 def unit_hint(answer: float, expected: float, unit: str) -> str | None:
-    """A likely cause for the distance between two numbers, or None.
+    """A likely cause of the difference of two numbers, or None.
 
-    `unit` is that of `expected`: a time (ns, us, ms, s), a size (B, kB, MiB, ...), `fraction`,
+    `unit` is the unit of `expected`: a time (ns, us, ms, s), a size (B, kB, MiB, ...), `fraction`,
     `percent`, `ratio`, or any of these per something (`GB/s`); "" for a plain count.
     """
     if answer == 0 or expected == 0:
@@ -85,8 +86,8 @@ def _power_of_thousand(ratio: float, unit: str) -> str | None:
 
 
 def _phrase(ratio: float) -> str:
-    """How far the answer is off, where that is a round factor; nothing else, so that one sentence
-    is left.
+    """How far off the answer is, if by a round factor; else "", so that only the next sentence is
+    said.
     """
     size = max(ratio, 1 / ratio)
     for factor, words in _WORDS.items():
@@ -103,21 +104,21 @@ class Kind(Protocol):
     """What an exercise needs from its kind of answer."""
 
     def right(self, data: Any) -> Any:
-        """A right answer for this data."""
+        """The right answer for this data."""
 
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
         """None if `answer` is right, else one sentence about it."""
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Whether two answers count as the same one."""
+        """Whether two answers count as the same."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """One number, right within `relative` (a fraction) or `absolute` (in `unit`) of what
-    `expected(data)` computes.
+    """One number, right if within `relative` (a fraction) or `absolute` (in `unit`) of
+    `expected(data)`.
 
-    `unit` is shown and used for hints: see `units.unit_hint`.
+    `unit` is shown and used for hints: see `unit_hint`.
     """
 
     expected: Callable[[Any], float]
@@ -126,14 +127,16 @@ class Number:
     absolute: float = 0.0
 
     def right(self, data: Any) -> float:
-        """The expected number; raises ValueError if the data gives none."""
+        """The expected number; raises ValueError if the data gives no finite number."""
         value = float(self.expected(data))
         if not math.isfinite(value):
             raise ValueError(f"the data gives {value} as the expected answer")
         return value
 
     def judge(self, answer: Any, right: float, data: Any) -> str | None:
-        """None within the tolerance, else what the number is not and what the distance hints at."""
+        """None within the tolerance, else a hint on the likely cause, or whether the number is too
+        big or too small.
+        """
         value = as_number(answer, self.unit)
         if isinstance(value, str):
             return value
@@ -144,7 +147,7 @@ class Number:
         return hint or direction
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Equal within this exercise's tolerance."""
+        """Whether they are equal within this exercise's tolerance."""
         value, other = as_number(answer, self.unit), as_number(known, self.unit)
         return (
             not isinstance(value, str) and not isinstance(other, str) and self._close(value, other)
@@ -158,8 +161,9 @@ class Number:
 class Text:
     """A word or name; upper and lower case and spaces don't matter.
 
-    `expected(data)` gives the right text, or several of which each is right, the first being shown.
-    Of an exercise that offers `choices` what is none of them is misspelt rather than wrong.
+    `expected(data)` gives the right text, or several right texts, of which the first is shown. If
+    an exercise offers `choices`, an answer that is none of them is taken for misspelt, not for
+    wrong.
     """
 
     expected: Callable[[Any], str | Sequence[str]]
@@ -182,7 +186,7 @@ class Text:
         return f"It is not {quoted(answer)}."
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Equal but for case and spaces."""
+        """Whether they are equal but for case and spaces."""
         return (
             isinstance(answer, str) and isinstance(known, str) and _plain(answer) == _plain(known)
         )
@@ -190,10 +194,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Property:
-    """Any answer with a property: `check(answer, data)` returns None or True if it has it, else
-    what is wrong.
+    """Any answer with a property: `check(answer, data)` returns None or True if the answer has it,
+    else a sentence on what is wrong.
 
-    `example(data)` gives one right answer, for the self-test.
+    `example(data)` gives a right answer, for the self-test.
     """
 
     check: Callable[[Any, Any], str | bool | None]
@@ -204,7 +208,7 @@ class Property:
         return self.example(data)
 
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
-        """What `check` says."""
+        """None, or the sentence of `check`."""
         verdict = self.check(answer, data)
         if verdict is None or verdict is True:
             return None
@@ -213,13 +217,13 @@ class Property:
         )
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Never: the check itself has to know the mistakes."""
+        """Never: `check` itself has to know the mistakes."""
         return False
 
 
 def as_number(answer: Any, unit: str = "") -> float | str:
-    """The answer as a finite float, or a sentence why it is none. One-element arrays and number
-    texts count.
+    """The answer as a finite float, or a sentence on why it is none. Arrays of one element and
+    texts of a number count, too.
     """
     if hasattr(answer, "shape") and hasattr(answer, "item"):
         count = math.prod(answer.shape)

@@ -18,14 +18,14 @@ from proflab.lessons import lesson
 PROGRESS_FILE = "progress.jsonl"
 
 PROVEN: set[str] = set()
-"""Ids of the exercises that were passed and proven in this process, under PROFLAB_STRICT=1."""
+"""Ids of the exercises that this process has passed and proven, under PROFLAB_STRICT=1."""
 
 Message = str | Callable[[Any], str]
-"""A text, or a function of the data that gives one: numbers in it are computed, never typed."""
+"""A text, or a function that makes one of the data: numbers in it are computed, never typed."""
 
 
 class Outcome(Enum):
-    """What a check can end with."""
+    """Outcomes of a check."""
 
     PASSED = "passed"
     WRONG = "wrong"
@@ -40,7 +40,7 @@ class ExerciseNotPassed(AssertionError):  # noqa: N818 - an outcome, not a fault
 
 @dataclass(frozen=True)
 class Mistake:
-    """A plausible wrong answer, as a function of the data, and what to say to who gives it."""
+    """A plausible wrong answer, as a function of the data, and the message to whoever gives it."""
 
     answer: Callable[[Any], Any]
     message: Message
@@ -50,10 +50,15 @@ class Mistake:
 class Exercise:
     """One exercise. `id` is lesson.number; every function takes the data that the learner gave.
 
-    `answer` judges; `mistakes` (two or more) are recognised by their value; `hints` rise in help:
-    where to look, which column, the expression. `insight` is said after a pass. `needs_data=False`
-    is for exercises that stand alone, `measured=True` for data that is measured where the lesson
-    runs. Question and solution stand in the lesson's cell, and there alone.
+    answer     -- judges.
+    mistakes   -- two or more, recognised by their values.
+    hints      -- each helps more than the one before: where to look, which column, the expression.
+    insight    -- said after a pass.
+    needs_data -- False for an exercise that stands alone.
+    measured   -- True for data that is measured where the lesson runs.
+
+    Question and solution are only in the lesson's cell. Raises ValueError for an exercise that
+    breaks these rules.
     """
 
     id: str
@@ -73,14 +78,16 @@ class Exercise:
             raise ValueError(f"exercise {self.id} needs a hint")
 
     def on(self, data: Any = None) -> Question:
-        """The question put to `data`."""
+        """This exercise as a question about `data`."""
         return Question(self, data)
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one check and what the learner is told; `cause` is the error that prevented a
-    check, `mistake` the place of a known mistake among the exercise's.
+    """The outcome of one check and the message to the learner.
+
+    cause   -- the error that prevented a check, None without one.
+    mistake -- the place of a known mistake among the exercise's, None for another answer.
     """
 
     outcome: Outcome
@@ -101,9 +108,7 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """An exercise on the learner's data. Its methods show what they have to say and return
-    nothing.
-    """
+    """An exercise on the learner's data. Its methods show their answers and return nothing."""
 
     exercise: Exercise
     data: Any = None
@@ -113,11 +118,11 @@ class Question:
         return Question(self.exercise, data)
 
     def check(self, answer: Any = ...) -> None:
-        """Say whether the answer is right.
+        """Show whether the answer is right.
 
-        Never raises, whatever the answer is. With PROFLAB_STRICT=1 an answer that does not pass
-        raises ExerciseNotPassed, and one that does is followed by the exercise's own proof on this
-        data.
+        Never raises, whatever the answer is, but with PROFLAB_STRICT=1: then an answer that does
+        not pass raises ExerciseNotPassed, and one that passes is followed by the exercise's own
+        proof on this data.
         """
         result = self.evaluate(answer)
         known = (
@@ -130,7 +135,7 @@ class Question:
         if result.outcome is not Outcome.PASSED:
             message = f"exercise {self.exercise.id}: {result.outcome.value}: {result.message}"
             raise ExerciseNotPassed(message) from result.cause
-        # A noisy machine can make a wrong answer right on what was measured here and now.
+        # On a noisy machine a wrong answer can be right for the data measured here and now.
         origin = getattr(self.data, "origin", None)
         self.prove(
             mistakes=not self.exercise.measured and getattr(origin, "kind", None) != "measured"
@@ -138,7 +143,7 @@ class Question:
         PROVEN.add(self.exercise.id)
 
     def evaluate(self, answer: Any) -> Result:
-        """Judge the answer without showing or noting anything."""
+        """Judge the answer without showing or recording anything."""
         if untouched(answer):
             return Result(
                 Outcome.NOT_ATTEMPTED, "Replace the `...` with your answer and run the cell again."
@@ -148,6 +153,8 @@ class Question:
                 Outcome.NOT_ATTEMPTED,
                 "There is no data to check it against: the recording is not here.",
             )
+        # An error here is a message, too: a learner's cell must not end in a traceback of the
+        # course.
         try:
             right = self.exercise.answer.right(self.data)
         except Exception as error:
@@ -167,10 +174,10 @@ class Question:
         """Assert that the right answer passes, each known mistake gets its message, and `...` is
         not attempted.
 
-        Raises AssertionError that names the exercise and what failed. That the solution in the
+        Raises AssertionError that names the exercise and what failed. Whether the solution in the
         lesson is right, the lesson itself shows.
         """
-        # Each is asked for again by all that come after it.
+        # All answers that follow ask for these again.
         known = [
             replace(mistake, answer=_remembered(mistake.answer))
             for mistake in self.exercise.mistakes
@@ -179,6 +186,7 @@ class Question:
 
     def _prove(self, mistakes: bool) -> None:
         self._expect("untouched", ..., Outcome.NOT_ATTEMPTED)
+        # Text accepts several answers, and a learner gives one.
         right = self.exercise.answer.right(self.data)
         self._expect(
             "the right answer",
@@ -194,7 +202,7 @@ class Question:
             self._expect(f"mistake {place}", mistake.answer(self.data), Outcome.WRONG, message)
 
     def hint(self, number: int = 1) -> None:
-        """Show hint `number`; later ones help more."""
+        """Show hint `number`, counted from 1; later ones help more."""
         hints = self.exercise.hints
         self._note("hint", number=number)
         if not isinstance(number, int) or not 1 <= number <= len(hints):
@@ -223,6 +231,7 @@ class Question:
         return f"<p>{inline_html(repr(self))}</p>"
 
     def _judge(self, answer: Any, right: Any) -> Result:
+        # The right answer comes first: on some data a known mistake gives it, too.
         problem = self.exercise.answer.judge(answer, right, self.data)
         if problem is None:
             return self._passed()
@@ -245,6 +254,7 @@ class Question:
 
     def _expect(self, what: str, answer: Any, outcome: Outcome, message: str = "") -> None:
         result = self.evaluate(answer)
+        # A pass with a cause is a failure here: its insight could not be made.
         place = f"exercise {self.exercise.id}, {what} ({answer!r})"
         if result.outcome is not outcome or (
             outcome is Outcome.PASSED and result.cause is not None
@@ -274,7 +284,7 @@ def untouched(answer: Any) -> bool:
 
 
 def _remembered(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function for one and the same data, which it works on only once."""
+    """A function that computes the answer once and remembers it, for one and the same data."""
     found: list[Any] = []
 
     def answered(data: Any) -> Any:
@@ -295,12 +305,14 @@ def _describe(error: Exception) -> str:
 
 
 BEGIN, END = "# solution", "# end solution"
-"""Lines around what is cut out for the learner; without the second one it ends with the cell."""
+"""Lines around the part that is cut out for the learner; without the second line it ends with the
+cell.
+"""
 
 
 class ExerciseCell(NamedTuple):
-    """What the comment above an exercise asks, such as "5 minutes: which share ...?", and the code
-    that solves it.
+    """The question in the comment above an exercise, such as "5 minutes: which share ...?", and the
+    code that solves it.
     """
 
     question: str
@@ -308,9 +320,10 @@ class ExerciseCell(NamedTuple):
 
 
 def exercise_cell(id: str) -> ExerciseCell:
-    """What stands in the lesson about an exercise; raises ValueError unless it has one cell, with
-    both parts.
+    """An exercise's cell in its lesson; raises ValueError unless there is exactly one, with both
+    parts.
     """
+    # From the lesson, where question and solution have their only place.
     source = lesson(id[:2]).source
     cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     own = [cell for cell in cells if f'exercise("{id}"' in cell]

@@ -1,4 +1,6 @@
-"""Answers that are SQL text: run read-only on the database at hand, and the results compared."""
+"""Answers that are SQL text: run read-only on the database at hand, and compared by their
+results.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,7 @@ from proflab.parts.trace_database import Answer, QuestionError, answer_of
 
 
 class KnownQuery(str):
-    """SQL text together with the `database` that it is about, so that two queries can be compared
-    by what they give.
-    """
+    """SQL text with its `database`, so that two queries can be compared by their results."""
 
     database: sqlite3.Connection
 
@@ -29,16 +29,17 @@ class KnownQuery(str):
 
 
 def wrong_query(sql: str) -> Callable[[sqlite3.Connection], KnownQuery]:
-    """A plausible wrong answer, for `Mistake`."""
+    """A plausible wrong query, as a function of the data, for `Mistake`."""
     return lambda database: KnownQuery(sql, database)
 
 
 @dataclass(frozen=True)
 class Query:
-    """SQL text that gives what `expected`, SQL text too, gives on the data, an open connection to
-    SQLite.
+    """SQL text that gives the same rows as `expected`, SQL text too, on the data: an open
+    connection to SQLite.
 
-    columns -- what is asked, column by column, for messages; names in the answer are free.
+    columns -- what is asked, column by column, for messages; the answer may name its columns
+               freely.
     ordered -- whether the order of the rows counts.
     units   -- unit of each column, for hints; "" for none.
     """
@@ -49,13 +50,13 @@ class Query:
     units: Sequence[str] = ()
 
     def right(self, data: sqlite3.Connection) -> KnownQuery:
-        """A right query; raises ValueError where it has nothing to find in this data."""
+        """A right query; raises ValueError if it finds nothing in this data."""
         if all(value is None for row in answer_of(data, self.expected).rows for value in row):
             raise ValueError("the file holds nothing to answer this with")
         return KnownQuery(self.expected, data)
 
     def judge(self, answer: Any, right: KnownQuery, data: sqlite3.Connection) -> str | None:
-        """None if both give the same, else what went wrong or the first difference."""
+        """None if both give the same, else the error of SQLite or the first difference."""
         try:
             given = answer_of(data, answer)
         except QuestionError as error:
@@ -68,7 +69,7 @@ class Query:
         )
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Whether a query gives what a known wrong one gives."""
+        """Whether a query gives the same as a known wrong one."""
         try:
             given, wrong = (answer_of(known.database, sql).rows for sql in (answer, known))
             return _agree(given, wrong, self.ordered)
@@ -76,6 +77,7 @@ class Query:
             return False
 
     def _difference(self, given: Answer, right: Answer) -> str:
+        # From the coarse to the fine: the sentence names the difference to remove first.
         if len(given.columns) != len(right.columns):
             return f"Its columns are {len(given.columns)}, asked are: {', '.join(self.columns)}."
         if not given.rows:
@@ -141,7 +143,7 @@ def _equal(value: Any, expected: Any) -> bool:
 
 
 def _sorted(rows: list[tuple]) -> list[tuple]:
-    """Rows in an order that does not depend on SQL: numbers, texts and NULL can stand in one
+    """Rows in an order that does not depend on SQL, even if numbers, texts and NULL are in one
     column.
     """
     return sorted(

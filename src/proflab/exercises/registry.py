@@ -1,7 +1,7 @@
-"""Find an exercise by its id, and prove that it works: tests do, and the lessons themselves where
+"""Find an exercise by its id, and prove that it works: for the tests, and for the lessons while
 they are tested.
 
-The module `exercises.py` beside its lesson is imported when first asked for.
+The module `exercises.py` beside a lesson is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def exercises_of(number: str) -> ModuleType:
     path = lesson(number).folder / "exercises.py"
     name = f"lesson_{number}_exercises"
     if getattr(sys.modules.get(name), "__file__", None) != str(path):
+        # By its path: the lesson's folder begins with a digit, so no import statement can name it.
         specification = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = module = importlib.util.module_from_spec(specification)
         try:
@@ -71,8 +72,10 @@ def _by_id(number: str) -> dict[str, Exercise]:
 
 
 def all_proven(*asked: str) -> None:
-    """Assert that these exercises, or all of these lessons, were passed and proven in this
-    notebook.
+    """Assert that these exercises, or all exercises of these lessons, have passed and were proven
+    in this notebook.
+
+    Raises AssertionError.
     """
     wanted = [
         item.id for item in all_exercises() if {item.id, item.id.partition(".")[0]} & set(asked)
@@ -83,5 +86,5 @@ def all_proven(*asked: str) -> None:
 
 
 def selftest(exercise: Exercise | str, data: Any = None, mistakes: bool = True) -> None:
-    """What `Question.prove` asserts, for an exercise or its id on some data."""
+    """Assert the same as `Question.prove`, for an exercise or its id on some data."""
     (find(exercise) if isinstance(exercise, str) else exercise).on(data).prove(mistakes)

@@ -1,8 +1,11 @@
 """The ledger of experiments: hypothesis, change, before, after, spread, and whether the model still
 trains.
 
-from proflab import ledger ledger.add("NHWC suits the convolutions", ledger.trainer(""),
-ledger.trainer("--channels-last"), gate)
+    from proflab import ledger
+
+    ledger.add(
+        "NHWC suits the convolutions", ledger.trainer(""), ledger.trainer("--channels-last"), gate
+    )
 """
 
 from __future__ import annotations
@@ -57,18 +60,18 @@ def add(
     per: str = "image",
     origin: object = None,
 ) -> Experiment:
-    """Compare before and after, show what came out, and add it to runs/ledger.jsonl.
+    """Compare before and after, show the result, and add it to runs/ledger.jsonl.
 
     before, after -- functions that run once and return seconds per step or image, called in turn
                      `repeats` times each; or lists of at least five such times.
-    gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, or
-              `slower`.
-    change -- a short name of what was changed, for charts; the hypothesis if not given. per --
-              `step`, or `image` where the steps differ in size. origin -- of lists: its text, an
-              Origin, or what has one. Where it is modelled the verdict says so, and the speed-up
-              has two digits and no interval.
+    gate          -- whether the model still trains. Unless it is green, the verdict is `unproven`,
+                     or `slower`.
+    change        -- a short name of the change, for charts; the hypothesis if not given.
+    per           -- `step`, or `image` if the steps differ in size.
+    origin        -- of lists: a text, an Origin, or something that has one. If it is modelled, the
+                     verdict says so, and the speed-up has two digits and no interval.
 
-    Raises CourseError for too few repeats, and for what is no time.
+    Raises CourseError for too few repeats, for a value that is no time, and for another `per`.
     """
     if per not in ("step", "image"):
         raise CourseError(f"per must be step or image, not {per!r}")
@@ -104,8 +107,8 @@ def experiments(names: Sequence[str] | None = None) -> list[Experiment]:
 
 def table() -> pd.DataFrame:
     """Every attempt, one row each: hypothesis, change, attempt, per, before_ns and after_ns
-    (medians), speed_up (before / after), low and high (its 95 % interval, NaN for modelled times),
-    interval (as text), verdict, gate, origin.
+    (medians in ns), speed_up (before / after), low and high (its 95 % interval, NaN for modelled
+    times), interval (as text), verdict, gate, origin.
     """
     import pandas as pd
 
@@ -130,11 +133,12 @@ def table() -> pd.DataFrame:
 
 
 def waterfall(names: Sequence[str] | None = None, title: str | None = None) -> TidyFigure:
-    """The steps from the plain trainer to the final one, with what each brought.
+    """The steps from the plain trainer to the final one, with the gain of each.
 
-    names -- changes in order; without them the last attempts that were faster or are unproven, as
-    those that are slower or undecided would not be kept. Raises CourseError if there is nothing to
-    draw.
+    names -- changes in order; without them, the last attempts that were faster or are unproven,
+             since slower and undecided ones would not be kept.
+
+    Raises CourseError if there is nothing to draw.
     """
     from proflab.ledger.charts import waterfall
 
@@ -166,7 +170,7 @@ def _result(experiment: Experiment) -> Table:
 
 
 def _measured(experiment: Experiment) -> list[tuple[str, str]]:
-    """Both sides with their spread, and the speed-up."""
+    """Rows of both sides, with their spread, and of the speed-up."""
     found = experiment.speed_up
     sides = {
         "before": (found.before_ns, experiment.before_ns),

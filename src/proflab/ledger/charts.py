@@ -20,12 +20,12 @@ VERDICT_LOOK = {
     "slower in the model": (style.GREY, "\\\\\\"),
     "undecided": (style.GREY, "..."),
 }
-"""Verdict -> colour and hatch. What is modelled is grey, whatever its verdict."""
+"""Verdict -> colour and hatch. Modelled times are grey, whatever the verdict."""
 
 LARGEST_JUMP = 0.1
-"""Relative difference between where one experiment ended and the next began that can be the
-machine's day. Beyond it the two did not build on each other, such as two changes that were each
-tried on the plain trainer.
+"""Largest relative difference, between the end of one experiment and the begin of the next, that
+may come from the machine's own variation. Beyond it the two did not build on each other, as if each
+change was tried on the plain trainer.
 """
 
 
@@ -33,10 +33,10 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
     """Bars from each experiment's time before to its time after, between the first before and the
     last after.
 
-    A speed-up whose correctness gate is not green is hatched and called unproven, and so is the
-    final time after any change without a green gate. A bar that makes the time longer begins its
-    text with a plus. Raises CourseError for no experiments, for times per step and per image in one
-    chart, and for changes that did not build on each other.
+    A speed-up without a green correctness gate is hatched and called unproven, and so is the final
+    time after any such change. The text of a bar that makes the time longer begins with a plus.
+    Raises CourseError for no experiments, for times per step and per image in one chart, and for
+    changes that did not build on each other.
     """
     _refuse(experiments)
     spans = [(one.speed_up.before_ns, one.speed_up.after_ns) for one in experiments]
@@ -96,8 +96,8 @@ def _look(one: Experiment) -> tuple[str, str]:
 
 
 def _text(one: Experiment) -> str:
-    """What stands at a bar: what it adds to the time, if it does, the speed-up, the verdict, the
-    interval below.
+    """The text at a bar: the time that it adds, if it does, the speed-up, the verdict, and below
+    them the interval.
     """
     before, after = one.speed_up.before_ns, one.speed_up.after_ns
     added = f"+{time_text(after - before, one.modelled)}: " if after > before else ""

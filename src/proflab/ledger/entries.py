@@ -1,7 +1,6 @@
-"""Experiments as they stand in runs/ledger.jsonl, one JSON object a line, and how much faster each
-says it got.
+"""The entries of runs/ledger.jsonl, one JSON object a line, and the speed-up that each states.
 
-Its repeats: in which order they are measured, and what is no set of times.
+Also their repeats: the order in which they are measured, and which values are refused.
 """
 
 from __future__ import annotations
@@ -36,8 +35,11 @@ __all__ = ["CONFIDENCE", "LEAST_REPEATS", "SpeedUp", "speed_up"]
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """before_ns, after_ns -- medians; ratio -- before / after, so above 1 is faster; low, high --
-    its interval.
+    """How much faster a change was.
+
+    before_ns, after_ns -- medians in ns
+    ratio               -- before / after: above 1 is faster
+    low, high           -- ends of its interval
     """
 
     before_ns: int
@@ -48,8 +50,8 @@ class SpeedUp:
 
 
 def speed_up(before_ns: Sequence[int], after_ns: Sequence[int]) -> SpeedUp:
-    """Ratio of the medians of two sets of repeats (ns) with its 95 % interval; raises what
-    `ratio_of_medians` does.
+    """Ratio of the medians of two sets of repeats (ns) with its 95 % interval; raises the errors of
+    `ratio_of_medians`.
     """
     found = ratio_of_medians(before_ns, after_ns)
     before, after = (round(float(np.median(values))) for values in (before_ns, after_ns))
@@ -61,7 +63,7 @@ FILE = "ledger.jsonl"
 IN_THE_MODEL = " in the model"
 
 MODEL_ONLY = "In the model only (no gain)"
-"""What stands before the ratio of modelled times, which is never listed as a gain."""
+"""Label of the ratio of modelled times, which is never listed as a gain."""
 
 VERDICTS = (
     "faster",
@@ -71,9 +73,9 @@ VERDICTS = (
     "undecided",
     "unproven",
 )
-"""Slower: the whole interval of the ratio lies below 1, whatever the correctness gate says, which
-guards gains only. Unproven: it does not, and the gate is not green. Undecided: the gate is green,
-and the interval contains 1.
+"""Slower: the whole interval of the ratio lies below 1, whatever the correctness gate says, since
+the gate guards gains only. Unproven: not slower, and the gate is not green. Undecided: the gate is
+green, and the interval contains 1.
 
 Modelled times have two digits and no interval: repeats of a model show how its random numbers vary,
 not how wrong it is. Undecided then means that the larger time over the smaller one is 1.0 in two
@@ -90,8 +92,10 @@ Times = Annotated[
 class Experiment:
     """One entry of the ledger.
 
-    change -- what was changed, its short name; per -- step or image; before_ns, after_ns -- the
-    repeats, ns per step or image; attempt -- how often this change has been tried so far.
+    change              -- short name of what was changed.
+    per                 -- step or image.
+    before_ns, after_ns -- the repeats, in ns per step or image.
+    attempt             -- how often this change has been tried so far, this time included.
     """
 
     hypothesis: str
@@ -128,8 +132,8 @@ class Experiment:
 
     @property
     def interval(self) -> str:
-        """The speed-up and its interval as text, with as many decimals as show that the ends
-        differ; modelled: the speed-up in two digits.
+        """The speed-up and its interval as text, with as many decimals as are needed to tell the
+        ends apart; of modelled times the speed-up in two digits.
         """
         found = self.speed_up
         if self.modelled:
@@ -146,15 +150,13 @@ def is_modelled(origin: str) -> bool:
 
 
 def two_digits(value: float) -> str:
-    """A positive number with two significant digits, never as a power of ten: 0.97, 1.0, 14,
-    120.
-    """
+    """A positive number with two significant digits, no power of ten: 0.97, 1.0, 14, 120."""
     exponent = math.floor(math.log10(float(f"{value:.1e}")))
     return f"{round(value, 1 - exponent):,.{max(0, 1 - exponent)}f}"
 
 
 def time_text(nanoseconds: float, modelled: bool) -> str:
-    """A duration for people: three significant digits, two if it is modelled."""
+    """A duration in ns as text: three significant digits, two if it is modelled."""
     from tidyprof.plots.figure import duration_text
 
     if not modelled:
@@ -164,8 +166,8 @@ def time_text(nanoseconds: float, modelled: bool) -> str:
 
 
 def store(experiment: Experiment) -> None:
-    """Append to the ledger. The ratio and the verdict follow from the rest; they are for people who
-    read the file.
+    """Append to the ledger. The ratio and the verdict follow from the other values; they are
+    written for people who read the file.
     """
     found = {
         "ratio": experiment.speed_up.ratio,
@@ -190,17 +192,18 @@ def stored() -> list[Experiment]:
 
 
 Measure = Callable[[], float]
-"""Runs once and returns seconds per step or image."""
+"""A function that runs once and returns seconds per step or image."""
 
 
 def gather(
     before: Measure | Sequence[float], after: Measure | Sequence[float], repeats: int
 ) -> list[list[int]]:
-    """Both sides in ns.
+    """The repeats of both sides, in ns.
 
     Two functions are called in turn, `repeats` times each, in the order before, after, after,
     before, ...: a machine that slows down steadily then slows both alike. Two lists are taken as
-    they are. Raises CourseError.
+    they are. Raises CourseError for one function and one list, for too few repeats, and for a value
+    that is no time.
     """
     if callable(before) != callable(after):
         raise CourseError(
@@ -243,16 +246,18 @@ def _nanoseconds(seconds: object) -> int:
 
 
 def here_and_now() -> str:
-    """The origin of what is measured by functions."""
+    """The origin of times that functions measure."""
     return f"measured: {platform.node()}, {datetime.now(UTC):%Y-%m-%d}"
 
 
 def trainer(options: str = "", inside: bool = False) -> Measure:
-    """A function that trains once with these options, such as "--channels-last", and gives the
+    """A function that trains once with these options, such as "--channels-last", and returns the
     seconds per image.
 
-    inside -- train in this process, without what the trainer prints: each repeat saves the start of
-    Python and torch. It raises CourseError with the trainer's message for a run that fails.
+    inside -- train in this process, without the trainer's output: so each repeat saves the start of
+              Python and torch.
+
+    The function raises CourseError with the trainer's message if a run fails.
     """
     run = _inside if inside else _outside
 

@@ -1,8 +1,8 @@
-"""The blind clinic: runs with an unknown fault, a healthy one beside them, and their vital signs.
+"""The blind clinic: runs with an unknown fault, beside each a healthy run, and their vital signs.
 
-Three patients were recorded on a GPU, from programs of others; their fault was known before they
-ran. More of them, to practise on, are modelled, and a seed draws their faults. A patient shows its
-letter and its events; which file it came from is kept out of every table, figure and message.
+Three patients are real programs, recorded on a GPU; their fault was known before they ran. More
+patients, to practise on, are modelled, and a seed draws their faults. A patient shows its letter
+and its events; the file that it came from is kept out of every table, figure and message.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ WARDS = (
     ("sync-every-step", "many-small-kernels", "wrong-layout", "tiny-batch"),
     ("rank-skew", "slow-network"),
 )
-"""One modelled fault of each group is drawn: data, launches, ranks."""
+"""One modelled fault of each group is drawn: of data, of launches, of ranks."""
 
 RANKS = 4
-"""Of a modelled patient with a fault between ranks, and of its healthy run."""
+"""Number of ranks of a modelled patient with a fault between ranks, and of its healthy run."""
 
 NETWORK = (("nccl", 40.0),)
-"""slow-network: how many times as long each transfer takes. Chosen: the exchange then takes most of
-the step.
+"""slow-network: factor by which each transfer takes longer. Chosen so that the exchange takes most
+of the step.
 """
 
 LETTERS = "ABC"
 NO_PART = ("step_ms", "untraced_ms", "longest_gap_ms", "waiting_ms", "transfer_ms")
-"""Signs in ms that are no part of the step's budget."""
+"""Signs in ms that are not parts of the step's budget."""
 
 WRAPPER = "DistributedDataParallel.forward"
+"""A range of the host that only a run of several ranks has."""
 
 
 @dataclass(frozen=True, repr=False)
 class Patient:
-    """A run under a letter: `profile` holds its steps, `healthy` is the run to compare it with, if
-    there is one.
+    """A run under a letter: `profile` holds its steps, `healthy` is the run to compare it with,
+    None if there is none.
 
-    untraced_ms -- what its step takes without the profiler, NaN where nobody timed it.
+    untraced_ms -- the time of its step without the profiler, in ms; NaN if nobody measured it.
     """
 
     letter: str
@@ -75,7 +76,7 @@ class Patient:
 
     @cached_property
     def changes(self) -> pd.Series:
-        """By how many ms each part of the step is longer than in the healthy run, medians over
+        """How much longer each part of the step is than in the healthy run, in ms; medians over
         steps and ranks.
         """
         return change(self, self.healthy)
@@ -86,7 +87,7 @@ class Patient:
 
 
 def change(patient: Patient, control: Patient) -> pd.Series:
-    """By how many ms each part of a step is longer in one run than in another."""
+    """How much longer each part of a step is in one run than in another, in ms."""
     parts = [name for name in patient.signs.index if name.endswith("_ms") and name not in NO_PART]
     return (patient.signs[parts] - control.signs[parts]).rename(
         index=lambda name: name.removesuffix("_ms")
@@ -94,8 +95,8 @@ def change(patient: Patient, control: Patient) -> pd.Series:
 
 
 def recorded() -> dict[str, Patient]:
-    """Three patients by their letters: programs of others that ran on an H200, with a control where
-    there is one.
+    """Three patients by their letters: programs that ran on an H200, with a healthy run to compare
+    with if there is one.
     """
     import pandas as pd
 
@@ -103,9 +104,8 @@ def recorded() -> dict[str, Patient]:
     table = pd.read_csv(folder / "patients.csv", comment="#").astype({"fault": "string"})
     origin = tidyprof.Origin("recorded", "NVIDIA H200")
     found: dict[str, Patient] = {}
-    for row in table.sort_values(
-        "form", ascending=False, kind="stable"
-    ).itertuples():  # the well ones first
+    # The healthy runs come first, since patients refer to them.
+    for row in table.sort_values("form", ascending=False, kind="stable").itertuples():
         whole = tidyprof.read(folder / row.file, origin=origin)
         fault = "" if pd.isna(row.fault) else str(row.fault)
         found[row.letter] = Patient(
@@ -115,7 +115,7 @@ def recorded() -> dict[str, Patient]:
 
 
 def admit(seed: int) -> dict[str, Patient]:
-    """Three modelled patients by their letters; the same seed draws the same ones."""
+    """Three modelled patients by their letters; the same seed draws the same patients."""
     draw = random.Random(seed)
     faults = [draw.choice(ward) for ward in WARDS]
     draw.shuffle(faults)
@@ -126,7 +126,7 @@ def admit(seed: int) -> dict[str, Patient]:
 
 @cache
 def healthy_run(ranks: int = 1) -> Patient:
-    """The modelled training without a fault, on as many ranks."""
+    """The modelled training without a fault, on this number of ranks."""
     return Patient("healthy", _one_step(HEALTHY) if ranks == 1 else _played(()))
 
 
@@ -138,7 +138,7 @@ def with_fault(letter: str, fault: str) -> Patient:
 
 @cache
 def _played(longer: tuple[tuple[str, float], ...]) -> Profile:
-    """The last step of RANKS ranks, played now, since no recording of it is shipped."""
+    """The last step of RANKS ranks, modelled now, since no recording of it is shipped."""
     return _last_step(modelled_trace("--profile-all-ranks", RANKS, longer))
 
 
@@ -157,15 +157,14 @@ def _last_step(whole: Profile) -> Profile:
     last = steps[steps["step"] == steps["step"].max()]
     begin, end = last["start_ns"].min(), (last["start_ns"] + last["duration_ns"]).max()
     kept = whole.events["start_ns"].between(begin, end - 1)
-    if (
-        len(last) == 1
-    ):  # the model's host was measured under a launcher: one rank alone has no such range
+    # The model's host was measured under a launcher: one rank alone has no such range.
+    if len(last) == 1:
         kept &= (whole.events["kind"] != "annotation") | (whole.events["name"] != WRAPPER)
     return _unnamed(Profile(whole.events[kept].reset_index(drop=True), meta=whole.meta))
 
 
 def _unnamed(profile: Profile) -> Profile:
-    """The same without the file names, which would tell the fault."""
+    """The profile without the file names, which would give the fault away."""
     from tidyprof import Profile
 
     meta = {
@@ -177,18 +176,20 @@ def _unnamed(profile: Profile) -> Profile:
 
 
 def vital_signs(profile: Profile, untraced_ms: float = float("nan")) -> pd.Series:
-    """What a step of this run looks like in numbers, per rank: times in ms (medians over steps and
-    ranks), counts.
+    """A step of this run in numbers, per rank: times in ms (medians over steps and ranks) and
+    counts.
 
-    busy_percent is the time in which the device computes, in percent of the step without the
-    profiler. longest_gap_ms is the longest gap of the device in a step. waiting_ms and transfer_ms
-    are the two parts of the time in collectives.
+    busy_percent            -- the time in which the device computes, in percent of the step without
+                               the profiler.
+    longest_gap_ms          -- the longest gap of the device in a step.
+    waiting_ms, transfer_ms -- the two parts of the time in collectives.
     """
     import pandas as pd
 
     from tidyprof.analyses import parts_of
 
     budget, kernels = tidyprof.step_budget(profile), tidyprof.kernels(profile)
+    # A row is one step of one rank, so counts over rows are per step and rank.
     rows = len(budget)
     signs = {"step_ms": budget["duration_ns"].median() / 1e6}
     signs |= {f"{name}_ms": budget[f"{name}_ns"].median() / 1e6 for name in parts_of(budget)}
@@ -213,13 +214,14 @@ def vital_signs(profile: Profile, untraced_ms: float = float("nan")) -> pd.Serie
 
 
 def _longest_gaps(profile: Profile, budget: pd.DataFrame) -> pd.Series:
-    """The longest gap that begins in each step of each rank, in ns; 0 in a step without one."""
+    """The longest gap that begins in each step of each rank, in ns; 0 for a step without a gap."""
     import pandas as pd
 
     gaps = tidyprof.gaps(profile, minimum_ns=1)
     longest = []
     for step in budget.itertuples():
         inside = gaps["start_ns"].between(step.start_ns, step.start_ns + step.duration_ns)
+        # A run of one process has no rank.
         own = inside if pd.isna(step.rank) else inside & (gaps["rank"] == step.rank)
         longest.append(
             gaps.loc[own.fillna(False).astype(bool), "duration_ns"].max() if own.any() else 0
@@ -228,8 +230,8 @@ def _longest_gaps(profile: Profile, budget: pd.DataFrame) -> pd.Series:
 
 
 def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
-    """The vital signs of all runs, one row for each: run, and those of `vital_signs`, counts as
-    whole numbers.
+    """The vital signs of all runs, one row for each: its name in `run`, then the columns of
+    `vital_signs`, with counts as whole numbers.
 
     Times are in ns here, in columns such as `step_ns`.
     """
@@ -251,7 +253,9 @@ def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
 
 
 def _between_ranks(profile: Profile | None) -> dict[str, float]:
-    """The signs of collectives, medians over ranks; zeros for one rank."""
+    """The signs of collectives, medians over ranks; zeros without a profile, which is for one
+    rank.
+    """
     if profile is None:
         return {"waiting_ms": 0.0, "transfer_ms": 0.0}
     ranks = tidyprof.ranks(profile)

@@ -1,4 +1,4 @@
-"""Modelled repeats of the trainer with some options: what a cure promises on an MI300X."""
+"""Modelled repeats of the trainer with some options: the gain that a cure promises on an MI300X."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 MODEL_STEPS = 30
 STEADY_STEPS = 16
-"""The model is deterministic but for its host: a few steps show a rate, once the batches that the
-loaders prepared ahead are used up. A multiple of the loader processes, as they take turns.
+"""The model is deterministic but for its host, so a few steps show a rate, once the batches that
+the loaders prepared ahead are used up. A multiple of the number of loader processes, since they
+take turns.
 """
 
 REPEATS = 5
@@ -21,8 +22,10 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class ModelledRepeats:
-    """seconds -- per image, one value per seed; images_per_second -- their median rate; origin --
-    states the error.
+    """Repeats of one modelled training.
+
+    seconds -- per image, one value for each seed
+    origin  -- states the error of the model
     """
 
     seconds: tuple[float, ...]
@@ -30,15 +33,15 @@ class ModelledRepeats:
 
     @property
     def images_per_second(self) -> float:
-        """The median of the repeats as a rate."""
+        """The median of the repeats as a rate, in images per second."""
         return 1 / sorted(self.seconds)[len(self.seconds) // 2]
 
 
 def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> ModelledRepeats:
-    """Time per image of the trainer with these options on a modelled MI300X, once per seed.
+    """Seconds per image of the trainer with these options on a modelled MI300X, once for each seed.
 
-    Computed from the last STEADY_STEPS of MODEL_STEPS: their images over their time. The seeds vary
-    the host's costs only: the spread is not the model's error. Raises UserError for options that
+    Computed from the last STEADY_STEPS of MODEL_STEPS: their time over their images. The seeds vary
+    the host's costs only, so the spread is not the model's error. Raises UserError for options that
     the trainer refuses.
     """
     from cifar_train.config import parse
@@ -50,14 +53,15 @@ def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> Model
 
 @functools.cache
 def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
-    """A lesson compares with the plain trainer again and again."""
+    """Cached: a lesson compares with the plain trainer again and again."""
     from gpumodel import Training, step_rates
     from gpumodel.devices import model_error
     from tidyprof.tables.contract import Origin
 
     runs = (step_rates(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats))
     last = [rates[-STEADY_STEPS:] for rates in runs]
-    # Equal steps: the time of an image is the mean over steps of the inverse rate.
+    # The steps have equal numbers of images, so the time of an image is the mean over steps of the
+    # inverse rate.
     seconds = tuple(sum(1 / rate for rate in rates) / len(rates) for rates in last)
     return ModelledRepeats(seconds, Origin("modelled", f"MI300X, {model_error()}"))
 
@@ -67,8 +71,8 @@ def plain_step(options: str = "") -> dict[str, float]:
     """The trainer's mean step with these options on a modelled MI300X, without a profiler, in ms:
     step_ms, and each part of `tidyprof.step_budget`, such as launch_bound_ms.
 
-    Means over the last STEADY_STEPS of MODEL_STEPS: where loaders take turns, steps differ. Raises
-    UserError for options that the trainer refuses.
+    Means over the last STEADY_STEPS of MODEL_STEPS: steps differ, since the loaders take turns.
+    Raises UserError for options that the trainer refuses.
     """
     from cifar_train.config import parse
     from gpumodel import Training, simulate

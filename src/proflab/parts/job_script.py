@@ -1,9 +1,9 @@
-"""A job script for rocprofv3 under srun, tried without a cluster: who starts whom, and which files
-come of it.
+"""A job script for rocprofv3 under srun, tried without a cluster: which program starts which, and
+which files result.
 
-`bash -n` and, where it is there, shellcheck read it. Then it runs in an empty folder, with a srun
-that starts two tasks one after the other, and with tools that write down their own command and
-start what stands behind them. The options are read by the stand-in's table of rocprofv3.
+`bash -n` and, if it is installed, shellcheck read the script. Then it runs in an empty folder, with
+a srun that starts two tasks one after the other, and with tools that log their command line and
+start the program after it. The options are read with the stand-in's table of rocprofv3.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ TOOLS = {
     "getent": "#!/bin/bash\necho 10.0.0.1 node1\n",
     "module": "#!/bin/bash\n",
 }
-"""What the script finds in PATH in front of all else."""
+"""Programs that the script finds in PATH before all others: name -> text."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One start of a tool: its name, the task of srun that started it ("" outside), RANK there, and
-    its words.
+    """One start of a tool: its name, the task of srun that started it ("" outside of srun), RANK in
+    its environment, and its words.
     """
 
     tool: str
@@ -80,8 +80,8 @@ class Call:
 
 
 def problem(script: str) -> str | None:
-    """What is wrong with a job script that shall give a kernel trace of each rank; None if nothing
-    was found.
+    """What is wrong with a job script that is to record a kernel trace of each rank; None if
+    nothing was found.
     """
     if not script.startswith("#!"):
         return (
@@ -105,13 +105,14 @@ def _unreadable(script: str) -> str | None:
     if shutil.which("shellcheck"):
         check = ["shellcheck", "--severity=error", "--format=gcc", "-"]
         read = subprocess.run(check, input=script, capture_output=True, text=True, check=False)
+        # Other codes mean that shellcheck itself failed.
         if read.returncode == 1:
             return f"shellcheck says: {read.stdout.splitlines()[0].split(':', 1)[1]}"
     return None
 
 
 def _try(script: str) -> tuple[list[Call], str]:
-    """What the script started, in order, and the last line of its errors."""
+    """The calls that the script made, in order, and the last line of its errors."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tools, work = folder / "bin", folder / "work"
@@ -128,6 +129,7 @@ def _try(script: str) -> tuple[list[Call], str]:
             "SLURM_JOB_NODELIST": "node1",
             "SLURM_PROCID": "0",
         }
+        # RANK of this process would hide that the script sets none.
         known = {
             key: value for key, value in os.environ.items() if key not in ("RANK", "PROFLAB_TASK")
         }
@@ -157,7 +159,9 @@ def _of(calls: Sequence[Call], tool: str) -> list[Call]:
 
 
 def _order(calls: Sequence[Call], errors: str) -> str | None:
-    """Whether srun starts the tool, and the tool the program, once for each rank."""
+    """Whether srun starts the tool, and the tool the program, once for each rank; None if so, else
+    what is wrong.
+    """
     tools, tasks = _of(calls, "rocprofv3"), _of(calls, "srun")
     if not tasks:
         ended = f" It ended with: {errors}" if errors else ""
@@ -178,7 +182,9 @@ def _order(calls: Sequence[Call], errors: str) -> str | None:
 
 
 def _options(calls: Sequence[Call]) -> str | None:
-    """Whether the tool takes these options, and records and writes what is asked."""
+    """Whether the tool takes these options, records kernels and writes a known format; None if so,
+    else what is wrong.
+    """
     words = _of(calls, "rocprofv3")[0].words
     said = io.StringIO()
     try:
@@ -200,13 +206,15 @@ def _options(calls: Sequence[Call]) -> str | None:
 
 
 def _names(calls: Sequence[Call], script: str) -> str | None:
-    """Whether each rank has a file of its own, by whose name it is known."""
+    """Whether each rank has a file of its own, with the rank in its name; None if so, else what is
+    wrong.
+    """
     names = []
     for pid, call in enumerate(_of(calls, "rocprofv3")):
         options, program = parse(call.words)
         environment = _environment(call)
         parts = (options.output_directory or ".", options.output_file or DEFAULT_FILE)
-        # Process numbers have nothing of a rank.
+        # Also with equal process numbers: a process number doesn't tell the rank.
         processes = [
             Process("node1", number, program, environment) for number in (4000 + 17 * pid, 4000)
         ]

@@ -1,5 +1,5 @@
-"""A run of the trainer as torch.profiler would record it on a modelled MI300X, where there is no
-GPU to record.
+"""A run of the trainer as torch.profiler would record it on a modelled MI300X, for machines without
+a GPU.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ def modelled_trace(
     """The trainer with these options on modelled MI300X: three recorded steps, written as Chrome
     traces and read back.
 
-    Of several ranks only rank 0, unless the options have `--profile-all-ranks`; `longer` as in
-    gpumodel's Training. Raises UserError for options that the trainer refuses.
+    Of several ranks only rank 0 is recorded, unless the options have `--profile-all-ranks`;
+    `longer` as in gpumodel's Training. Raises UserError for options that the trainer refuses.
     """
     import tidyprof
     from cifar_train.config import parse
     from gpumodel import Training, simulate, writers
 
+    # The same options give the same folder, so calling again replaces the files.
     name = hashlib.sha256(f"{options} {ranks} {longer}".encode()).hexdigest()[:8]
     folder = journal.runs_folder() / FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""The figure of a loop's own parts: a bar for each run, with the parts under the names that the
-script gave them.
+"""The figure of a loop's own parts: a bar for each run, its parts under the names that the script
+gave them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ _OTHER_LOOKS = (
     (style.ORANGE, "xx"),
     (style.GREY, "..."),
 )
-"""Colour and hatch of parts that the course has no look for."""
+"""Colour and hatch of parts for which the course has no look."""
 
 
 def plot_own_parts(
     table: pd.DataFrame, origin: Origin | str, title: str | None = None
 ) -> TidyFigure:
-    """A stacked bar for each row, its parts from the largest of all rows to the smallest.
+    """A stacked bar for each row, with the parts in the order of their sums over all rows, the
+    largest first.
 
-    table -- a row for each run, named in its index; a column for each part, in ms; <NA> where a run
-    lacks the part. Raises ValueError for a table without rows or parts.
+    table -- a row for each run, named in its index; a column for each part, in ms; <NA> if a run
+             lacks the part.
+
+    Raises ValueError for a table without rows or parts.
     """
     if table.empty:
         raise ValueError("there is nothing to plot: no run, or no part")
+    # All bars have one order, so that equal parts can be compared. Times in ns, as plots take them.
     ordered = table.fillna(0)[table.sum().sort_values(ascending=False, kind="stable").index] * 1e6
     spare = cycle(_OTHER_LOOKS)
     looks = {part: style.PART_LOOK.get(part) or next(spare) for part in ordered.columns}

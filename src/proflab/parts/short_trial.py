@@ -1,4 +1,4 @@
-"""A short training in 64 bits for the correctness gate: the trainer's own network learns one small
+"""A short training in float64 for the correctness gate: the trainer's own network learns one small
 batch.
 """
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 IMAGES, STEPS, SEED = 8, 3, 55
 
 RATE = 1e-4
-"""A tenth of the trainer's learning rate: with that one the loss of the first steps rises."""
+"""A tenth of the trainer's learning rate: at the full rate the loss of the first steps rises."""
 
 
 def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None = None) -> Trial:
     """Train the trainer's ResNet-50 for STEPS steps from equal weights.
 
-    images, labels -- a batch; the images are of 64 bits. fused -- Adam as one kernel for all
-    weights. fault -- one of the trainer's pathologies, put into the model.
+    images, labels -- a batch; the images are float64.
+    fused          -- Adam as one kernel for all weights.
+    fault          -- one of the trainer's pathologies, put into the model.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -36,6 +37,7 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None
     for _ in range(STEPS):
         loss = cross_entropy(model(images).logits, labels)
         loss.backward()
+        # zero_grad takes the tensors from the parameters, so these stay those of the first step.
         gradients = gradients or [weights.grad for weights in model.parameters()]
         optimizer.step()
         optimizer.zero_grad()
@@ -44,7 +46,7 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None
 
 
 def small_batch(one_by_one: bool = False) -> tuple[Tensor, Tensor]:
-    """IMAGES images of 64 bits and their labels, changed by the trainer's own transform with the
+    """IMAGES images in float64 and their labels, changed by the trainer's own transform with the
     same draws each time, as a whole batch or one image after the other.
     """
     import torch

@@ -1,4 +1,4 @@
-"""A line every few seconds from a cell that takes long, so that nobody takes it for dead."""
+"""A line every few seconds from a cell that takes long, so that nobody thinks that it hangs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from threading import Event, Thread
 def signs_of_life(
     doing: str, every_s: float = 5.0, tell: Callable[[str], object] = print
 ) -> Iterator[None]:
-    """While the block runs, say every `every_s` seconds what it is doing and since when."""
+    """While the block runs, print every `every_s` seconds what it is doing and for how long."""
     begin, ended = time.perf_counter(), Event()
 
     def signs() -> None:
+        # Not a sleep: the end of the block interrupts this wait, so the cell takes no longer.
         while not ended.wait(every_s):
             tell(f"{doing}, {time.perf_counter() - begin:.0f} s so far")
 

@@ -1,5 +1,5 @@
-"""Snapshots of PyTorch's allocator for lesson 11: of the modelled trainer, and of requests that
-come and go; and its segments, drawn with what is in use and what is free in each.
+"""Snapshots of PyTorch's allocator for lesson 11: of the modelled trainer, and of single requests.
+Also a figure of the allocator's segments, with the used and the free part of each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = "11"
 """Folder of the snapshots, below the runs folder."""
 
 SECOND_US = 1_000_000
-"""Requests are made, ended and made again a second apart."""
+"""Microseconds between allocating, freeing and allocating again."""
 
 MEBIBYTE = 2**20
 LOOKS = {"active_allocated": (style.BLUE, ""), "inactive": (style.GREY, "//")}
@@ -40,10 +40,11 @@ def trainer_parameters() -> list[int]:
 
 
 def modelled_snapshot(name: str, options: str = "") -> Profile:
-    """Play the trainer for three steps on a modelled MI300X and read the snapshot that it would
+    """Run the trainer for three steps on a modelled MI300X and read the snapshot that it would
     leave.
 
-    name -- of the folder. options -- of the trainer, as on its command line.
+    name    -- of the folder.
+    options -- of the trainer, as on its command line.
     """
     import tidyprof
     from cifar_train.config import parse
@@ -58,16 +59,18 @@ def modelled_snapshot(name: str, options: str = "") -> Profile:
 def play_requests(
     requests: Sequence[tuple[int, bool]], last: int, capacity: int, name: str = "requests"
 ) -> Profile:
-    """By the rules of PyTorch's allocator, on a device with `capacity` bytes: all requests in
-    order, then those that don't stay are freed, then one more of `last` bytes is made. The snapshot
-    after that, or after memory ran out.
+    """A snapshot of PyTorch's allocator on a device with `capacity` bytes, by the allocator's
+    rules: all requests in order, then the tensors that don't stay are freed, then `last` bytes are
+    requested. The snapshot is taken after that, or after memory ran out.
 
-    requests -- bytes, and whether the tensor stays. name -- of the folder.
+    requests -- for each its bytes, and whether the tensor stays.
+    name     -- of the folder.
     """
     import tidyprof
     from gpumodel.writers.memory_snapshot import CachingAllocator, OutOfMemoryError
 
     allocator = CachingAllocator(capacity)
+    # Each kind of request has a line of its own, by which tables tell them apart.
     stay, go, long = (((("serve.py", line, "answer"),)) for line in (7, 9, 12))
     held = [
         (allocator.allocate(size, SECOND_US, stay if stays else go), stays)
@@ -117,7 +120,7 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _closer(blocks: pd.DataFrame, title: str | None) -> str:
-    """What the viewer shows: each block with its size and place in its segment, in bytes."""
+    """The page of the viewer: each block with its size and place in its segment, in bytes."""
     state = blocks["state"].astype(str).str.replace("_", " ")
     looks = {name.replace("_", " "): look for name, look in LOOKS.items()}
     start = blocks.groupby("segment")["bytes"].cumsum() - blocks["bytes"]

@@ -1,6 +1,4 @@
-"""Call stacks of each thread drawn over time, above the share of time in which the GPU ran
-something.
-"""
+"""Call stacks of each thread over time, above the share of time in which the GPU was busy."""
 
 from __future__ import annotations
 
@@ -19,39 +17,40 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 Box = tuple[int, float, float, str]
-"""A function in a stack: how deep, from when to when in ns, its name."""
+"""A function in a stack: its depth, begin and end in ns, and its name."""
 
 MOST_THREADS = 2
-"""Threads that are drawn, those with the most different stacks first: who sleeps has one stack all
-the time.
+"""Number of threads that are drawn, those with the most different stacks first: a sleeping thread
+has one stack all the time.
 """
 
 _BINS = 300
 _LEVELS = 7
 _INCHES = 7.6
-"""Width of the axes."""
+"""Width of the axes, in inches."""
 
 _LONE_NS = np.array([500_000, 500_000])
-"""How far a thread's only sample reaches to either side."""
+"""Time in ns that a thread's only sample reaches to either side."""
 
 _REACH = 3
-"""A sample stands for so many usual distances between two of its thread at most: a thread that
-sleeps has none.
+"""A sample stands for at most this many usual distances between two samples of its thread: a thread
+that sleeps has no samples.
 """
 
 _RANGES_AT, _RANGES_HEIGHT = 115, 20
-"""Middle and height of the ranges' names, above the 100 % of the GPU."""
+"""Middle and height of the ranges' names, above the 100 % of the GPU; in percent of its axis."""
 
 
 def stacks_over_kernels(
     profile: Profile, begin_ns: int, end_ns: int, title: str | None = None
 ) -> TidyFigure:
-    """What each thread was doing, as sampled, and how full the GPU was in which range, on one time
-    axis.
+    """What each thread was doing, by its samples, and how busy the GPU was in which range, on one
+    time axis.
 
     The main thread is the one that marks the ranges. A sample is drawn up to half the way to the
-    next one of its thread. Callers that all samples share are left out, and functions that are too
-    narrow for a name. Raises ValueError where no call stack was sampled from begin_ns to end_ns.
+    next one of its thread. Callers that all samples share are left out, and so are functions that
+    are too narrow for a name. Raises ValueError if no call stack was sampled from begin_ns to
+    end_ns.
     """
     from tidyprof.plots import style
     from tidyprof.plots.figure import new_figure, settings
@@ -64,6 +63,7 @@ def stacks_over_kernels(
         one: "main thread" if one in marking else f"thread {place}"
         for place, one in enumerate(most, start=1)
     }
+    # In whole ns: a float can't hold every ns of a time since 1970.
     edges = begin_ns + (end_ns - begin_ns) * np.arange(_BINS + 1, dtype=np.int64) // _BINS
     device = profile.device_events
     busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
@@ -104,8 +104,8 @@ def _closer(
     end_ns: int,
     title: str | None,
 ) -> str:
-    """What the viewer shows: every function, however narrow, the ranges, and the device's events
-    themselves.
+    """The page of the viewer: every function, however narrow, the ranges, and the device's
+    events.
     """
     import pandas as pd
 
@@ -148,8 +148,8 @@ def _closer(
 
 
 def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
-    """One row per sample taken in this time: taken_ns, thread, and the stack from the outermost
-    function inwards.
+    """One row for each sample taken in this time: taken_ns, thread, and the stack from the
+    outermost function inwards.
     """
     frames = profile.events[profile.events["kind"] == "sample"]
     frames = frames.assign(taken_ns=frames["start_ns"] + frames["duration_ns"])
@@ -190,11 +190,12 @@ def _fits(share: float, name: str) -> bool:
 
 
 def _named(boxes: Iterable[Box], fits: Callable[[float, float, str], bool]) -> Iterator[Box]:
-    """The boxes with room for their name, each under one that has it; narrow neighbours are one
-    box, if that has room.
+    """The boxes with room for their name, each under a caller that has it; narrow neighbours become
+    one box, if that has room.
 
     boxes -- level by level, from the outermost function inwards.
     """
+    # A reader could not place a box without a named caller above it.
     parents = [(-np.inf, np.inf)]
     for depth, level in groupby(boxes, key=itemgetter(0)):
         found, named, narrow = list(level), [], []
@@ -217,7 +218,7 @@ def _named(boxes: Iterable[Box], fits: Callable[[float, float, str], bool]) -> I
 
 
 def _ranges(axes: Axes, profile: Profile, begin_ns: int, end_ns: int) -> None:
-    """The parts of the step, as the program names them, above what the GPU did in them."""
+    """The parts of the step, as the program names them, above the GPU's work in them."""
     import tidyprof
 
     for part in tidyprof.phases(profile).itertuples():
@@ -248,8 +249,8 @@ def _box(
 
 
 def _boxes(stacks: pd.DataFrame) -> Iterator[Box]:
-    """Depth, begin, end and name of every function of one thread, neighbours with the same callers
-    drawn as one.
+    """Depth, begin, end and name of every function of one thread; neighbours with the same callers
+    are one box.
     """
     taken = stacks["taken_ns"].to_numpy()
     between = np.diff(taken)
@@ -260,6 +261,7 @@ def _boxes(stacks: pd.DataFrame) -> Iterator[Box]:
     )
     begins, ends = taken - half[:-1], taken + half[1:]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
+    # Of the shared callers the innermost one stays, as the ground of the stacks.
     outer = max(0, len(list(shared)) - 1)
     rows = [stack[outer : outer + _LEVELS] for stack in stacks["stack"]]
     for depth in range(_LEVELS):

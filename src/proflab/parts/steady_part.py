@@ -1,4 +1,4 @@
-"""The steady part of a run of the course's trainer: what a profiler recorded after the warm-up
+"""The steady part of a run of the course's trainer: the part of a recording after the warm-up
 steps.
 """
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 class SteadyPart:
     """Events that start between the beginning of the first steady step and the end of the last one.
 
-    profile -- these events, host ranges included; steps -- how many steady steps a rank made;
-    duration_ns -- how long they took, with several ranks on average. Each rank is cut at its own
-    steps, so that all have the same collectives.
+    profile     -- these events, host ranges included.
+    steps       -- number of steady steps of a rank.
+    duration_ns -- their time in ns; with several ranks the mean.
+
+    Each rank is cut at its own steps, so that all have the same collectives.
     """
 
     profile: Profile
@@ -36,15 +38,15 @@ class SteadyPart:
 
     @property
     def dispatches(self) -> pd.DataFrame:
-        """One row per event on a device: kernels, and the copies and fills that rocprofv3 lists
-        among them.
+        """One row for each event on a device: kernels, and the copies and fills that rocprofv3
+        lists among them.
         """
         return self.profile.device_events
 
 
 def own_run(path: str | PathLike[str]) -> Profile:
-    """What a command of a lesson wrote here: `modelled` where a stand-in wrote it, else measured on
-    this machine.
+    """The recording that a command of a lesson wrote here: `modelled` if a stand-in wrote it, else
+    measured on this machine.
 
     Raises ProfileReadError as `tidyprof.read` does.
     """
@@ -59,7 +61,7 @@ def own_run(path: str | PathLike[str]) -> Profile:
 
 
 def steady_part(profile: Profile) -> SteadyPart:
-    """The run without its warm-up, which is as long as the trainer's own rule says.
+    """The run without its warm-up, whose length follows the trainer's own rule.
 
     Raises ValueError for a recording without marked steps: the trainer marks them with --roctx,
     rocprofv3 records the marks with --marker-trace.
@@ -87,8 +89,8 @@ def steady_part(profile: Profile) -> SteadyPart:
 
 
 def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
-    """Of one rank's steps: the rank, begin and end in ns of those after the warm-up, and how many
-    these are.
+    """Of one rank's steps: the rank, begin and end in ns of the steps after the warm-up, and the
+    number of these.
     """
     from cifar_train.config import TrainConfig
 
@@ -103,7 +105,7 @@ def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
 
 
 def mean_steps(budgets: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row per table of `tidyprof.step_budget`: its mean step, named by its key, ready for
+    """One row for each table of `tidyprof.step_budget`: its mean step, named by its key, ready for
     `plots.step_budget`.
 
     Columns as in `step_budget`, times in ns as float; `step` is the key.

@@ -1,12 +1,12 @@
-"""Does a timer measure the work, all of it and no other? Decided on a device whose time is counted,
+"""Does a timer measure all of the work and nothing else? Decided on a device whose time is counted,
 not measured.
 
 The answer is therefore exact and the same on every machine, however busy it is.
 
-Beside it an asynchronous device without a GPU: a thread that stands in for a GPU's stream, with
-real work. A program hands work to a GPU and goes on at once; the GPU does it later, in order. A
-worker thread behaves in the same way, so a clock that misleads on a GPU misleads here too. It is no
-model of a GPU: it says nothing about how fast one is.
+Also an asynchronous device without a GPU: a thread with real work that stands in for a GPU's
+stream. A program hands work to a GPU and goes on at once; the GPU does it later, in order. A worker
+thread behaves in the same way, so a clock that misleads on a GPU misleads here, too. It is no model
+of a GPU: it does not tell how fast a GPU is.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Protocol
 import numpy as np
 
 LAUNCH_S = 1e-5
-"""What handing over a piece of work costs the caller here, in seconds."""
+"""Time that a launch takes from the caller here, in seconds."""
 
 WORK_S = 2e-2
-"""What each piece of work takes on the device here, in seconds."""
+"""Time that each piece of work takes on the device here, in seconds."""
 
 BACKLOG = 3
-"""Pieces of work that are still running when the timer is first called."""
+"""Number of pieces of work that are still running when the timer is first called."""
 
 STEPS = 3
-"""How often the timer is called."""
+"""Number of calls of the timer."""
 
 NO_CLOCK = "Your timer never read the time: call the `clock` that it is given, not another one."
 NOT_LAUNCHED = "Launch the work exactly once, with `device.launch(work)`."
@@ -49,8 +49,8 @@ OLD_WORK = (
 
 
 class CountedDevice:
-    """A device with a clock of its own: launching takes LAUNCH_S, each piece of work WORK_S,
-    nothing else any time.
+    """A device with a clock of its own: a launch takes LAUNCH_S, each piece of work WORK_S, and
+    nothing else takes any time.
     """
 
     def __init__(self) -> None:
@@ -65,13 +65,13 @@ class CountedDevice:
         return self._now >= self._free_at
 
     def launch(self, work: Work) -> None:
-        """Hand over work; it begins when what was launched before is done."""
+        """Hand over work; it begins when all work launched before is done."""
         self._now += LAUNCH_S
         self.launched += 1
         self._free_at = max(self._free_at, self._now) + WORK_S
 
     def synchronize(self) -> None:
-        """Move the time to the end of all launched work."""
+        """Move the clock to the end of all launched work."""
         self._now = max(self._now, self._free_at)
 
     def clock(self) -> float:
@@ -81,7 +81,7 @@ class CountedDevice:
 
 
 def check_timer(timer: Timer) -> str | None:
-    """None if each time that `timer` returns covers its step's work and no other; else what is
+    """None if each time that `timer` returns covers the work of its step and no other; else what is
     wrong.
     """
     if not callable(timer):
@@ -105,7 +105,7 @@ def _problem_of_step(timer: Timer, device: CountedDevice) -> str | None:
         return NO_CLOCK
     if not isinstance(seconds, numbers.Real) or not math.isfinite(seconds):
         return f"Your timer must return the seconds of one step; it returned `{seconds!r:.60}`."
-    # Launching is far shorter than the work, so half of the work tells every mistake from rounding.
+    # A launch is far shorter than the work, so half of the work tells every mistake from rounding.
     if seconds < 0.5 * WORK_S:
         return WAIT_OUTSIDE if device.idle else NO_WAIT
     return OLD_WORK if seconds > 1.5 * WORK_S else None
@@ -119,7 +119,7 @@ Work = Callable[[], object]
 Clock = Callable[[], float]
 
 MATRIX_SIZE = 600
-"""Rows of the square matrices in one piece of work: some milliseconds on one core."""
+"""Rows of the square matrices in one piece of work, which takes some milliseconds on one core."""
 
 
 class Device(Protocol):
@@ -133,11 +133,11 @@ class Device(Protocol):
 
 
 Timer = Callable[[Device, Work, Clock], float]
-"""A timer of one step: (device, work, clock) -> seconds. `clock()` gives seconds."""
+"""A timer of one step: (device, work, clock) -> seconds. `clock()` returns seconds."""
 
 
 class StandInDevice:
-    """One worker thread that does launched work in order while the caller goes on."""
+    """A worker thread that does launched work in order while the caller goes on."""
 
     def __init__(self) -> None:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stand-in-device")
@@ -158,13 +158,11 @@ class StandInDevice:
 
     @property
     def worked_ns(self) -> list[int]:
-        """How long each finished piece of work took on the device itself, in nanoseconds, in
-        order.
-        """
+        """Time that each finished piece of work took on the device itself, in ns, in order."""
         return list(self._worked_ns)
 
     def close(self) -> None:
-        """Finish what was launched and end the thread."""
+        """Finish the launched work and end the thread."""
         self._worker.shutdown(wait=True)
 
     def _do(self, work: Work) -> None:
@@ -174,7 +172,7 @@ class StandInDevice:
 
 
 def matrix_work(size: int = MATRIX_SIZE) -> Work:
-    """Real work: the product of two `size` by `size` matrices, done without holding Python's
+    """Real work: the product of two `size` by `size` matrices, computed without Python's global
     lock.
     """
     matrix = np.random.default_rng(0).random((size, size), dtype=np.float32)

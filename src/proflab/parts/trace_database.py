@@ -1,4 +1,4 @@
-"""Questions in SQL to a learner's open database: read only, with a time limit, and with errors of
+"""Questions in SQL to a learner's open database: read-only, with a time limit, and with errors of
 one line.
 """
 
@@ -14,13 +14,15 @@ from proflab.display import near
 from proflab.errors import CourseError
 
 TIME_LIMIT_S = 10.0
-"""Seconds after which a question is given up: a join without its condition would run for ever."""
+"""Time limit of a question in seconds: a join without its condition would run for ever."""
 
 MOST_ROWS = 200_000
-"""Rows of an answer that are fetched at most: no answer of a lesson has as many."""
+"""Most rows of an answer: no answer in a lesson has as many."""
 
 _STEPS_BETWEEN_LOOKS = 10_000
-"""Instructions of SQLite's machine between two looks at the clock, a fraction of a millisecond."""
+"""Instructions of SQLite's virtual machine between two looks at the clock: a fraction of a
+millisecond.
+"""
 
 _ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -48,34 +50,38 @@ _EXPLANATIONS = {
         " endless?"
     ),
 }
-"""What SQLite says -> what that means for the question."""
+"""SQLite's message -> its meaning for the question."""
 
 
 _ALL = "(SELECT type, name FROM sqlite_temp_master UNION ALL SELECT type, name FROM sqlite_master)"
-"""Whatever can stand behind FROM, a view that the learner has made for this connection first."""
+"""All that can be named after FROM, with the views that the learner has made for this connection
+first.
+"""
 
 
 class QuestionError(CourseError):
-    """A question that SQLite could not answer: what it said, and what to look at."""
+    """A question that SQLite could not answer: its message, and what to look at."""
 
     @property
     def sentence(self) -> str:
-        """The same with a capital letter and a mark at its end."""
+        """The message with a capital letter and a full stop."""
         text = str(self)
         return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question gave: names of the columns, and rows of int, float, text, bytes or None."""
+    """The answer to a question: names of its columns, and rows of int, float, text, bytes or
+    None.
+    """
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
 
 def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
-    """Names of columns and rows. Raises QuestionError for what is no question or can't be
-    answered.
+    """The answer to a question in SQL. Raises QuestionError for anything that is not a question or
+    can't be answered.
     """
     if not isinstance(question, str):
         raise QuestionError(
@@ -86,6 +92,7 @@ def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
     try:
         cursor = connection.execute(question)
+        # One row more than allowed tells that the answer is too long.
         rows = cursor.fetchmany(MOST_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         complaint = str(error)
@@ -136,8 +143,8 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Columns of the views alone, which have the names that the lesson uses, each with the views
-    that have it.
+    """Column -> the views that have it. Only views, since they have the names that the lesson
+    uses.
     """
     views = [
         name
@@ -147,6 +154,7 @@ def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
     ]
     having: dict[str, list[str]] = {}
     for view in views:
+        # PRAGMA takes no placeholder for a name.
         for column in connection.execute(f'PRAGMA table_info("{view}")'):
             having.setdefault(column[1], []).append(view)
     return having

@@ -1,5 +1,5 @@
 """One training under three releases, and on another node: repeats as rocprofv3 would record them,
-of a modelled GPU.
+on a modelled GPU.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ FOLDER = "13"
 """Folder of the recordings, below the runs folder."""
 
 OPTIONS = "--batch-size 1024 --fused-optimizer --batched-transforms --num-workers 8 --max-epochs 2"
-"""A training whose GPU is the limit: where the host is, a slower kernel changes no step."""
+"""A training that the GPU limits: if the host limits it, a slower kernel changes no step."""
 
 REPEATS = 5
 STEPS = 7
 WATCHED_STEPS = 45
-"""Enough for a monitor that reads its sensors once a second."""
+"""Enough steps for a monitor that reads its sensors once a second."""
 
 NOISE = 0.03
 """Run-to-run noise: all kernels of a run take up to this share longer. An assumption, since no
-spread of repeats on one machine is public; measure your own.
+spread of repeats on one machine has been published; measure your own.
 """
 
 SIDES: dict[str, dict[str, Any]] = {
@@ -34,15 +34,15 @@ SIDES: dict[str, dict[str, Any]] = {
     "third": {"solutions": "winograd", "longer": (("f2x3_stride1", 1.15),)},
     "other_node": {"solutions": "winograd", "clock": 0.7},
 }
-"""Side -> the model's knobs. From the first to the second release MIOpen's search finds other
+"""Side -> settings of the model. From the first to the second release MIOpen's search finds other
 kernels, as in two published runs of AMD's; in the third one kernel takes longer; the other node
-runs the second at a lower clock.
+runs the second release at a lower clock.
 """
 
 
 def record(side: str, repeats: int = REPEATS) -> Path:
-    """The folder of a side of SIDES, with a folder for each of its runs of STEPS steps, as a rocpd
-    database.
+    """The folder of a side of SIDES, with a folder for each of its runs of STEPS steps, each a
+    rocpd database.
     """
     from gpumodel import writers
 
@@ -55,8 +55,8 @@ def record(side: str, repeats: int = REPEATS) -> Path:
 
 
 def watch(side: str) -> Path:
-    """What `amd-smi monitor -p -u --csv` writes beside a run of a side of SIDES, a sample each
-    second.
+    """The file that `amd-smi monitor -p -u --csv` writes beside a run of a side of SIDES, one
+    sample a second.
     """
     from gpumodel import writers
 
@@ -68,7 +68,9 @@ def watch(side: str) -> Path:
 
 
 def _play(side: str, number: int, steps: int, profiler: str) -> Run:
-    """A run of a side: `number` draws its noise, and all else that differs between runs."""
+    """One run of a side: `number` draws its noise, and everything else that differs between
+    runs.
+    """
     import numpy as np
 
     from cifar_train.config import parse
@@ -76,6 +78,7 @@ def _play(side: str, number: int, steps: int, profiler: str) -> Run:
 
     seed = 100 * list(SIDES).index(side) + number
     noise = 1 + NOISE * np.random.default_rng(seed).random()
+    # An empty name fits every kernel.
     knobs = SIDES[side] | {"longer": (*SIDES[side].get("longer", ()), ("", float(noise)))}
     config = parse([*OPTIONS.split(), "--max-steps", str(steps), "--roctx"])
     return simulate(Training(config=config, profiler=profiler, seed=seed, **knobs))

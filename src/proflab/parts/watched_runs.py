@@ -1,5 +1,5 @@
-"""Training runs as a system monitor saw them: busy, power and memory, beside the speed that was
-reached meanwhile.
+"""Training runs as a system monitor saw them: busy, power and memory, beside the images per second
+of the run.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 COMMAND_FILE = "command.txt"
-"""Holds the command line that ran, in the folder of its logs."""
+"""File with the command line that ran, in the folder of its logs."""
 
 MONITOR_TOOL = "amd-smi"
-"""What writes logs that do not say whether a stand-in wrote them; omnistat's stand-in leaves a note
-beside its own.
+"""The tool whose logs do not tell whether a stand-in wrote them; omnistat's stand-in leaves a note
+beside its logs.
 """
 
 FROM_MONITOR, FROM_TABLE = "monitor", "course's table"
-"""Who states a power limit: the monitor in its log, or the course's table of GPUs
+"""Source of a power limit: the monitor in its log, or the course's table of GPUs
 (`gpumodel.devices`).
 """
 
 DIES_OF_A_SENSOR = {"MI250X": 2}
-"""Devices of the table whose power sensor covers several of them: an MI250X has one for the two
-dies of the card (that of the second die shows N/A), and the table states one die.
+"""GPUs whose power sensor covers several devices of the table: an MI250X has one sensor for the two
+dies of the card (the second die shows N/A), and the table states one die.
 """
 
 QUANTITIES = {
@@ -55,12 +55,13 @@ QUANTITIES = {
 class WatchedRun:
     """A run and its log.
 
-    profile -- all samples; batch_size -- images per rank and step; images_per_second -- of one
-               rank's steady steps;
-    flops_per_image -- of forward and backward pass; peak_flops -- dense peak of its GPU in FLOP/s
-                       for its precision;
-    limit_watt -- the GPU's power limit by the course's table, for a log without one, None for a GPU
-                  not in it.
+    profile           -- all samples
+    batch_size        -- images per rank and step
+    images_per_second -- of one rank's steady steps
+    flops_per_image   -- of forward and backward pass
+    peak_flops        -- dense peak of its GPU for its precision, in FLOP/s
+    limit_watt        -- power limit of the GPU in the course's table, for a log without one; None
+                         for a GPU that is not in the table
     """
 
     name: str
@@ -73,23 +74,23 @@ class WatchedRun:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation, a fraction: what the model needs per second by what the GPU
-        could do.
+        """Model FLOPs utilisation, a fraction: the FLOP/s that the model needs over the GPU's
+        peak.
         """
         return self.images_per_second * self.flops_per_image / self.peak_flops
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per GPU; see `one_table`."""
+        """One row for each GPU; see `one_table`."""
         return one_table([self])
 
 
 def watched_run(folder: str | PathLike[str]) -> WatchedRun:
     """The run whose logs and COMMAND_FILE are in `folder`, which gives it its name.
 
-    Where a stand-in wrote the log, the speed is that of the same model. Else it is what the trainer
-    wrote into this folder. Raises CourseError for a folder without either, and ProfileReadError for
-    a log that cannot be read.
+    If a stand-in wrote the log, the speed is that of the same model, else that in the trainer's
+    files in this folder. Raises CourseError for a folder without either, and ProfileReadError for a
+    log that cannot be read.
     """
     from tidyprof.readers.system.reader import read_system
 
@@ -107,7 +108,7 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
 
 
 def is_stand_in(tool: str) -> bool:
-    """Whether the shell finds the course's stand-in under this name, or nothing at all."""
+    """Whether the shell finds the course's stand-in under this name, or no program at all."""
     from proflab.standins.path import LAUNCHERS
 
     found = shutil.which(tool)
@@ -115,8 +116,8 @@ def is_stand_in(tool: str) -> bool:
 
 
 def stated_limit(device_name: str) -> float | None:
-    """Power limit, in W, of what one power sensor of a GPU covers, by the course's table; None for
-    a GPU not in it.
+    """Power limit in W, by the course's table, of all that one power sensor of a GPU covers; None
+    for a GPU that is not in the table.
 
     device_name -- as torch prints it, such as "AMD Instinct MI300X".
     """
@@ -127,12 +128,12 @@ def stated_limit(device_name: str) -> float | None:
 
 
 def one_table(runs: Sequence[WatchedRun]) -> pd.DataFrame:
-    """One row per run and GPU: run, device, the columns of QUANTITIES, limit_from, batch_size,
+    """One row for each run and GPU: run, device, the columns of QUANTITIES, limit_from, batch_size,
     images_per_second, model_tflops (what the model needs, in TFLOP/s) and mfu_percent.
 
-    Sensors are medians over the samples in which the GPU held more than half of the most memory
-    that it ever held, so that start and end don't count. Where a log says nothing, a cell is empty.
-    Rates are those of one GPU.
+    Sensors are medians over the samples in which the GPU held more than half of its largest memory
+    use, so that start and end don't count. A cell without a value in the log is empty. Rates are
+    those of one GPU.
     """
     import pandas as pd
 
@@ -150,6 +151,7 @@ def _rows(run: WatchedRun) -> pd.DataFrame:
     held = next(
         (wide[name] for name in ("memory_used", "memory_used_percent") if name in wide), None
     )
+    # Start and end of a run hold little memory: their samples would lower the medians.
     if held is not None:
         wide = wide[held > held.groupby("device").transform("max") / 2]
     found = wide.groupby("device").median()
@@ -206,7 +208,7 @@ def _modelled(path: Path, command: str, profile: Profile) -> WatchedRun:
 
 @cache
 def _played(command: str, **knobs: Any) -> tuple[Any, ...]:
-    """The modelled GPU, the model's known error, and the figures of a WatchedRun for a command of
+    """The modelled GPU, the model's known error, and the values of a WatchedRun for a command of
     the course's trainer.
 
     knobs -- of the model, see `play.knobs`.
@@ -221,6 +223,7 @@ def _played(command: str, **knobs: Any) -> tuple[Any, ...]:
     rates = rank.images_per_second[config.warmup_for(len(rank.images_per_second)) :]
     flops = rank.operators.groupby("step")["flops"].sum().median() / config.batch_size
     peak = peak_flops(run.device.marketing_name, config.precision)
+    # Images over time: the harmonic mean of the steps' rates, as the trainer computes it.
     rate = statistics.harmonic_mean(rates)
     return (
         run.device.name,

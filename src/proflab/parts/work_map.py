@@ -1,4 +1,4 @@
-"""Power against busy: a GPU may be far to the right and far down."""
+"""Power against busy share: a GPU may be far to the right and yet far down."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ LOOKS = (
     (style.BLACK, "P"),
     (style.SKY_BLUE, "v"),
 )
-"""Colour and marker of each run in order."""
+"""Colour and marker of each run, in order."""
 
 NEAR_PERCENT = 60
-"""Labels of points to the right of this stand to the left of them, so that they stay inside."""
+"""Busy share in percent from which a label stands to the left of its point, so that it stays
+inside.
+"""
 
 
 def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """One point per run and GPU: busy share to the right, power upwards; see
+    """One point for each run and GPU: busy share to the right, power upwards; see
     `watched_runs.one_table`.
 
-    table has the columns run, device, busy_percent and power_share_percent, the share of the power
-    limit; rows without one are left out. Raises ValueError for a table without any point, or
-    without origin.
+    table -- with the columns run, device, busy_percent and power_share_percent, the share of the
+             power limit; rows without a share are left out.
+
+    Raises ValueError for a table without any point, or without origin.
     """
     from tidyprof.plots.figure import new_figure, origin_of, settings
 
@@ -52,15 +55,15 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
                 markersize=8,
                 zorder=3,
             )
-            for _, near in rows.groupby((rows["busy_percent"] / 10).round()):  # these share a label
+            # Points that are near each other share a label.
+            for _, near in rows.groupby((rows["busy_percent"] / 10).round()):
                 left = near["busy_percent"].mean() > NEAR_PERCENT
                 numbers = ", ".join(str(device) for device in near["device"])
                 x = near["busy_percent"].min() if left else near["busy_percent"].max()
                 text = str(run) if len(rows) == 1 else f"{run}, GPU {numbers}"
                 labels.append((x, near["power_share_percent"].mean(), left, text))
-        for place, (x, y, left, text) in enumerate(
-            sorted(labels)
-        ):  # above and below in turn, as neighbours are near
+        # Labels stand above and below in turn, since neighbours are near.
+        for place, (x, y, left, text) in enumerate(sorted(labels)):
             offset = (-9 if left else 9, -13 if place % 2 else 6)
             axes.annotate(
                 text,

@@ -1,9 +1,8 @@
 """Stand-ins: programs with the names and options of AMD's profilers, for machines without a GPU.
 
 A stand-in checks its options as the tool does, plays the course's workload on gpumodel's GPU, and
-writes the files that the tool would have written, where it would have written them. It says in one
-line that nothing was measured. `append_to_path` makes them found where the real tools are missing;
-a real tool always wins.
+writes the files that the tool would write, at the same places. One line tells that nothing was
+measured. `append_to_path` makes stand-ins found for missing tools; a real tool always wins.
 """
 
 from __future__ import annotations

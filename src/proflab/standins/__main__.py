@@ -1,4 +1,4 @@
-"""`python -m proflab.standins TOOL ...`: what the launchers in bin start."""
+"""`python -m proflab.standins TOOL ...`: the command that the launchers in bin run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidyprof.standard_streams import discard
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the stand-in named first. Returns its exit code; 2 after one line where the stand-in
+    """Run the stand-in that is named first. Returns its exit code; 2 after one line if the stand-in
     itself has to refuse.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)

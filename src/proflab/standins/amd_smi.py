@@ -29,10 +29,10 @@ INVALID_COMMAND, INVALID_PARAMETER, NO_DEVICE, INVALID_VALUE, MISSING_VALUE = (
     251,
     250,
 )
-"""Exit codes: amd-smi ends with -1, -2, -3, -5 and -6."""
+"""Exit codes: those of amd-smi's -1, -2, -3, -5 and -6."""
 
 Cells = dict[str, tuple[Any, str]]
-"""A row: value and unit by the key of the column."""
+"""A row: key of the column -> value and unit."""
 
 HEADERS = {
     "timestamp": "TIMESTAMP",
@@ -53,7 +53,7 @@ HEADERS = {
     "vram_total": "VRAM_TOTAL",
     "vram_percent": "VRAM%",
 }
-"""Columns of `amd-smi monitor` by their keys in CSV and JSON."""
+"""Key of a column of `amd-smi monitor`, in CSV and JSON -> its heading."""
 
 _UNITS = {"C": "°C"}
 
@@ -62,7 +62,8 @@ class PARSER(argparse.ArgumentParser):
     """A parser that refuses as amd-smi does."""
 
     def error(self, message: str) -> NoReturn:
-        """One line with amd-smi's words and exit code."""
+        """Raise ToolError with one line in amd-smi's words and its exit code."""
+        # argparse tells only by its message what is wrong.
         value = message.rpartition(": ")[2].strip("'")
         what, code, status = f"Parameter '{value.split(' ')[0]}' is invalid", -2, INVALID_PARAMETER
         if message.startswith("argument COMMAND"):
@@ -81,7 +82,9 @@ class PARSER(argparse.ArgumentParser):
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    """Show the modelled node; 0, or amd-smi's exit code for what it refuses."""
+    """Show the modelled node. Returns 0; raises ToolError with amd-smi's exit code for anything
+    that the tool refuses.
+    """
     if options.command == "version":
         print(_version(options))
         return 0
@@ -103,8 +106,8 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
 
 @contextmanager
 def _alone(log: Path) -> Iterator[None]:
-    """Hold the log: two monitors would each replace what the other has written. Raises
-    UserError.
+    """Hold the log: of two monitors, each would replace the other's text. Raises UserError if
+    another one holds it.
     """
     with ExitStack() as stack:
         try:
@@ -123,8 +126,8 @@ def _unwritable(log: Path, error: OSError) -> UserError:
 
 
 def _refuse_to_ask(log: Path, options: argparse.Namespace) -> None:
-    """Newer releases ask whether to overwrite or append; without a terminal they refuse, or would
-    wait for ever.
+    """Newer releases ask whether to overwrite or append; without a terminal they refuse, since they
+    would wait for ever. Raises ToolError.
     """
     asks = release.has("amd-smi", "--append") and not (options.overwrite or options.append)
     if log.exists() and asks and not sys.stdin.isatty():
@@ -136,7 +139,7 @@ def _refuse_to_ask(log: Path, options: argparse.Namespace) -> None:
 
 
 def _mark(log: Path, device: str) -> None:
-    """Leave a note beside a log that it is modelled. Raises UserError where that cannot be
+    """Leave a note beside a log that it is modelled. Raises UserError if the note cannot be
     written.
     """
     from gpumodel.devices import model_error
@@ -179,8 +182,8 @@ def _version(options: argparse.Namespace) -> str:
 
 
 def _monitor(node: Node, devices: Sequence[int], options: argparse.Namespace) -> None:
-    """One sample, or one every -w seconds for -W seconds or -i times; real seconds, as with the
-    tool.
+    """One sample, or one every -w seconds for -W seconds or -i times; in real time, as the tool
+    does.
     """
     if not options.watch:
         _out(_text(_sample(node, devices, options), options), options, append=not options.overwrite)
@@ -193,7 +196,7 @@ def _monitor(node: Node, devices: Sequence[int], options: argparse.Namespace) ->
         new = _sample(node, devices, options)
         rows += new
         count += 1
-        # A file is rewritten with all samples; on a terminal each has its own header.
+        # A file is rewritten with all samples; on a terminal each sample has its own header.
         _out(_text(rows if options.file else new, options), options, append=False)
         next_sample = begin + count * options.watch
         over = options.watch_time is not None and next_sample - begin >= options.watch_time
@@ -253,7 +256,7 @@ def _shown(cell: tuple[Any, str]) -> str:
 
 
 def _table(rows: list[Cells]) -> str:
-    """The view on a terminal; by default it has used and total memory in one column."""
+    """The table on a terminal; without options it has used and total memory in one column."""
     columns = [_joined_memory(row) for row in rows]
     names = list(columns[0])
     widths = {name: max(len(name), *(len(row[name]) for row in columns)) for name in names}

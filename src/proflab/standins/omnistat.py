@@ -1,8 +1,7 @@
 """Stand-in for omnistat-usermode and omnistat-query: a report of a modelled job.
 
-Source: github.com/ROCm/omnistat (1.6). Between start and stop of the exporters a job runs; here
-PROFLAB_WORKLOAD holds the command line of its workload, and the query plays it. Without it the node
-is idle.
+Source: github.com/ROCm/omnistat (1.6). A real job runs between start and stop of the exporters;
+here PROFLAB_WORKLOAD holds the command line of its workload, and the query plays it.
 """
 
 from __future__ import annotations
@@ -29,13 +28,15 @@ STEPS = ("start", "stop", "startserver", "stopserver", "startexporters", "stopex
 
 
 def version(tool: str) -> str:
-    """What --version prints."""
+    """The output of --version."""
     line = "-" * 40
     return f"{line}\nOmnistat version: {release.OMNISTAT}\n{line}"
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int | None:
-    """Start and stop nothing, or play the job and report; 0."""
+    """Start and stop nothing, or play the job and report it. Returns 0. Raises UserError for too
+    short an interval and for an unknown job.
+    """
     if options.interval < SHORTEST_INTERVAL_S:
         raise UserError(
             f"--interval {options.interval:g}: omnistat samples every {SHORTEST_INTERVAL_S} s at"
@@ -84,8 +85,8 @@ def _job(tool: str) -> Run:
 
 
 def _samples(run: Run, interval_s: float, folder: Path | None) -> pd.DataFrame:
-    """What omnistat exports: columns (metric, instance, card); kept in `folder` where it is
-    given.
+    """The metrics that omnistat exports: columns (metric, instance, card), a row for each sample
+    every `interval_s` seconds; the files are also put into `folder` if it is given.
     """
     import pandas as pd
 
@@ -115,6 +116,7 @@ _REPORT = {
 
 def _report(table: pd.DataFrame, job: str) -> str:
     """omnistat's report card: maximum and mean of each device."""
+    # Sorted as numbers: card 10 comes after card 2.
     cards = sorted({card for _, _, card in table.columns}, key=int)
     lines = [
         f"Omnistat Report Card for Job # {job}",

@@ -1,5 +1,5 @@
-"""The files that a stand-in leaves: put where the real tool would have put them, under the names it
-would have given.
+"""The files that a stand-in writes: at the places where the real tool would put them, and under its
+names.
 
 Names have placeholders such as `rank%rank%_%pid%`, as ROCprofiler-SDK and rocprof-sys expand them.
 Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
@@ -34,11 +34,14 @@ def deliver(
     target: Path,
     **options: Any,
 ) -> list[Path]:
-    """Write a rank's files in ROCprofiler-SDK's naming, `<target>_<suffix>`, and return them.
+    """Write a rank's files with ROCprofiler-SDK's names, `<target>_<suffix>`, and return their
+    paths.
 
-    target -- folder and first part of the names; options -- of the writer. A file of that name is
-    replaced, as the tools do. Beside the files lies the writer's note that they are modelled.
-    Raises UserError where the folder cannot be written.
+    target  -- folder and first part of the names.
+    options -- of the writer.
+
+    A file of that name is replaced, as the tools do. Beside the files lies the writer's note that
+    they are modelled. Raises UserError if the folder cannot be written.
     """
     from gpumodel import writers
 
@@ -50,13 +53,15 @@ def deliver(
 
 
 def _name(name: str, rank: RankRun, prefix: str) -> str:
-    """The writers' default names begin with the number of the process; a marker's need not."""
+    """The file's name, with `prefix` for the process number with which the writers' default names
+    begin; a marker's name need not have one.
+    """
     own = f"{rank.process_id}_"
     return f"{prefix}_{name.removeprefix(own)}" if name.startswith(own) else name
 
 
 def put_file(source: Path, target: Path) -> Path:
-    """Move a file, replacing what is there. Raises UserError where that cannot be written."""
+    """Move a file and replace the one that is there. Raises UserError if that cannot be written."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(target) as partial:
@@ -76,7 +81,9 @@ RANK_VARIABLES = (
     "MPI_LOCALRANKID",
     "MPI_RANK",
 )
-"""Where %rank% is looked up, in this order. torchrun's RANK is not among them."""
+"""Variables for %rank%, in the order in which they are looked up. torchrun's RANK is not among
+them.
+"""
 
 SIZE_VARIABLES = (
     "OMPI_COMM_WORLD_SIZE",
@@ -85,8 +92,8 @@ SIZE_VARIABLES = (
     "MPI_LOCALNRANKS",
     "MPI_SIZE",
 )
-"""Where %size% is looked up, in this order (format_path.cpp: the last one in its list wins): 1
-under plain srun.
+"""Variables for %size%, in the order in which they are looked up (format_path.cpp: the last one in
+its list wins): 1 under plain srun.
 """
 
 TIME_FORMAT = "%F_%H.%M"
@@ -97,10 +104,11 @@ _PLACEHOLDER = re.compile(r"%env\{([A-Z0-9_]+)\}%|\$ENV\{([A-Z0-9_]+)\}|%arg(\d+
 
 @dataclass(frozen=True)
 class Process:
-    """What the placeholders of one process stand for.
+    """The values of the placeholders for one process.
 
-    command     -- the program's words; environment -- its variables; launch_time -- seconds since
-                   1970.
+    command     -- the program's words.
+    environment -- its variables.
+    launch_time -- seconds since 1970.
     """
 
     hostname: str
@@ -116,13 +124,13 @@ class Process:
 
 
 def expand(text: str, process: Process) -> str:
-    """`text` with its placeholders replaced; what is none stays as it is."""
+    """`text` with its placeholders replaced; unknown ones are kept."""
     values = _values(process)
 
     def replace(match: re.Match[str]) -> str:
         variable = match[1] or match[2]
         if variable:
-            # Blanks and slashes would make other folders of the name.
+            # Blanks and slashes would change the name into other folders.
             return re.sub(r"[ \t/]", "_", process.environment.get(variable, ""))
         if match[3]:
             number = int(match[3])

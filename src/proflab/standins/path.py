@@ -1,4 +1,4 @@
-"""Making stand-ins found: at the end of PATH, and only for the tools that are missing."""
+"""Makes stand-ins found: at the end of PATH, and only for missing tools."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Found:
 
 def append_to_path(environ: MutableMapping[str, str] | None = None) -> tuple[Found, ...]:
     """Put stand-ins for the missing tools at the end of PATH in `environ` (default: this
-    process's), and say what is.
+    process's), and return where each tool is found now.
 
-    A folder of links to the missing tools' launchers is made, since a link to all would let `which
-    -a` find a stand-in beside a real tool. Calling again brings the folder up to date.
-    PROFLAB_PYTHON, by which the launchers find the course's Python, is set where it is not. Raises
-    CourseError where the folder cannot be written.
+    A folder of links to the missing tools' launchers is made, since a link to all launchers would
+    let `which -a` find a stand-in beside a real tool. Another call brings the folder up to date.
+    PROFLAB_PYTHON, by which the launchers find the course's Python, is set unless it is set
+    already. Raises CourseError if the folder cannot be written.
     """
     environ = os.environ if environ is None else environ
     parts = [
@@ -61,17 +61,16 @@ def _is_ours(part: str) -> bool:
 
 
 def _folder_of_links(tools: list[str]) -> Path:
-    """One folder per set of missing tools. It lies in the user's cache, which all nodes of a
-    cluster see.
+    """One folder for each set of missing tools, in the user's cache, which all nodes of a cluster
+    see.
     """
     key = zlib.crc32(" ".join([str(LAUNCHERS), *tools]).encode())
     folder = cache_folder() / FOLDER / f"{key:08x}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for tool in tools:
-            with suppress(
-                FileExistsError
-            ):  # of an earlier call, or of another notebook that begins now
+            # The link may be of an earlier call, or of another notebook that begins now.
+            with suppress(FileExistsError):
                 (folder / tool).symlink_to(LAUNCHERS / tool)
     except OSError as error:
         raise CourseError(

@@ -1,5 +1,5 @@
-"""Playing the workload behind `--`: understand it, say that it is modelled, simulate it, print the
-trainer's lines.
+"""Plays the workload after `--`: understands it, tells that it is modelled, simulates it, and
+prints the trainer's lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ DEFAULT_DEVICE = "MI300X"
 class Played:
     """A played workload and where it was started.
 
-    run -- of all ranks; command -- what was understood; environment -- of this process.
+    run         -- of all ranks.
+    command     -- the command as it was understood.
+    environment -- of this process.
     """
 
     run: Run
@@ -36,11 +38,11 @@ class Played:
 
     @property
     def ranks(self) -> tuple[RankRun, ...]:
-        """Those whose files this process has to write."""
+        """The ranks whose files this process has to write."""
         return tuple(self.run.ranks[rank] for rank in self.command.ranks)
 
     def process(self, rank: RankRun) -> Process:
-        """What placeholders in file names mean for a rank."""
+        """The values of the placeholders in file names for a rank."""
         environment = self.command.environment_of(rank.rank, self.environment)
         return Process(self.run.hostname, rank.process_id, self.command.program, environment)
 
@@ -53,7 +55,9 @@ def device_name(environment: Mapping[str, str] | None = None) -> str:
 
 
 def knobs(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The model's knobs from PROFLAB_DEVICE and PROFLAB_SEED. Raises UserError."""
+    """The model's settings from PROFLAB_DEVICE and PROFLAB_SEED. Raises UserError for values that
+    it can't take.
+    """
     from gpumodel.devices import device
 
     seed = environment.get("PROFLAB_SEED") or "0"
@@ -63,7 +67,7 @@ def knobs(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def understand(words: Sequence[str], environment: Mapping[str, str], **more: Any) -> Command:
-    """The workload of a command line, with the knobs of `environment`; `more` are profiler and
+    """The workload of a command line, with the settings of `environment`; `more` are profiler and
     stacks.
     """
     return read_command(words, environment, **knobs(environment), **more)
@@ -76,8 +80,8 @@ def play(
     profiler: str = "none",
     stacks: Sampling | Literal[False] = False,
 ) -> Played:
-    """Play the workload that `words` start, under the eyes of `profiler`; prints one line about it
-    on stderr.
+    """Play the workload that `words` start, as recorded by `profiler`; prints one line about it on
+    stderr.
 
     The trainer's own lines go to stdout. Raises UserError for another workload.
     """
@@ -87,13 +91,14 @@ def play(
 
     run = simulate(command.workload)
     announce(tool, f"modelled {run.device.name}{_nodes(command)}, {run.error or 'error not known'}")
+    # Of several processes only the one with rank 0 prints the result, as the trainer does.
     if 0 in command.ranks:
         print("\n".join(trainer_lines(run)))
     return Played(run, command, environment)
 
 
 def announce(tool: str, what: str) -> None:
-    """The one line that every stand-in prints before anything else."""
+    """Print the line with which every stand-in begins."""
     print(f"{tool}: stand-in, nothing was measured: {what}", file=sys.stderr, flush=True)
 
 

@@ -1,5 +1,5 @@
-"""Which release the stand-ins follow: PROFLAB_ROCM, else the ROCm that is here, else the newest
-(proflab.releases).
+"""The release that the stand-ins follow: PROFLAB_ROCM, else the ROCm on this machine, else the
+newest (proflab.releases).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from proflab import releases
 OMNISTAT = "1.6.0"
 
 REVISION = "stand-in"
-"""In the place of a git revision, so that nobody takes a stand-in's version line for a tool's."""
+"""In place of a git revision, so that nobody takes a stand-in's version line for the tool's."""
 
 
 def rocm() -> str:
@@ -20,7 +20,7 @@ def rocm() -> str:
 
 
 def version_of(tool: str) -> str:
-    """The tool's version in that release; where none is stated, that of the release before."""
+    """The tool's version in that release; if none is stated, the version in the release before."""
     followed = releases.number(rocm())
     known = [
         one.versions[tool] for one in releases.releases() if releases.number(one.rocm) <= followed
@@ -34,20 +34,20 @@ def has(tool: str, option: str) -> bool:
 
 
 def default(tool: str, option: str, otherwise: str) -> str:
-    """What an option is in that release where it is not given; `otherwise` where that never
-    changed.
-    """
+    """The default of an option in that release; `otherwise` if the default never changed."""
     found = releases.change(tool, option)
     return (found and found.default_in(rocm())) or otherwise
 
 
 def is_at_least(release: str) -> bool:
-    """Whether that release is this one or newer."""
+    """Whether the followed release is `release` or newer."""
     return releases.number(rocm()) >= releases.number(release)
 
 
 def sdk_version() -> str:
-    """What rocprofv3 and rocpd print for --version; the revision says that this is a stand-in."""
+    """The output of rocprofv3 and rocpd for --version; the revision tells that this is a
+    stand-in.
+    """
     values = {
         "version": version_of("rocprofv3"),
         "git_revision": REVISION,
@@ -63,7 +63,7 @@ def sdk_version() -> str:
 
 
 def sys_version(tool: str) -> str:
-    """What the tools of rocprof-sys print for --version."""
+    """The output of the tools of rocprof-sys for --version."""
     return (
         f"{tool} v{version_of('rocprof-sys')} (rev: {REVISION}, compiler: {REVISION}, rocm:"
         f" v{rocm()})"

@@ -1,4 +1,4 @@
-"""Stand-in for rocpd: query and summary of rocprofv3's databases; it reads real ones as well."""
+"""Stand-in for rocpd: query and summary of rocprofv3's databases; it reads real databases, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDEST_NAME = 60
-"""Characters of a name on the terminal."""
+"""Most characters of a name on the terminal."""
 
 _EVENTS = {
     "kernels": "SELECT name, duration FROM kernels",
@@ -35,12 +35,14 @@ _CALL_TABLES = {"HIP": "hip", "HSA": "hsa", "RCCL": "rccl", "MARKER": "markers"}
 
 
 def version(tool: str) -> str:
-    """What --version prints."""
+    """The output of --version."""
     return sdk_version()
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int | None:
-    """Query or sum up; 0. Raises UserError for a wrong database and for what is not modelled."""
+    """Query or sum up. Returns 0. Raises UserError for a wrong database and for options that are
+    not modelled.
+    """
     if options.command is None:
         return None
     if len(options.input) > 1:
@@ -76,7 +78,7 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _query(database: sqlite3.Connection, options: argparse.Namespace) -> None:
-    """One statement, its rows shown or written."""
+    """Run one statement, and show its rows or write them."""
     import pandas as pd
 
     try:
@@ -97,7 +99,7 @@ def _query(database: sqlite3.Connection, options: argparse.Namespace) -> None:
 
 
 def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
-    """Statistics by name, for each kind of event that occurs, the largest total first."""
+    """Show statistics by name, for each kind of event that occurs, the largest total first."""
     import pandas as pd
 
     asked = options.region_categories or _CALL_TABLES
@@ -106,6 +108,7 @@ def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
     }
     for name, sql in queries.items():
         times = pd.read_sql_query(sql, database).groupby("name", sort=False)["duration"]
+        # A single event has no standard deviation; 0 stands for it.
         table = times.agg(["size", "sum", "mean", "min", "max", "std"]).fillna({"std": 0.0})
         if table.empty:
             continue
@@ -129,7 +132,7 @@ def _show(table: pd.DataFrame, name: str, options: argparse.Namespace) -> None:
     from proflab.standins.output_files import put_file
 
     if options.format == "console":
-        # Names of kernels run to hundreds of characters; files have them in full.
+        # Names of kernels may have hundreds of characters; files have them in full.
         text = table.to_string(index=False, max_colwidth=WIDEST_NAME)
         print(f"\n{name.upper()}:" if name != "query" else "", text, sep="\n")
         return

@@ -1,6 +1,6 @@
 """Stand-in for rocprof-compute: profile, and analyze for blocks 0 and 2.
 
-Its model counts everything in one played run; the real tool runs the program once per group of
+The model counts everything in one played run; the real tool runs the program once for each group of
 counters.
 """
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def version(tool: str) -> str:
-    """What --version prints; the revision says that this is a stand-in."""
+    """The output of --version; the revision tells that this is a stand-in."""
     line = "-" * 40
     name = f"rocprofiler-compute version: {release.version_of('rocprof-compute')} (release)"
     return "\n".join([line, name, f"Git revision: {release.REVISION}", line])
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int | None:
-    """Profile or analyze; 0, 1 for what rocprof-compute calls an error, 2 for a wrong option."""
+    """Profile or analyze. Returns 0; 1 for errors of rocprof-compute, 2 for a wrong option."""
     if options.mode is None:
         return None
     if options.list_metrics is not None:
@@ -46,7 +46,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int |
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
-    """Raises ToolError for what rocprof-compute refuses before it starts anything."""
+    """Raises ToolError for options that rocprof-compute refuses before it starts anything."""
     if options.mode == "analyze" and not (options.path or options.list_metrics):
         raise ToolError("ERROR The following arguments are required: -p/--path", 1)
     if options.mode != "profile" or options.list_sets or options.list_metrics is not None:
@@ -108,8 +108,8 @@ def _workload(played: Played, options: argparse.Namespace, scratch: Path) -> Pat
 
 
 def _deliver(folder: Path, target: Path, options: argparse.Namespace) -> None:
-    """Copy the workload. Since ROCm 10.0 files of another run are refused or replaced; before, they
-    stayed among it.
+    """Copy the workload. Since ROCm 10.0 files of another run are refused or replaced; before that
+    they stayed among the new ones.
     """
     if release.has("rocprof-compute", "--overwrite") and target.is_dir() and any(target.iterdir()):
         if not options.overwrite:
@@ -124,8 +124,8 @@ def _deliver(folder: Path, target: Path, options: argparse.Namespace) -> None:
 
 
 def _output_format(options: argparse.Namespace) -> str:
-    """What the counters are written as: from the release that has no option for it any more, a
-    database.
+    """The format of the counters: a database from the release on that has no option for it any
+    more.
     """
     given = getattr(options, "format_rocprof_output", None)
     return given or release.default("rocprof-compute", "--format-rocprof-output", "rocpd")

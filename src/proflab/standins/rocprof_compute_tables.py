@@ -1,5 +1,5 @@
-"""The tables of `rocprof-compute analyze`: kernels and dispatches (0), Speed-of-Light (2), from
-tidyprof.
+"""The tables of `rocprof-compute analyze`: kernels and dispatches (0), Speed-of-Light (2), computed
+by tidyprof.
 
 Titles and columns: github.com/ROCm/rocm-systems, projects/rocprofiler-compute,
 docs/how-to/analyze/cli.rst.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 NEWER_METRICS = ("CU Utilization",)
-"""Rows of tidyprof's table that the tool has since 3.4 only; before, `Active CUs` stands in that
+"""Rows of tidyprof's table that the tool has only since 3.4; before that, `Active CUs` had their
 place.
 """
 
@@ -65,11 +65,11 @@ SPEED_OF_LIGHT_NAMES = (
     "L1I BW",
     "L1I Fetch Latency",
 )
-"""Table 2.1 on gfx942, by number."""
+"""Names of table 2.1 on gfx942, in the order of their numbers."""
 
 
 def print_metric_ids(architecture: str) -> None:
-    """The ids of the Speed-of-Light table; other blocks are not modelled."""
+    """Print the ids of the Speed-of-Light table; other blocks are not modelled."""
     if architecture not in ("", "gfx942"):
         raise UserError(f"the ids of {architecture} are not modelled; there is gfx942")
     print("0 -> Top Stats\n0.1 -> Top Kernels\n0.2 -> Dispatch List\n2 -> System Speed-of-Light")
@@ -83,9 +83,9 @@ def _title() -> str:
 
 
 def join_runs(folder: Path) -> None:
-    """Put the runs of a workload together in pmc_perf.csv, as analyze does before anything else.
+    """Join the runs of a workload in pmc_perf.csv, as analyze does before anything else.
 
-    Raises UserError where that cannot be written.
+    Raises UserError if that file cannot be written.
     """
     runs = counter_files(folder)
     if not any(file.name.startswith("results_") for file in runs):
@@ -99,8 +99,8 @@ def join_runs(folder: Path) -> None:
 
 
 def tables_of(folder: Path, options: argparse.Namespace) -> str:
-    """The tables of a workload folder as text. Raises UserError for a folder that is none, and
-    other blocks.
+    """The tables of a workload folder as text. Raises UserError for a folder that is not a
+    workload's, and for other blocks.
     """
     try:
         profile = tidyprof.read_rocprof_compute(folder)

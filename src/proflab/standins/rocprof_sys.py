@@ -21,22 +21,20 @@ if TYPE_CHECKING:
 
 
 NOT_MODELLED = ("ROCPROFSYS_FLAT_PROFILE", "ROCPROFSYS_USE_ROCPD")
-"""Switches for what the real tool would do, and the model does not: better no file than a wrong
-one.
-"""
+"""Switches for outputs of the real tool that the model lacks: better no file than a wrong one."""
 
 
 class PARSER(argparse.ArgumentParser):
     """A parser that refuses as rocprof-sys does."""
 
     def error(self, message: str) -> NoReturn:
-        """End with 1, after one line."""
+        """Raise ToolError with one line and exit code 1."""
         raise ToolError(f"[{self.prog}] Error! {message}", 1)
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The tool's own words, and the program: behind `--`, or everything where the first word is no
-    option.
+    """The tool's own words, and the program: the words after `--`, or all words if the first one is
+    no option.
     """
     words = list(arguments)
     if words and not words[0].startswith("-") and "--" not in words:
@@ -45,12 +43,14 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def version(tool: str) -> str:
-    """What --version prints."""
+    """The output of --version."""
     return sys_version(tool)
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    """Play and write; 0, or 1 as rocprof-sys where an option is wrong."""
+    """Play the program and write the files. Returns 0, or 1 for a wrong option, as rocprof-sys
+    does. Raises UserError for outputs that are not modelled.
+    """
     files = ":".join(options.config) or os.environ.get("ROCPROFSYS_CONFIG_FILE", "")
     settings = Settings(files, os.environ, settings_of(tool, options))
     verify(tool, options, program)
@@ -72,7 +72,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
-    """Raises ToolError where there is nothing to run."""
+    """Raises ToolError if there is no program to run."""
     if not program:
         raise ToolError(f"[{tool}] Error! No command was given: {tool} [options] -- <command>", 1)
 
@@ -105,7 +105,7 @@ def _write(played: Played, rank: RankRun, settings: Settings) -> list[Path]:
 
 
 def _recorded(run: Run, settings: Settings) -> Run:
-    """The run without what was switched off, and within the time window."""
+    """The run without the parts that were switched off, and within the time window."""
     from proflab.standins.rocprofv3_records import is_memory_copy, within
 
     domains = {word.strip() for word in settings.text("ROCPROFSYS_ROCM_DOMAINS").split(",")}

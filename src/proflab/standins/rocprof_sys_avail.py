@@ -16,12 +16,12 @@ from tidyprof.errors import UserError
 
 
 def version(tool: str) -> str:
-    """What --version prints."""
+    """The output of --version."""
     return sys_version(tool)
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    """List, or write a configuration; 0."""
+    """List, or write a configuration. Returns 0."""
     if options.generate_config:
         _generate(tool, options)
     elif options.hw_counters:
@@ -32,8 +32,8 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
 
 
 def _list_counters(tool: str, options: argparse.Namespace) -> None:
-    """The counters of the modelled GPU; those of processors depend on the machine, and are not
-    modelled.
+    """Print the counters of the modelled GPU; those of processors depend on the machine, and are
+    not modelled.
     """
     if "GPU" not in (options.categories or ["GPU"]):
         raise UserError("counters of processors are not modelled here; ask for -c GPU")
@@ -78,7 +78,7 @@ def _as_text(options: argparse.Namespace) -> str:
 
 
 def _chosen(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Names and meanings of the settings, those called advanced only where they are asked for."""
+    """Names and meanings of the settings; advanced ones only if they are asked for."""
     shown = set(SETTINGS) - (frozenset() if options.advanced or options.all else ADVANCED)
     return [(name, text) for name, (_, text) in SETTINGS.items() if name in shown]
 

@@ -20,7 +20,7 @@ SETTINGS: Mapping[str, list[str]] = tomllib.loads(
 _WALL_CLOCK, _CPU_TIME = "ROCPROFSYS_SAMPLING_REALTIME", "ROCPROFSYS_SAMPLING_CPUTIME"
 
 ADVANCED = frozenset({_WALL_CLOCK, f"{_WALL_CLOCK}_FREQ", _CPU_TIME, f"{_CPU_TIME}_FREQ"})
-"""Settings of the category advanced, which `rocprof-sys-avail` shows with `--advanced` alone
+"""Settings of the category advanced, which `rocprof-sys-avail` shows only with `--advanced`
 (config.cpp).
 """
 
@@ -28,7 +28,7 @@ UP_TO_6_4 = {
     "ROCPROFSYS_USE_AMD_SMI": "ROCPROFSYS_USE_ROCM_SMI",
     "ROCPROFSYS_AMD_SMI_METRICS": "ROCPROFSYS_ROCM_SMI_METRICS",
 }
-"""Today's names -> those of ROCm 6.4 (CHANGELOG of rocprof-sys 1.1.0)."""
+"""Today's names -> the names in ROCm 6.4 (CHANGELOG of rocprof-sys 1.1.0)."""
 
 _BACKEND_SETTINGS = {
     "rocm": "ROCPROFSYS_USE_ROCM",
@@ -58,8 +58,8 @@ _ON = ("true", "on", "yes", "y", "t", "1")
 
 
 class Settings:
-    """Values by today's names, from defaults, files, the environment and the command line, the last
-    one wins.
+    """Values by today's names, from defaults, files, the environment and the command line; a later
+    source overrides earlier ones.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Settings:
         return self._values[name].strip().lower() in _ON
 
     def number(self, name: str) -> float:
-        """The value of a setting that is a number. Raises ToolError."""
+        """The value of a setting that is a number. Raises ToolError for another value."""
         try:
             return float(self._values[name])
         except ValueError:
@@ -110,7 +110,7 @@ class Settings:
             ) from None
 
     def sampling(self) -> Sampling | Literal[False]:
-        """How call stacks are taken: by CPU time where no clock is chosen; False for not at all.
+        """How call stacks are sampled: by CPU time if no clock is chosen; False if they are not.
         Raises ToolError.
         """
         if not self.on("ROCPROFSYS_USE_SAMPLING"):
@@ -122,7 +122,7 @@ class Settings:
         )
 
     def _rate(self, clock: str) -> float:
-        """Samples a second by a clock: its own setting, or that of all clocks where its own is not
+        """Samples per second by a clock: its own setting, or that of all clocks if its own is not
         above 0.
         """
         rate = self.number(f"{clock}_FREQ")
@@ -135,21 +135,21 @@ class Settings:
 
 
 def name_in_release(name: str) -> str:
-    """What this release calls a setting."""
+    """The name of a setting in this release."""
     return name if release.is_at_least("7.0") else UP_TO_6_4.get(name, name)
 
 
 def default_of(name: str) -> str:
-    """What a setting is without being set: in this release, where it has changed between
-    releases.
-    """
+    """The value of a setting that is not set, in this release."""
     value = SETTINGS[name][0]
     stated = release.default("rocprof-sys", name, value)
     return stated if stated in ("true", "false") else value
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """The settings of a configuration file of lines `NAME = value`; `#` starts a comment."""
+    """The settings of a configuration file with lines `NAME = value`; `#` starts a comment. Raises
+    ToolError for a file that cannot be read.
+    """
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
@@ -165,7 +165,7 @@ def read_file(path: Path) -> dict[str, str]:
 
 
 def settings_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
-    """The settings that the options set, by name."""
+    """The settings that the options set: name -> value."""
     values = {name: getattr(options, key) for key, name in _VALUE_SETTINGS.items()}
     found = {name: str(value) for name, value in values.items() if value is not None}
     if tool == "rocprof-sys-sample" or options.sample is not None:
@@ -187,8 +187,8 @@ def settings_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
 
 
 def _clocks_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
-    """What the options say of the clocks of sampling; of their values, the first one is samples a
-    second.
+    """The settings of the sampling clocks that the options set; the first value of an option is the
+    samples per second.
     """
     found: dict[str, str] = {}
     if chosen := getattr(options, "sample", None):
@@ -196,6 +196,7 @@ def _clocks_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
             name: str(word in chosen).lower()
             for word, name in (("realtime", _WALL_CLOCK), ("cputime", _CPU_TIME))
         }
+    # An option of a clock switches the clock on, and its rate is that clock's own.
     for values, name in ((options.realtime, _WALL_CLOCK), (options.cputime, _CPU_TIME)):
         if values is not None:
             found |= {name: "true"} | ({f"{name}_FREQ": values[0]} if values else {})

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from proflab.standins.play import Played
 
 WRITERS = {"csv": "rocprofv3-csv", "json": "rocprofv3-json", "rocpd": "rocpd"}
-"""The model's writer for each output format but pftrace."""
+"""Output format -> the model's writer, for every format but pftrace."""
 
 DEFAULT_FILE = "%hostname%/%pid%"
 
 
 def version(tool: str) -> str:
-    """What --version prints."""
+    """The output of --version."""
     return sdk_version()
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    """Play and write; exit codes as rocprofv3's: 0, 1 for a fatal error, 2 for a wrong option."""
+    """Play and write. Exit codes as rocprofv3's: 0, 1 for a fatal error, 2 for a wrong option."""
     if options.list_avail:
         from proflab.standins.rocprofv3_avail import list_counters
 
@@ -41,6 +41,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
         _refuse_unmodelled(one)
     from proflab.standins.play import play
 
+    # The program runs again for each list of counters, as under the tool.
     for one in runs:
         played = play(tool, program, profiler="rocprofv3")
         print("".join(f"{line}\n" for line in warnings), end="", file=sys.stderr)
@@ -49,7 +50,9 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> list[str]:
-    """Warnings; raises ToolError for what rocprofv3 refuses before it starts anything."""
+    """The warnings for these options; raises ToolError for options that rocprofv3 refuses before it
+    starts anything.
+    """
     if options.list_avail:
         return []
     if not program and options.pid is None:
@@ -58,8 +61,8 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> li
 
 
 def _refuse_unmodelled(options: argparse.Namespace) -> None:
-    """Raises UserError for what only the stand-in cannot do, ToolError for what rocprofv3 finds
-    while it starts.
+    """Raises UserError for options that only the stand-in cannot do, ToolError for faults that
+    rocprofv3 finds while it starts.
     """
     if options.advanced_thread_trace:
         raise ToolError(
@@ -139,7 +142,7 @@ def _files(
         options.output_format or [default("rocprofv3", "--output-format", "rocpd")]
     ):
         if name == "pftrace":
-            # Its writer takes what is there, so what nobody asked for is taken out first.
+            # Its writer takes all events, so those that nobody asked for are taken out first.
             shown = of_traces(rank, traces)
             ranks = tuple(shown if one is rank else one for one in run.ranks)
             written += deliver(

@@ -9,12 +9,12 @@ from proflab.standins.release import sdk_version
 
 
 def version(tool: str) -> str:
-    """What --version prints."""
+    """The output of --version."""
     return sdk_version()
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int | None:
-    """Print what is asked; 0."""
+    """Print the list that is asked for, or check counters. Returns 0."""
     if options.command is None:
         return None
     from gpumodel.devices import device
@@ -32,7 +32,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int |
 
 
 def list_counters(number: int = 0, agent_only: bool = False) -> None:
-    """Print the modelled device, and the counters that the model gives."""
+    """Print the modelled device, and the counters that the model has."""
     from gpumodel.devices import device
     from proflab.standins.play import device_name
     from proflab.standins.rocprofv3_records import modelled_counters

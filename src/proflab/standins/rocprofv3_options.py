@@ -1,4 +1,4 @@
-"""What rocprofv3's options switch on, and which of them go together; the options are in
+"""The meaning of rocprofv3's options, and which of them go together; the options themselves are in
 options/rocprofv3.toml.
 
 Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/bin/rocprofv3.py (ROCm 7.0 to
@@ -31,7 +31,7 @@ DOMAINS = (
     "memory_allocation_trace",
     "scratch_memory_trace",
 )
-"""What can be traced by itself."""
+"""Domains that can be traced each by itself."""
 
 _RUNTIME = (
     "hip_runtime_trace",
@@ -52,7 +52,7 @@ AGGREGATES = {
     "hip_trace": ("hip_compiler_trace", "hip_runtime_trace"),
     "hsa_trace": _HSA,
 }
-"""Options that switch several domains on."""
+"""Option -> the domains that it switches on."""
 
 NEEDS_TRACE = (
     "stats",
@@ -62,19 +62,21 @@ NEEDS_TRACE = (
     "summary_output_file",
     "summary_units",
 )
-"""Options that are a fatal error without anything to trace."""
+"""Options that are a fatal error if nothing is traced."""
 
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """rocprofv3's own options, and the program behind the first `--`. argparse ends with code 2 for
-    a wrong one.
+    """rocprofv3's own options, and the program after the first `--`. argparse ends with code 2 for
+    a wrong option.
     """
     own, program = at_dashes(arguments)
     return build_parser("rocprofv3", "rocprofv3").parse_args(own), program
 
 
 def enabled_domains(options: argparse.Namespace) -> frozenset[str]:
-    """The members of DOMAINS that are switched on; one that is switched off by itself stays off."""
+    """The members of DOMAINS that are switched on. A domain that is switched off by its own option
+    stays off.
+    """
     chosen = {name: getattr(options, name) for name in DOMAINS}
     if options.kokkos_trace and chosen["marker_trace"] is None:
         chosen["marker_trace"] = True
@@ -85,11 +87,11 @@ def enabled_domains(options: argparse.Namespace) -> frozenset[str]:
 
 
 def passes(options: argparse.Namespace) -> list[argparse.Namespace]:
-    """The options of each run of the program: one for each `--pmc`, before ROCm 7.13 one with the
-    last of them.
+    """The options of each run of the program: a run for each `--pmc`; before ROCm 7.13 one run,
+    with the last `--pmc`.
 
-    Of several runs each has a folder of its own, pass_1, pass_2. Raises ToolError for one of
-    several lists that is empty.
+    Each of several runs has a folder of its own, pass_1, pass_2. Raises ToolError if one of several
+    lists is empty.
     """
     lists = [" ".join(words).split() for words in options.pmc or ()]
     if len(lists) < 2 or not is_at_least("7.13"):
@@ -108,8 +110,8 @@ def passes(options: argparse.Namespace) -> list[argparse.Namespace]:
 
 
 def check(options: argparse.Namespace) -> list[str]:
-    """Warnings for a run with options from `passes`. Raises ToolError for what rocprofv3 calls a
-    fatal error.
+    """Warnings for a run with options from `passes`. Raises ToolError for a fatal error of
+    rocprofv3.
     """
     if (options.mpi_world_rank_variable is None) != (options.mpi_world_size_variable is None):
         both = "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified"
@@ -130,8 +132,8 @@ def check(options: argparse.Namespace) -> list[str]:
 
 
 def _without_effect(options: argparse.Namespace) -> list[str]:
-    """What ROCm 10.2 says of `--stats` for a database alone; before, it has no effect there either,
-    without a word.
+    """The warning of ROCm 10.2 that `--stats` has no effect for a database alone; earlier releases
+    don't warn, though it has none there either.
     """
     formats = options.output_format or [default("rocprofv3", "--output-format", "rocpd")]
     if not options.stats or {*formats} != {"rocpd"} or not is_at_least("10.2"):

@@ -1,9 +1,9 @@
-"""What of a modelled run rocprofv3 was asked to record, the table of `--summary`, and the counters
-of `--pmc`.
+"""The part of a modelled run that rocprofv3 was asked to record, the table of `--summary`, and the
+counters of `--pmc`.
 
-Counters have a row for each kernel and counter; they are those that the model gives
-rocprof-compute: see gpumodel.writers.rocprof_compute.counters for what is exact and what is
-estimated. Columns: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/docs/data (ROCm
+Counters have a row for each kernel and counter; they are those that the model has for
+rocprof-compute: see gpumodel.writers.rocprof_compute.counters for which are exact and which are
+estimates. Columns: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/docs/data (ROCm
 7.0), and of the summary source/lib/output/generateStats.cpp.
 """
 
@@ -34,7 +34,7 @@ from tidyprof.whole_files import whole_file
 
 
 def recorded(run: Run, options: argparse.Namespace) -> Run:
-    """The run with the kernel names that these options ask for."""
+    """The run with kernel names as these options ask for them."""
     if not options.truncate_kernels:
         return run
     works = [rank.device_work for rank in run.ranks]
@@ -44,7 +44,7 @@ def recorded(run: Run, options: argparse.Namespace) -> Run:
 
 
 def traces_of(options: argparse.Namespace) -> tuple[str, ...]:
-    """What is recorded, in the words of gpumodel's writers.
+    """The recorded traces, in the words of gpumodel's writers.
 
     HSA calls, HIP compiler calls and allocations are not modelled: those domains stay empty.
     """
@@ -62,7 +62,7 @@ _TRACES = {
 
 
 def of_traces(rank: RankRun, traces: Sequence[str]) -> RankRun:
-    """The rank with those of its tables' rows that belong to these traces."""
+    """The rank with only those rows of its tables that belong to these traces."""
     work = rank.device_work
     copies = is_memory_copy(work)
     wanted = (copies & ("memory_copy" in traces)) | (~copies & ("kernel" in traces))
@@ -75,7 +75,9 @@ def of_traces(rank: RankRun, traces: Sequence[str]) -> RankRun:
 
 
 def is_memory_copy(work: pd.DataFrame) -> pd.Series:
-    """Copies between host and device; all other device work shows as a kernel."""
+    """Mask of the copies between host and device; rocprofv3 records all other device work as
+    kernels.
+    """
     return (work["kind"] == "copy") & work["copy_direction"].isin(list(MEMORY_COPY_NAMES))
 
 
@@ -86,14 +88,14 @@ _LAUNCHERS = (
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
-"""Variables of rank and size by launcher, in the order in which rocprofv3.py looks. torchrun's are
-not among them.
+"""Launcher's variables of rank and size, in the order in which rocprofv3.py looks them up.
+torchrun's are not among them.
 """
 
 
 def is_profiled(environment: Mapping[str, str], options: argparse.Namespace) -> bool:
-    """Whether `--profile-mpi-ranks` leaves the process with this environment; without a rank and a
-    size it does.
+    """Whether `--profile-mpi-ranks` includes the process with this environment; without rank and
+    size it does. Raises ToolError.
     """
     wanted = profiled_ranks(options.profile_mpi_ranks)
     named = (options.mpi_world_rank_variable, options.mpi_world_size_variable)
@@ -105,7 +107,9 @@ def is_profiled(environment: Mapping[str, str], options: argparse.Namespace) -> 
 
 
 def profiled_ranks(text: str | None) -> set[int] | None:
-    """The ranks that `--profile-mpi-ranks 0-3,8` names; None for all. Raises ToolError."""
+    """The ranks that `--profile-mpi-ranks 0-3,8` names; None for all. Raises ToolError for another
+    text.
+    """
     if text is None:
         return None
     found: set[int] = set()
@@ -120,7 +124,7 @@ def profiled_ranks(text: str | None) -> set[int] | None:
 
 
 def within(rank: RankRun, begin: float, end: float) -> RankRun:
-    """What lies in whole between two moments in ns."""
+    """The rank with only the events that lie as a whole between two moments in ns."""
 
     def kept(table: pd.DataFrame) -> pd.DataFrame:
         inside = (table["start_ns"] >= begin) & (table["start_ns"] + table["duration_ns"] <= end)
@@ -136,7 +140,9 @@ DIVISORS = {"sec": 1e9, "msec": 1e6, "usec": 1e3, "nsec": 1.0}
 
 
 def print_summary(events: pd.DataFrame, unit: str) -> None:
-    """Print the table of all events from `events_of` on stderr, with times in `unit`."""
+    """Print the table of all events from `events_of` on stderr, with times in `unit`, a key of
+    DIVISORS.
+    """
     grouped = events.groupby(["name", "domain"], sort=False)["duration_ns"]
     rows = grouped.agg(["size", "sum", "mean", "min", "max", "std"]).fillna(0.0).reset_index()
     rows = rows.sort_values("sum", ascending=False, kind="stable")
@@ -171,7 +177,7 @@ def print_summary(events: pd.DataFrame, unit: str) -> None:
 
 
 def events_of(run: Run, rank: RankRun, traces: Sequence[str]) -> pd.DataFrame:
-    """name, domain and duration_ns of all that these traces record."""
+    """One row for each event that these traces record: name, domain and duration_ns."""
     records = Records(run, rank)
     tables = {
         "kernel": ("KERNEL_DISPATCH", records.dispatches),
@@ -201,7 +207,7 @@ COUNTER_FILE = "counter_collection.csv"
 
 
 def modelled_counters(device: Device) -> list[str]:
-    """Names of the counters that the model gives; those that only rocprof-compute makes are left
+    """Names of the counters that the model has; those that only rocprof-compute makes are left
     out.
     """
     nothing = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in DEVICE_WORK.items()})
@@ -209,8 +215,8 @@ def modelled_counters(device: Device) -> list[str]:
 
 
 def check_counters(names: Sequence[str], device: Device) -> None:
-    """Raises UserError for a counter that is not modelled, and for more than the hardware counts in
-    one pass.
+    """Raises UserError for a counter that is not modelled, and for more counters than the hardware
+    counts in one pass.
     """
     known = modelled_counters(device)
     unknown = [name for name in names if name not in known]
@@ -227,7 +233,7 @@ def check_counters(names: Sequence[str], device: Device) -> None:
 
 
 def check(options: argparse.Namespace, device: Device) -> None:
-    """Raises UserError for what the stand-in cannot do with counters."""
+    """Raises UserError for counters, formats and filters that the stand-in cannot handle."""
     check_counters(options.pmc, device)
     others = sorted(set(options.output_format or ["rocpd"]) - {"csv"})
     if others:
@@ -240,8 +246,8 @@ def check(options: argparse.Namespace, device: Device) -> None:
 
 
 def write(run: Run, rank: RankRun, options: argparse.Namespace, prefix: Path) -> list[Path]:
-    """Write `<prefix>_counter_collection.csv`; nothing where the filters leave no kernel. Raises
-    UserError.
+    """Write `<prefix>_counter_collection.csv`; nothing if the filters leave no kernel. Raises
+    UserError if the file cannot be written.
     """
     table = _chosen(Records(run, rank).dispatches, options)
     if table.empty:
@@ -277,7 +283,7 @@ def _chosen(table: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
 
 
 def _rows(table: pd.DataFrame, rank: RankRun, counters: pd.DataFrame) -> dict[str, Iterable[Any]]:
-    """The columns: dispatch after dispatch, in each the counters by name."""
+    """The columns of the file: dispatch after dispatch, in each the counters by name."""
     sizes = {
         what: np.prod([table[f"{what}_{axis}"].clip(lower=1).to_numpy() for axis in "xyz"], axis=0)
         for what in ("grid", "workgroup")

@@ -1,5 +1,5 @@
-"""Stand-in for rpd2tracing.py of rocmProfileData: an .rpd file as a Chrome trace; it reads real
-ones as well.
+"""Stand-in for rpd2tracing.py of rocmProfileData: writes an .rpd file as a Chrome trace; it reads
+real .rpd files, too.
 
 The tracks QueueDepth and Idle are not written.
 """
@@ -15,7 +15,7 @@ from tidyprof.errors import UserError
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    """Read and write; 0."""
+    """Read and write. Returns 0. Raises UserError for a file that can't be read or written."""
     target = Path(options.output_json or Path(options.input_rpd).with_suffix(".json"))
     if not target.name.endswith((".json", ".json.gz")):
         raise UserError(

@@ -14,22 +14,22 @@ from tidyprof.errors import UserError
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`-o FILE`, which only counts in front, and the program."""
+    """`-o FILE`, which counts only in front, and the program."""
     place = 2 if arguments[:1] == ["-o"] else 0
     return list(arguments[:place]), list(arguments[place:])
 
 
 def _tracer() -> str:
-    """What the tool is built on (rpd_tracer/Makefile): roctracer for ROCm 6 alone."""
+    """The library that the tool is built on (rpd_tracer/Makefile): roctracer for ROCm 6 alone."""
     return "roctracer" if release.rocm().startswith("6.") else "rocprofiler-sdk"
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    """Play and write; 0. The file is replaced: ranks with the same name destroy each other's, as
-    with the tool.
+    """Play and write. Returns 0. The file is replaced: ranks with the same name destroy each
+    other's file, as with the tool.
 
-    Behind the tool a launcher's ranks all go into one file; inside a launcher each rank writes its
-    own.
+    A launcher that the tool starts has all its ranks in one file; a tool that a launcher starts
+    writes the file of its own rank.
     """
     if not program:
         raise UserError(

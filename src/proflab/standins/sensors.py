@@ -1,9 +1,10 @@
-"""What the sensors of the modelled node show now: the workload that is running, or nothing.
+"""The readings of the modelled node's sensors now: of the workload that is running, or of an idle
+node.
 
-A workload runs where PROFLAB_WORKLOAD holds its command line, or where a process of this user is
+A workload is running if PROFLAB_WORKLOAD holds its command line, or if a process of this user is
 the course's workload. It is played once; as long as the process lives, its steps after the warm-up
-come again and again. An idle device has its idle power and no activity; what the data of the device
-do not say is not shown.
+are repeated. An idle device has its idle power and no activity; values that the device's data don't
+state are not shown.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of the course's workload: its number, when it began (seconds since 1970), what it
-    runs.
+    """A process of the course's workload: its number, its start (seconds since 1970), and the
+    command that it runs.
     """
 
     pid: int
@@ -38,7 +39,7 @@ class Process:
 
 
 class Node:
-    """The modelled node's devices. `device` is their data."""
+    """The modelled node with its devices. `device` holds their data."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         from gpumodel.devices import device
@@ -62,8 +63,8 @@ class Node:
         return simulate(self.workload.command.workload)
 
     def readings(self, now: float | None = None) -> list[Reading]:
-        """One reading per device at `now` (seconds since 1970, default: the present), in order of
-        device.
+        """One reading for each device at `now` (seconds since 1970, default: the present), in order
+        of device.
         """
         now = time.time() if now is None else now
         return [self._reading(number, now) for number in self.devices]
@@ -92,15 +93,15 @@ class Node:
 
 
 def announce_node(tool: str, node: Node) -> None:
-    """The stand-in's line: which device, and whether it is idle or what is known of the model's
-    error.
+    """Print the stand-in's line: which device, and whether it is idle or what is known of the
+    model's error.
     """
     state = (node.run.error or "error not known") if node.run else "idle"
     announce(tool, f"modelled {node.device.name}, {state}")
 
 
 def _moment(run: Run, rank: RankRun, elapsed: float) -> int:
-    """The moment of the run that is shown `elapsed` seconds after the process began."""
+    """The moment of the run, in ns, that is shown `elapsed` seconds after the process began."""
     config = getattr(run.workload, "config", None)
     steps = rank.device_work.loc[rank.device_work["step"].notna()]
     steady = (
@@ -117,12 +118,12 @@ def _named(environment: Mapping[str, str]) -> Process | None:
     words = shlex.split(environment.get("PROFLAB_WORKLOAD", ""))
     if not words:
         return None
-    # A workload that is only named has run for long: its warm-up is over.
+    # A workload that is only named has been running for long: its warm-up is over.
     return Process(os.getpid(), 0.0, understand(words, environment))
 
 
 def _running(environment: Mapping[str, str]) -> Process | None:
-    """The oldest process of this user whose command line is the course's workload, whatever started
+    """The oldest process of this user whose command line is the course's workload, whoever started
     it.
     """
     import psutil
@@ -135,7 +136,7 @@ def _running(environment: Mapping[str, str]) -> Process | None:
         if process.info["uids"] is None or process.info["uids"].real != os.getuid():
             continue
         try:
-            # Variables of a launcher around this monitor say nothing on the process found.
+            # A launcher around this monitor tells nothing about the process that was found.
             command = understand(
                 _workload_words(words),
                 {name: environment[name] for name in _KNOBS if name in environment},
@@ -150,5 +151,5 @@ _KNOBS = ("PROFLAB_DEVICE", "PROFLAB_SEED")
 
 
 def _workload_words(words: list[str]) -> list[str]:
-    """A tool in front of the workload (`rocprofv3 ... -- python ...`) is left out."""
+    """The words of the workload, without a tool in front of it (`rocprofv3 ... -- python ...`)."""
     return words[words.index("--") + 1 :] if "--" in words else words

@@ -1,7 +1,7 @@
 """The tools that have a stand-in: the module of each, its command line, and how it refuses.
 
-To add one, add a line to MODULE_OF_TOOL, and a copy of any file in bin. Reading a command line runs
-nothing.
+To add a tool, add a line to MODULE_OF_TOOL, and a copy of any file in bin. Reading a command line
+runs nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MODULE_OF_TOOL = {
 """The module has `run(tool, options, program) -> int | None`: the exit code, or None to show the
 help.
 
-It may have `version(tool)`, the text of --version; `split(arguments)`, where a program does not
-stand behind `--`; `verify(tool, options, program)`, which raises ToolError for what the tool itself
+It may have `version(tool)`, the text of --version; `split(arguments)`, if the program is not after
+`--`; `verify(tool, options, program)`, which raises ToolError for options that the tool itself
 refuses; and `PARSER`, a class of parser that refuses options in the tool's own words. The options
 are in options/MODULE.toml.
 """
@@ -44,7 +44,7 @@ def module_of(tool: str) -> Any:
 
 
 def build_parser(tool: str) -> argparse.ArgumentParser:
-    """The options of a tool in MODULE_OF_TOOL."""
+    """The parser of a tool in MODULE_OF_TOOL."""
     return tables.build_parser(
         MODULE_OF_TOOL[tool], tool, getattr(module_of(tool), "PARSER", argparse.ArgumentParser)
     )
@@ -56,7 +56,7 @@ def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
-    """Raises ToolError where the tool itself would refuse these options together."""
+    """Raises ToolError if the tool itself would refuse these options together."""
     own_verify = getattr(module_of(tool), "verify", None)
     if own_verify and not getattr(options, "version", False):
         own_verify(tool, options, program)

@@ -1,4 +1,4 @@
-"""What the workload would have printed: the lines of its report, for the modelled run."""
+"""The lines that the workload would have printed: its report, for the modelled run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def trainer_lines(run: Run) -> list[str]:
-    """The workload's result as it prints it, for all ranks; the loss is left out, since no
-    arithmetic is done.
+    """The workload's result as it prints it, for all ranks; the loss is left out, since the model
+    does no arithmetic.
     """
     if isinstance(run.workload, MatrixProduct):
         return _product_lines(run)
@@ -46,13 +46,13 @@ def _batch(run: Run) -> int:
 
 
 def _steady(run: Run, rank: RankRun) -> tuple[float, ...]:
-    """Images per second of each steady step; of all steps where none is steady."""
+    """Images per second of each steady step; of all steps if none is steady."""
     rates = rank.images_per_second
     return rates[run.workload.config.warmup_for(len(rates)) :] or rates
 
 
 def _rate(run: Run, rank: RankRun) -> float:
-    """Images over time, as the trainer has it: the harmonic mean of the steps' rates."""
+    """Images over time, as the trainer computes them: the harmonic mean of the steps' rates."""
     return statistics.harmonic_mean(_steady(run, rank))
 
 

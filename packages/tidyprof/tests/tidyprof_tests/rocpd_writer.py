@@ -73,8 +73,8 @@ TABLES = {
 """Columns of the tables, without prefix and suffix; the first one is the key."""
 
 _TEXT = re.compile(
-    r"guid|tag|value|string|machine_id|\w*name|release|version|command|type|level|uri|target_arch|symbol|\w*description"
-    r"|component|units|value_type|block|expression|storage_type"
+    r"guid|tag|value|string|machine_id|\w*name|release|version|command|type|level|uri|target_arch"
+    r"|symbol|\w*description|component|units|value_type|block|expression|storage_type"
 )
 _JSON = ("environment", "extdata", "call_stack", "line_info")
 

@@ -1,5 +1,5 @@
-"""The pages in packages/tidyprof/docs say what the code does: columns, entries, doors, commands, and
-examples that run.
+"""The pages in packages/tidyprof/docs say what the code does: columns, entries, doors, commands,
+and examples that run.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The questions, one module per subject; each probe is a function of a `Machine`."""
+"""The questions, in one module for each subject; each probe is a function of a `Machine`."""

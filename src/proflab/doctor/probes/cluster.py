@@ -1,4 +1,4 @@
-"""Slurm, MPI, and who this process thinks it is among the ranks."""
+"""Slurm, MPI, and the variables that give this process a rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidyprof.errors import UserError
 
 
 def slurm(machine: Machine) -> Iterator[Finding]:
-    """Slurm's version, and whether this is a login node, a job's batch script or a task."""
+    """Slurm's version, and whether this is a login node or inside a job."""
     path = machine.which("srun")
     if path is None:
         yield not_needed("slurm", "none here")
@@ -22,6 +22,7 @@ def slurm(machine: Machine) -> Iterator[Finding]:
     if not answer.succeeded or version is None:
         yield _silent("slurm", "srun", answer)
     elif job := machine.environment.get("SLURM_JOB_ID"):
+        # sbatch sets neither unless a number of tasks was asked for: the job then has one.
         tasks = (
             machine.environment.get("SLURM_NTASKS")
             or machine.environment.get("SLURM_NPROCS")
@@ -34,25 +35,26 @@ def slurm(machine: Machine) -> Iterator[Finding]:
 
 
 def mpi(machine: Machine) -> Iterator[Finding]:
-    """The MPI launcher."""
+    """The MPI launcher and its version."""
     path = machine.which("mpirun") or machine.which("mpiexec")
     if path is None:
         yield not_needed("mpi", "no mpirun; torchrun and srun start ranks too")
         return
     answer = machine.run([path, "--version"])
+    # MPICH's first line, `HYDRA build details:`, has no version.
     first = next((line for line in answer.out.splitlines() if re.search(r"\d+\.\d+", line)), None)
     yield ok("mpi", first) if answer.succeeded and first else _silent("mpi", "mpirun", answer)
 
 
 def _silent(key: str, program: str, answer: Answer) -> Finding:
-    """The row of a launcher that does not tell its version."""
+    """The row of a launcher that does not print its version."""
     row = unknown if answer.end == "time-out" else note
     reason = answer.last_line or ("no answer" if answer.end == "time-out" else "no version")
     return row(key, f"{program} is here, but: {reason}", f"Run `{program} --version` yourself.")
 
 
 def ranks(machine: Machine) -> Iterator[Finding]:
-    """Rank variables in this shell: a program started from it would take them for its own."""
+    """Rank variables in this shell: a program that is started here would take them for its own."""
     try:
         launch = discover(machine.environment)
     except UserError as error:

@@ -16,11 +16,11 @@ PERFETTO = "ui.perfetto.dev"
 HTTPS = 443
 PERFETTO_WAIT_S = 2.0
 JUPYTER_PORT = 8888
-"""JupyterLab's default port; it takes the next one where this is in use."""
+"""JupyterLab's default port; if it is in use, JupyterLab takes the next one."""
 
 
 def python(machine: Machine) -> Iterator[Finding]:
-    """Which Python runs this, and whether a virtual environment of another one is active."""
+    """Which Python runs this, and whether the virtual environment of another Python is active."""
     found = f"{platform.python_version()} in {sys.prefix}"
     active = machine.environment.get("VIRTUAL_ENV")
     if active and machine.resolved(active) != machine.resolved(sys.prefix):
@@ -33,7 +33,7 @@ def python(machine: Machine) -> Iterator[Finding]:
 
 
 def data(machine: Machine) -> Iterator[Finding]:
-    """Whether CIFAR-100 is staged, and whole."""
+    """Whether CIFAR-100 is in the data folder, and whole."""
     fetch = f"`{cifar100.fetch_command(DATA_FOLDER)}` where there is a network."
     folder = Path(DATA_FOLDER) / cifar100.FOLDER
     if not any(machine.exists(folder / name) for name in cifar100.FILE_MD5S):
@@ -49,6 +49,7 @@ def browser(machine: Machine) -> Iterator[Finding]:
     """How a browser reaches JupyterLab here."""
     connection = machine.environment.get("SSH_CONNECTION", "").split()
     in_job = "SLURM_JOB_ID" in machine.environment
+    # JupyterHub comes first: it needs no forwarded port, even where its servers are Slurm jobs.
     if any(name.startswith("JUPYTERHUB_") for name in machine.environment):
         yield ok("jupyter", "JupyterHub serves the notebooks")
     elif not connection and not in_job:
@@ -69,7 +70,7 @@ def browser(machine: Machine) -> Iterator[Finding]:
 
 
 def perfetto(machine: Machine) -> Iterator[Finding]:
-    """Whether the trace viewer's site answers. It is the browser that needs it, perhaps on another
+    """Whether the trace viewer's site answers. The browser needs it, which may run on another
     machine.
     """
     reason = machine.connect(PERFETTO, HTTPS, min(PERFETTO_WAIT_S, machine.patience_s))

@@ -1,9 +1,9 @@
-"""GPUs, their driver, the right to use them, and which of them are visible.
+"""GPUs, their driver, the permission to use them, and which of them are visible.
 
 The files of AMD's kernel driver: /dev/kfd, /dev/dri/renderD* and /sys/class/kfd/kfd/topology/nodes
-(amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c in the Linux sources). Groups:
-https://rocm.docs.amd.com/projects/ install-on-linux/en/latest/install/prerequisites.html.
-Visibility variables: https://rocm.docs.amd.com/en/docs-7.1.1/ reference/env-variables.html.
+(amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c in the Linux sources).
+Groups: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html.
+Visibility variables: https://rocm.docs.amd.com/en/docs-7.1.1/reference/env-variables.html.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
 AMD_VENDOR = "0x1002"
 COMPUTE_CLASSES = ("0x1200", "0x0380")
-"""PCI classes of Instinct cards: processing accelerator, and display controller without a
-display.
+"""PCI classes of Instinct cards: processing accelerator, and display controller without a display.
 """
 
 NO_GPU_HINT = "Nothing to do: every lesson also works on recordings."
@@ -29,8 +28,8 @@ JOB_HINT = f"{NO_GPU_HINT} On a cluster, start JupyterLab in a job with `scripts
 
 
 def architecture(properties: str) -> str | None:
-    """The architecture in a node's file `properties`, such as gfx942; None for a processor without
-    SIMD units.
+    """The architecture in a node's file `properties`, such as gfx942; None for a processor, which
+    has no SIMD units.
 
     `gfx_target_version` is major * 10000 + minor * 100 + stepping.
     """
@@ -44,13 +43,12 @@ def architecture(properties: str) -> str | None:
         )
     except ValueError:
         return None
+    # A name has the minor number and the stepping in hexadecimal: 90010 is gfx90a.
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if is_gpu else None
 
 
 def architectures(machine: Machine) -> tuple[str, ...]:
-    """The architecture of each AMD GPU that the driver shows, whether or not this user may use
-    it.
-    """
+    """The architecture of each AMD GPU that the driver lists, even if this user may not use it."""
     if not machine.exists(KFD):
         return ()
     nodes = sorted((name for name in machine.names(TOPOLOGY) if name.isdigit()), key=int)
@@ -119,8 +117,8 @@ def access(machine: Machine) -> Iterator[Finding]:
 
 
 def visibility(machine: Machine) -> Iterator[Finding]:
-    """Variables that hide GPUs. HIP counts within what ROCR has left, so two masks can leave
-    nothing.
+    """Variables that hide GPUs. HIP counts the GPUs that ROCR has left, so two masks together can
+    leave none.
     """
     names = (
         "ROCR_VISIBLE_DEVICES",
@@ -133,6 +131,7 @@ def visibility(machine: Machine) -> Iterator[Finding]:
     }
     shown = ", ".join(f"{name}={value}" for name, value in masks.items())
     outer = masks.get("ROCR_VISIBLE_DEVICES")
+    # HIP also obeys CUDA's variable, if its own is not set.
     inner = masks.get("HIP_VISIBLE_DEVICES", masks.get("CUDA_VISIBLE_DEVICES"))
     if any(value in ("", "-1") for value in masks.values()):
         cure = f"`unset {' '.join(masks)}` in a shell, or let Slurm set them."
@@ -149,7 +148,7 @@ def visibility(machine: Machine) -> Iterator[Finding]:
 
 
 def nvidia_gpu(machine: Machine) -> Iterator[Finding]:
-    """NVIDIA GPUs and their driver, from nvidia-smi."""
+    """NVIDIA GPUs and their driver, as nvidia-smi states them."""
     if machine.which("nvidia-smi") is None:
         is_there = has_nvidia_gpu(machine) or machine.exists("/proc/driver/nvidia/version")
         yield (
@@ -159,6 +158,7 @@ def nvidia_gpu(machine: Machine) -> Iterator[Finding]:
         )
         return
     answer = machine.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    # Other lines are messages.
     rows = [line.split(",") for line in answer.out.splitlines() if line.count(",") == 1]
     if answer.end == "time-out":
         text = f"nvidia-smi gives no answer in {machine.patience_s:g} s"
@@ -174,7 +174,7 @@ def nvidia_gpu(machine: Machine) -> Iterator[Finding]:
 
 
 def has_nvidia_gpu(machine: Machine) -> bool:
-    """Whether an NVIDIA GPU's device file is here."""
+    """Whether the device file of an NVIDIA GPU is here."""
     return machine.exists("/dev/nvidia0")
 
 
@@ -183,7 +183,7 @@ def _render_devices(machine: Machine) -> list[str]:
 
 
 def _has_idle_card(machine: Machine) -> bool:
-    """Whether the PCI bus shows an AMD card made for computing."""
+    """Whether the PCI bus has an AMD card made for computing."""
     for name in machine.names(PCI):
         vendor = (machine.read(f"{PCI}/{name}/vendor") or "").strip()
         kind = (machine.read(f"{PCI}/{name}/class") or "").strip()
@@ -193,7 +193,7 @@ def _has_idle_card(machine: Machine) -> bool:
 
 
 def _reaches_outside(inner: str, count: int) -> bool:
-    """Whether no index of `inner` is below `count`. Names (UUIDs) are not judged."""
+    """Whether every index of `inner` is `count` or more. Names (UUIDs) are not judged."""
     indices = [part.strip() for part in inner.split(",")]
     return all(part.isdigit() and int(part) >= count for part in indices)
 

@@ -1,5 +1,5 @@
-"""What the system allows: counters, attaching, cores, memory, disk space, and where MIOpen keeps
-its databases.
+"""Limits of the system: counters, attaching, cores, memory, disk space, and where MIOpen keeps its
+databases.
 """
 
 from __future__ import annotations
@@ -30,25 +30,28 @@ NETWORK_FILE_SYSTEMS = re.compile(
     "|beegfs|afs|wekafs|virtiofs"
     "|9p|gpfs"
 )
-"""Types in /proc/mounts whose files lie on another machine; names of the Linux kernel and of their
-makers.
+"""Types in /proc/mounts whose files lie on another machine, as the Linux kernel and the makers of
+file systems name them.
 """
 
 PARANOID_LIMIT = 2
-"""Highest perf_event_paranoid with which a process may count for itself:
-https://docs.kernel.org/admin-guide/perf-security.html."""
+"""Highest perf_event_paranoid at which a process may count its own events:
+https://docs.kernel.org/admin-guide/perf-security.html.
+"""
 
 WORKERS = 2
-"""The trainer's loader processes (cifar_train.config); each wants a core, and so does training."""
+"""Number of the trainer's loader processes (cifar_train.config); each needs a core, and so does the
+training itself.
+"""
 
 LITTLE_MEMORY, ENOUGH_MEMORY = 2 * 10**9, 6 * 10**9
-"""Training ResNet-50 with 8 images a step took 1.2 GB in the main process alone (measured on a
-processor); two loader processes and a notebook come on top.
+"""In bytes. Training ResNet-50 with 8 images a step took 1.2 GB in the main process alone (measured
+on a processor); two loader processes and a notebook need more on top.
 """
 
 LITTLE_DISK, ENOUGH_DISK = 10**9, 5 * 10**9
-"""rocprof-sys and rocprofv3 keep a trace buffer of 1 GB by default, which goes to disk at the
-end.
+"""In bytes. rocprof-sys and rocprofv3 keep a trace buffer of 1 GB by default, which is written to
+disk at the end.
 """
 
 
@@ -68,7 +71,7 @@ def counters(machine: Machine) -> Iterator[Finding]:
 
 
 def attaching(machine: Machine) -> Iterator[Finding]:
-    """Whether a tool may attach to a process that already runs. The values:
+    """Whether a tool may attach to a process that is already running. The values:
     https://docs.kernel.org/admin-guide/LSM/Yama.html.
     """
     level = _number(machine.read("/proc/sys/kernel/yama/ptrace_scope"))
@@ -84,7 +87,7 @@ def attaching(machine: Machine) -> Iterator[Finding]:
 
 
 def miopen_cache(machine: Machine) -> Iterator[Finding]:
-    """Whether MIOpen's SQLite databases lie where file locks work."""
+    """Whether MIOpen's SQLite databases lie on a file system whose locks work."""
     key = "miopen-cache"
     if not has_amd_gpu(machine):
         yield not_needed(key, "no AMD GPU")
@@ -105,7 +108,7 @@ def miopen_cache(machine: Machine) -> Iterator[Finding]:
 
 
 def file_system(machine: Machine, path: str) -> str | None:
-    """Type of the file system that holds `path`, from /proc/mounts; None where that is not
+    """Type of the file system that holds `path`, from /proc/mounts; None if /proc/mounts is not
     there.
     """
     real = PurePosixPath(machine.resolved(path))
@@ -116,16 +119,15 @@ def file_system(machine: Machine, path: str) -> str | None:
             continue
         # Blanks and the like are written as \040.
         place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), fields[1])
-        if (
-            real.is_relative_to(place) and len(place) >= best
-        ):  # the last mount on a place hides those before
+        # Of several mounts on one folder the last one hides the others.
+        if real.is_relative_to(place) and len(place) >= best:
             best, kind = len(place), fields[2]
     return kind
 
 
 def cores(machine: Machine) -> Iterator[Finding]:
-    """Cores that may be used: those of the machine, of the process's mask, and of its control
-    group.
+    """Cores that may be used: the fewest of the machine's, of the process's mask, and of its
+    control group's.
     """
     total, allowed = machine.cores()
     quotas = [
@@ -146,10 +148,11 @@ def cores(machine: Machine) -> Iterator[Finding]:
 
 
 def memory(machine: Machine) -> Iterator[Finding]:
-    """Memory that is free: of the machine, and below the limit of the control group."""
+    """Free memory: of the machine, and below the limit of the control group."""
     values = dict(
         re.findall(r"^(\w+):\s+(\d+) kB$", machine.read("/proc/meminfo") or "", re.MULTILINE)
     )
+    # Not MemFree: the kernel gives its caches back on demand.
     if "MemAvailable" not in values:
         yield unknown("memory", "/proc/meminfo can't be read")
         return
@@ -172,7 +175,7 @@ def memory(machine: Machine) -> Iterator[Finding]:
 
 
 def disk(machine: Machine) -> Iterator[Finding]:
-    """Space for results, and for the tools' temporary files."""
+    """Space for results, and for the temporary files of the tools."""
     temporary = machine.environment.get("TMPDIR") or tempfile.gettempdir()
     yield _space(
         machine, "disk-runs", str(journal.runs_folder()), "set PROFLAB_RUNS to a folder elsewhere"
@@ -181,8 +184,8 @@ def disk(machine: Machine) -> Iterator[Finding]:
 
 
 def control_groups(machine: Machine, controller: str) -> list[str]:
-    """Folders of this process's control group and those above it, in version 2 or 1 of the kernel's
-    interface.
+    """Folders of this process's control group and of those above it, in version 2 or 1 of the
+    kernel's interface.
     """
     found = []
     for line in (machine.read("/proc/self/cgroup") or "").splitlines():
@@ -195,26 +198,28 @@ def control_groups(machine: Machine, controller: str) -> list[str]:
         else:
             continue
         place = PurePosixPath(path)
+        # The limits of all groups above hold, too.
         found += [f"{root}{part}".rstrip("/") for part in (place, *place.parents)]
     return found
 
 
 def _cpu_quota(machine: Machine, folder: str) -> float | None:
-    """Cores' worth of time in a control group; None without limit."""
+    """Cores' worth of time in a control group; None without a limit."""
     words = (machine.read(f"{folder}/cpu.max") or "").split()
     if len(words) != 2:
         words = [
             (machine.read(f"{folder}/cpu.cfs_{name}_us") or "").strip()
             for name in ("quota", "period")
         ]
+    # Without a limit it is `max` in version 2, and -1 in version 1.
     if all(word.isdigit() and int(word) > 0 for word in words):
         return int(words[0]) / int(words[1])
     return None
 
 
 def _memory_limit(machine: Machine, folder: str) -> int | None:
-    """Bytes that a control group may use; None without limit. Version 1 writes nearly 2**63 for
-    none.
+    """Bytes that a control group may use; None without a limit, for which version 1 writes nearly
+    2**63.
     """
     for name in ("memory.max", "memory.limit_in_bytes"):
         limit = _number(machine.read(f"{folder}/{name}"))

@@ -1,6 +1,7 @@
-"""PyTorch: its build, whether it sees the device, and whether the profilers see one kernel of it.
+"""PyTorch: its build, whether it sees the device, and whether the profilers record one kernel of
+it.
 
-torch is imported in processes of their own, since that can hang
+torch is imported in a process of its own, since the import can hang
 (https://github.com/pytorch/pytorch/issues/189110).
 """
 
@@ -33,7 +34,7 @@ from proflab.releases import torch_builds
 
 CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
 NO_DEVICE = 3
-"""Exit code of the child where torch sees no device."""
+"""Exit code of the child if torch sees no device."""
 
 IN_USE = ("torch-device", "torch-profiler", "bfloat16", "collectives")
 
@@ -69,7 +70,8 @@ def build(machine: Machine) -> Iterator[Finding]:
 
 
 def _another_release(machine: Machine, build_name: str) -> Iterator[Finding]:
-    """A wheel that was built for another release than the ROCm whose tools and driver are here."""
+    """A row for a wheel that was built for another ROCm release than the one here."""
+    # The name of a build has no patch level, so releases are compared without it.
     built_for = re.match(r"rocm(\d+\.\d+)", build_name)
     here = release(machine, rocm_folder(machine))
     if built_for and here and parts(built_for[1])[:2] != parts(here)[:2]:
@@ -82,9 +84,7 @@ def _another_release(machine: Machine, build_name: str) -> Iterator[Finding]:
 
 
 def installed(machine: Machine) -> dict[str, str] | None:
-    """Values of torch/version.py by name; empty text for None. None where torch is not
-    installed.
-    """
+    """Values of torch/version.py by name, with "" for None; None if torch is not installed."""
     folder = machine.package_folder("torch")
     text = machine.read(folder / "version.py") if folder else None
     if text is None:
@@ -96,7 +96,7 @@ def installed(machine: Machine) -> dict[str, str] | None:
 
 
 def kind_of(facts: dict[str, str]) -> str:
-    """hip, cuda or cpu."""
+    """The kind of build: hip, cuda or cpu."""
     return "hip" if facts["hip"] else "cuda" if facts["cuda"] else "cpu"
 
 
@@ -109,6 +109,7 @@ def in_use(machine: Machine) -> Iterator[Finding]:
         for key in IN_USE:
             yield not_needed(key, "torch is not installed")
         return
+    # One child answers four rows, since importing torch takes seconds.
     with machine.scratch() as folder:
         trace = folder / "trace.json"
         answer = machine.run([*CHILD, str(trace)])
@@ -120,7 +121,7 @@ def in_use(machine: Machine) -> Iterator[Finding]:
 
 
 def stages_of(answer: Answer) -> dict[str, dict[str, Any]]:
-    """What the child told, by stage; lines of others are skipped."""
+    """The stages that the child printed, by name; other lines of its output are skipped."""
     stages = {}
     for line in answer.out.splitlines():
         try:
@@ -152,6 +153,7 @@ def _device(
     machine: Machine, facts: dict[str, str], answer: Answer, stages: dict[str, Any]
 ) -> Finding:
     key, wait = "torch-device", f"in {machine.patience_s:g} s"
+    # The furthest stage comes first: it tells more than how the child ended.
     device, kind = stages.get("device"), kind_of(facts)
     if device is not None and device.get("count"):
         right = stages.get("kernel", {}).get("right")
@@ -229,6 +231,7 @@ def _collectives(facts: dict[str, str], stages: dict[str, Any]) -> Finding:
 def _counted(key: str, machine: Machine, answer: Answer, folder: Path) -> Finding:
     """The row for a run of one kernel under rocprofv3."""
     stages = stages_of(answer)
+    # Known causes come before the failing kernel, which is their effect.
     if answer.end == "time-out":
         return unknown(key, f"not through in {machine.patience_s:g} s: stopped", LONGER)
     if answer.code == NO_DEVICE or "No HIP GPUs" in answer.text:
@@ -250,7 +253,9 @@ def _counted(key: str, machine: Machine, answer: Answer, folder: Path) -> Findin
 
 
 def kernel_rows(path: Path) -> tuple[int | None, str]:
-    """Kernels in a profile as tidyprof reads it, and "" or why it can't be read."""
+    """Number of kernels in a profile that tidyprof has read, and ""; or None and why it can't be
+    read.
+    """
     import tidyprof
 
     try:

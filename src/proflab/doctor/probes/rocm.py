@@ -1,6 +1,6 @@
-"""Which ROCm is here, and whether everything belongs to the same release.
+"""Which ROCm is here, and whether all of it belongs to one release.
 
-A release states its version in `.info/version` below its folder, /opt/rocm or ROCM_PATH.
+A release states its version in `.info/version` in its folder, which is /opt/rocm or ROCM_PATH.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 
 DEFAULT_FOLDER = "/opt/rocm"
 TOOL_VARIABLES = ("LD_PRELOAD", "HSA_TOOLS_LIB", "ROCP_TOOL_LIB", "ROCPROFILER_REGISTER_LIBRARY")
-"""Variables that load a library of a tool into every program. The last one is left behind by a
-program that has used the GPU, and its children then record nothing
+"""Variables that load a tool's library into every program. A program that has used the GPU leaves
+the last one behind, and its children then record nothing
 (https://github.com/pytorch/pytorch/issues/182373).
 """
 
 
 def rocm_folder(machine: Machine) -> str:
-    """ROCm's folder: ROCM_PATH, else the usual one."""
+    """ROCm's folder: ROCM_PATH, else the default one."""
     return machine.environment.get("ROCM_PATH") or DEFAULT_FOLDER
 
 
 def release(machine: Machine, folder: str) -> str | None:
-    """The version that a ROCm folder states, such as 7.2.1-81; None where there is none."""
+    """The version that a ROCm folder states, such as 7.2.1-81; None if it states none."""
     words = (machine.read(f"{folder}/.info/version") or "").split()
     return words[0] if words and re.match(r"\d+\.\d+", words[0]) else None
 
@@ -49,7 +49,7 @@ def release_of_tool(machine: Machine, path: str) -> str | None:
 
 
 def rocm(machine: Machine) -> Iterator[Finding]:
-    """The release, its known faults, and tools from another one."""
+    """The release, its known faults, and tools of another release."""
     folder = rocm_folder(machine)
     version = release(machine, folder)
     if version is None:
@@ -66,7 +66,7 @@ def rocm(machine: Machine) -> Iterator[Finding]:
 
 
 def systems(machine: Machine) -> tuple[str, ...]:
-    """The Linux distribution and those it is like, from /etc/os-release: ("rocky", "rhel",
+    """The Linux distribution and those that it resembles, from /etc/os-release: ("rocky", "rhel",
     "centos", "fedora").
     """
     found = re.findall(
@@ -76,8 +76,8 @@ def systems(machine: Machine) -> tuple[str, ...]:
 
 
 def tools_loaded(machine: Machine) -> Iterator[Finding]:
-    """Whether the environment already loads a profiler into every program: two in one process
-    disturb each other.
+    """Whether the environment already loads a profiler into every program: two profilers in one
+    process disturb each other.
     """
     found = [
         f"{name}={machine.environment[name]}"
@@ -95,6 +95,7 @@ def tools_loaded(machine: Machine) -> Iterator[Finding]:
 
 
 def _no_release(machine: Machine, folder: str) -> Finding:
+    # On a site with modules ROCm may be there, but not loaded: worth a note even without a GPU.
     modules = any(name in machine.environment for name in ("LMOD_CMD", "MODULESHOME"))
     cure = "`module load rocm`" if modules else "Install ROCm, or set ROCM_PATH to its folder"
     if machine.exists(folder):

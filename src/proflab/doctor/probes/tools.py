@@ -1,7 +1,7 @@
-"""The profilers: real, stand-in or missing, their version, and whether that version has a known
+"""The profilers: real, stand-in or missing; their versions, and whether a version has a known
 fault.
 
-How each states its version: github.com/ROCm/rocm-systems (projects rocprofiler-sdk,
+How each tool states its version: github.com/ROCm/rocm-systems (projects rocprofiler-sdk,
 rocprofiler-systems, rocprofiler-compute, amdsmi, rocm-smi-lib), github.com/ROCm/omnistat,
 github.com/ROCm/rocmProfileData.
 """
@@ -35,7 +35,7 @@ from proflab.doctor.probes.rocm import release, release_of_tool, rocm_folder, sy
 TABLE = Path(__file__).parents[1] / "profilers.toml"
 STAND_INS = Path(proflab.__file__).parent / "standins" / "bin"
 STAND_IN_MARK = "proflab.standins"
-"""What every stand-in's launcher says; it also stands in the files that links lead to."""
+"""A text in every stand-in's launcher, and in the files that links to launchers lead to."""
 
 NUMBER = r"(\d+(?:\.\d+)+)"
 
@@ -73,7 +73,7 @@ def tool(described: Tool, machine: Machine) -> Iterator[Finding]:
 
 
 def is_stand_in(machine: Machine, path: str) -> bool:
-    """Whether a program is the course's stand-in."""
+    """Whether a program is a stand-in of the course."""
     return STAND_IN_MARK in (machine.read(path) or "")[:2000]
 
 
@@ -114,6 +114,7 @@ def _real(described: Tool, machine: Machine, names: list[str], path: str) -> Ite
         yield _no_version(described, machine, answer, home)
         return
     also = f" ({', '.join(names)})" if len(described.programs) > 1 else ""
+    # A version counts even if the tool then ended with an error, but its row is not green.
     status = Status.OK if answer.succeeded else Status.UNKNOWN
     trouble = "" if answer.succeeded else f"; but it ended with code {answer.code}"
     yield Finding(described.key, status, f"{version[1]}{also}, {origin}{trouble}")
@@ -121,7 +122,7 @@ def _real(described: Tool, machine: Machine, names: list[str], path: str) -> Ite
 
 
 def _no_version(described: Tool, machine: Machine, answer: Answer, home: str | None) -> Finding:
-    """What it means that a tool, of the ROCm release `home`, doesn't state its version."""
+    """The row of a tool, of the ROCm release `home`, that doesn't state its version."""
     shown = " ".join([described.programs[0], *described.arguments])
     if answer.end == "time-out":
         found = f"real, but no answer in {machine.patience_s:g} s: stopped"
@@ -133,7 +134,8 @@ def _no_version(described: Tool, machine: Machine, answer: Answer, home: str | N
         issue = Issue.COMPUTE_PACKAGES if described.key == "rocprof-compute" else None
         return fix(described.key, f"fails: {answer.last_line}", cure, issue)
     if described.key == "rocprofv3" and home and answer.code == 2:
-        # Its option --version came with ROCm 7.0; before, argparse refuses it with exit code 2.
+        # The option --version came with ROCm 7.0; before that, argparse refuses it with exit code
+        # 2.
         return ok(described.key, f"real, of ROCm {home}; too old to state its version")
     if (answer.end == "exit" and answer.code == 0) or answer.end == "flood":
         found = f"real, but its answer holds no version: {answer.last_line}"

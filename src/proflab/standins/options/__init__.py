@@ -3,18 +3,20 @@
 Options are in the TOML file of the tool's module: data, so that a release differs in a line of a
 table.
 
-What came or went with a release is left out by the table of releases (proflab.releases), under an
-option's last name. In a file, `[options]` holds the options of all tools of the module,
-`[tool.NAME]` those of one of them, `[commands.NAME]` a sub-command, and `[shared.NAME]` what
+The table of releases (proflab.releases) leaves out options that the followed release lacks; its key
+is the last name of an option. In a file, `[options]` holds the options of all tools of the module,
+`[tool.NAME]` those of one tool, `[commands.NAME]` a sub-command, and `[shared.NAME]` options that
 commands take with `like`. An option is its names, and its help or the arguments of
 `argparse.ArgumentParser.add_argument`, where
 
-    flag, switch, count, append -- a flag, a flag that also takes a truth value, one that is
-    counted, one that is added
-    type        -- int, float, path, lower, upper, metric, block, or a name in `[choices]`
-    variable    -- the environment variable that holds the default
-    exclusive   -- not together with the others that say so
-    unmodelled  -- the real tool has it; `refused` says that the stand-in does not do it
+    flag       -- it takes no value
+    switch     -- a flag that also takes a truth value
+    count      -- a flag that is counted
+    append     -- its values are collected
+    type       -- int, float, path, lower, upper, metric, block, or a name in `[choices]`
+    variable   -- the environment variable that holds the default
+    exclusive  -- not together with other exclusive options
+    unmodelled -- the real tool has it, the stand-in refuses it: see `refused`
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ FAMILIES = {
     "rocprof-sys-sample": "rocprof-sys",
     "runTracer.sh": "rpd",
 }
-"""Tool -> what the table of releases calls it, where that is not its own name."""
+"""Tool -> its name in the table of releases, if that differs."""
 
 
 class ToolError(UserError):
-    """What the real tool would print before it ends; `exit_code` is the real tool's too."""
+    """A message with which the real tool would end; `exit_code` is the real tool's, too."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -54,8 +56,8 @@ class ToolError(UserError):
 
 
 def at_dashes(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--` and behind it; everything and nothing where there is
-    none.
+    """The words before the first `--` and those after it; all words and none if there is no
+    `--`.
     """
     words = list(arguments)
     place = words.index("--") if "--" in words else len(words)
@@ -96,9 +98,8 @@ def build_parser(
             _add(command, table, entry, partial(_has, rocm, family, name))
             if name in unmodelled:
                 command.set_defaults(refused=name)
-        for name in set(unmodelled) - set(
-            table["commands"]
-        ):  # without hyphens for options, all is taken as it is
+        # With a prefix that nobody types, no word is taken for an option.
+        for name in set(unmodelled) - set(table["commands"]):
             command = commands.add_parser(name, add_help=False, prefix_chars="\0")
             command.add_argument("rest", nargs="*")
             command.set_defaults(refused=name)
@@ -106,7 +107,7 @@ def build_parser(
 
 
 def refuse_unmodelled(options: argparse.Namespace) -> None:
-    """Raises UserError where the command line has something that only the real tool does."""
+    """Raises UserError if the command line asks for something that only the real tool does."""
     if refused := getattr(options, "refused", None):
         raise UserError(
             f"{refused} is not modelled here; on a machine with ROCm the real tool does it"
@@ -114,7 +115,7 @@ def refuse_unmodelled(options: argparse.Namespace) -> None:
 
 
 class _Unmodelled(argparse.Action):
-    """Takes an option of the real tool, and notes its name."""
+    """Takes an option of the real tool, and records its name."""
 
     def __call__(
         self,
@@ -128,8 +129,8 @@ class _Unmodelled(argparse.Action):
 
 
 def _has(rocm: str, family: str, command: str, option: str) -> bool:
-    """Whether a tool or its command has an option in a release; the table may speak of `--path of
-    profile`.
+    """Whether a tool or its command has an option in a release; the table may have a key such as
+    `--path of profile`.
     """
     return releases.has(family, f"{option} of {command}", rocm) and releases.has(
         family, option, rocm
@@ -142,7 +143,7 @@ def _add(
     entry: Mapping[str, Any],
     is_there: Callable[[str], bool],
 ) -> None:
-    """The options of a tool or a command, as far as this release has them."""
+    """Add the options of a tool or a command that this release has."""
     exclusive: argparse._MutuallyExclusiveGroup | None = None
     absent: dict[str, Any] = {}
     rows = [row for name in entry.get("like", ()) for row in table["shared"][name].items()]
@@ -164,7 +165,7 @@ def _add(
             target = exclusive = exclusive or parser.add_mutually_exclusive_group()
         action = target.add_argument(*words, **_arguments(arguments, table.get("choices", {})))
         absent.pop(action.dest, None)
-    # What reads the options need not know which of them this release has.
+    # The code that reads the options need not know which of them this release has.
     parser.set_defaults(**absent)
 
 
@@ -172,6 +173,7 @@ def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any
     """The arguments of add_argument."""
     if kind := row.pop("type", None):
         row |= {"choices": choices[kind].split()} if kind in choices else {"type": _TYPES[kind]}
+    # Choices in capitals may be typed in small letters, too.
     if kind in choices and choices[kind].isupper():
         row["type"] = str.upper
     if variable := row.pop("variable", None):
@@ -202,7 +204,7 @@ def _metric(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """What `--block` of `rocprof-compute profile` takes: hardware blocks before ROCm 7.1, numbers
+    """A value of `--block` of `rocprof-compute profile`: hardware blocks before ROCm 7.1, numbers
     since 7.0.
     """
     from gpumodel.writers.rocprof_compute.counters import HARDWARE_BLOCKS

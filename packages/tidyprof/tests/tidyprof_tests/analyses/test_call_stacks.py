@@ -408,8 +408,12 @@ def wide_tree() -> Profile:
     """
     deep = ">".join(f"level_{n}" for n in range(40))
     beside = [(f"main>cost$x$_{n}", 10 + n) for n in range(30)]
-    return profile_with(sampled((deep, 500), (f"{deep}>leaf", 400), ("level_0>a_function_with_a_very_long_name", 90))
-                        + sampled(*beside, thread=2, first=10))  # fmt: skip
+    return profile_with(
+        sampled(
+            (deep, 500), (f"{deep}>leaf", 400), ("level_0>a_function_with_a_very_long_name", 90)
+        )
+        + sampled(*beside, thread=2, first=10)
+    )
 
 
 FIGURES = {

@@ -317,7 +317,9 @@ class TestTables:
         ] == -30_000
 
     def test_recordings_of_other_numbers_of_steps_are_compared_by_the_step(self, call, tmp_path):
-        """The long kernel of a step takes 10 µs before and 30 after; the others as good as nothing."""
+        """The long kernel of a step takes 10 µs before and 30 µs after; all others take almost no
+        time.
+        """
 
         def recorded(name: str, steps: int, long_ns: int) -> Path:
             events = []

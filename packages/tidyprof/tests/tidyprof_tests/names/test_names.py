@@ -32,7 +32,8 @@ MULTIPLY = (
 )
 COPY = (
     "void at::native::elementwise_kernel_manual_unroll<128, 4,"
-    " at::native::gpu_kernel_impl<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()()"
+    " at::native::gpu_kernel_impl<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)"
+    "::{lambda()#3}::operator()()"
     " const::{lambda()#7}::operator()() const::{lambda(float)#1}>(at::TensorIteratorBase&, int"
     " const&)::{lambda(int)#1}>(int, int)"
 )
@@ -52,9 +53,18 @@ MANGLED_ADD = (
     "_ZN2at6native29vectorized_elementwise_kernelILi8ENS0_15CUDAFunctor_addIN3c108BFloat16EEE"
     "St5arrayIPcLm3EEEEviT0_T1_.kd"
 )
-FLASH = "_ZN7ck_tile6kentryILi256ELi2ENS_13FmhaFwdKernelINS_26FmhaFwdTilePartitioner_HBSINS_13TileFmhaShapeE"
-IGEMM = "igemm_bwd_gtcx3_nhwc_fp16_bx0_ex1_bt128x128x32_wt32x32x8_ws1x1_wr2x2_ta1x8x2x1_1x4x1x64_tb1x8x1x2_1x4x1x64_mh_gkgs"
-CUTLASS = "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>(cutlass_80_tensorop::Params)"
+FLASH = (
+    "_ZN7ck_tile6kentryILi256ELi2ENS_13FmhaFwdKernelINS_26FmhaFwdTilePartitioner_HBSI"
+    "NS_13TileFmhaShapeE"
+)
+IGEMM = (
+    "igemm_bwd_gtcx3_nhwc_fp16_bx0_ex1_bt128x128x32_wt32x32x8_ws1x1_wr2x2_ta1x8x2x1_1x4x1x64"
+    "_tb1x8x1x2_1x4x1x64_mh_gkgs"
+)
+CUTLASS = (
+    "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>"
+    "(cutlass_80_tensorop::Params)"
+)
 
 KNOWN = [
     (

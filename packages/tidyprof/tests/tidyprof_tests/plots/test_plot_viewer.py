@@ -1,4 +1,4 @@
-"""What the viewer of a figure gets: the truth by hand, within its bounds, and harmless in a page."""
+"""The data of a figure's viewer: the truth by hand, within its bounds, and harmless in a page."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def write(path: Path, *kernels: tuple[str, str], target: str = "gfx942", **asked
     code, metadata = ("\n".join(parts) for parts in zip(*kernels, strict=True))
     head = f'\t.amdgcn_target "amdgcn-amd-amdhsa--{target}"\n'
     path.write_text(
-        f"{head}{code}\t.amdgpu_metadata\n---\namdhsa.kernels:\n{metadata}\n...\n\t.end_amdgpu_metadata\n"
+        f"{head}{code}\t.amdgpu_metadata\n---\namdhsa.kernels:\n{metadata}\n...\n"
+        "\t.end_amdgpu_metadata\n"
     )
     if asked:
         path.with_suffix(".json").write_text(json.dumps(asked))

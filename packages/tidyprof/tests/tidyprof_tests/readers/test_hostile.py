@@ -82,7 +82,8 @@ def test_an_error_is_short_and_harmless_whatever_the_file_holds(statement, tmp_p
 # What a file may hold
 
 MARKER = (
-    '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    '"Domain","Function","Process_Id","Thread_Id","Correlation_Id",'
+    '"Start_Timestamp","End_Timestamp"\n'
     '"MARKER_CORE_API","step",1,1,1,100,200\n'
     '"MARKER_CORE_API",,1,1,2,110,120\n'
 )
@@ -297,9 +298,10 @@ def test_a_card_whose_number_is_none(tmp_path):
 
 
 COPIES = (
-    b'"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent'
-    b' 0","Agent 4",7,100,200\n"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent'
-    b' 4",8,300,400\n'
+    b'"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id",'
+    b'"Start_Timestamp","End_Timestamp"\n'
+    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",7,100,200\n'
+    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",8,300,400\n'
 )
 
 

@@ -142,8 +142,8 @@ def test_the_table_of_kernels_is_named_first(folder, tmp_path):
 
 
 KERNELS_HEADER = (
-    "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgr,lds,scr,arch_vgpr,accum_vgpr,sgpr,wave_size,sig,obj,"
-    "DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs"
+    "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgr,lds,scr,arch_vgpr,accum_vgpr,"
+    "sgpr,wave_size,sig,obj,DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs"
 )
 
 

@@ -132,7 +132,10 @@ def test_tables_keep_the_contract(logs):
 
 # amd-smi
 
-MONITOR = "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,vram_used,vram_total"
+MONITOR = (
+    "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,"
+    "vram_used,vram_total"
+)
 STRESS = "1753969973,0,0,750,69,50,1278,100,1,N/A,2.0,192.0"
 IDLE = "1753969973,1,0,N/A,32,33,114,0,0,N/A,0.3,192.0"
 
@@ -175,7 +178,8 @@ def test_memory_of_unknown_unit_is_told(tmp_path):
 
 def test_older_columns_of_amd_smi(tmp_path):
     lines = (
-        "timestamp,gpu,power_usage,hotspot_temperature,memory_temperature,gfx,gfx_clock,mem,mem_clock,vram_used,vram_total",
+        "timestamp,gpu,power_usage,hotspot_temperature,memory_temperature,gfx,gfx_clock,mem,"
+        "mem_clock,vram_used,vram_total",
         "1753969973,0,171,32,33,0,114,0,900,283,196300",
     )
     profile = read_system(write(tmp_path / "a.csv", *lines))
@@ -190,7 +194,10 @@ def test_older_columns_of_amd_smi(tmp_path):
     }
 
 
-METRIC = "timestamp,gpu,gfx_activity,umc_activity,mm_activity,socket_power,gfx_0_clk,mem_0_clk,edge,hotspot,mem"
+METRIC = (
+    "timestamp,gpu,gfx_activity,umc_activity,mm_activity,socket_power,gfx_0_clk,mem_0_clk,edge,"
+    "hotspot,mem"
+)
 
 
 def test_mem_is_a_temperature_in_amd_smi_metric(tmp_path):
@@ -379,7 +386,8 @@ def test_rocm_smi_json(tmp_path):
 # omnistat
 
 OMNISTAT = (
-    "metric,rocm_utilization_percentage,rocm_utilization_percentage,rocm_average_socket_power_watts,omnistat_network_rx_bytes",
+    "metric,rocm_utilization_percentage,rocm_utilization_percentage,"
+    "rocm_average_socket_power_watts,omnistat_network_rx_bytes",
     "instance,node01,node02,node01,node01",
     "card,0,0,1,",
     "interface,,,,hsn0",

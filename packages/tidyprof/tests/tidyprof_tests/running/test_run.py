@@ -179,8 +179,10 @@ def test_a_shell_script_and_a_module_are_programs_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", ["one_step", "my range"])
 def test_a_mark_is_a_function_or_a_range(tmp_path: Path, mark: str) -> None:
-    marked = BY_HAND.replace("    one_step(number)", "    with torch.profiler.record_function('my range'):\n"
-                             "        one_step(number)")  # fmt: skip
+    marked = BY_HAND.replace(
+        "    one_step(number)",
+        "    with torch.profiler.record_function('my range'):\n        one_step(number)",
+    )
     ended = watched([PYTHON, write(tmp_path, marked, STEPS="60")], tmp_path, "--mark", mark)
     assert (ended.rank["source"], ended.rank["marks"]) == ("mark", [mark])
     assert ended.rank["stage"] == "done"
@@ -213,7 +215,8 @@ for number in range(60):
     forward(torch.randn(4, 8)).backward()
     update()
     optimizer.zero_grad()
-print(torch._dynamo.utils.counters["stats"]["unique_graphs"], torch._dynamo.utils.counters["graph_break"])
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"], \
+torch._dynamo.utils.counters["graph_break"])
 print([value.sum().item().hex() for value in model.parameters()])
 """
 

@@ -52,7 +52,10 @@ NO_MARK = (
     r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch"
     r" Profiler.*"
 )
-PHASES = rf"{DATA}|forward|DistributedDataParallel\.forward|loss|backward|optimizer|Optimizer\.(step|zero_grad)#.*"
+PHASES = (
+    rf"{DATA}|forward|DistributedDataParallel\.forward|loss|backward|optimizer"
+    r"|Optimizer\.(step|zero_grad)#.*"
+)
 COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
 TRAINING = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
 TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
@@ -570,8 +573,9 @@ def _taken(side: Side, begin: int, end: int, parts: dict[str, int]) -> dict[str,
 
 
 OF_A_MODEL = re.compile(
-    r"aten::(linear|conv\dd|(layer|rms|batch|group|instance)_norm|embedding|gelu|silu|(leaky_)?relu_?|elu|hardswish_?|"
-    r"dropout_?|(log_)?softmax|cross_entropy_loss|scaled_dot_product_attention|max_pool[12]d|adaptive_avg_pool2d)"
+    r"aten::(linear|conv\dd|(layer|rms|batch|group|instance)_norm|embedding|gelu|silu"
+    r"|(leaky_)?relu_?|elu|hardswish_?|dropout_?|(log_)?softmax|cross_entropy_loss"
+    r"|scaled_dot_product_attention|max_pool[12]d|adaptive_avg_pool2d)"
 )
 
 

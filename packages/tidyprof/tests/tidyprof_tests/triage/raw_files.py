@@ -165,8 +165,17 @@ def _add_torch(ranks: dict[Any, Rank], own: int | None, event: dict[str, Any]) -
     if kind is None or (category.endswith("_sync") and "device" in arguments):
         return
     correlation = arguments.get("correlation_raw", arguments.get("correlation"))
-    made = Event(kind, event["name"], start, start + length, event["tid"], arguments.get("stream", event["tid"]),
-                 correlation, category.endswith(("_runtime", "_driver")), collective)  # fmt: skip
+    made = Event(
+        kind,
+        event["name"],
+        start,
+        start + length,
+        event["tid"],
+        arguments.get("stream", event["tid"]),
+        correlation,
+        category.endswith(("_runtime", "_driver")),
+        collective,
+    )
     if kind in ON_DEVICE:
         rank.devices.setdefault(arguments.get("device", event["pid"]), []).append(made)
     else:
@@ -282,8 +291,16 @@ def _add_perfetto(
         stated[texts[3, entry[1]]] = entry.get(3, entry.get(4))
     category, name = texts[1, own[3]], texts[2, own[10]]
     kind = {"hip_api": "call", "memory_copy": "copy"}.get(category) or _of_kernel(name)
-    made = Event(kind, name, stated["begin_ns"], stated["end_ns"], stated.get("tid"), stated.get("queue"),
-                 stated["corr_id"], kind == "call")  # fmt: skip
+    made = Event(
+        kind,
+        name,
+        stated["begin_ns"],
+        stated["end_ns"],
+        stated.get("tid"),
+        stated.get("queue"),
+        stated["corr_id"],
+        kind == "call",
+    )
     rank.calls.append(made) if kind == "call" else rank.devices.setdefault(None, []).append(made)
 
 

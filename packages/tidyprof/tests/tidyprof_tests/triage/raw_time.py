@@ -27,7 +27,10 @@ GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
 ASKING = r"(hip|cuda|cu)(Event|Stream)Query\w*"
 SYNCHRONISING = r"(hip|cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize\w*"
-ALLOCATING = r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*|(hip|cuda)Host(Unr|R)egister"
+ALLOCATING = (
+    r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*"
+    r"|(hip|cuda)Host(Unr|R)egister"
+)
 COPYING = r"(hip|cuda|cu)Memcpy(?!\w*Async)\w*"
 TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 WAITING = f"{SYNCHRONISING}|{ALLOCATING}|{COPYING}"
@@ -228,8 +231,14 @@ def _asked_or_start(work: Work) -> list[int]:
     for event, call in zip(work.events, work.calls, strict=True):
         if call is not None:
             first.setdefault(event.stream, event.start)
-    return [call.start if call else event.start if event.start >= first.get(event.stream, LATEST) else EARLIEST
-            for event, call in zip(work.events, work.calls, strict=True)]  # fmt: skip
+    return [
+        call.start
+        if call
+        else event.start
+        if event.start >= first.get(event.stream, LATEST)
+        else EARLIEST
+        for event, call in zip(work.events, work.calls, strict=True)
+    ]
 
 
 def slow_first_launches(
@@ -305,8 +314,12 @@ def searches(rank: Rank, works: Sequence[Work]) -> list[Event]:
     if not long:
         return []
     outer, found = around(rank.operators), []
-    launched = [(call, event.name) for work in works for event, call in zip(work.events, work.calls, strict=True)
-                if call and event.kind == "kernel"]  # fmt: skip
+    launched = [
+        (call, event.name)
+        for work in works
+        for event, call in zip(work.events, work.calls, strict=True)
+        if call and event.kind == "kernel"
+    ]
     for place in long:
         whole = rank.operators[place]
         within = [one for one, parent in zip(rank.operators, outer, strict=True) if parent == place]

@@ -59,8 +59,19 @@ PARTS = {
 }
 """What a part is called in sentences."""
 
-CAUSES = ("memory-pressure", "exposed-copies", "late-data", "recompiling", "silent-host", "blocked-host", "start-up",
-          "straggler", "exposed-communication", "many-operators", "launch-bound")  # fmt: skip
+CAUSES = (
+    "memory-pressure",
+    "exposed-copies",
+    "late-data",
+    "recompiling",
+    "silent-host",
+    "blocked-host",
+    "start-up",
+    "straggler",
+    "exposed-communication",
+    "many-operators",
+    "launch-bound",
+)
 LIMIT = 0.2
 
 Check = Callable[[Truth, re.Match], str]
@@ -317,8 +328,8 @@ CLOCK = "(?: on the (?P<clock>host|device))?"
 
 
 def _judged(truth: Truth, found: re.Match) -> str:
-    """`2 of 3 steps (the first left out), a mean of 18.77 ms each on the device`, `1 step of 9.288 ms
-    on the host`, `12.55 ms between ...`.
+    """`2 of 3 steps (the first left out), a mean of 18.77 ms each on the device`, `1 step of
+    9.288 ms on the host`, `12.55 ms between ...`.
     """
     lengths = [row.length for row in truth.rows if row.step is not None]
     groups = found.groupdict()
@@ -429,8 +440,10 @@ def _loading_in(truth: Truth, found: re.Match) -> str:
         if one.name == found["name"]:
             inside += sum(max(min(one.end, end) - max(one.start, begin), 0) for begin, end in runs)
             whole += one.end - one.start
-    return first(true(2 * inside >= sum(end - begin for begin, end in runs) > 0, "it covers less than half"),
-                 true(2 * inside >= whole, "it is around more"))  # fmt: skip
+    return first(
+        true(2 * inside >= sum(end - begin for begin, end in runs) > 0, "it covers less than half"),
+        true(2 * inside >= whole, "it is around more"),
+    )
 
 
 def _silent_part(truth: Truth, found: re.Match) -> str:
@@ -471,9 +484,15 @@ def _others_had(truth: Truth, found: re.Match) -> str:
     was lost.
     """
     off, stolen = truth.processor("off"), truth.processor("stolen")
-    return first(share(found["share"], min(stolen, off)), true(stolen >= 0.55, "that is no more than half"),
-                 true(sum(cause_share(judged_step(truth), name) for name in CAUSES) + of_step(truth, "taken") >= LIMIT,
-                      "nothing is lost"))  # fmt: skip
+    return first(
+        share(found["share"], min(stolen, off)),
+        true(stolen >= 0.55, "that is no more than half"),
+        true(
+            sum(cause_share(judged_step(truth), name) for name in CAUSES) + of_step(truth, "taken")
+            >= LIMIT,
+            "nothing is lost",
+        ),
+    )
 
 
 def _others_alone(truth: Truth, found: re.Match) -> str:
@@ -489,8 +508,13 @@ def _compiler(truth: Truth, found: re.Match) -> str:
 
 def _slow(truth: Truth, found: re.Match) -> str:
     count, ms, launches, usual = truth.slow
-    return first(digits(found["count"], count), digits(found["all"], launches), digits(found["ms"], ms),
-                 digits(found["usual"], usual), true(count > 0, "none is slow"))  # fmt: skip
+    return first(
+        digits(found["count"], count),
+        digits(found["all"], launches),
+        digits(found["ms"], ms),
+        digits(found["usual"], usual),
+        true(count > 0, "none is slow"),
+    )
 
 
 def _gap(truth: Truth, found: re.Match) -> str:
@@ -645,8 +669,11 @@ def _kernel(truth: Truth, found: re.Match) -> str:
     time, calls = truth.kernel_time
     (name, spent), *_ = time.most_common(1)
     words = re.findall(r"[A-Za-z]{4,}", found["name"])
-    return first(shown(found["share"], 100 * spent / sum(time.values())), digits(found["calls"], calls[name]),
-                 true(any(word in name for word in words), f"it is {name}"))  # fmt: skip
+    return first(
+        shown(found["share"], 100 * spent / sum(time.values())),
+        digits(found["calls"], calls[name]),
+        true(any(word in name for word in words), f"it is {name}"),
+    )
 
 
 def _like_communication(truth: Truth, found: re.Match) -> str:

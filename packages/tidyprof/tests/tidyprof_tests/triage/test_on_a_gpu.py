@@ -157,7 +157,10 @@ def test_dispatch_to_experts_is_communication_and_an_unknown_one_is_told(tmp_pat
     assert says(unknown, "all2all_kernel", "names like communication")
 
 
-ROCPROF_1 = "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs"
+ROCPROF_1 = (
+    "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,DispatchNs,BeginNs,EndNs,CompleteNs,"
+    "DurationNs"
+)
 
 
 def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> None:
@@ -165,8 +168,11 @@ def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> N
     ms.
     """
     begins = [10**9 + place * 20 * 10**6 for place in range(30)]
-    rows = [f'{place},"gemm_{place % 3}",0,0,{place},7,7,{begin - 9000},{begin},{begin + 9 * 10**6},{begin + 10**7},0'
-            for place, begin in enumerate(begins)]  # fmt: skip
+    rows = [
+        f'{place},"gemm_{place % 3}",0,0,{place},7,7,'
+        f"{begin - 9000},{begin},{begin + 9 * 10**6},{begin + 10**7},0"
+        for place, begin in enumerate(begins)
+    ]
     (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")
     found = tidyprof.triage(tidyprof.read(tmp_path / "results.csv"))
     assert (found.cause, found.sure, found.rivals) == ("can't tell", False, ())
@@ -184,7 +190,8 @@ def test_one_gap_without_any_call_is_a_start_up_before_a_new_kernel(
         own = name if place == 5 else f"gemm_{place % 3}"
         begin += 4 * 10**8 if place == 5 else 0
         rows.append(
-            f'{place},"{own}",0,0,{place},7,7,{begin - 9000},{begin},{begin + 19 * 10**6},{begin + 10**7},0'
+            f'{place},"{own}",0,0,{place},7,7,'
+            f"{begin - 9000},{begin},{begin + 19 * 10**6},{begin + 10**7},0"
         )
         begin += 20 * 10**6
     (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")

@@ -1,5 +1,5 @@
-"""Truths about ordinary programs in packages/tidyprof/tests/strangers/ordinary: each names what is there, in words
-that triage has.
+"""Truths about ordinary programs in packages/tidyprof/tests/strangers/ordinary: each names what is
+there, in words that triage has.
 
 No test runs the programs: each takes half a minute, and the truths are for a tool that runs them
 whole.

@@ -143,8 +143,11 @@ def test_on_a_gpu_it_is_a_share_of_the_device_s_work(tmp_path: Path) -> None:
         )
         for place, (name, at, length) in enumerate(named):
             own, known = begin + at * 1_000_000 + 10_000, number + place
-            events += [operator(name, own, 50_000, known + 1), call("hipLaunchKernel", own, 5_000, known),
-                       kernel(name, own + 10_000, length * 1_000_000, known)]  # fmt: skip
+            events += [
+                operator(name, own, 50_000, known + 1),
+                call("hipLaunchKernel", own, 5_000, known),
+                kernel(name, own + 10_000, length * 1_000_000, known),
+            ]
     path = write_trace(tmp_path / "trace.json", events)
     assert said(path)
     assert tidyprof.triage(tidyprof.read(path)).signs.again == pytest.approx(0.3)
