@@ -43,7 +43,8 @@ from tidyprof.tables.records import PlainEvents
 WAITING_CALLS = {
     "synchronisation": r"(hip|cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize\w*",
     "allocation": (
-        r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*|(hip|cuda)Host(Unr|R)egister"
+        r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*"
+        r"|(hip|cuda)Host(Unr|R)egister"
     ),
     "copy": r"(hip|cuda|cu)Memcpy(?!\w*Async)\w*",
 }

@@ -88,8 +88,9 @@ def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Itera
                 pids[device] = tracks.counter_pid(device)
             if math.isfinite(row.value):
                 value = json.dumps({"value" if pd.isna(row.unit) else str(row.unit): row.value})
+                name = json.dumps(str(row.name))
                 lines.append(
-                    f'{{"ph":"C","cat":"counter","name":{json.dumps(str(row.name))},"pid":{pids[device]},"tid":0,'
+                    f'{{"ph":"C","cat":"counter","name":{name},"pid":{pids[device]},"tid":0,'
                     f'"ts":{_microseconds(row.time_ns - base_ns)},"args":{value}}}'
                 )
         yield lines

@@ -10,7 +10,8 @@ from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 _LOG_NAME = re.compile(r"\.(csv|json|txt|log)(\.gz|\.zst)?$", re.IGNORECASE)
 _AMD_SMI = re.compile(rb'[{,]\s*"gpu"\s*:\s*\d+\s*[,}]')
 _AMD_SENSORS = re.compile(
-    rb'"(power_usage|hotspot_temperature|gfx|gfx_clk|vram_used|usage|mem_usage|power|temperature|clock)"\s*:'
+    rb'"(power_usage|hotspot_temperature|gfx|gfx_clk|vram_used|usage|mem_usage|power|temperature'
+    rb'|clock)"\s*:'
 )
 _ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
 

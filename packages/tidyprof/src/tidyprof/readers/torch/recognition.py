@@ -10,8 +10,8 @@ from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 _TRACE_NAME = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
 _MARKS = re.compile(
     rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
-    rb'|"cat"\s*:\s*"(cpu_op|user_annotation|python_function|kernel|gpu_\w+|(cuda|xpu)_(runtime|driver)|Operator|Runtime|Kernel'
-    rb'|Memcpy|Memset)"'
+    rb'|"cat"\s*:\s*"(cpu_op|user_annotation|python_function|kernel|gpu_\w+'
+    rb'|(cuda|xpu)_(runtime|driver)|Operator|Runtime|Kernel|Memcpy|Memset)"'
 )
 
 
