@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -149,10 +152,19 @@ MOST_STARTED = 2
 MOST = 0.5
 """Share of the silence that a function must cover to be named."""
 
-OWN_CODE = re.compile(
-    r"(?!torch[/\\]|.*(site|dist)-packages|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): "
+_LIBRARY = Path(os.__file__).parent
+_MODULES = "|".join(rf"{name}\.py\(" for name in sorted(sys.stdlib_module_names))
+_PACKAGES = "|".join(
+    rf"{name}[/\\]" for name in sorted(sys.stdlib_module_names) if (_LIBRARY / name).is_dir()
 )
-"""Names of Python functions in a trace (`file(line): name`) that belong to no library."""
+OWN_CODE = re.compile(
+    rf"(?!{_MODULES}|{_PACKAGES}|torch[/\\]|.*(site|dist)-packages|.*lib[/\\]python\d|<|nn\.Module)"
+    r".+\(\d+\): "
+)
+"""Names of Python functions in a trace (`file(line): name`) that belong to no library. torch leaves
+out the folder of every file on Python's path, so that of Python's own library only the name of the
+module is left to know it by.
+"""
 
 
 WATCHING = r".*(tidyprof/running/inside/\w+|instrument_me|14_instrument_me)\.py\(\d+\): .*"
@@ -315,8 +327,8 @@ def largest_operator(
     name, length = largest_sum(names, self_ns)
     if length <= 0:
         return LargestOperator()
-    around = _covering(stacks, occupied(begun, names == name))
-    where = next((function for function in around if OWN_CODE.match(function)), "")
+    lying_in = _covering(stacks, occupied(begun, names == name))
+    where = next((function for function in lying_in if OWN_CODE.match(function)), "")
     return LargestOperator(name, length / float(self_ns.sum()), where)
 
 

@@ -730,7 +730,7 @@ def _operator_words(signs: Signs) -> str:
     healthy run says.
     """
     name, share, where = signs.largest_operator
-    inside = f", mostly below {where} (call stacks)" if where else ""
+    inside = f", mostly in {where} (call stacks)" if where else ""
     return f"{name} takes {percent(share)} of what the operators take{inside} (operators)"
 
 

@@ -8,6 +8,7 @@ new sentence needs its line here.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from math import floor, log10
@@ -632,19 +633,26 @@ def _own_time(truth: Truth, found: re.Match) -> str:
     return first(
         share(found["share"], largest),
         true(stated == largest, f"it has {stated}"),
-        _is_below(truth, found["name"], where) if where else "",
+        _lies_in(truth, found["name"], where) if where else "",
     )
 
 
-def _is_below(truth: Truth, operator: str, function: str) -> str:
-    """The function is around at least half of the operator's time, in one rank."""
+def _lies_in(truth: Truth, operator: str, function: str) -> str:
+    """At least half of the operator's time is time of the function as well, in one rank: the
+    function calls the operator, or the operator the function.
+    """
     for side in truth.sides:
         begun = [one for one in within(side.rank.operators, judged(side)) if one.name == operator]
-        runs = [(one.start, one.end) for one in side.rank.functions if one.name == function]
-        inside = sum(one.end - one.start for one in within(begun, runs))
-        if 2 * inside >= sum(one.end - one.start for one in begun) > 0:
+        runs = [one for one in side.rank.functions if one.name == function]
+        edges = sorted({edge for one in (*begun, *runs) for edge in (one.start, one.end)})
+        spent, shared = 0, 0
+        for begin, end in itertools.pairwise(edges):
+            if any(one.start <= begin < one.end for one in begun):
+                spent += end - begin
+                shared += (end - begin) * any(one.start <= begin < one.end for one in runs)
+        if 2 * shared >= spent > 0:
             return ""
-    return f"{function} is around less than half"
+    return f"less than half of it lies in {function}"
 
 
 def _not_launched(truth: Truth, found: re.Match) -> str:
@@ -1099,7 +1107,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"the most frequent: (?P<count>{N}) (?P<name>\S+) a step", _frequent),
     (
         rf"^(?P<name>.+?) takes (?P<share>{N}) % of what the operators take"
-        r"(?:, mostly below (?P<where>.+) \(call stacks\))?",
+        r"(?:, mostly in (?P<where>.+) \(call stacks\))?",
         _own_time,
     ),
     (

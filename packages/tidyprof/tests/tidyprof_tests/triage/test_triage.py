@@ -400,10 +400,39 @@ def test_a_processor_that_computes_is_told_in_which_operator_and_below_which_fun
     found = tidyprof.triage(tidyprof.read(path, python_functions=True))
     assert found.cause == "healthy"
     words = "aten::sort takes 44 % of what the operators take"
-    assert f"{words}, mostly below train.py(7): on_after_backward (call stacks) (operators)" in (
+    assert f"{words}, mostly in train.py(7): on_after_backward (call stacks) (operators)" in (
         found.evidence
     )
     assert f"{words} (operators)" in tidyprof.triage(tidyprof.read(path)).evidence
+
+
+@pytest.mark.parametrize(
+    ("function", "where"),
+    [
+        ("train.py(7): backward", ", mostly in train.py(7): backward (call stacks)"),
+        ("code/train.py(7): backward", ", mostly in code/train.py(7): backward (call stacks)"),
+        ("contextlib.py(132): __enter__", ""),
+        ("multiprocessing/queues.py(98): get", ""),
+    ],
+)
+def test_of_a_function_within_the_operator_only_the_script_s_own_is_named(
+    function: str, where: str, tmp_path: Path
+) -> None:
+    """A backward that somebody wrote is called by its operator. torch names files of Python's own
+    library without their folder, as it does the script's.
+    """
+    ms, events = 1_000_000, []
+    for step in range(4):
+        begin = (1 + 100 * step) * ms
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100 * ms),
+            TraceEvent("cpu_op", "OwnBackward", begin, 90 * ms),
+            TraceEvent("python_function", function, begin + ms, 80 * ms),
+        ]
+    header = {"schemaVersion": 1, "deviceProperties": []}
+    path = write_trace(tmp_path / "trace.json", events, header=header)
+    evidence = tidyprof.triage(tidyprof.read(path, python_functions=True)).evidence
+    assert f"OwnBackward takes 100 % of what the operators take{where} (operators)" in evidence
 
 
 def test_operators_alone_say_nothing_where_a_gpu_is_built_in(tmp_path: Path):
