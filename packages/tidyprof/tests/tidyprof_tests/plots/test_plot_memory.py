@@ -71,10 +71,8 @@ def phases() -> pd.DataFrame:
 def test_phases_are_shaded_and_named_from_their_first_change_to_their_last() -> None:
     figure = plots.memory(profile_of(*history()), phases=phases())
     (axes,) = figure.axes
-    assert [(round(band.get_x()), round(band.get_width())) for band in axes.patches] == [
-        (0, 3),
-        (3, 1),
-    ]
+    shaded = axes.collections[0].get_paths()
+    assert [(*map(round, band.get_extents().intervalx),) for band in shaded] == [(0, 3), (3, 4)]
     assert [text.get_text() for text in axes.texts] == ["forward", "backward"]
     assert "over 4 changes, shaded in this order: forward, backward. The" in plots.describe(figure)
 
