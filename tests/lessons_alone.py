@@ -28,9 +28,8 @@ ALONE = {
     "PROFLAB_OFFLINE": "1",
     "PROFLAB_RECORDINGS": "",
     "PROFLAB_CACHE": str(REPOSITORY / "build/no_downloads"),
-    "OMP_NUM_THREADS": (
-        "1"
-    ),  # threads of torch that wait for each other spin, and would take the other's processor
+    # Threads of torch that wait for each other spin, and would take the other worker's processor.
+    "OMP_NUM_THREADS": "1",
 }
 
 SESSION, QUICK = pytest.StashKey[ExitStack](), pytest.StashKey[dict[str, str]]()
