@@ -425,7 +425,7 @@ def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float)
                 f"the runs did other work: {before:,.10g} {name} each before and {now:,.10g}"
                 f" now{share}"
             )
-            return f"{found}; make runs of the same work, or judge requests (--measure latency)"
+            return f"{found}; make runs of the same work"
     return ""
 
 
