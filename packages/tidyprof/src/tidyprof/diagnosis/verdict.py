@@ -637,8 +637,9 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         )
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
         return (
-            f"ranks wait for each other in {percent(unexplained)} of their time, for none that does"
-            " more than others"
+            f"ranks wait {percent(unexplained)} of the time in collectives for the last one to"
+            " come, but no rank has so much more work than the others: they are late in turn, or"
+            " one lags since its start"
         )
     if unexplained >= LIMIT and unexplained > largest:
         if signs.unlinked:

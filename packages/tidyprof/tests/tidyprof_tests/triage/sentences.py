@@ -752,6 +752,19 @@ def _waiting(truth: Truth, found: re.Match) -> str:
     return shown(found["share"], 100 * raw_ranks.waiting(truth), 0.1)
 
 
+def _in_turn(truth: Truth, found: re.Match) -> str:
+    costs = raw_ranks.costs(truth)
+    most = max(one.caused for one in costs.values())
+    if found["rank"] is None:
+        return _waiting(truth, found) or true(most == 0, f"one caused {most} ns")
+    named = costs[int(found["rank"])].caused
+    caused = 100 * most / sum(one.wait for one in costs.values())
+    return first(
+        _waiting(truth, found), true(named == most, f"not the most: {named}"),
+        shown(found["caused"], caused),
+    )  # fmt: skip
+
+
 def _no_straggler(truth: Truth, found: re.Match) -> str:
     step = judged_step(truth)
     return first(share(found["share"], step.waiting), true(_straggler(step) < LIMIT, "one does"))
@@ -850,8 +863,8 @@ CHECKS: list[tuple[str, Check]] = [
     ),
     (
         (
-            rf"^ranks wait for each other in (?P<share>{N}) % of their time, for none that does"
-            r" more than others"
+            rf"^ranks wait (?P<share>{N}) % of the time in collectives for the last one to come,"
+            r" but no rank has so much more work than the others"
         ),
         _no_straggler,
     ),
@@ -1138,6 +1151,12 @@ CHECKS: list[tuple[str, Check]] = [
         _excess,
     ),
     (rf"Ranks wait for each other in (?P<share>{N}) % of their time only", _waiting),
+    (
+        rf"Ranks wait for each other in (?P<share>{N}) % of their time, and no single one is to"
+        r" blame: (?:none of them came last alone"
+        rf"|rank (?P<rank>\d+) caused the most, (?P<caused>{N}) % of it)",
+        _in_turn,
+    ),
     (r"whether rank (?P<rank>\d+) is slower", _always_last),
     # What the files can't tell.
     (r"no GPU took part", lambda t, m: true(t.on_host, "one did")),
