@@ -38,7 +38,6 @@ from tidyprof.cli.output import (
     showing,
     texts,
     warn,
-    with_minus,
     with_origin,
 )
 from tidyprof.cli.selection import in_options, part_of, read_selected
@@ -310,7 +309,7 @@ def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: i
     ms, word = FORMATS["ms"], by if len(own) == 1 else f"{by}s"
     each = " a step" if all(marked) else ""
     percent = f" ({100 * (after / before - 1):+.1f} %)" if before else ""
-    change = with_minus(f"{_signed(after - before)} ms{percent}")
+    change = f"{_signed(after - before)} ms{percent}"
     say(
         f"{len(own)} {word}, {ms(before)} ms{each} before and {ms(after)} ms after: {change}",
         "bold",
@@ -327,7 +326,7 @@ def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: i
                 f", each changed by less than {100 * LEAST_CHANGE:.0f} % of the time"
                 f" ({ms(floor)} ms)"
             )
-        say(f"{others}, together {with_minus(_signed(rest['change'].sum()))} ms; --top 0 shows all")
+        say(f"{others}, together {_signed(rest['change'].sum())} ms; --top 0 shows all")
 
 
 def _steps_of_both(marked: Sequence[int]) -> str:

@@ -812,6 +812,12 @@ class TestOutput:
             line.endswith("\N{MINUS SIGN}0.006") for line in on_screen("compare", trace, faster)
         )
         assert "-0.006" in call("compare", trace, faster)
+        models = [
+            REPOSITORY / f"recordings/modelled-{name}/torch" for name in ("resnet", "tiny-batch")
+        ]
+        shown = " ".join(on_screen("gate", *models))
+        assert "now (\N{MINUS SIGN}50.0 %)" in shown, "in sentences, too"
+        assert "now (-50.0 %)" in call("gate", *models)
 
     @pytest.mark.parametrize("columns", range(60, 81, 4))
     def test_a_number_and_its_unit_are_on_one_line(self, columns, on_screen):
