@@ -265,9 +265,8 @@ MOST_RANGES = 5
 def _compare(options: Namespace) -> None:
     check_targets(options)
     profiles = [read_to_write(path, options) for path in options.files]
-    for profile in profiles:
-        for warning in told(profile.meta):
-            warn(warning)
+    for warning in dict.fromkeys(line for profile in profiles for line in told(profile.meta)):
+        warn(warning)
     on_hosts = on_hosts_only(*profiles)
     by = options.by or ("operator" if on_hosts else "kernel")
     try:
@@ -275,7 +274,7 @@ def _compare(options: Namespace) -> None:
     except ValueError as error:
         raise UserError(f"{', '.join(options.files)}: {error}") from None
     pairs = zip(options.files, profiles, strict=True)
-    marked = [len(_marked(path, profile)) for path, profile in pairs]
+    marked = [_marked(path, profile)["duration_ns"] for path, profile in pairs]
     with showing(options):
         _show_comparison(table, by, marked, options.top)
         if by == "operator" and on_hosts:
@@ -291,11 +290,15 @@ LEAST_CHANGE = 0.01
 """A row of a comparison is shown from this share of the larger total on; with --top as asked."""
 
 
-def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: int | None) -> None:
+def _show_comparison(
+    table: pd.DataFrame, by: str, marked: Sequence[pd.Series], top: int | None
+) -> None:
     """Totals, steps, the rows that changed most, and the sum of the others; of one step where both
-    recordings mark some. marked -- steps of all ranks, before and after.
+    recordings mark some. marked -- ns of the steps of all ranks, before and after.
     """
-    sides = dict(zip(("before", "after"), marked if all(marked) else (1, 1), strict=True))
+    by_the_step = all(map(len, marked))
+    numbers = [len(own) for own in marked] if by_the_step else [1, 1]
+    sides = dict(zip(("before", "after"), numbers, strict=True))
     own = table.assign(
         **{
             f"{value}_{side}": table[f"{value}_{side}"] / number
@@ -307,7 +310,7 @@ def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: i
     own = own.sort_values("change", key=abs, ascending=False, kind="stable")
     before, after = (own[f"total_ns_{side}"].sum() for side in sides)
     ms, word = FORMATS["ms"], by if len(own) == 1 else f"{by}s"
-    each = " a step" if all(marked) else ""
+    each = " a step" if by_the_step else ""
     percent = f" ({100 * (after / before - 1):+.1f} %)" if before else ""
     change = f"{_signed(after - before)} ms{percent}"
     say(
@@ -329,15 +332,18 @@ def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: i
         say(f"{others}, together {_signed(rest['change'].sum())} ms; --top 0 shows all")
 
 
-def _steps_of_both(marked: Sequence[int]) -> str:
-    before, after = (f"{number:,}" if number else "none marked" for number in marked)
-    if all(marked):
-        return (
-            f"{before} before and {after} after, over all ranks; calls and times are those of one"
-        )
+def _steps_of_both(marked: Sequence[pd.Series]) -> str:
+    """What steps both recordings mark, how long they are, and what the table is of."""
+    before, after = (
+        f"{len(own):,} of {_duration(own.median())}" if len(own) else "none marked"
+        for own in marked
+    )
+    clock = " (median, on the host, over all ranks)" if any(map(len, marked)) else ""
+    if all(map(len, marked)):
+        return f"{before} before and {after} after{clock}; calls and times are those of one"
     return (
-        f"{before} before, {after} after; calls and times are of whole recordings, which may hold"
-        " unequal work"
+        f"{before} before and {after} after{clock}; calls and times are of whole recordings, which"
+        " may hold unequal work"
     )
 
 
