@@ -479,7 +479,7 @@ def _events(profile: Profile) -> Facts:
     kinds = profile.events["kind"].astype(str).value_counts()
     listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     start, end = start_and_end(profile.events)
-    span = f"{_duration(end.max() - start.min())} from the first to the last event"
+    span = f"{_duration(end.max() - start.min())} from the first to the last event of the recording"
     if profile.meta.get("times") == ORDER:
         span = "not known: the events have an order, and no times"
     return [("events", f"{len(profile.events):,}: {listed}"), ("span", span)]
@@ -515,7 +515,7 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
                 "busy",
                 (
                     f"{len(occupancy)} devices, between {share.min():.1f} and {share.max():.1f} %"
-                    " of the time"
+                    " of the time from the first to the last event of each"
                 ),
             )
         ]
@@ -524,8 +524,9 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
         places = (("rank", row.rank), ("device", row.device))
         place = ", ".join(f"{word} {value}" for word, value in places if not pd.isna(value))
         text = (
-            f"{row.union_percent:.1f} %, {_duration(row.union_ns)} of {_duration(row.span_ns)} "
-            f"(durations add up to {_duration(row.sum_ns)})"
+            f"{row.union_percent:.1f} %, {_duration(row.union_ns)} of the"
+            f" {_duration(row.span_ns)} from its first to its last event"
+            f" (durations add up to {_duration(row.sum_ns)})"
         )
         facts.append(("busy", f"{place}: {text}" if place else text))
     return facts

@@ -195,9 +195,10 @@ class TestSummary:
         assert facts["origin"] == "recorded: AMD Instinct MI300X, ROCm 6.4"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000
         # + 10000.
-        assert (
-            facts["busy"]
-            == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
+        assert facts["span"] == "100.0 µs from the first to the last event of the recording"
+        assert facts["busy"] == (
+            "rank 0, device 2: 83.2 %, 49.5 µs of the 59.5 µs from its first to its last event"
+            " (durations add up to 64.0 µs)"
         )
 
     def test_a_recording_of_a_cpu_shows_operators(self, call, tmp_path):
