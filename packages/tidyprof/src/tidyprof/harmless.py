@@ -64,7 +64,7 @@ def markdown_text(text: str) -> str:
     end a cell.
     """
     shown = printable(text).replace("|", "¦")
-    if all(word.isalnum() for word in shown.split(" ") if word):
+    if all(part.isalnum() for word in shown.split() for part in word.split("-")):
         return shown
     fence = _fence(shown, 1)
     blank = " " if shown.startswith("`") or shown.endswith("`") else ""

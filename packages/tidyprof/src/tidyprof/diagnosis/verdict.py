@@ -19,7 +19,7 @@ from tidyprof.diagnosis.causes import (
     Cause,
     of_vendor,
     one_gap,
-    part_words,
+    part_in_words,
     percent,
     rank_words,
 )
@@ -746,7 +746,7 @@ def _judged_words(signs: Signs) -> str:
     """How many steps were judged, how long they are, and their parts."""
     parts = sorted(signs.shares.items(), key=lambda item: -item[1])
     listed = ", ".join(
-        f"{part_words(part)} {percent(value)}" for part, value in parts if value >= 0.005
+        f"{part_in_words(part)} {percent(value)}" for part, value in parts if value >= 0.005
     )
     length = f"{four_digits((signs.observer.traced_ns or signs.step_ns) / 1e6)} ms"
     left = signs.steps - signs.steady - len(signs.apart)
@@ -767,7 +767,10 @@ def _judged_words(signs: Signs) -> str:
         + (", without what is left out" if signs.earlier_ns else "")
     )
     without = _without_profiler(signs)
-    return f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    verb = "is" if signs.marked and signs.steps == 1 else "are"
+    return (
+        f"judged {verb} {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    )
 
 
 def _step_words(signs: Signs) -> Iterator[str]:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 
+from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
 from tidyprof.gate.measures import MEASURES
 from tidyprof.gate.verdict import LEAST_REPEATS, Verdict, repeats_for_parts
@@ -72,7 +73,7 @@ def moved_parts(verdict: Verdict, text: Callable[[str], str] = str) -> tuple[pd.
     """
     parts = verdict.parts[(verdict.parts[["base_ns", "new_ns"]] != 0).any(axis=1)]
     parts = parts.assign(
-        part=parts["part"].astype(str).str.replace("_", " "),
+        part=parts["part"].astype(str).map(part_words),
         sure=np.where(parts["sure"], "yes", ""),
     )
     changed = _changed(verdict, parts)

@@ -52,7 +52,7 @@ PARTS = {
     "exposed copy": "exposed_copy",
     "data wait": "data_wait",
     "blocked host": "blocked_host",
-    "launch bound": "launch_bound",
+    "launch-bound idle": "launch_bound",
     "compiling": "compiling",
     "copying to the host": "fetching",
     "taken by other programs": "taken",
@@ -352,7 +352,7 @@ def _listed(truth: Truth, found: re.Match) -> str:
     """All parts from half a percent on are listed, of the step without the profiler where that is
     another one.
     """
-    parts = {PARTS[name] for name in re.findall(rf"(?:, |^)([a-z ]+?) {N} %", found["list"])}
+    parts = {PARTS[name] for name in re.findall(rf"(?:, |^)([a-z -]+?) {N} %", found["list"])}
     missing = {name for name in truth.parts if of_step(truth, name) >= 0.006} - parts
     known = lengths(truth)
     return first(
@@ -896,15 +896,15 @@ CHECKS: list[tuple[str, Check]] = [
     ),
     # What was judged.
     (
-        r"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, a"
+        r"^judged are (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, a"
         rf" mean of (?P<ms>{N}) ms"
         rf" each{CLOCK}",
         _judged,
     ),
-    (rf"of (?P<steps>1) step of (?P<ms>{N}) ms{CLOCK}", _judged),
+    (rf"^judged is (?P<steps>1) step of (?P<ms>{N}) ms{CLOCK}", _judged),
     (
         (
-            rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without"
+            rf"^judged are (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without"
             r" what is left out)?"
         ),
         _between,
