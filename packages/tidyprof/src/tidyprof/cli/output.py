@@ -29,7 +29,7 @@ from tidyprof.harmless import csv_text, printable, with_minus
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.running.report import Run, machine_of
 from tidyprof.standard_streams import discard, joined, parted, tell
-from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.contract import Origin, Profile, is_identifier
 from tidyprof.whole_files import whole_file
 
 _UNLIMITED = 100_000
@@ -85,11 +85,14 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
 
 
 def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
-    """Columns of a table, from heading -> name; a number whose heading has no unit is a count."""
+    """Columns of a table, from heading -> name; a number whose heading has no unit is a count, but
+    for identifiers.
+    """
     columns = []
     for heading, name in headings.items():
         is_text = pd.api.types.is_string_dtype(table[name])
-        text = FORMATS.get(heading.split()[-1], str if is_text else "{:,d}".format)
+        whole = str if is_text or is_identifier(name) else "{:,d}".format
+        text = FORMATS.get(heading.split()[-1], whole)
         columns.append(Column(heading, texts(table[name], text), is_text))
     return columns
 
