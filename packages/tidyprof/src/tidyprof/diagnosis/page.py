@@ -134,7 +134,7 @@ def _figures(
         "parts": (on_host_parts if on_host else on_device_parts).PARTS,
     }
     observer = diagnosis.signs.observer
-    estimated = observer.estimated_ns and (observer.estimated_ns[0], observer.estimated_ns[2])
+    estimated = observer.estimated_ns and (observer.estimated_ns.low, observer.estimated_ns.high)
     if estimated and estimated[0] >= NEARLY * observer.traced_ns:
         estimated = None
     bars = plots.step_budget(parts, untraced_ns=observer.untraced_ns or estimated)

@@ -843,7 +843,7 @@ def _without_profiler(signs: Signs) -> str:
             f"without the profiler {four_digits(observer.untraced_ns / 1e6)} ms"
             f" ({observer.source}), of these"
         )
-    if observer.estimated_ns is None or observer.estimated_ns[0] >= NEARLY * observer.traced_ns:
+    if observer.estimated_ns is None or observer.estimated_ns.low >= NEARLY * observer.traced_ns:
         return ""
     low, middle, high = (four_digits(value / 1e6) for value in observer.estimated_ns)
     events = four_digits(observer.events)
@@ -931,14 +931,15 @@ def observer_ms(observer: Observer) -> dict[str, Any]:
     return {
         "traced_step_ms": observer.traced_ns / 1e6 or None,
         "untraced_step_ms": None if untraced is None else untraced / 1e6,
-        "estimated_step_ms": estimated and [estimated[0] / 1e6, estimated[2] / 1e6],
+        "estimated_step_ms": estimated and [estimated.low / 1e6, estimated.high / 1e6],
         "events_a_step": observer.events,
     }
 
 
 def as_json(diagnosis: Diagnosis) -> str:
     """The whole diagnosis. Shares (0 to 1) are of the step without the profiler. Times are in ns,
-    those of `observer` in ms. Tables of the signs are left out.
+    those of `observer` in ms. Tables of the signs are left out; what has names in them has the same
+    here.
     """
     named = ("cause", "title", "share", "sure", "evidence", "unknown", "next_step", "origins")
     written = {name: getattr(diagnosis, name) for name in named}
@@ -948,4 +949,13 @@ def as_json(diagnosis: Diagnosis) -> str:
     signs.pop("rank_table")
     signs["observer"] = vars(diagnosis.signs.observer)
     signs["host"] = vars(diagnosis.signs.host)
-    return json.dumps(written | {"signs": signs}, indent=1, default=float) + "\n"
+    return json.dumps(written | {"signs": _with_names(signs)}, indent=1, default=float) + "\n"
+
+
+def _with_names(value: Any) -> Any:
+    """The value, with a dictionary in place of each named tuple, which JSON would make a list."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: _with_names(one) for name, one in value.items()}
+    return value

@@ -518,7 +518,12 @@ def test_the_command_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureF
     )
     written = json.loads(target.read_text())
     assert (written["cause"], written["sure"]) == ("late-data", True)
-    assert written["signs"]["shares"]["data_wait"] == pytest.approx(written["share"])
+    signs = written["signs"]
+    assert signs["shares"]["data_wait"] == pytest.approx(written["share"])
+    assert signs["replays"] == {"launches": 0, "empty": 0, "usual": 0, "most": 0}
+    assert signs["slow"].keys() == {"count", "ns", "launches", "usual_ns"}
+    assert signs["observer"]["estimated_ns"] is None, "of a model"
+    assert isinstance(signs["largest_operator"], dict)
 
 
 @pytest.mark.parametrize(
