@@ -366,7 +366,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # ## Decide
 #
 # Report the factor of the whole script: you wait for all of it. The factor of a typical step says what a longer
-# training would gain. And what remains of each part, in the gate's table, is the next question.
+# training would gain. And what remains of each part, below the gate's table, is the next question.
 #
 # On two ranks `backward` holds the all-reduce of a *dense* gradient of the table, nearly all zeros. Two candidates: a
 # table with `sparse=True` sends fewer bytes, a larger batch sends them less often. Predict, then measure it by the

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from proflab.display import SUMMARY, Table, near, show, typeset_html
 from proflab.sources import brief, errors
 from tidyprof.harmless import html_text, printable, printable_lines
+from tidyprof.tables.contract import is_identifier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,6 +231,8 @@ def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[st
     heading = _heading(name, unit)
     if not _are_numbers(values):
         return heading, _texts(values, str), False
+    if is_identifier(name) and (values.dropna() % 1 == 0).all():
+        return heading, _texts(values, lambda value: str(int(value))), True
     return heading, _texts(values, _number_text(values, unit, largest)), True
 
 

@@ -56,7 +56,12 @@ def test_each_picture_has_a_title_and_letters_as_large_as_the_text_at_most(
     pictures = browser.execute_script(_PICTURES)
     assert len(pictures) == 4
     assert len({title for _, title, _ in pictures}) == 4
+    text = browser.execute_script(
+        "return document.querySelector('dl').getBoundingClientRect().width"
+    )
     for scale, title, right in pictures:
+        if width == 1280:
+            assert scale * 816 == pytest.approx(text, abs=1), "as wide as the text"
         assert title
         assert right <= width
         assert LEAST_LETTERS <= 10 * 96 / 72 * scale <= MOST_LETTERS

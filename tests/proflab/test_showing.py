@@ -241,6 +241,17 @@ def test_headings_are_words_and_units(capsys: pytest.CaptureFixture[str]) -> Non
     assert head == words.replace("|", " ")
 
 
+def test_numbers_that_name_something_have_no_separators(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = pd.DataFrame(
+        {"tid": pd.array([2**53 + 1, None], "Int64"), "correlation_id": [4321, 9], "calls": 8765}
+    )
+    show_table(table, "tid correlation_id calls", "Numbers", origin="by hand")
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("9007199254740993", " 4321", "8,765"))
+
+
 def test_a_column_of_whole_numbers_has_no_decimals(capsys: pytest.CaptureFixture[str]) -> None:
     table = pd.DataFrame({"waves": [6.0, 2.0], "load_percent": [30.0, float("nan")]})
     show_table(table, "waves load_percent", "Numbers", origin="by hand")

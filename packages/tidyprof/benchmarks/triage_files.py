@@ -137,7 +137,7 @@ def _recording_cost() -> str:
     each = [
         (alone[one].traced_ns - untraced[one]) / alone[one].events / 1e3 for one in HOST_LIMITED
     ]
-    ranges = {one: (alone[one].estimated_ns[0], alone[one].estimated_ns[2]) for one in FORMS}
+    ranges = {one: (alone[one].estimated_ns.low, alone[one].estimated_ns.high) for one in FORMS}
     inside = sum(ranges[one][0] <= untraced[one] <= ranges[one][1] for one in HOST_LIMITED)
     widths = [ranges[one][1] / ranges[one][0] for one in HOST_LIMITED]
     device = [longer[one] for one in FORMS if ranges[one][0] >= NEARLY * alone[one].traced_ns]

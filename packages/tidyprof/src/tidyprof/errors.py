@@ -46,9 +46,10 @@ TOO_LARGE = (
 """Likely cause and next step of others."""
 
 SAME = "what was read says the same"
+OWN = "a recording of its own, by"
 FOREIGN = "no file of this tool, or damaged at its start"
 SEVERAL_NUMBERS = "several numbers for one label"
-"""Why a reader leaves a file out."""
+"""Why a reader leaves a file out; OWN goes on with the name of a format."""
 
 
 class UserError(Exception):

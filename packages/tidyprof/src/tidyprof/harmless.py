@@ -37,14 +37,18 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-_SIGNS = {" ": "\N{NO-BREAK SPACE}", "-": "\N{MINUS SIGN}"}
-_TYPED = re.compile(r"(?<=\d) (?=%)|(?<![\w.)-])-(?=\d)")
-"""The space before `%`, and the hyphen that stands for a minus and divides no words."""
+_HYPHEN_OF_A_NUMBER = re.compile(r"(?<![\w.)/-])-(?=\d)")
+"""The hyphen that stands for a minus, and divides no words and no parts of a path."""
+
+
+def with_minus(text: str) -> str:
+    """A text for people, in which a minus is one, as wide as a plus. Code is none."""
+    return _HYPHEN_OF_A_NUMBER.sub("\N{MINUS SIGN}", text)
 
 
 def typeset(text: str) -> str:
-    """A text for people, in which no line can begin with `%` and a minus is one. Code is none."""
-    return _TYPED.sub(lambda found: _SIGNS[found[0]], text)
+    """The same, in which no line can begin with `%` either."""
+    return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", with_minus(text))
 
 
 def html_text(text: str) -> str:
@@ -60,7 +64,7 @@ def markdown_text(text: str) -> str:
     end a cell.
     """
     shown = printable(text).replace("|", "¦")
-    if all(word.isalnum() for word in shown.split(" ") if word):
+    if all(part.isalnum() for word in shown.split() for part in word.split("-")):
         return shown
     fence = _fence(shown, 1)
     blank = " " if shown.startswith("`") or shown.endswith("`") else ""

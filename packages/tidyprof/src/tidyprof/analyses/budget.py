@@ -127,6 +127,24 @@ DEVICE_PARTS = (
 )
 """Parts of a step on a device, in the order in which they are shown."""
 
+PART_WORDS = {
+    "launch_bound": "launch-bound idle",
+    "fetching": "copying to the host",
+    "allocation": "in a call that allocates",
+    "start_up": "in slow first launches",
+    "silent": "host silent",
+    "stalled": "behind a waiting call",
+    "between": "between operators",
+    "taken": "taken by other programs",
+}
+"""Parts, also of triage, whose column is no plain English -> what to call them."""
+
+
+def part_words(part: str) -> str:
+    """What to call a part of a step in texts and figures."""
+    return PART_WORDS.get(part, part.replace("_", " "))
+
+
 HOST_PARTS = (*PHASE_PATTERNS, "other")
 """Parts of a step in a recording without device events: the marked phases and the rest."""
 

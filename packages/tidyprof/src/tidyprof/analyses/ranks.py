@@ -202,15 +202,15 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
     worst = judged.loc[judged["caused_wait_ns"].idxmax()]
     if worst["caused_wait_ns"] <= MAJORITY * waited:
         most = (
-            f"the most, {worst['label']}, caused {percent(worst['caused_wait_ns'], waited):.0f} %"
-            " of it"
+            f"{worst['label']} caused the most, {percent(worst['caused_wait_ns'], waited):.0f} % of"
+            " it"
         )
         if not worst["caused_wait_ns"]:
             most = "none of them came last alone"
         return Straggler(
             None,
-            f"Ranks wait for each other in {share:.1f} % of their time, for changing ones or"
-            f" several at once: {most}.",
+            f"Ranks wait for each other in {share:.1f} % of their time, and no single one is to"
+            f" blame: {most}.",
         )
     return _judged(worst, judged.drop(worst.name), waited)
 

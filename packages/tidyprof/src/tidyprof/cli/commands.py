@@ -38,7 +38,6 @@ from tidyprof.cli.output import (
     showing,
     texts,
     warn,
-    with_minus,
     with_origin,
 )
 from tidyprof.cli.selection import in_options, part_of, read_selected
@@ -266,9 +265,8 @@ MOST_RANGES = 5
 def _compare(options: Namespace) -> None:
     check_targets(options)
     profiles = [read_to_write(path, options) for path in options.files]
-    for profile in profiles:
-        for warning in told(profile.meta):
-            warn(warning)
+    for warning in dict.fromkeys(line for profile in profiles for line in told(profile.meta)):
+        warn(warning)
     on_hosts = on_hosts_only(*profiles)
     by = options.by or ("operator" if on_hosts else "kernel")
     try:
@@ -276,7 +274,7 @@ def _compare(options: Namespace) -> None:
     except ValueError as error:
         raise UserError(f"{', '.join(options.files)}: {error}") from None
     pairs = zip(options.files, profiles, strict=True)
-    marked = [len(_marked(path, profile)) for path, profile in pairs]
+    marked = [_marked(path, profile)["duration_ns"] for path, profile in pairs]
     with showing(options):
         _show_comparison(table, by, marked, options.top)
         if by == "operator" and on_hosts:
@@ -292,11 +290,15 @@ LEAST_CHANGE = 0.01
 """A row of a comparison is shown from this share of the larger total on; with --top as asked."""
 
 
-def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: int | None) -> None:
+def _show_comparison(
+    table: pd.DataFrame, by: str, marked: Sequence[pd.Series], top: int | None
+) -> None:
     """Totals, steps, the rows that changed most, and the sum of the others; of one step where both
-    recordings mark some. marked -- steps of all ranks, before and after.
+    recordings mark some. marked -- ns of the steps of all ranks, before and after.
     """
-    sides = dict(zip(("before", "after"), marked if all(marked) else (1, 1), strict=True))
+    by_the_step = all(map(len, marked))
+    numbers = [len(own) for own in marked] if by_the_step else [1, 1]
+    sides = dict(zip(("before", "after"), numbers, strict=True))
     own = table.assign(
         **{
             f"{value}_{side}": table[f"{value}_{side}"] / number
@@ -308,9 +310,9 @@ def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: i
     own = own.sort_values("change", key=abs, ascending=False, kind="stable")
     before, after = (own[f"total_ns_{side}"].sum() for side in sides)
     ms, word = FORMATS["ms"], by if len(own) == 1 else f"{by}s"
-    each = " a step" if all(marked) else ""
+    each = " a step" if by_the_step else ""
     percent = f" ({100 * (after / before - 1):+.1f} %)" if before else ""
-    change = with_minus(f"{_signed(after - before)} ms{percent}")
+    change = f"{_signed(after - before)} ms{percent}"
     say(
         f"{len(own)} {word}, {ms(before)} ms{each} before and {ms(after)} ms after: {change}",
         "bold",
@@ -327,18 +329,21 @@ def _show_comparison(table: pd.DataFrame, by: str, marked: Sequence[int], top: i
                 f", each changed by less than {100 * LEAST_CHANGE:.0f} % of the time"
                 f" ({ms(floor)} ms)"
             )
-        say(f"{others}, together {with_minus(_signed(rest['change'].sum()))} ms; --top 0 shows all")
+        say(f"{others}, together {_signed(rest['change'].sum())} ms; --top 0 shows all")
 
 
-def _steps_of_both(marked: Sequence[int]) -> str:
-    before, after = (f"{number:,}" if number else "none marked" for number in marked)
-    if all(marked):
-        return (
-            f"{before} before and {after} after, over all ranks; calls and times are those of one"
-        )
+def _steps_of_both(marked: Sequence[pd.Series]) -> str:
+    """What steps both recordings mark, how long they are, and what the table is of."""
+    before, after = (
+        f"{len(own):,} of {_duration(own.median())}" if len(own) else "none marked"
+        for own in marked
+    )
+    clock = " (median, on the host, over all ranks)" if any(map(len, marked)) else ""
+    if all(map(len, marked)):
+        return f"{before} before and {after} after{clock}; calls and times are those of one"
     return (
-        f"{before} before, {after} after; calls and times are of whole recordings, which may hold"
-        " unequal work"
+        f"{before} before and {after} after{clock}; calls and times are of whole recordings, which"
+        " may hold unequal work"
     )
 
 
@@ -474,7 +479,7 @@ def _events(profile: Profile) -> Facts:
     kinds = profile.events["kind"].astype(str).value_counts()
     listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     start, end = start_and_end(profile.events)
-    span = f"{_duration(end.max() - start.min())} from the first to the last event"
+    span = f"{_duration(end.max() - start.min())} from the first to the last event of the recording"
     if profile.meta.get("times") == ORDER:
         span = "not known: the events have an order, and no times"
     return [("events", f"{len(profile.events):,}: {listed}"), ("span", span)]
@@ -510,7 +515,7 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
                 "busy",
                 (
                     f"{len(occupancy)} devices, between {share.min():.1f} and {share.max():.1f} %"
-                    " of the time"
+                    " of the time from the first to the last event of each"
                 ),
             )
         ]
@@ -519,8 +524,9 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
         places = (("rank", row.rank), ("device", row.device))
         place = ", ".join(f"{word} {value}" for word, value in places if not pd.isna(value))
         text = (
-            f"{row.union_percent:.1f} %, {_duration(row.union_ns)} of {_duration(row.span_ns)} "
-            f"(durations add up to {_duration(row.sum_ns)})"
+            f"{row.union_percent:.1f} %, {_duration(row.union_ns)} of the"
+            f" {_duration(row.span_ns)} from its first to its last event"
+            f" (durations add up to {_duration(row.sum_ns)})"
         )
         facts.append(("busy", f"{place}: {text}" if place else text))
     return facts

@@ -5,7 +5,7 @@ closes.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
@@ -18,6 +18,7 @@ from tidyprof.cli.output import (
     Column,
     check_targets,
     columns_of,
+    origin_of,
     say,
     show,
     showing,
@@ -25,11 +26,19 @@ from tidyprof.cli.output import (
     write_report,
 )
 from tidyprof.errors import UserError, one_line
-from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
+from tidyprof.gate.reports import (
+    as_json,
+    footnote,
+    headline,
+    junit,
+    markdown,
+    moved_kernels,
+    moved_parts,
+)
 from tidyprof.gate.runs import RunTimes, copies_among, repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
-from tidyprof.running.report import machine_of, read_run
-from tidyprof.tables.contract import NOT_STATED, Origin
+from tidyprof.running.report import read_run
+from tidyprof.tables.contract import NOT_STATED
 
 REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
 """Option that takes a file -> the function that makes its text."""
@@ -76,7 +85,7 @@ def _with_machine(run: RunTimes) -> RunTimes:
     watched = read_run(Path(run.path))
     if run.origin != NOT_STATED or not watched.ranks:
         return run
-    return replace(run, origin=Origin("recorded", machine_of(watched)))
+    return replace(run, origin=origin_of(watched))
 
 
 def _refuse_copies(runs: Sequence[RunTimes]) -> None:
@@ -91,34 +100,46 @@ def _refuse_copies(runs: Sequence[RunTimes]) -> None:
 
 def _show(verdict: Verdict) -> None:
     say(headline(verdict), "bold")
+    parts, rest = moved_parts(verdict)
+    _show_rows(parts, rest, _of_parts)
+    kernels, rest = moved_kernels(verdict)
+    _show_rows(kernels, rest, _of_kernels)
     say("")
-    _show_parts(moved_parts(verdict))
-    if len(verdict.kernels):
-        say("")
-        shown = verdict.kernels.head(ROWS)
-        calls = {
-            f"calls {side}": texts(shown[f"{side}_calls"], "{:,.1f}".format)
-            for side in ("base", "new")
-        }
-        show(
-            [
-                *columns_of(shown, {"kernel": "kernel"}),
-                *(Column(*column) for column in calls.items()),
-                Column("change ms", texts(shown["difference_ns"], _signed)),
-                Column("why", list(shown["blame"]), is_text=True),
-            ]
-        )
     say(footnote(verdict), QUIET)
 
 
-def _show_parts(shown: pd.DataFrame) -> None:
+def _show_rows(
+    rows: pd.DataFrame, rest: str, columns: Callable[[pd.DataFrame], list[Column]]
+) -> None:
+    """Rows, and a line on what is not among them; nothing of what is empty."""
+    if len(rows) or rest:
+        say("")
+    if len(rows):
+        show(columns(rows))
+    if rest:
+        say(rest)
+
+
+def _of_parts(shown: pd.DataFrame) -> list[Column]:
     sides = {f"{side} ms": texts(shown[f"{side}_ns"], FORMATS["ms"]) for side in ("base", "new")}
     sides["change ms"] = texts(shown["difference_ns"], _signed)
-    columns = [
+    return [
         Column("part of a step", shown["part"].tolist(), is_text=True),
         *starmap(Column, sides.items()),
+        Column("sure", shown["sure"].tolist(), is_text=True),
     ]
-    show([*columns, Column("sure", shown["sure"].tolist(), is_text=True)])
+
+
+def _of_kernels(shown: pd.DataFrame) -> list[Column]:
+    calls = {
+        f"calls {side}": texts(shown[f"{side}_calls"], "{:,.1f}".format) for side in ("base", "new")
+    }
+    return [
+        *columns_of(shown, {"kernel": "kernel"}),
+        *starmap(Column, calls.items()),
+        Column("change ms", texts(shown["difference_ns"], _signed)),
+        Column("why", list(shown["blame"]), is_text=True),
+    ]
 
 
 def _signed(nanoseconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import platform
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -24,10 +25,11 @@ from rich.text import Text
 from tidyprof.analyses.common import join
 from tidyprof.cli.usage import EXPORTS, STDOUT
 from tidyprof.errors import UserError, one_line
-from tidyprof.harmless import csv_text, printable
+from tidyprof.harmless import csv_text, printable, with_minus
 from tidyprof.readers.registry import ReadOptions, read
+from tidyprof.running.report import Run, machine_of
 from tidyprof.standard_streams import discard, joined, parted, tell
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import Origin, Profile, is_identifier
 from tidyprof.whole_files import whole_file
 
 _UNLIMITED = 100_000
@@ -83,11 +85,14 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
 
 
 def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
-    """Columns of a table, from heading -> name; a number whose heading has no unit is a count."""
+    """Columns of a table, from heading -> name; a number whose heading has no unit is a count, but
+    for identifiers.
+    """
     columns = []
     for heading, name in headings.items():
         is_text = pd.api.types.is_string_dtype(table[name])
-        text = FORMATS.get(heading.split()[-1], str if is_text else "{:,d}".format)
+        whole = str if is_text or is_identifier(name) else "{:,d}".format
+        text = FORMATS.get(heading.split()[-1], whole)
         columns.append(Column(heading, texts(table[name], text), is_text))
     return columns
 
@@ -102,14 +107,15 @@ def on_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def with_minus(number: str) -> str:
-    """A number, on a terminal with the sign that is as wide as a plus; programs read a hyphen."""
-    return number.replace("-", "\N{MINUS SIGN}") if on_terminal() else number
+def _in_words(text: str) -> str:
+    """A text to print; on a terminal with minus signs, where programs read a hyphen."""
+    shown = joined(printable(text))
+    return with_minus(shown) if on_terminal() else shown
 
 
 def say(line: str, style: str = "") -> None:
     """Print a line of text; only a terminal breaks it."""
-    _print(Text(joined(printable(line)), style), soft_wrap=not on_terminal())
+    _print(Text(_in_words(line), style), soft_wrap=not on_terminal())
 
 
 def show(columns: Iterable[Column]) -> None:
@@ -190,7 +196,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
     table.add_column()
     table.add_column(overflow="fold")
     for label, text in facts:
-        table.add_row(Text(label), Text(joined(printable(text))))
+        table.add_row(Text(label), Text(_in_words(text)))
     _print(table)
 
 
@@ -321,6 +327,13 @@ def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
         read_files = filter(os.path.exists, files)
         if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):
             raise _would_replace(option, target)
+
+
+def origin_of(run: Run) -> Origin:
+    """Of what `tidyprof run` left: `measured` on this machine, else `recorded`."""
+    machine = next(iter(run.ranks.values()))["machine"]
+    kind = "measured" if machine["host"] == platform.node() else "recorded"
+    return Origin(kind, machine_of(run))
 
 
 def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from tidyprof.cli.output import say, show_facts, write_report
+from tidyprof.cli.output import origin_of, say, show_facts, write_report
 from tidyprof.cli.triage import diagnosed
 from tidyprof.diagnosis.verdict import HEALTHY, Diagnosis, as_json, facts, headline
 from tidyprof.errors import ProfileReadError, UserError
@@ -20,7 +20,6 @@ from tidyprof.running.report import (
     Run,
     besides,
     facts_of,
-    machine_of,
     read_run,
     why_no_trace,
 )
@@ -61,7 +60,7 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
                 lines += [(label, text.replace(" FILE ", f" {folder} ")) for label, text in below]
                 if _lacks_function(options, diagnosis):
                     lines.append(("", STACKS))
-            lines.append(("origin", f"measured: {machine_of(found)}"))
+            lines.append(("origin", str(origin_of(found))))
             show_facts(
                 [
                     *lines,

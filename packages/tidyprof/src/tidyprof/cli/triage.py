@@ -17,6 +17,7 @@ import pandas as pd
 from tidyprof.analyses.common import result
 from tidyprof.cli.output import (
     check_targets,
+    origin_of,
     read_to_write,
     refuse_targets,
     say,
@@ -49,6 +50,7 @@ from tidyprof.readers.torch.reader import (
     traces_of_ranks,
     warnings_of,
 )
+from tidyprof.running.report import Run, facts_of, read_run
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 
@@ -224,19 +226,18 @@ def _show(options: Namespace, diagnosis: Diagnosis) -> None:
     with showing(options):
         say(headline(diagnosis), "bold")
         say("")
-        show_facts([*_of_the_run(options.files), *facts(diagnosis), BRACKETS])
+        run = _run_beside(options.files)
+        of_the_run = facts_of(run) if run else []
+        show_facts([*of_the_run, *facts(diagnosis), BRACKETS])
     if options.json is not None:
         write_report("--json", options.json, as_json(diagnosis))
 
 
-def _of_the_run(files: Sequence[str]) -> list[tuple[str, str]]:
-    """The facts that the hooks of `tidyprof run` found beside the trace: steps, parts and cost."""
+def _run_beside(files: Sequence[str]) -> Run | None:
+    """What the hooks of `tidyprof run` found beside the trace; None where it was not run so."""
     folders = [Path(file) for file in files if any(Path(file).glob("run_rank*.json"))]
-    if len(folders) != 1:
-        return []
-    report = import_module("tidyprof.running.report")
-    run = report.read_run(folders[0])
-    return report.facts_of(run) if run.ranks else []
+    run = read_run(folders[0]) if len(folders) == 1 else None
+    return run if run and run.ranks else None
 
 
 def diagnosed(options: Namespace) -> Diagnosis:
@@ -272,6 +273,12 @@ def diagnosed(options: Namespace) -> Diagnosis:
     for name, error in broken.items():
         warn(f"{name} is left out: {error}")
     diagnosis = without_ranks(diagnosis, list(broken))
+    if run := _run_beside(options.files):
+        # The hooks know the machine, which a trace names at most by its GPU.
+        origins = [
+            str(origin_of(run)) if one.startswith("recorded") else one for one in diagnosis.origins
+        ]
+        diagnosis = replace(diagnosis, origins=tuple(dict.fromkeys(origins)))
     if page is not None:
         write_report("--html", options.html, page(diagnosis, profiles, options.mark))
     return diagnosis

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
-from tidyprof.diagnosis.processor import TAKEN
 from tidyprof.diagnosis.recordings import AMD, NVIDIA
 from tidyprof.diagnosis.signs import Signs
 
@@ -87,24 +87,17 @@ Compute, nvidia-smi).
 """
 
 
-PART_WORDS = {
-    "silent": "host silent",
-    "stalled": "behind a waiting call",
+IN_SENTENCES = {
     "blocked_host": "in a waiting call",
-    "allocation": "in a call that allocates",
-    "start_up": "in slow first launches",
-    "between": "between operators",
     "other": "idle for another reason",
-    "fetching": "copying to the host",
     "unseen": "not in the recorded steps",
-    TAKEN: "taken by other programs",
 }
-"""What to call a part whose name does not explain itself."""
+"""What a sentence calls a part to tell it from the others of triage."""
 
 
-def part_words(part: str) -> str:
+def part_in_words(part: str) -> str:
     """A part in sentences."""
-    return PART_WORDS.get(part, part.replace("_", " "))
+    return IN_SENTENCES.get(part) or part_words(part)
 
 
 @dataclass(frozen=True)
@@ -305,7 +298,7 @@ def rank_words(signs: Signs) -> str:
         if share >= 0.01
         else "no more time than the others"
     )
-    most = f", most of it {part_words(part)}" if share >= 0.01 else ""
+    most = f", most of it {part_in_words(part)}" if share >= 0.01 else ""
     evidence = table.attrs["evidence"].replace(
         "its device", "its processor" if signs.on_host else "its device"
     )

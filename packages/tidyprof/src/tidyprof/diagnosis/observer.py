@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -125,6 +125,14 @@ class Cost:
     times_ns: float | None
 
 
+class Estimate(NamedTuple):
+    """A range, and the value within it that is the likeliest."""
+
+    low: float
+    middle: float
+    high: float
+
+
 @dataclass(frozen=True)
 class Observer:
     """The step with and without the profiler, in ns; means over ranks.
@@ -147,7 +155,7 @@ class Observer:
     events: float = 0.0
     untraced_ns: float | None = None
     source: str = ""
-    estimated_ns: tuple[float, float, float] | None = None
+    estimated_ns: Estimate | None = None
     cost_ns: float = 0.0
     data_cost_ns: float = 0.0
     shift_ns: float | None = None
@@ -280,7 +288,7 @@ def _is_traced_one(observer: Observer, step_ns: float) -> bool:
     return (
         as_long
         and observer.estimated_ns is not None
-        and observer.estimated_ns[-1] < NEARLY * observer.traced_ns
+        and observer.estimated_ns.high < NEARLY * observer.traced_ns
     )
 
 
@@ -288,15 +296,15 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def estimate(signs: Signs, observer: Observer) -> tuple[float, float, float]:
-    """Low end, middle and high end of the untraced step, in ns."""
+def estimate(signs: Signs, observer: Observer) -> Estimate:
+    """The range of the untraced step, in ns."""
     parts = _parts(signs)
     traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
     removed = _removable(parts, cost, data)
     middle = traced - removed
     others = sum(parts.get(part, 0.0) for part in (*WAITING, "other") if part not in ALSO_LATE)
     low = traced - min(MOST * cost, _removable(parts, MOST * cost, MOST * data) + SOFT * others)
-    return max(low, middle / WIDEST), middle, _high_end(traced, removed)
+    return Estimate(max(low, middle / WIDEST), middle, _high_end(traced, removed))
 
 
 def _high_end(traced: float, removed: float) -> float:
@@ -419,9 +427,10 @@ def views(signs: Signs) -> list[Signs]:
     if observer.untraced_ns is not None:
         lengths = [observer.untraced_ns]
         if observer.at_most and observer.estimated_ns:
-            lengths.append(min(observer.untraced_ns, observer.estimated_ns[0]))
+            lengths.append(min(observer.untraced_ns, observer.estimated_ns.low))
         return [without_profiler(signs, length, known=True) for length in lengths]
-    if observer.estimated_ns is None or observer.estimated_ns[0] >= NEARLY * observer.traced_ns:
+    if observer.estimated_ns is None or observer.estimated_ns.low >= NEARLY * observer.traced_ns:
         return [signs]
-    low, middle, high = observer.estimated_ns
-    return [without_profiler(signs, length, known=False) for length in (middle, low, high)]
+    estimated = observer.estimated_ns
+    lengths = [estimated.middle, estimated.low, estimated.high]
+    return [without_profiler(signs, length, known=False) for length in lengths]

@@ -36,8 +36,8 @@ MOST_FILES = 5
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.3; }
+body { max-width: 51rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif; }
+h1 { font-size: 1.5rem; line-height: 1.3; text-wrap: balance; }
 h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.5rem; }
 dt { grid-column: 1; font-weight: bold; }
@@ -59,7 +59,8 @@ figcaption { padding-top: .5rem; }
 }
 """
 """Text and figures take the reader's colours, light or dark; paper is white. Figures are never
-larger than they were drawn, and scroll where they would become too small to read.
+larger than they were drawn, which is as wide as the text, and scroll where they would become too
+small to read.
 """
 
 
@@ -73,9 +74,11 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
         ("" if i else "recording", _recording(profile))
         for i, profile in enumerate(profiles[:MOST_FILES])
     ]
+    # What to do comes right below the verdict.
+    found = sorted([*recordings, *facts(diagnosis), BRACKETS], key=lambda row: row[0] != "next")
     rows = "\n".join(
         (f"<dt>{_text(label)}</dt>" if label else "") + f"<dd>{_text(text)}</dd>"
-        for label, text in [*recordings, *facts(diagnosis), BRACKETS]
+        for label, text in found
     )
     judged = judged_ones([kind_of(profile) for profile in profiles])
     ranks = (
@@ -110,8 +113,10 @@ def _recording(profile: Profile) -> str:
 
 
 def _text(words: str) -> str:
-    """Words for the page; a number stays with its percent sign."""
-    return html_text(typeset(words))
+    """Words for the page; a number stays with its percent sign, by a blank that no text from a file
+    may hold.
+    """
+    return typeset(html_text(words))
 
 
 def _figures(
@@ -129,7 +134,7 @@ def _figures(
         "parts": (on_host_parts if on_host else on_device_parts).PARTS,
     }
     observer = diagnosis.signs.observer
-    estimated = observer.estimated_ns and (observer.estimated_ns[0], observer.estimated_ns[2])
+    estimated = observer.estimated_ns and (observer.estimated_ns.low, observer.estimated_ns.high)
     if estimated and estimated[0] >= NEARLY * observer.traced_ns:
         estimated = None
     bars = plots.step_budget(parts, untraced_ns=observer.untraced_ns or estimated)

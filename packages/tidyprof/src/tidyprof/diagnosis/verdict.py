@@ -19,7 +19,7 @@ from tidyprof.diagnosis.causes import (
     Cause,
     of_vendor,
     one_gap,
-    part_words,
+    part_in_words,
     percent,
     rank_words,
 )
@@ -637,8 +637,9 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         )
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
         return (
-            f"ranks wait for each other in {percent(unexplained)} of their time, for none that does"
-            " more than others"
+            f"ranks wait {percent(unexplained)} of the time in collectives for the last one to"
+            " come, but no rank has so much more work than the others: they are late in turn, or"
+            " one lags since its start"
         )
     if unexplained >= LIMIT and unexplained > largest:
         if signs.unlinked:
@@ -745,7 +746,7 @@ def _judged_words(signs: Signs) -> str:
     """How many steps were judged, how long they are, and their parts."""
     parts = sorted(signs.shares.items(), key=lambda item: -item[1])
     listed = ", ".join(
-        f"{part_words(part)} {percent(value)}" for part, value in parts if value >= 0.005
+        f"{part_in_words(part)} {percent(value)}" for part, value in parts if value >= 0.005
     )
     length = f"{four_digits((signs.observer.traced_ns or signs.step_ns) / 1e6)} ms"
     left = signs.steps - signs.steady - len(signs.apart)
@@ -766,7 +767,10 @@ def _judged_words(signs: Signs) -> str:
         + (", without what is left out" if signs.earlier_ns else "")
     )
     without = _without_profiler(signs)
-    return f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    verb = "is" if signs.marked and signs.steps == 1 else "are"
+    return (
+        f"judged {verb} {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    )
 
 
 def _step_words(signs: Signs) -> Iterator[str]:
@@ -839,7 +843,7 @@ def _without_profiler(signs: Signs) -> str:
             f"without the profiler {four_digits(observer.untraced_ns / 1e6)} ms"
             f" ({observer.source}), of these"
         )
-    if observer.estimated_ns is None or observer.estimated_ns[0] >= NEARLY * observer.traced_ns:
+    if observer.estimated_ns is None or observer.estimated_ns.low >= NEARLY * observer.traced_ns:
         return ""
     low, middle, high = (four_digits(value / 1e6) for value in observer.estimated_ns)
     events = four_digits(observer.events)
@@ -927,14 +931,15 @@ def observer_ms(observer: Observer) -> dict[str, Any]:
     return {
         "traced_step_ms": observer.traced_ns / 1e6 or None,
         "untraced_step_ms": None if untraced is None else untraced / 1e6,
-        "estimated_step_ms": estimated and [estimated[0] / 1e6, estimated[2] / 1e6],
+        "estimated_step_ms": estimated and [estimated.low / 1e6, estimated.high / 1e6],
         "events_a_step": observer.events,
     }
 
 
 def as_json(diagnosis: Diagnosis) -> str:
     """The whole diagnosis. Shares (0 to 1) are of the step without the profiler. Times are in ns,
-    those of `observer` in ms. Tables of the signs are left out.
+    those of `observer` in ms. Tables of the signs are left out; what has names in them has the same
+    here.
     """
     named = ("cause", "title", "share", "sure", "evidence", "unknown", "next_step", "origins")
     written = {name: getattr(diagnosis, name) for name in named}
@@ -944,4 +949,13 @@ def as_json(diagnosis: Diagnosis) -> str:
     signs.pop("rank_table")
     signs["observer"] = vars(diagnosis.signs.observer)
     signs["host"] = vars(diagnosis.signs.host)
-    return json.dumps(written | {"signs": signs}, indent=1, default=float) + "\n"
+    return json.dumps(written | {"signs": _with_names(signs)}, indent=1, default=float) + "\n"
+
+
+def _with_names(value: Any) -> Any:
+    """The value, with a dictionary in place of each named tuple, which JSON would make a list."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: _with_names(one) for name, one in value.items()}
+    return value

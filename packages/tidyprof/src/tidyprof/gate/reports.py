@@ -11,13 +11,17 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 
+from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
 from tidyprof.gate.measures import MEASURES
-from tidyprof.gate.verdict import Verdict, repeats_for_parts
+from tidyprof.gate.verdict import LEAST_REPEATS, Verdict, repeats_for_parts
 from tidyprof.harmless import markdown_block, markdown_text, printable_lines
 
 ROWS = 5
 """A report names at most so many kernels."""
+
+NOTICED = 0.01
+"""Share of a step from which a row is shown where too few runs say what noise is."""
 
 APART = (
     "Not in turns: where noise lasts over several runs, 22 to 51 % of equal sides are called faster"
@@ -63,13 +67,62 @@ def footnote(verdict: Verdict, text: Callable[[str], str] = str) -> str:
     )
 
 
-def moved_parts(verdict: Verdict) -> pd.DataFrame:
-    """The parts that take time on either side, with their names as words."""
+def moved_parts(verdict: Verdict, text: Callable[[str], str] = str) -> tuple[pd.DataFrame, str]:
+    """The parts that changed, with their names as words, and a line on those that did not; text as
+    of `footnote`.
+    """
     parts = verdict.parts[(verdict.parts[["base_ns", "new_ns"]] != 0).any(axis=1)]
-    return parts.assign(
-        part=parts["part"].astype(str).str.replace("_", " "),
+    parts = parts.assign(
+        part=parts["part"].astype(str).map(part_words),
         sure=np.where(parts["sure"], "yes", ""),
     )
+    changed = _changed(verdict, parts)
+    return parts[changed], _parts_that_stayed(verdict, parts, ~changed, text)
+
+
+def moved_kernels(verdict: Verdict) -> tuple[pd.DataFrame, str]:
+    """The ROWS kernels that changed most, and a line on the others."""
+    kernels = verdict.kernels
+    changed = _changed(verdict, kernels)
+    more = int(changed.sum()) - ROWS
+    told = [f"{more:,} more kernel{'s' * (more > 1)} changed"] if more > 0 else []
+    if stayed := int((~changed).sum()):
+        other = "other " if changed.any() else ""
+        number = f"{stayed:,} {other}kernel{'s' * (stayed > 1)}"
+        told.append(f"{number} changed by less than {_floor_ms(verdict)} ms")
+    return kernels[changed].head(ROWS), "; ".join(told)
+
+
+def _floor_ns(verdict: Verdict) -> float:
+    """The difference from which a row is shown: what can be to blame, and where too few runs say
+    what noise is no less than NOTICED.
+    """
+    few = min(map(len, verdict.times_ns)) < LEAST_REPEATS
+    return max(verdict.least_ns, NOTICED * max(verdict.base_ns, verdict.new_ns) if few else 0.0)
+
+
+def _floor_ms(verdict: Verdict) -> str:
+    return four_digits(_floor_ns(verdict) / 1e6)
+
+
+def _changed(verdict: Verdict, table: pd.DataFrame) -> pd.Series:
+    size = table["difference_ns"].abs()
+    return (size > 0) & (size >= _floor_ns(verdict))
+
+
+def _parts_that_stayed(
+    verdict: Verdict, parts: pd.DataFrame, stayed: pd.Series, text: Callable[[str], str]
+) -> str:
+    if not stayed.any():
+        return ""
+    other = "" if stayed.all() else "other "
+    parts = parts[stayed].sort_values("new_ns", ascending=False, kind="stable")
+    now = ", ".join(
+        f"{text(part)} {time / 1e6:,.3f}"
+        for part, time in zip(parts["part"], parts["new_ns"], strict=True)
+    )
+    number = f"{len(parts)} {other}part{'s' * (len(parts) > 1)}"
+    return f"{number} changed by less than {_floor_ms(verdict)} ms; ms now: {now}"
 
 
 def markdown(verdict: Verdict) -> str:
@@ -83,18 +136,14 @@ def markdown(verdict: Verdict) -> str:
         "difference_ns": "ms",
         "sure": "sure",
     }
-    parts += _table(moved_parts(verdict), columns)
-    if len(verdict.kernels):
-        columns = {"kernel": "kernel", "base_calls": "calls", "new_calls": "calls now"}
-        parts += _table(
-            verdict.kernels.head(ROWS), columns | {"difference_ns": "ms", "blame": "why"}
-        )
-        parts += [
-            "Full names, in this order:",
-            "",
-            *markdown_block(verdict.kernels["full_name"].head(ROWS)),
-            "",
-        ]
+    parts += _table_and_rest(*moved_parts(verdict, markdown_text), columns)
+    columns = {"kernel": "kernel", "base_calls": "calls", "new_calls": "calls now"}
+    columns |= {"difference_ns": "ms", "blame": "why"}
+    kernels, rest = moved_kernels(verdict)
+    parts += _table_and_rest(kernels, rest, columns)
+    if len(kernels):
+        full_names = markdown_block(kernels["full_name"])
+        parts += ["Full names, in this order:", "", *full_names, ""]
     parts += [footnote(verdict, markdown_text), ""]
     return "\n".join(parts)
 
@@ -137,6 +186,12 @@ def as_json(verdict: Verdict) -> str:
         "ignored": list(verdict.ignored),
     }
     return json.dumps(facts, indent=1) + "\n"
+
+
+def _table_and_rest(table: pd.DataFrame, rest: str, headings: dict[str, str]) -> list[str]:
+    """Rows, and a line on what is not among them; nothing of what is empty."""
+    lines = _table(table, headings) if len(table) else []
+    return [*lines, *([rest, ""] if rest else [])]
 
 
 def _table(table: pd.DataFrame, headings: dict[str, str]) -> list[str]:

@@ -285,6 +285,7 @@ class Verdict:
                        same name, else of the medians.
     ignored         -- files of the runs that were not read, each with its run and why.
     same_names      -- whether both sides have several runs, with the same names.
+    least_ns        -- the least difference that can be to blame, see `_least_difference`.
     parts, kernels  -- what to blame, the largest difference first: tables of `parts_to_blame` and
                        `kernels_to_blame`.
     """
@@ -302,6 +303,7 @@ class Verdict:
     origins: tuple[str, ...]
     ignored: tuple[str, ...]
     same_names: bool
+    least_ns: float
 
     @property
     def base_ns(self) -> float:
@@ -365,6 +367,7 @@ def judge(
         tuple(dict.fromkeys(str(run.origin) for run in (*base, *new))),
         tuple(f"{run.path}: {line}" for run in (*base, *new) for line in run.ignored),
         len(base) > 1 and _by_name(base).keys() == _by_name(new).keys(),
+        _least_difference(base, new, in_turns),
     )
 
 
@@ -389,7 +392,8 @@ def _word(
         return (
             "can't tell",
             False,
-            f"{repeats} repeats on one side; record {LEAST_REPEATS} or more of each",
+            f"{repeats} repeat{'s' * (repeats > 1)} on one side; record {LEAST_REPEATS} or more of"
+            " each",
         )
     if ratio.low > 1 + limit:
         return (
@@ -425,7 +429,7 @@ def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float)
                 f"the runs did other work: {before:,.10g} {name} each before and {now:,.10g}"
                 f" now{share}"
             )
-            return f"{found}; make runs of the same work, or judge requests (--measure latency)"
+            return f"{found}; make runs of the same work"
     return ""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
+from tidyprof.analyses.budget import part_words
 from tidyprof.plots import style
 from tidyprof.plots.figure import add_legend
 
@@ -75,7 +76,7 @@ def stack(
     axes.set_ylim(len(parts) - 0.4, -0.6)
     add_legend(
         axes,
-        {style.part_label(part): look for part, look in looks.items() if parts[part].max() > least},
+        {part_words(part): look for part, look in looks.items() if parts[part].max() > least},
     )
 
 

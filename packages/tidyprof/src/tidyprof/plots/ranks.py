@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.ranks import rank_labels
 from tidyprof.plots import style
 from tidyprof.plots.bars import stack
@@ -77,7 +78,7 @@ def _end_text(row: dict) -> str:
 def _rank_words(table: pd.DataFrame, shown: int) -> str:
     total = table["total_ns"].sum()
     shares = [
-        f"{style.part_label(look)} {100 * table[f'{part}_ns'].sum() / total:.0f} %"
+        f"{part_words(look)} {100 * table[f'{part}_ns'].sum() / total:.0f} %"
         for part, look in _PARTS.items()
     ]
     word = "rank" if table["rank"].notna().all() and table["rank"].is_unique else "device"

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from tidyprof.analyses.budget import parts_of
+from tidyprof.analyses.budget import part_words, parts_of
 from tidyprof.plots import style
 from tidyprof.plots.bars import stack
 from tidyprof.plots.figure import (
@@ -116,7 +116,7 @@ def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
     shares = {part: 100 * table[f"{part}_ns"].sum() / total for part in parts}
     ordered = sorted(parts, key=shares.get, reverse=True)
     listed = ", ".join(
-        f"{style.part_label(part)} {shares[part]:.0f} %" for part in ordered if shares[part] >= 0.5
+        f"{part_words(part)} {shares[part]:.0f} %" for part in ordered if shares[part] >= 0.5
     )
     if table["step"].isna().all():
         what = f"{len(table)} whole recordings" if len(table) > 1 else "the whole recording"

@@ -99,22 +99,6 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
 }
 """Part of a step (analyses.step_budget; diagnosis.on_device and on_host) -> colour and hatch."""
 
-PART_LABELS: Mapping[str, str] = {
-    "exposed_communication": "exposed communication",
-    "exposed_copy": "exposed copy",
-    "launch_bound": "launch-bound idle",
-    "blocked_host": "blocked host",
-    "data_wait": "data wait",
-    "fetching": "copying to the host",
-    "allocation": "in a call that allocates",
-    "start_up": "in slow first launches",
-    "silent": "host silent",
-    "stalled": "behind a waiting call",
-    "between": "between operators",
-    "taken": "taken by other programs",
-}
-"""Parts whose column name is no plain English."""
-
 KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "kernel": (BLUE, ""),
     "collective": (ORANGE, "xx"),
@@ -172,11 +156,6 @@ SETTINGS: Mapping[str, Any] = {
 """matplotlib settings under which plots are made and saved; the font ships with matplotlib, so
 output is equal everywhere, and a fixed salt makes the ids in SVG files so too.
 """
-
-
-def part_label(part: str) -> str:
-    """What to call a part of a step in a legend."""
-    return PART_LABELS.get(part, part)
 
 
 def contrast(first: str, second: str) -> float:

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from tidyprof.errors import EMPTY, ProfileReadError, SeveralRecordingsError
+from tidyprof.errors import EMPTY, OWN, ProfileReadError, SeveralRecordingsError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.guard import guarded, no_files
 
@@ -187,7 +187,7 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
     named = [Path(file) for file in (*files, *ignored)]
     for name, kind in recordings_in(path)[1].items():
         if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
-            ignored[str(path / name)] = f"a recording of its own, by {kind}"
+            ignored[str(path / name)] = f"{OWN} {kind}"
     profile.meta |= {"ignored_files": ignored} if ignored else {}
     return profile
 

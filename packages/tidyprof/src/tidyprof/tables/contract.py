@@ -142,6 +142,21 @@ EVENT_DTYPES: dict[str, str] = {
 nothing.
 """
 
+IDENTIFIERS = frozenset(
+    {
+        *("rank", "process", "thread", "launch_thread", "pid", "tid", "id", "number", "step"),
+        *("device", "source_device", "destination_device", "memory_device", "stream", "queue"),
+        *("parent", "address", "line"),
+    }
+)
+"""Columns, also of tools, whose numbers name something and count nothing."""
+
+
+def is_identifier(column: str) -> bool:
+    """Whether a column's numbers are written without separators of thousands."""
+    return column in IDENTIFIERS or column.endswith("_id")
+
+
 COUNTER_DTYPES: dict[str, str] = {
     "time_ns": "int64",
     "device": "Int32",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import OWN, SAME, ProfileReadError
 from tidyprof.names.short_names import short_name
 from tidyprof.tables.codes import (
     ABSENT,
@@ -145,7 +145,7 @@ A_DAY_NS = 24 * 3600 * 10**9
 other since 1970.
 """
 
-_SHOWN = 3
+_SHOWN = 8
 
 
 ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
@@ -153,8 +153,8 @@ ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
 
 
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
-    """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files
-    that it holds for.
+    """A line on the entry `ignored_files` of `Profile.meta`, with the first files for each reason;
+    none where there are none. It ends with SAME only if that holds for all of them.
 
     The mark of a model is not named, since its content is in the origin; nor are files in which
     `tidyprof run` describes a run, which are no profiles.
@@ -164,7 +164,17 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
         name = Path(file).name
         if not name.endswith(f"{MARK}.json") and not ABOUT_RUN.fullmatch(name):
             by_reason.setdefault(reason, []).append(Path(file).name)
-    return [f"not read: {_some(names)} ({reason})" for reason, names in by_reason.items()]
+    own = [reason for reason in by_reason if reason.startswith(OWN)]
+    if len(own) > 1:
+        others = [name for reason in own for name in by_reason.pop(reason)]
+        by_reason["recordings of their own, by other tools"] = others
+    if not by_reason:
+        return []
+    number = sum(map(len, by_reason.values()))
+    count = f", {number} in all" if number > 1 else ""
+    ordered = sorted(by_reason.items(), key=lambda one: one[0] != SAME)
+    listed = "; ".join(f"{_some(names)} ({reason})" for reason, names in ordered)
+    return [f"not read{count}: {listed}"]
 
 
 def told(meta: Mapping[str, Any]) -> list[str]:

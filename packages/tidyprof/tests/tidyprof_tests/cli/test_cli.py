@@ -195,9 +195,10 @@ class TestSummary:
         assert facts["origin"] == "recorded: AMD Instinct MI300X, ROCm 6.4"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000
         # + 10000.
-        assert (
-            facts["busy"]
-            == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
+        assert facts["span"] == "100.0 µs from the first to the last event of the recording"
+        assert facts["busy"] == (
+            "rank 0, device 2: 83.2 %, 49.5 µs of the 59.5 µs from its first to its last event"
+            " (durations add up to 64.0 µs)"
         )
 
     def test_a_recording_of_a_cpu_shows_operators(self, call, tmp_path):
@@ -336,7 +337,10 @@ class TestTables:
         paths = recorded("before.json", 4, 10_000), recorded("after.json", 2, 30_000)
         total, steps, _, row, rest, _ = call("compare", *paths).splitlines()
         assert total == "3 kernels, 0.011 ms a step before and 0.031 ms after: +0.020 ms (+181.2 %)"
-        assert steps.startswith("steps: 4 before and 2 after")
+        assert steps == (
+            "steps: 4 of 900.0 µs before and 2 of 900.0 µs after (median, on the host, over all"
+            " ranks); calls and times are those of one"
+        )
         assert row.split() == ["long_one", "1", "1", "0.010", "0.030", "+0.020"]
         assert rest.startswith(
             "2 others, each changed by less than 1 % of the time (0.000 ms), together +0.000 ms"
@@ -346,7 +350,11 @@ class TestTables:
     def test_recordings_of_which_one_marks_no_step_are_compared_whole(self, call, trace, tmp_path):
         unmarked = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
         _, steps, *_ = call("compare", trace, unmarked).splitlines()
-        assert steps.startswith("steps: 1 before, none marked after; calls and times are of whole")
+        assert steps.startswith("steps: 1 of ")
+        assert " before and none marked after (median, on the host" in steps
+        assert "; calls and times are of whole" in steps
+        _, steps, *_ = call("compare", unmarked, unmarked).splitlines()
+        assert steps.startswith("steps: none marked before and none marked after; calls and times")
 
     def test_equal_recordings_have_no_row(self, call, trace):
         total, _, rest, _ = call("compare", trace, trace).splitlines()
@@ -814,6 +822,12 @@ class TestOutput:
             line.endswith("\N{MINUS SIGN}0.006") for line in on_screen("compare", trace, faster)
         )
         assert "-0.006" in call("compare", trace, faster)
+        models = [
+            REPOSITORY / f"recordings/modelled-{name}/torch" for name in ("resnet", "tiny-batch")
+        ]
+        shown = " ".join(on_screen("gate", *models))
+        assert "now (\N{MINUS SIGN}50.0 %)" in shown, "in sentences, too"
+        assert "now (-50.0 %)" in call("gate", *models)
 
     @pytest.mark.parametrize("columns", range(60, 81, 4))
     def test_a_number_and_its_unit_are_on_one_line(self, columns, on_screen):
@@ -978,20 +992,31 @@ def test_what_is_no_file_is_named(half, capsys):
     os.mkfifo(half / "rank5.json")
     (half / ".rank6.json").mkdir()
     assert cli.main(["busy", str(half)]) == 0
-    assert capsys.readouterr().err.splitlines()[-3:] == [
-        "warning: not read: rank1.json, rank3.json (a link that leads nowhere)",
-        "warning: not read: rank4.json (a folder in the place of a file)",
-        "warning: not read: rank5.json (a pipe, socket or device)",
-    ]
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "warning: not read, 4 in all: rank1.json, rank3.json (a link that leads nowhere);"
+        " rank4.json (a folder in the place of a file); rank5.json (a pipe, socket or device)"
+    )
+
+
+def test_recordings_of_several_tools_beside_the_one_that_is_read_are_one_line(capsys):
+    folders = [REPOSITORY / f"recordings/modelled-{name}/rocpd" for name in ("resnet", "vit")]
+    assert cli.main(["compare", *(str(folder.parent) for folder in folders)]) == 0
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("warning: not read, 8 in all: amd-smi, omnistat, perfetto, ")
+    assert told.endswith("torch (recordings of their own, by other tools)")
 
 
 def test_files_that_say_the_same_are_one_line(tmp_path, capsys):
     write_results(tmp_path / "1_results.json", [Kernel("k", 1, 10, 1)])
     for kind in ("hip_api", "marker_api", "hsa_api", "rccl_api"):
         (tmp_path / f"1_{kind}_trace.csv").write_text(call_csv([Call("roctxMark", 5, 5, 1)]))
+    for number in range(10):
+        os.mkfifo(tmp_path / f"{number}.json")
     assert cli.main(["busy", str(tmp_path)]) == 0
     (told,) = (line for line in capsys.readouterr().err.splitlines() if "not read" in line)
-    assert told.endswith("and 1 more (what was read says the same)")
+    assert told.startswith("warning: not read, 14 in all: 1_")
+    assert "_trace.csv (what was read says the same); 0.json, 1.json, " in told
+    assert told.endswith("7.json and 2 more (a pipe, socket or device)")
 
 
 STATISTICS = """"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"

@@ -125,6 +125,17 @@ def test_by_step(run, recording, tmp_path):
     assert "gemm7" not in run("kernels", recording, "--by-step", "--steps", "8")[1]
 
 
+def test_the_number_of_a_step_has_no_separator(run, tmp_path):
+    events = [
+        TraceEvent("user_annotation", "ProfilerStep#12345", 1_000_000, 10_000_000),
+        operator("aten::mm", 1_001_000, 50_000, 1),
+        call("hipLaunchKernel", 1_002_000, 10, 1, **{"External id": 1}),
+        kernel("gemm", 1_500_000, 1_000, 1, **{"External id": 1}),
+    ]
+    path = write_trace(tmp_path / "trace.json", events, header=HEADER)
+    assert run("kernels", path, "--by-step")[1].splitlines()[1].split()[0] == "12345"
+
+
 def test_compare_by_operator(run, recording, tmp_path):
     code, out, _ = run("compare", recording, recording, "--by", "operator")
     assert code == 0

@@ -153,6 +153,40 @@ def test_the_part_that_grew_is_blamed_and_no_other():
         assert list(sure[sure].index) == ["data"]
 
 
+def test_rows_that_did_not_change_are_counted_and_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Of nine kernels seven got longer; the parts but one stayed within a tenth of the change."""
+    kernels = {f"kernel{number}": (1, 10.0) for number in range(9)}
+    longer = kernels | {f"kernel{number}": (1, 12.0 + number / 10) for number in range(7)}
+    parts = {"compute": 90.0, "launch_bound": 9.0, "other": 1.0}
+    base = [made_run(100 + turn / 100, kernels, **parts) for turn in range(8)]
+    parts = {"compute": 105.998, "launch_bound": 9.002, "other": 0.998}
+    new = [made_run(116 + turn / 100, longer, **parts) for turn in range(8)]
+    report = markdown(judge(base, new))
+    assert "| compute | 90.000 | 105.998 | +15.998 | yes |" in report
+    assert (
+        "\n2 other parts changed by less than 1.6 ms; ms now: launch-bound idle 9.002, other 0.998\n"
+        in report
+    )
+    assert "\n2 more kernels changed; 2 other kernels changed by less than 1.6 ms\n" in report
+    assert ("launch-bound idle" in report.split("\n2 other")[0], report.count("| longer |")) == (
+        False,
+        5,
+    )
+    same = markdown(judge(base, base))
+    assert "\n3 parts changed by less than" in same
+    assert "\n9 kernels changed by less than" in same
+    assert "Full names" not in same
+
+
+def test_without_repeats_a_hundredth_of_a_step_is_noise():
+    once = [made_run(100.0, compute=90.0, other=10.0)]
+    report = markdown(judge(once, [made_run(100.002, compute=89.998, other=10.004)]))
+    assert "2 parts changed by less than 1 ms; ms now: compute 89.998, other 10.004" in report
+    assert "1 repeat on one side" in report
+
+
 def test_a_part_below_the_noise_of_the_step_is_not_blamed():
     base = [
         made_run(step, data=1.0, forward=step - 1) for step in (90, 95, 100, 105, 110, 93, 107, 100)
@@ -227,7 +261,7 @@ def test_parts_and_kernels_take_the_blame():
     assert json.loads(as_json(verdict))["kernels"][0]["full_name"] == "void gemm<float>(int)"
     report = markdown(verdict)
     assert "\n```\nvoid gemm<float>(int)\nvoid relu<float>(int)\n" in report
-    assert "| launch bound |" in report
+    assert "| launch-bound idle |" in report
     assert "Step time of each run, ms: 10, 10, 10, 10, 10 before, 14, 14, 14, 14, 14 now" in report
 
 

@@ -68,6 +68,7 @@ def test_a_diagnosis_of_the_folder_tells_its_parts_again(
     shown = plain([PYTHON, "-m", "tidyprof", "triage", "out"], folder).output
     assert "the host's, without the profiler: data" in shown
     assert "watching took" in shown
+    assert re.search(r"\norigin +measured: .+, no GPU, PyTorch", shown)
     alone = plain([PYTHON, "-m", "tidyprof", "triage", "out/trace_rank0.json.gz"], folder).output
     assert "watching took" not in alone
 
@@ -80,7 +81,12 @@ def test_a_gate_takes_what_a_run_leaves(trained: tuple[Ended, Ended, Path]) -> N
     times = (folder / "out/times_rank0.jsonl").read_text().splitlines()
     (folder / "other/times_rank0.jsonl").write_text("\n".join(times[:-1]))
     shown = plain([PYTHON, "-m", "tidyprof", "gate", "out", "other"], folder).output
-    assert re.search(r"Origin: recorded: .+, no GPU, PyTorch", shown)
+    assert re.search(r"Origin: measured: .+, no GPU, PyTorch", shown), "on this machine"
+    about = json.loads((folder / "out/run_rank0.json").read_text())
+    about["machine"]["host"] = "another"
+    (folder / "other/run_rank0.json").write_text(json.dumps(about))
+    shown = plain([PYTHON, "-m", "tidyprof", "gate", "out", "other"], folder).output
+    assert "; recorded: another, no GPU, PyTorch" in shown
 
 
 def test_watching_costs_little(trained: tuple[Ended, Ended, Path]) -> None:

@@ -53,7 +53,7 @@ PARTS = {
     "exposed copy": "exposed_copy",
     "data wait": "data_wait",
     "blocked host": "blocked_host",
-    "launch bound": "launch_bound",
+    "launch-bound idle": "launch_bound",
     "compiling": "compiling",
     "copying to the host": "fetching",
     "taken by other programs": "taken",
@@ -364,7 +364,7 @@ def _listed(truth: Truth, found: re.Match) -> str:
     """All parts from half a percent on are listed, of the step without the profiler where that is
     another one.
     """
-    parts = {PARTS[name] for name in re.findall(rf"(?:, |^)([a-z ]+?) {N} %", found["list"])}
+    parts = {PARTS[name] for name in re.findall(rf"(?:, |^)([a-z -]+?) {N} %", found["list"])}
     missing = {name for name in truth.parts if of_step(truth, name) >= 0.006} - parts
     known = lengths(truth)
     return first(
@@ -787,6 +787,19 @@ def _waiting(truth: Truth, found: re.Match) -> str:
     return shown(found["share"], 100 * raw_ranks.waiting(truth), 0.1)
 
 
+def _in_turn(truth: Truth, found: re.Match) -> str:
+    costs = raw_ranks.costs(truth)
+    most = max(one.caused for one in costs.values())
+    if found["rank"] is None:
+        return _waiting(truth, found) or true(most == 0, f"one caused {most} ns")
+    named = costs[int(found["rank"])].caused
+    caused = 100 * most / sum(one.wait for one in costs.values())
+    return first(
+        _waiting(truth, found), true(named == most, f"not the most: {named}"),
+        shown(found["caused"], caused),
+    )  # fmt: skip
+
+
 def _no_straggler(truth: Truth, found: re.Match) -> str:
     step = judged_step(truth)
     return first(share(found["share"], step.waiting), true(_straggler(step) < LIMIT, "one does"))
@@ -885,8 +898,8 @@ CHECKS: list[tuple[str, Check]] = [
     ),
     (
         (
-            rf"^ranks wait for each other in (?P<share>{N}) % of their time, for none that does"
-            r" more than others"
+            rf"^ranks wait (?P<share>{N}) % of the time in collectives for the last one to come,"
+            r" but no rank has so much more work than the others"
         ),
         _no_straggler,
     ),
@@ -918,15 +931,15 @@ CHECKS: list[tuple[str, Check]] = [
     ),
     # What was judged.
     (
-        r"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, a"
+        r"^judged are (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, a"
         rf" mean of (?P<ms>{N}) ms"
         rf" each{CLOCK}",
         _judged,
     ),
-    (rf"of (?P<steps>1) step of (?P<ms>{N}) ms{CLOCK}", _judged),
+    (rf"^judged is (?P<steps>1) step of (?P<ms>{N}) ms{CLOCK}", _judged),
     (
         (
-            rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without"
+            rf"^judged are (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without"
             r" what is left out)?"
         ),
         _between,
@@ -1173,6 +1186,12 @@ CHECKS: list[tuple[str, Check]] = [
         _excess,
     ),
     (rf"Ranks wait for each other in (?P<share>{N}) % of their time only", _waiting),
+    (
+        rf"Ranks wait for each other in (?P<share>{N}) % of their time, and no single one is to"
+        r" blame: (?:none of them came last alone"
+        rf"|rank (?P<rank>\d+) caused the most, (?P<caused>{N}) % of it)",
+        _in_turn,
+    ),
     (r"whether rank (?P<rank>\d+) is slower", _always_last),
     # What the files can't tell.
     (r"no GPU took part", lambda t, m: true(t.on_host, "one did")),

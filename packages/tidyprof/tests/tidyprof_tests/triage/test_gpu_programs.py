@@ -104,8 +104,12 @@ def test_what_the_block_timed_is_what_an_own_clock_says(name: str, form: str) ->
 def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Path) -> None:
     folder, written = PROGRAMS / "gan_scores/sick", tmp_path / "found.json"
     assert main(["triage", str(folder), "--json", str(written)]) == 0
-    found = json.loads(written.read_text())["observer"]
+    told = json.loads(written.read_text())
+    found = told["observer"]
     low, high = found["estimated_step_ms"]
+    estimated = told["signs"]["observer"]["estimated_ns"]
+    assert (estimated["low"], estimated["high"]) == pytest.approx((1e6 * low, 1e6 * high))
+    assert low < estimated["middle"] / 1e6 < high
     assert found["untraced_step_ms"] is None
     assert low < TRUTH["gan_scores"]["untraced_ms"]["sick"] < high < found["traced_step_ms"]
     assert found["events_a_step"] == pytest.approx(5161, rel=0.01)

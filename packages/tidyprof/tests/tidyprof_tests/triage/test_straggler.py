@@ -19,15 +19,20 @@ MS = 1_000_000
 
 
 def two_ranks(
-    folder: Path, computing: tuple[float, float], sleeping: tuple[float, float], gpu: bool = False
+    folder: Path,
+    computing: tuple[float, float],
+    sleeping: tuple[float, float],
+    gpu: bool = False,
+    in_turn: bool = False,
 ) -> Path:
     """Steps of 100 ms: a rank computes, sleeps, and is in a collective until the step ends for
-    both.
+    both. in_turn -- whether the ranks swap their parts with each step.
     """
     for rank in range(2):
         events = []
-        works, sleeps = round(computing[rank] * MS), round(sleeping[rank] * MS)
         for step in range(4):
+            part = (rank + step * in_turn) % 2
+            works, sleeps = round(computing[part] * MS), round(sleeping[part] * MS)
             begin = MS + step * 100 * MS
             enters = begin + works + sleeps
             events += [
@@ -86,3 +91,12 @@ def test_a_rank_that_is_silent_computes_no_longer_and_is_judged_alone(tmp_path: 
     assert "most of it host silent" in found.evidence[0]
     assert "computes longer" not in found.evidence[0]
     assert f"tidyprof triage {folder / 'trace_rank0.json'}" in found.next_step
+
+
+def test_ranks_that_are_late_in_turn_are_no_stragglers(tmp_path: Path):
+    folder = two_ranks(tmp_path, (80, 10), (1, 1), gpu=True, in_turn=True)
+    assert not problems(Truth(raw_files.read(folder)), lines_of(folder))
+    found = tidyprof.triage(tidyprof.read(folder))
+    assert found.cause == "can't tell"
+    assert "but no rank has so much more work than the others: they are late in turn" in found.title
+    assert "no single one is to blame: rank" in " ".join(found.evidence)

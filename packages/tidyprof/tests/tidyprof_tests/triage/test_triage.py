@@ -365,7 +365,7 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(
         3,
     )
     assert any(
-        "of 3 of 4 steps (the first left out), a mean of 100 ms each" in sentence
+        sentence.startswith("judged are 3 of 4 steps (the first left out), a mean of 100 ms each")
         for sentence in found.evidence
     )
     assert found.share == pytest.approx(share)
@@ -379,6 +379,8 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(
     page = target.read_text(encoding="utf-8")
     assert page.count("<svg") == 2 * page.count("<figcaption>") == 6
     assert "The largest is" in page
+    assert "\N{REPLACEMENT CHARACTER}" not in page, "a blank that keeps % on its line can be shown"
+    assert re.search(r"</h1>\n<dl>\n<dt>next</dt>", page), "what to do is below the verdict"
 
 
 def test_a_processor_that_computes_is_told_in_which_operator_and_below_which_function(
@@ -545,7 +547,12 @@ def test_the_command_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureF
     )
     written = json.loads(target.read_text())
     assert (written["cause"], written["sure"]) == ("late-data", True)
-    assert written["signs"]["shares"]["data_wait"] == pytest.approx(written["share"])
+    signs = written["signs"]
+    assert signs["shares"]["data_wait"] == pytest.approx(written["share"])
+    assert signs["replays"] == {"launches": 0, "empty": 0, "usual": 0, "most": 0}
+    assert signs["slow"].keys() == {"count", "ns", "launches", "usual_ns"}
+    assert signs["observer"]["estimated_ns"] is None, "of a model"
+    assert isinstance(signs["largest_operator"], dict)
 
 
 @pytest.mark.parametrize(
