@@ -40,7 +40,8 @@ from tidyprof.plots import viewer
 from tidyprof_tests.patience import PATIENCE_S
 
 LESSON, GATE, SHORT = "notebooks/00_first.ipynb", "docs/gate.md", "docs/short.md"
-PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT)))
+GLOSSARY, CHANGELOG = "docs/glossary.md", "CHANGELOG.md"
+PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT, GLOSSARY, CHANGELOG)))
 WORDS = (
     "The queue of a stream holds what the host has launched and the device has not yet begun. " * 12
 )
@@ -83,7 +84,7 @@ def lesson() -> str:
     )
     words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
     shown = v4.new_output("display_data", data={"text/html": image + words})
-    printed = v4.new_output("stream", text="what was printed\n")
+    printed = v4.new_output("stream", text="what was printed, and the straggler\n")
     button = PerfettoButton(trace(), viewer_page(), "One step.")._repr_html_()
     wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{button}"})
     note = lesson_note(lessons()["00"], date(2026, 1, 2))
@@ -128,7 +129,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "index.md": first,
         LESSON: lesson(),
         GATE: gate,
-        SHORT: "# A short page\n\nA word.",
+        SHORT: "# A short page\n\nA word of a device and an exercise.",
+        GLOSSARY: "# Glossary\n\n- straggler: the rank that the others wait for.",
+        CHANGELOG: "# Changelog\n\n## Straggler\n\nA straggler has its name.",
         f"{DOWNLOADS}/00_start_here.ipynb": "{}",
     }
     for page, text in pages.items():
@@ -452,9 +455,19 @@ def test_the_search_puts_first_what_holds_more_of_the_words_in_its_headings(
     site: Path, browser: Any
 ):
     show(browser, f"{site.as_uri()}/search.html?q=device+exercise", "light", 1280)
-    wait_for(browser, "#search-results li:nth-child(2)")
-    first = browser.find_element("css selector", "#search-results li a")
-    assert first.text == "The gate"
+    wait_for(browser, "#search-results li:nth-child(3)")
+    found = browser.find_elements("css selector", "#search-results li > a:first-child")
+    assert [link.text for link in found] == [TITLE, "The gate", "A short page"]
+
+
+def test_the_search_has_each_page_once_meanings_and_lessons_first_and_what_changed_last(
+    site: Path, browser: Any
+):
+    show(browser, f"{site.as_uri()}/search.html?q=straggler", "light", 1280)
+    wait_for(browser, "#search-results li:nth-child(3)")
+    found = browser.find_elements("css selector", "#search-results li > a:first-child")
+    assert [link.text for link in found] == ["Glossary", TITLE, "Changelog > Straggler"]
+    assert "found 3 pages" in browser.find_element("css selector", ".search-summary").text
 
 
 def test_the_whole_book_has_all_pages_and_an_outline(paper: Any):
