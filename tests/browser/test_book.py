@@ -86,7 +86,13 @@ def lesson() -> str:
     shown = v4.new_output("display_data", data={"text/html": image + words})
     printed = v4.new_output("stream", text="what was printed, and the straggler\n")
     button = PerfettoButton(trace(), viewer_page(), "One step.")._repr_html_()
-    wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{button}"})
+    origin = '<div style="font-size:smaller">measured by <code>time</code></div>'
+    shown_below = f"<div>{wide_table()}{origin}</div>{button}"
+    wide = v4.new_output("display_data", data={"text/html": shown_below})
+    three = (
+        f'<div><table class="three"><tr>{"<td>computecomputecompute</td>" * 3}</tr></table></div>'
+    )
+    long = v4.new_output("display_data", data={"text/html": three})
     note = lesson_note(lessons()["00"], date(2026, 1, 2))
     cells = [
         v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
@@ -95,7 +101,7 @@ def lesson() -> str:
         v4.new_code_cell(rows, execution_count=2),
         v4.new_markdown_cell("## An exercise"),
         v4.new_code_cell("answer = 42", execution_count=3, metadata={"tags": [FOLDED]}),
-        v4.new_code_cell("show()", execution_count=4, outputs=[wide, wide]),
+        v4.new_code_cell("show()", execution_count=4, outputs=[wide, wide, long, long]),
         v4.new_markdown_cell('Type {"kind": 1}.'),
     ]
     return writes(v4.new_notebook(metadata=METADATA, cells=cells))
@@ -393,7 +399,7 @@ def test_words_of_a_table_stay_whole_on_paper_and_the_table_stays_on_the_sheet(
 def test_each_wide_table_scrolls_in_a_box_of_its_own(site: Path, browser: Any):
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
     below = browser.execute_script(
-        "return [...document.querySelectorAll('.cell_output table')].map(table => {"
+        "return [...document.querySelectorAll('.cell_output table.three')].map(table => {"
         "  let box = table;"
         "  do { box = box.parentElement } while (box.scrollWidth <= box.clientWidth);"
         "  return [getComputedStyle(box).overflowX, box.querySelectorAll('table').length] })"
@@ -413,11 +419,28 @@ def test_a_small_screen_cuts_no_command_and_gives_columns_and_icons_room(site: P
     gap += "return other.getBoundingClientRect().left - one.getBoundingClientRect().right"
     assert browser.execute_script(gap) >= 8
     show(browser, f"{site.as_uri()}/docs/gate.html", "light", 390)
-    widths = (
-        "return [...document.querySelectorAll('table')[1].rows[0].cells].map(cell =>"
-        " cell.offsetWidth)"
+    stacked = (
+        "const cells = [...document.querySelectorAll('table')[1].rows[1].cells];"
+        "return [new Set(cells.map(cell => cell.getBoundingClientRect().top)).size,"
+        " cells.map(cell => getComputedStyle(cell, '::before').content)]"
     )
-    assert min(browser.execute_script(widths)) > 80
+    assert browser.execute_script(stacked) == [
+        3,
+        ["none", '"where it was seen: "', '"since: "'],
+    ]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_smaller_than_12_5_pixels(site: Path, browser: Any, width: int):
+    sizes = (
+        "return [...document.querySelectorAll('body *')].filter(element =>"
+        " element.checkVisibility() && !element.closest('svg, .visually-hidden, option') &&"
+        " [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()) &&"
+        " parseFloat(getComputedStyle(element).fontSize) < 12.495).map(found => found.outerHTML)"
+    )
+    for page in ("index.html", "notebooks/00_first.html", "docs/gate.html", "search.html"):
+        show(browser, f"{site.as_uri()}/{page}", "light", width)
+        assert browser.execute_script(sizes) == []
 
 
 def test_code_has_an_edge_and_its_comments_are_quieter_than_it(site: Path, browser: Any):
