@@ -62,6 +62,10 @@ kernel's name are not.
 """
 
 
+_NUMBER = re.compile(r"[-−<]?\d[\d,]*(\.\d+)?( ?%)?|[-–]?")
+"""A number that came as text, or what stands where there is none."""
+
+
 @dataclass(frozen=True)
 class Prose:
     """Text whose `code`, *emphasis*, **strong** words and blocks of code in fences a notebook sets
@@ -224,7 +228,8 @@ def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[st
     """
     heading = _heading(name, unit)
     if not _are_numbers(values):
-        return heading, _texts(values, str), False
+        texts = _texts(values, str)
+        return heading, texts, any(texts) and all(map(_NUMBER.fullmatch, texts))
     return heading, _texts(values, _number_text(values, unit, largest)), True
 
 
