@@ -9,7 +9,7 @@ from typing import Self
 from tqdm import tqdm
 
 from cifar_train.hooks import Hook, StepOutcome
-from tidyprof.standard_streams import as_shown
+from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -26,9 +26,11 @@ def keep_stdout_for_json() -> None:
 
 
 def say(message: str) -> None:
-    """One line of news. A notebook shows standard error in red, so news go to standard output."""
+    """News, in lines that fit a page. A notebook shows standard error in red, so news go to
+    standard output.
+    """
     stream = sys.stderr if _notes_on_stderr else sys.stdout
-    print(as_shown(f"cifar_train: {message}", stream), file=stream, flush=True)
+    print(as_shown(f"cifar_train: {message}", stream, PAGE_COLUMNS), file=stream, flush=True)
 
 
 class Progress(Hook):

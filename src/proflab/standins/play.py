@@ -15,6 +15,7 @@ from gpumodel.workload import Sampling
 from proflab.standins.output_files import Process
 from proflab.standins.trainer_lines import trainer_lines
 from tidyprof.errors import UserError
+from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -93,8 +94,9 @@ def play(
 
 
 def announce(tool: str, what: str) -> None:
-    """The one line that every stand-in prints before anything else."""
-    print(f"{tool}: stand-in, nothing was measured: {what}", file=sys.stderr, flush=True)
+    """What every stand-in prints before anything else."""
+    text = f"{tool}: stand-in, nothing was measured: {what}"
+    print(as_shown(text, sys.stderr, PAGE_COLUMNS), file=sys.stderr, flush=True)
 
 
 def _nodes(command: Command) -> str:
