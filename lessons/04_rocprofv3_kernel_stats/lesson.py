@@ -314,7 +314,7 @@ q.check(answer)
 sides = played["loaders"].seconds, played["large"].seconds
 both = ledger.add(
     "More work in each launch makes an image cheaper", *sides,
-    change="batch 1024, 8 loaders, fused optimizer", origin=origin,
+    change="batch 1,024, 8 loaders, fused optimizer", origin=origin,
 )  # fmt: skip
 
 # %% [markdown]
