@@ -102,9 +102,9 @@ def start(number: str, within: str = "") -> Session:
     the course does not use, is not shown.
 
     The case's command line is $CASE, the folder $FOLDER. In a notebook of sections of several
-    lessons `within` names the folder that they share, and the case stays that of the first: so each
-    cell of it can be run again later. Raises CourseError for an unknown lesson, and where nothing
-    can be written.
+    lessons `within` names the folder that they share, which may be runs itself, and the case stays
+    that of the first: so each cell of it can be run again later. Raises CourseError for an unknown
+    lesson, and where nothing can be written.
     """
     begun = lesson(number)
     put_python_first()
@@ -116,7 +116,9 @@ def start(number: str, within: str = "") -> Session:
         case.put_into_environment(number)
     if within:
         _SHARED.add(within)
-    folder = journal.runs_folder() / (within or number)
+    folder = journal.runs_folder()
+    if not within or folder.name != within:
+        folder /= within or number
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
