@@ -243,9 +243,9 @@ def test_the_notebook_of_a_talk_takes_the_minutes_that_it_states_and_no_more_tha
     }
     talk = made["90_minutes"].lesson.minutes
     assert talk <= MINUTES_OF_A_TALK
-    assert f"takes about {talk} minutes, waiting included" in (REPOSITORY / "docs/instructor.md").read_text(
-        encoding="utf-8"
-    )
+    assert f"takes about {talk} minutes, waiting included" in (
+        REPOSITORY / "docs/instructor.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_no_later_cell_of_the_core_takes_a_name_that_an_exercise_needs() -> None:
