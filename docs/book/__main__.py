@@ -122,7 +122,7 @@ def write_finished() -> Path:
     name = lesson.folder.name
     note = partial(finished_lesson.note, lesson.minutes)
     page = page_of(name, folders, build(folders), note)
-    return finished_lesson.write(page, name, folders.notebooks)
+    return finished_lesson.write(page, lesson, folders.notebooks)
 
 
 def page_of(

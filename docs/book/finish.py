@@ -39,10 +39,20 @@ _DATA = re.compile(r'src="data:image/(png|svg\+xml);base64,([^"]+)"')
 _SOURCE = re.compile(r'src="([^"]+)"')
 _WIDTH = re.compile(r'width="(\d+)"')
 _TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
-_LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/][^<>\s]*(?![^<>]*>)")
-"""A word of a table's text that is too long for a narrow column, and has places where it can be
-broken.
+_CODE = re.compile(r"<code\b.*?</code>|<a\b[^>]*>https?:.*?</a>", re.DOTALL)
+"""Code within a sentence, and a link that shows its address."""
+
+_LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/.][^<>\s]*(?![^<>]*>)")
+"""A word of a table, or of code within a sentence, that is too long for a narrow column and has
+places where it can be broken.
 """
+
+_OPTION = re.compile(r'(?<![\w-])(?<!"option">)--?[A-Za-z][\w-]*(?![^<>]*>)')
+_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
+_CELL_BEGIN = re.compile(r"<t[dh]\b")
+_SHORT_NAME = re.compile(r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}<)")
+"""The first cell of a row, with a name such as `A, control` that fits one line."""
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
 _SHELL_REMARK = re.compile(r'(<span class="w">[^\S\n]+</span><span class="c1)(?=">)')
@@ -108,7 +118,9 @@ def finished(page: str, images: Path, up: str) -> str:
     found = _ARTICLE.search(page)
     if not found:
         return page
-    article = _TABLE.sub(lambda table: breakable(table[0]), _FIGURE.sub(_linked, found[1]))
+    article = _FIGURE.sub(_linked, found[1])
+    article = _TABLE.sub(lambda table: labelled(breakable(whole_options(table[0]))), article)
+    article = _CODE.sub(lambda code: breakable(whole_options(code[0])), article)
     article = _PRINTED.sub(
         lambda one: f"{one[1]}{paper_marks(one[2])}>{folded(one[2])}",
         _TYPED.sub(_remarked, article),
@@ -142,20 +154,55 @@ def picture(tag: str, images: Path, up: str) -> str:
     return tag
 
 
-def breakable(table: str) -> str:
-    """A table whose long names may go on in a second line, after an underscore or a slash; other
-    words stay whole.
+def breakable(html: str) -> str:
+    """Text whose long names may go on in a second line, after an underscore, a slash or a point;
+    other words stay whole.
     """
     return _LONG_NAME.sub(
-        lambda name: re.sub(r"(?<=[^_/])([_/]+)(?=[^_/<])", r"\1<wbr>", name[0]), table
+        lambda name: re.sub(r"(?<=[^_/.])([_/.]+)(?=[^_/.<])", r"\1<wbr>", name[0]), html
     )
+
+
+def whole_options(html: str) -> str:
+    """Text that goes on in a second line before an option such as `--num-workers`, not within."""
+    return _OPTION.sub(r'<span class="option">\g<0></span>', html)
+
+
+def labelled(table: str) -> str:
+    """A table whose cells say below which heading they stand, since a narrow screen shows each row
+    as a block, without the header, and which of their names are too short to be broken. The case
+    sheet's table has words of its own for that.
+    """
+    header, end, rows = table.partition("</thead>")
+    if not end or "table-layout:fixed" in header:
+        return table
+    names = [" ".join(_plain(cell).split()) for cell in _CELL.findall(header)]
+
+    def with_names(row: re.Match[str]) -> str:
+        left = iter(names)
+        return _CELL_BEGIN.sub(
+            lambda cell: (
+                f'{cell[0]} data-label="{escape(name)}"' if (name := next(left, "")) else cell[0]
+            ),
+            row[0],
+        )
+
+    return (
+        header
+        + end
+        + _ROW.sub(with_names, _SHORT_NAME.sub(lambda cell: f"{cell[0]} data-short", rows))
+    )
+
+
+def _plain(html: str) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", html))
 
 
 def paper_marks(printed: str) -> str:
     """Attributes for the output of a cell: whether it is short, and the length of its longest line
     if that needs smaller type.
     """
-    lines = [line.rstrip() for line in unescape(re.sub(r"<[^>]+>", "", printed)).splitlines()]
+    lines = [line.rstrip() for line in _plain(printed).splitlines()]
     longest = max(map(len, lines), default=0)
     short = ' class="short"' if len(lines) <= SHORT_LINES else ""
     return short + (f' style="--columns: {longest}"' if longest in PAPER_COLUMNS else "")
@@ -169,7 +216,7 @@ def folded(printed: str) -> str:
 
 
 def _folded_line(line: str) -> str:
-    text = unescape(re.sub(r"<[^>]+>", "", line))
+    text = _plain(line)
     label = _LABEL.match(text)
     begin = label.end() if label else len(text) - len(text.lstrip())
     words = text[begin:].strip()
@@ -204,10 +251,7 @@ def description(article: str) -> str:
     """A page's first paragraph that is neither a note nor a picture, as text, cut to the length of
     a description.
     """
-    texts = (
-        " ".join(unescape(re.sub(r"<[^>]+>", "", text)).split())
-        for text in _PARAGRAPH.findall(article)
-    )
+    texts = (" ".join(_plain(text).split()) for text in _PARAGRAPH.findall(article))
     text = next(filter(None, texts), "")
     return (
         text

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from docs.book import traces
 from docs.book.lesson_pages import FOLDED
 from docs.book.staging import LINK
+from proflab.lessons import Lesson, lessons
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -47,6 +48,8 @@ _PAIR = re.compile(
     r'<img [^>]*base64,(?P<dark>[^"]*)">'
 )
 _FENCE = re.compile(r"`{3,}")
+_CLOSER = re.compile(r"\*Look closer\* (?=[a-z])")
+_WHERE_CLOSER = "In JupyterLab and in the published book *Look closer* "
 _IN_A_NOTEBOOK = "<p><em>In JupyterLab a button opens this step in Perfetto here.</em></p>"
 
 
@@ -85,7 +88,7 @@ class Pictures:
         return self.names[key]
 
 
-def write(page: NotebookNode, name: str, notebooks: Path) -> Path:
+def write(page: NotebookNode, lesson: Lesson, notebooks: Path) -> Path:
     """Write a lesson's page into the folder of finished lessons, and return its path; the files
     there are replaced.
     """
@@ -93,9 +96,20 @@ def write(page: NotebookNode, name: str, notebooks: Path) -> Path:
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    path = folder / f"{name}.md"
-    path.write_text(document(page, Pictures(folder)), encoding="utf-8")
+    path = folder / f"{lesson.folder.name}.md"
+    text = f"{document(page, Pictures(folder))}\n{ending(lesson)}"
+    path.write_text(text, encoding="utf-8")
     return path
+
+
+def ending(lesson: Lesson) -> str:
+    """Where a reader goes from a finished lesson."""
+    later = lessons()[f"{int(lesson.number) + 1:02}"]
+    return (
+        f"Go on with lesson {later.number},"
+        f" [{later.question}](../{later.folder.name}.ipynb), which is shown here without outputs,"
+        f" or read every lesson, finished, in [the published book]({SITE}).\n"
+    )
 
 
 def document(page: NotebookNode, pictures: Pictures) -> str:
@@ -106,7 +120,8 @@ def document(page: NotebookNode, pictures: Pictures) -> str:
 
 def _cell(cell: NotebookNode, pictures: Pictures) -> list[str]:
     if cell.cell_type == "markdown":
-        return [LINK.sub(_deeper, _LOOK.sub("", cell.source.strip()))]
+        text = _CLOSER.sub(_WHERE_CLOSER, _LOOK.sub("", cell.source.strip()))
+        return [LINK.sub(_deeper, text)]
     shell = cell.source.startswith("%%bash\n")
     code = cell.source.removeprefix("%%bash\n").strip("\n")
     parts = [fenced(code, "bash" if shell else "python")]

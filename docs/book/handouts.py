@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docs.book import traces
 from docs.book.__main__ import REPOSITORY, executed
 from docs.book.lesson_pages import FOLDED, lesson_page
 from proflab.lessons import Lesson, lessons
@@ -117,8 +118,9 @@ def write_slides(name: str, page: NotebookNode) -> None:
 
 
 def slides(page: NotebookNode) -> NotebookNode:
-    """A lesson's page as nbconvert makes slides of it, without solutions: a heading begins a slide,
-    and a text begins a slide below it, on which the output of the next cell is shown.
+    """A lesson's page as nbconvert makes slides of it, without solutions and traces: a heading
+    begins a slide, and a text begins a slide below it, on which the output of the next cell is
+    shown.
     """
     from nbformat import v4
 
@@ -131,6 +133,7 @@ def slides(page: NotebookNode) -> NotebookNode:
             parts = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
             cells += [v4.new_markdown_cell(part) for part in parts if part.strip()]
             continue
+        cell.outputs = list(filter(_can_be_shown, cell.outputs))
         if cell.outputs and len(cell.source.splitlines()) > LONG_CODE:
             cell.metadata["tags"] = [*cell.metadata.get("tags", []), _LONG]
         cells.append(cell)
@@ -141,6 +144,11 @@ def slides(page: NotebookNode) -> NotebookNode:
         cell.metadata["slideshow"] = {"slide_type": kind}
         before = cell.cell_type
     return v4.new_notebook(metadata=page.metadata, cells=cells)
+
+
+def _can_be_shown(output: NotebookNode) -> bool:
+    """Whether this is more than a button, which would bring its trace of megabytes along."""
+    return not traces.BUTTON.fullmatch(output.get("data", {}).get("text/html", "").strip())
 
 
 def _read(text: str) -> NotebookNode:

@@ -367,7 +367,7 @@ EXERCISES = (
         ),
         insight=lambda data: (
             f"The trace alone says {launches_traced(data, 1):.0f} %, and this run would be called"
-            " launch-bound. Without the profiler it computes for"
+            " launch bound. Without the profiler it computes for"
             f" {100 * data['compute_ns'].mean() / _lengths(data)[0]:.0f} %."
         ),
     ),

@@ -37,7 +37,7 @@ lesson.sheet()
 #
 # A *dispatch* is one run of a kernel. The host launches them one by one, the GPU runs them in order:
 #
-# | | the GPU is the limit | the host is the limit (*launch-bound*) |
+# | | the GPU is the limit | the host is the limit (*launch bound*) |
 # | --- | --- | --- |
 # | host | runs ahead, the queue is full | launches as fast as it can |
 # | GPU | one kernel after the other | runs each kernel at once, then waits for the next |
@@ -314,7 +314,7 @@ q.check(answer)
 sides = played["loaders"].seconds, played["large"].seconds
 both = ledger.add(
     "More work in each launch makes an image cheaper", *sides,
-    change="batch 1024, 8 loaders, fused optimizer", origin=origin,
+    change="batch 1,024, 8 loaders, fused optimizer", origin=origin,
 )  # fmt: skip
 
 # %% [markdown]
@@ -350,7 +350,7 @@ proflab.reveal("04.b", float(f"{large.step_ns / small.step_ns:.2g}"), large.prof
 #
 # It says how long a kernel ran, not whether it could be faster: lesson 05. It can't tell waiting from work inside an
 # RCCL kernel. And the tool makes launches slower, by an amount that nobody has published for this training: compare
-# with the trainer's own step time, without the tool, before you call a run launch-bound.
+# with the trainer's own step time, without the tool, before you call a run launch bound.
 #
 # No CSV where there used to be one, no GPU in a virtual environment: [known
 # issues](../docs/known-issues.md#no-csv-where-there-used-to-be-one). RCCL is `rccl_main_kernel` in one release,

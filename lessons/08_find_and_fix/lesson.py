@@ -258,10 +258,10 @@ runs = {}
 for letter, patient in ward.items():
     runs |= {letter: patient} | ({f"{letter}, control": patient.healthy} if patient.healthy else {})
 budgets = mean_steps({name: tidyprof.step_budget(one.profile) for name, one in runs.items()})
-show_figure(plots.step_budget(budgets, title="Three patients, and all look launch-bound"))
+show_figure(plots.step_budget(budgets, title="Three patients, and all look launch bound"))
 
 # %% [markdown]
-# Launch-bound is a symptom: the host has launched nothing. A *diagnosis* is a cause together with evidence that its
+# To be launch bound is a symptom: the host has launched nothing. A *diagnosis* is a cause together with evidence that its
 # rivals can't explain. The suspects, each with the part of the step that it lengthens, the sign that decides, and what
 # `tidyprof triage` calls it. Who lengthens the same part is a *rival*.
 

@@ -212,7 +212,7 @@ q.check(answer)
 #
 # ## On a GPU
 #
-# The case at batch 1024 ran on an NVIDIA H200, eager and with `--compile`, once each. Kernels whose names begin with
+# The case at batch 1,024 ran on an NVIDIA H200, eager and with `--compile`, once each. Kernels whose names begin with
 # `triton_` were generated, with the compiler Triton: `poi` is pointwise, `red` a reduction, and the rest of the name
 # lists what was merged.
 

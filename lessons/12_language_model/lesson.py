@@ -353,7 +353,7 @@ for server, run in runs.items():
 # %% [markdown]
 # Still it waited: something was in front of it. Both files hold only what *one step launched*; what the device did for
 # the step before is not in them. Whether it worked, nobody can tell. `gaps` and `tidyprof triage` call it `earlier
-# work`; in `step_budget` it is in `other_ns`, neither launch-bound nor a blocked host.
+# work`; in `step_budget` it is in `other_ns`, neither launch-bound time nor a blocked host.
 #
 # The repair: a window that begins and ends with the device's own work, such as the graph's; or several steps, measured
 # from one graph to the next.

@@ -220,7 +220,7 @@ print((counts.sort_values("total_us", ascending=False).head(6) / len(ranges)).ro
 # These are a step's, the inner ones also part of the outer ones. As many calls of `aten::embedding_dense_backward` as
 # a line has places: the loop in `forward` calls the table once for each. One call would do. Each makes a gradient for
 # the *whole* table of words, nearly all zeros, which is then added to the last one. On a GPU the same loop would be
-# some hundred small kernels a step: launch-bound (lesson 04).
+# some hundred small kernels a step: it is launch bound (lesson 04).
 
 # %%
 # 5 minutes: the first cure. A function of a table (`torch.nn.Embedding`) and lines (numbers of words, a row for each

@@ -281,7 +281,7 @@ show_table(
     spills,
     " ".join(spills),
     "Spilled registers by version of Triton",
-    origin=f"compiled: {', '.join(versions)}",
+    origin=f"compiled: Triton {', '.join(versions)}",
 )
 
 # %% [markdown]

@@ -9,7 +9,7 @@ from typing import Self
 from tqdm import tqdm
 
 from cifar_train.hooks import Hook, StepOutcome
-from tidyprof.standard_streams import as_shown
+from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 SECONDS_BETWEEN_LINES = 5.0
 """Shortest time between two lines on progress in a log; a choice."""
@@ -27,11 +27,11 @@ def keep_stdout_for_json() -> None:
 
 
 def say(message: str) -> None:
-    """Print one line of news. It goes to standard output, since a notebook shows standard error in
-    red.
+    """Print one piece of news, in lines that fit a page. It goes to standard output, since a
+    notebook shows standard error in red.
     """
     stream = sys.stderr if _notes_on_stderr else sys.stdout
-    print(as_shown(f"cifar_train: {message}", stream), file=stream, flush=True)
+    print(as_shown(f"cifar_train: {message}", stream, PAGE_COLUMNS), file=stream, flush=True)
 
 
 class Progress(Hook):

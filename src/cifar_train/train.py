@@ -223,9 +223,10 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
     for.
     """
     config, planned = trainer.config, trainer.planned_steps
+    steps = f"{planned} step{'s' * (planned != 1)}"
     if trainer.launch.rank == 0:
         config.write(folder)
-        say(f"{trainer.loaders.description}; {planned} steps on {trainer.device}")
+        say(f"{trainer.loaders.description}; {steps} on {trainer.device}")
     schedule = config.schedule_for(planned)
     if profile is not None:
         profiling.check_trace_size(config, schedule, folder)
@@ -236,7 +237,7 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
             )
     if planned < config.max_steps:
         trainer.notes.append(
-            f"the data ends after {planned} steps ({config.max_epochs} epoch of "
+            f"the data ends after {steps} ({config.max_epochs} epoch of "
             f"{trainer.loaders.steps_per_epoch}); --max-epochs gives more"
         )
     if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:

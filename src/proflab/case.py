@@ -172,7 +172,7 @@ def shipped() -> list[Line]:
 
 def table(until: str = LAST) -> Table:
     """The case sheet up to and including a lesson. Below it stands each origin, marked with a
-    letter if there are several.
+    letter if there are several; the evidence names the letter, and the kind of the origin.
     """
     found = lines(until)
     stating: list[Line | Changed] = [one for line, _ in found for one in (line, *line.changes)]
@@ -180,7 +180,7 @@ def table(until: str = LAST) -> Table:
     # A single origin needs no letter: it is that of all lines.
     several = len(origins) > 1
     marks = {
-        origin: f" [{chr(ord('a') + place)}]" if several else ""
+        origin: f" [{_kinds(origin)}, {chr(ord('a') + place)}]" if several else ""
         for place, origin in enumerate(origins)
     }
     rows = [
@@ -192,7 +192,9 @@ def table(until: str = LAST) -> Table:
         )
         for line, here in found
     ]
-    notes = [f"{mark} {brief(origin)}".strip() for origin, mark in marks.items()]
+    notes = [
+        f"{f'[{mark[-2:]} ' if several else ''}{brief(origin)}" for origin, mark in marks.items()
+    ]
     notes += [f"The model's {error}" for error in errors("; ".join(origins))]
     if not all(here for _, here in found):
         notes.append(SHIPPED_NOTE)
@@ -204,6 +206,13 @@ def table(until: str = LAST) -> Table:
         widths=tuple(COLUMNS.values()),
         earlier=max(0, len(rows) - IN_VIEW),
     )
+
+
+def _kinds(origin: str) -> str:
+    """The words of an origin that say how its numbers came about, such as `recorded and
+    modelled`.
+    """
+    return " and ".join(dict.fromkeys(part.partition(":")[0] for part in origin.split("; ")))
 
 
 def read_lines(path: Path) -> list[Line]:

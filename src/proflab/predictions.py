@@ -147,7 +147,7 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
         ("predicted", _with_unit(prediction)),
         ("result", f"{_three_digits(plain)} {unit}".strip()),
     ]
-    rows.append(("verdict", verdict(prediction["value"], plain)))
+    rows.append(("verdict", verdict(prediction["value"], plain, unit)))
     note = "This prediction was made after the result had been shown." if prediction["late"] else ""
     show(
         Table(
@@ -156,8 +156,8 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
     )
 
 
-def verdict(predicted: float | str, result: float | str) -> str:
-    """How a prediction compares with the result, in words."""
+def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
+    """How a prediction compares with the result, both in `unit`, in words."""
     if isinstance(predicted, str) != isinstance(result, str):
         return "not compared: one is a number, the other is not"
     if isinstance(predicted, str) or isinstance(result, str):
@@ -166,7 +166,8 @@ def verdict(predicted: float | str, result: float | str) -> str:
     if predicted == result:
         return "as predicted"
     if predicted == 0 or result == 0 or (predicted < 0) != (result < 0):
-        return f"off by {number(float(predicted - result))}"
+        off = f"{number(abs(float(predicted - result)))} {unit}".strip()
+        return f"{off} too {'high' if predicted > result else 'low'}"
     ratio = predicted / result
     factor = float(max(ratio, 1 / ratio))
     if factor <= ABOUT_RIGHT:
@@ -207,7 +208,9 @@ def show_guesses() -> None:
     ]
     if rows:
         columns = ("id", "what", "predicted", "found", "unit", "times off")
-        show(Table("How well you guessed", columns, rows, "your guesses, and the lessons' results"))
+        note = "your guesses, and the lessons' results"
+        numbers_of = ("predicted", "found", "times off")
+        show(Table("How well you guessed", columns, rows, note, flush_right=numbers_of))
     else:
         show(Notice("No guess yet", "There is none in numbers to compare with its result.", "open"))
 

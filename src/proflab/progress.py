@@ -75,7 +75,8 @@ def progress_table(
     if not lessons:
         return _lesson_table("Progress", [tried], mistakes, note)
     rows = [(id, own.outcome, str(own.checks), ", ".join(own.helped)) for id, own in tried.items()]
-    return Table("Progress", ("exercise", "best outcome", "checks", "help"), rows, note)
+    columns = ("exercise", "best outcome", "checks", "help")
+    return Table("Progress", columns, rows, note, flush_right=("checks",))
 
 
 LESSON_COLUMNS = ("lesson", "passed", "wrong", "not attempted", "helped", "commonest mistake")

@@ -102,9 +102,9 @@ def start(number: str, within: str = "") -> Session:
     the course does not use, is not shown.
 
     The case's command line is $CASE, the folder $FOLDER. In a notebook with sections of several
-    lessons, `within` names the folder that they share, and the case stays that of the first
-    section: so each of its cells can be run again later. Raises CourseError for an unknown lesson,
-    and if the folder can't be made.
+    lessons, `within` names the folder that they share, which may be the folder of runs itself, and
+    the case stays that of the first section: so each of its cells can be run again later. Raises
+    CourseError for an unknown lesson, and if the folder can't be made.
     """
     begun = lesson(number)
     put_python_first()
@@ -116,7 +116,9 @@ def start(number: str, within: str = "") -> Session:
         case.put_into_environment(number)
     if within:
         _SHARED.add(within)
-    folder = journal.runs_folder() / (within or number)
+    folder = journal.runs_folder()
+    if not within or folder.name != within:
+        folder /= within or number
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

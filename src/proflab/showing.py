@@ -65,6 +65,10 @@ and in the pointers of a kernel's name.
 """
 
 
+_NUMBER = re.compile(r"[-−<]?\d[\d,]*(\.\d+)?( ?%)?|[-–]?")
+"""A number that came as text, or what stands where there is none."""
+
+
 @dataclass(frozen=True)
 class Prose:
     """Text in which a notebook sets `code`, *emphasis*, **strong** words and fenced blocks of code,
@@ -230,7 +234,8 @@ def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[st
     """
     heading = _heading(name, unit)
     if not _are_numbers(values):
-        return heading, _texts(values, str), False
+        texts = _texts(values, str)
+        return heading, texts, any(texts) and all(map(_NUMBER.fullmatch, texts))
     if is_identifier(name) and (values.dropna() % 1 == 0).all():
         return heading, _texts(values, lambda value: str(int(value))), True
     return heading, _texts(values, _number_text(values, unit, largest)), True

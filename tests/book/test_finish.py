@@ -17,7 +17,9 @@ from docs.book.finish import (
     finish,
     finished,
     folded,
+    labelled,
     sections,
+    whole_options,
 )
 from docs.book.traces import with_files
 from proflab.perfetto_button import PerfettoButton
@@ -85,7 +87,7 @@ def test_a_page_is_described_by_its_first_words_that_are_no_note_and_no_picture(
     )
 
 
-def test_long_names_in_a_table_can_be_broken_after_an_underscore_or_a_slash_and_nothing_else_is_touched(
+def test_long_names_can_be_broken_after_an_underscore_a_slash_or_a_point_and_nothing_else_is_touched(
     tmp_path: Path,
 ):
     table = (
@@ -95,12 +97,30 @@ def test_long_names_in_a_table_can_be_broken_after_an_underscore_or_a_slash_and_
     assert breakable(table) == table.replace("SYS_USE_", "SYS_<wbr>USE_<wbr>")
     assert (
         breakable("<td>src/tidyprof/io.py &amp; more</td>")
-        == "<td>src/<wbr>tidyprof/<wbr>io.py &amp; more</td>"
+        == "<td>src/<wbr>tidyprof/<wbr>io.<wbr>py &amp; more</td>"
     )
-    assert (
-        finished(page("<code>ROCPROFSYS_USE_MEMORY</code>" + table), tmp_path, "").count("<wbr>")
-        == 2
+    assert finished(page("<p>ROCPROFSYS_USE_MEMORY</p>" + table), tmp_path, "").count("<wbr>") == 2
+    code = finished(page("<p><code>torch.cuda.synchronize</code></p>"), tmp_path, "")
+    assert "<code>torch.<wbr>cuda.<wbr>synchronize</code>" in code
+
+
+def test_an_option_stays_whole_and_a_minus_is_none():
+    code = '<code class="a --b">train --num-workers -m 3 -1 a-b --</code>'
+    whole = code.replace("--num-workers", '<span class="option">--num-workers</span>')
+    whole = whole.replace(" -m", ' <span class="option">-m</span>')
+    assert whole_options(code) == whole_options(whole) == whole
+
+
+def test_each_cell_says_below_which_heading_it_stands():
+    table = "<table><thead><tr><td></td><th>time, <b>ms</b></th></tr></thead>{}</table>"
+    row = "<tr><td>a</td><td{}>2</td></tr>"
+    named = table.format(row.format(' data-label="time, ms"') * 2).replace(
+        "<td>a", "<td data-short>a"
     )
+    assert labelled(table.format(row.format("") * 2)) == named
+    sheet = "<table style='table-layout:fixed'><thead><tr><th>a</th></tr></thead></table>"
+    assert labelled(sheet) == sheet
+    assert labelled("<table><tr><td>a</td></tr></table>") == "<table><tr><td>a</td></tr></table>"
 
 
 def test_a_remark_after_a_command_is_marked_and_nothing_else_of_a_block_without_colours(

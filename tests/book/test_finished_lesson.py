@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode, reads, v4
 
-from docs.book.finished_lesson import FOLDER, LESSON, Pictures, document, write
+from docs.book.finished_lesson import FOLDER, LESSON, Pictures, document, ending, write
 from docs.book.lesson_pages import lesson_page
 from proflab.lessons import lessons
 from proflab.perfetto_button import PerfettoButton
@@ -70,6 +70,7 @@ def test_nothing_is_left_of_what_only_a_notebook_can_do_and_links_lead_somewhere
     for debris in ("<script", "<style", "<button", "<div class", "style=", "data-", "base64"):
         assert debris not in text
     links = re.findall(r"\]\((\.\.?/[^)#\s]+)", text)
+    assert f"../{lessons()['03'].folder.name}.ipynb" in text.rpartition("\n\n")[2]
     assert all((FINISHED / link).exists() for link in links if "/deployments/" not in link)
 
 
@@ -87,13 +88,14 @@ def test_a_page_becomes_markdown(tmp_path: Path):
     ]
     cells = [
         v4.new_markdown_cell("[a](../docs/a.md#b) [c](03_c.ipynb) [d](https://d.example) [e](#f)"),
+        v4.new_markdown_cell("Read it. *Look closer* zooms."),
         v4.new_code_cell("%%bash\nls", outputs=[v4.new_output("stream", text="```\nfile\n")]),
         v4.new_code_cell("answer = 1", metadata={"tags": ["hide-cell"]}),
         v4.new_code_cell("show()", outputs=outputs),
     ]
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "old.png").write_text("of the run before")
-    text = write(v4.new_notebook(cells=cells), "name", tmp_path).read_text()
+    text = write(v4.new_notebook(cells=cells), lessons()[LESSON], tmp_path).read_text()
     picture = (
         '<p><picture><source media="(prefers-color-scheme: dark)" srcset="figure_1_dark.png">'
         '<img src="figure_1_light.png" alt="A" width="816"></picture></p>'
@@ -101,6 +103,7 @@ def test_a_page_becomes_markdown(tmp_path: Path):
     )
     assert blocks(text) == [
         "[a](../../docs/a.md#b) [c](../03_c.ipynb) [d](https://d.example) [e](#f)",
+        "Read it. In JupyterLab and in the published book *Look closer* zooms.",
         "```bash\nls\n```",
         "````text\n```\nfile\n````",
         "<details>\n<summary>A solution, and what came out</summary>",
@@ -110,9 +113,10 @@ def test_a_page_becomes_markdown(tmp_path: Path):
         picture,
         picture,
         "<p><em>In JupyterLab a button opens this step in Perfetto here.</em></p>",
+        ending(lessons()[LESSON]).strip(),
     ]
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {
-        "name.md",
+        f"{NAME}.md",
         "figure_1_light.png",
         "figure_1_dark.png",
     }

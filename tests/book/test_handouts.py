@@ -14,6 +14,8 @@ from docs.book import handouts
 from docs.book.handouts import LONG_CODE, slides
 from docs.book.lesson_pages import lesson_page
 from proflab.lessons import lessons
+from proflab.perfetto_button import PerfettoButton
+from proflab.perfetto_trace import Trace
 from tests.conftest import REPOSITORY, require
 from tests.proflab.test_notebook_build import write_lesson
 from tools.drawings import DRAWINGS
@@ -124,6 +126,14 @@ def test_of_a_long_cell_the_outputs_stand_alone(page: NotebookNode) -> None:
     short, long = slides(page).cells[2:4]
     assert "tags" not in short.metadata
     assert long.metadata["tags"] == ["long-code"]
+
+
+def test_no_trace_is_in_the_slides() -> None:
+    button = PerfettoButton(Trace("a.json.gz", b"x"), "https://ui.perfetto.dev/", "A")
+    shown = [button._repr_html_(), "<b>stays</b>"]
+    outputs = [v4.new_output("display_data", {"text/html": html}) for html in shown]
+    cells = slides(v4.new_notebook(cells=[v4.new_code_cell("show()", outputs=outputs)])).cells
+    assert [output.data["text/html"] for output in cells[0].outputs] == ["<b>stays</b>"]
 
 
 def test_a_drawing_is_in_the_slides_which_have_no_file_beside_them(

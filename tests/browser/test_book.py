@@ -40,7 +40,8 @@ from tidyprof.plots import viewer
 from tidyprof_tests.patience import PATIENCE_S
 
 LESSON, GATE, SHORT = "notebooks/00_first.ipynb", "docs/gate.md", "docs/short.md"
-PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT)))
+GLOSSARY, CHANGELOG = "docs/glossary.md", "CHANGELOG.md"
+PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT, GLOSSARY, CHANGELOG)))
 WORDS = (
     "The queue of a stream holds what the host has launched and the device has not yet begun. " * 12
 )
@@ -84,9 +85,15 @@ def lesson() -> str:
     )
     words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
     shown = v4.new_output("display_data", data={"text/html": image + words})
-    printed = v4.new_output("stream", text="what was printed\n")
+    printed = v4.new_output("stream", text="what was printed, and the straggler\n")
     button = PerfettoButton(trace(), viewer_page(), "One step.")._repr_html_()
-    wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{button}"})
+    origin = '<div style="font-size:smaller">measured by <code>time</code></div>'
+    shown_below = f"<div>{wide_table()}{origin}</div>{button}"
+    wide = v4.new_output("display_data", data={"text/html": shown_below})
+    three = (
+        f'<div><table class="three"><tr>{"<td>computecomputecompute</td>" * 3}</tr></table></div>'
+    )
+    long = v4.new_output("display_data", data={"text/html": three})
     note = lesson_note(lessons()["00"], date(2026, 1, 2))
     cells = [
         v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
@@ -95,7 +102,7 @@ def lesson() -> str:
         v4.new_code_cell(rows, execution_count=2),
         v4.new_markdown_cell("## An exercise"),
         v4.new_code_cell("answer = 42", execution_count=3, metadata={"tags": [FOLDED]}),
-        v4.new_code_cell("show()", execution_count=4, outputs=[wide, wide]),
+        v4.new_code_cell("show()", execution_count=4, outputs=[wide, wide, long, long]),
         v4.new_markdown_cell('Type {"kind": 1}.'),
     ]
     return writes(v4.new_notebook(metadata=METADATA, cells=cells))
@@ -132,7 +139,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "index.md": first,
         LESSON: lesson(),
         GATE: gate,
-        SHORT: "# A short page\n\nA word.",
+        SHORT: "# A short page\n\nA word of a device and an exercise.",
+        GLOSSARY: "# Glossary\n\n- straggler: the rank that the others wait for.",
+        CHANGELOG: "# Changelog\n\n## Straggler\n\nA straggler has its name.",
         f"{DOWNLOADS}/00_start_here.ipynb": "{}",
     }
     for page, text in pages.items():
@@ -394,7 +403,7 @@ def test_words_of_a_table_stay_whole_on_paper_and_the_table_stays_on_the_sheet(
 def test_each_wide_table_scrolls_in_a_box_of_its_own(site: Path, browser: Any):
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
     below = browser.execute_script(
-        "return [...document.querySelectorAll('.cell_output table')].map(table => {"
+        "return [...document.querySelectorAll('.cell_output table.three')].map(table => {"
         "  let box = table;"
         "  do { box = box.parentElement } while (box.scrollWidth <= box.clientWidth);"
         "  return [getComputedStyle(box).overflowX, box.querySelectorAll('table').length] })"
@@ -414,11 +423,28 @@ def test_a_small_screen_cuts_no_command_and_gives_columns_and_icons_room(site: P
     gap += "return other.getBoundingClientRect().left - one.getBoundingClientRect().right"
     assert browser.execute_script(gap) >= 8
     show(browser, f"{site.as_uri()}/docs/gate.html", "light", 390)
-    widths = (
-        "return [...document.querySelectorAll('table')[1].rows[0].cells].map(cell =>"
-        " cell.offsetWidth)"
+    stacked = (
+        "const cells = [...document.querySelectorAll('table')[1].rows[1].cells];"
+        "return [new Set(cells.map(cell => cell.getBoundingClientRect().top)).size,"
+        " cells.map(cell => getComputedStyle(cell, '::before').content)]"
     )
-    assert min(browser.execute_script(widths)) > 80
+    assert browser.execute_script(stacked) == [
+        3,
+        ["none", '"where it was seen: "', '"since: "'],
+    ]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_smaller_than_12_5_pixels(site: Path, browser: Any, width: int):
+    sizes = (
+        "return [...document.querySelectorAll('body *')].filter(element =>"
+        " element.checkVisibility() && !element.closest('svg, .visually-hidden, option') &&"
+        " [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()) &&"
+        " parseFloat(getComputedStyle(element).fontSize) < 12.495).map(found => found.outerHTML)"
+    )
+    for page in ("index.html", "notebooks/00_first.html", "docs/gate.html", "search.html"):
+        show(browser, f"{site.as_uri()}/{page}", "light", width)
+        assert browser.execute_script(sizes) == []
 
 
 def test_code_has_an_edge_and_its_comments_are_quieter_than_it(site: Path, browser: Any):
@@ -456,9 +482,19 @@ def test_the_search_puts_first_what_holds_more_of_the_words_in_its_headings(
     site: Path, browser: Any
 ):
     show(browser, f"{site.as_uri()}/search.html?q=device+exercise", "light", 1280)
-    wait_for(browser, "#search-results li:nth-child(2)")
-    first = browser.find_element("css selector", "#search-results li a")
-    assert first.text == "The gate"
+    wait_for(browser, "#search-results li:nth-child(3)")
+    found = browser.find_elements("css selector", "#search-results li > a:first-child")
+    assert [link.text for link in found] == [TITLE, "The gate", "A short page"]
+
+
+def test_the_search_has_each_page_once_meanings_and_lessons_first_and_what_changed_last(
+    site: Path, browser: Any
+):
+    show(browser, f"{site.as_uri()}/search.html?q=straggler", "light", 1280)
+    wait_for(browser, "#search-results li:nth-child(3)")
+    found = browser.find_elements("css selector", "#search-results li > a:first-child")
+    assert [link.text for link in found] == ["Glossary", TITLE, "Changelog > Straggler"]
+    assert "found 3 pages" in browser.find_element("css selector", ".search-summary").text
 
 
 def test_the_whole_book_has_all_pages_and_an_outline(paper: Any):

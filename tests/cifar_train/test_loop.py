@@ -103,6 +103,14 @@ def test_a_line_on_a_terminal_is_broken_between_words(put, stream, head, monkeyp
     put(message)
 
 
+def test_news_fit_a_page(capsys):
+    message = " ".join(["CIFAR-100 is not staged in data"] * 5)
+    say(message)
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown)) <= 100
+    assert " ".join(map(str.strip, shown)) == f"cifar_train: {message}"
+
+
 def test_the_bar_on_a_terminal_says_how_long_the_rest_takes(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

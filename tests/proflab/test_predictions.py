@@ -136,16 +136,16 @@ def test_a_guess_that_is_clear_is_noted(
     ("predicted", "result", "words"),
     [
         (3.0, 3.0, "as predicted"),
-        (0.0, 2.0, "off by -2"),
-        (-1.0, 1.0, "off by -2"),
-        (2.0, 0.0, "off by 2"),
+        (0.0, 201.0, "201 registers too low"),
+        (-1.0, 1.0, "2 registers too low"),
+        (2.0, 0.0, "2 registers too high"),
         ("a", "b", "different"),
         ("most", 7.0, "not compared: one is a number, the other is not"),
         (7.0, "data", "not compared: one is a number, the other is not"),
     ],
 )
 def test_verdict_without_a_factor(predicted: float | str, result: float | str, words: str) -> None:
-    assert verdict(predicted, result) == words
+    assert verdict(predicted, result, "registers") == words
 
 
 def test_line_cut_off_by_a_crash_is_left_out(

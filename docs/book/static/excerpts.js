@@ -1,16 +1,32 @@
 // For an excerpt Sphinx would read each page that it found, which a browser refuses for files. Here a script holds
 // the texts of all pages: SEARCH_TEXTS[page] is a list of [anchor, title, text, code], one for each section.
 const AROUND = 130; // characters shown before and after the first word that was found
-const TITLE = 40, HEADING = 20; // points for each word there; Sphinx gives a page at most 15, wherever its words are
+// Sphinx gives a page at most 15 points, wherever its words are. These are added for each word in a title or in a
+// heading, and for each time that the text has one.
+const TITLE = 40, HEADING = 20, MENTIONS = 15;
+// A learner looks for a lesson or for the meaning of a word, and for what changed last of all.
+const PLACES = [[/^docs\/glossary$/, 110], [/^notebooks\//, 85], [/CHANGELOG$/, -200]];
 const stems = (new URLSearchParams(location.search).get("q") ?? "")
   .toLowerCase().split(/[^\p{Letter}\p{Number}_]+/u).filter(word => word && !stopwords.has(word))
   .map(word => new Stemmer().stemWord(word));
 
 const holds = text => stems.filter(stem => text.toLowerCase().includes(stem)).length;
 
-// Pages with the words in their title or headings come first.
-Scorer.score = ([page, title, , , score]) => score + TITLE * holds(title)
-  + HEADING * holds((SEARCH_TEXTS[`${page}.html`] ?? []).map(section => section[1]).join(" "));
+const mentions = text => stems.reduce((sum, stem) => sum + text.toLowerCase().split(stem).length - 1, 0);
+
+Scorer.score = ([page, title, , , score]) => {
+  const sections = SEARCH_TEXTS[`${page}.html`] ?? [];
+  const [headings, texts] = [1, 2].map(part => sections.map(section => section[part]).join(" "));
+  const place = PLACES.find(([name]) => name.test(page))?.[1] ?? 0;
+  return score + place + TITLE * holds(title) + HEADING * holds(headings) + Math.min(MENTIONS, mentions(texts));
+};
+
+// Sphinx lists a page once for its text and again for each title in it. The last is the best.
+const performSearch = Search._performSearch;
+Search._performSearch = (...terms) => {
+  const found = performSearch(...terms);
+  return found.filter(([page], place) => place === found.findLastIndex(([other]) => other === page));
+};
 
 // The text around the first place with most of the words near each other, cut between words.
 function excerpt(text) {

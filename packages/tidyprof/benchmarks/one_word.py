@@ -162,13 +162,14 @@ HEAD = (
 
 
 def counted(found: list[Told]) -> str:
-    """How many are right."""
+    """How many are right, and what the others are."""
     given = [one for one in found if one.cause != NO_VERDICT]
     right, wrong = (sum(getattr(one, name) for one in given) for name in ("is_right", "is_wrong"))
     sure = sum(one.sure for one in given if one.is_wrong)
     return (
-        f"{len(found)} forms, {len(given)} verdicts, {right} right, {wrong} wrong, {sure} wrong and"
-        " sure"
+        f"{len(found)} forms: {right} right, {wrong} wrong, {sure} of these sure,"
+        f" {len(given) - right - wrong} where triage can't tell,"
+        f" {len(found) - len(given)} without a verdict"
     )
 
 

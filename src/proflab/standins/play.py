@@ -15,6 +15,7 @@ from gpumodel.workload import Sampling
 from proflab.standins.output_files import Process
 from proflab.standins.trainer_lines import trainer_lines
 from tidyprof.errors import UserError
+from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -98,8 +99,9 @@ def play(
 
 
 def announce(tool: str, what: str) -> None:
-    """Print the line with which every stand-in begins."""
-    print(f"{tool}: stand-in, nothing was measured: {what}", file=sys.stderr, flush=True)
+    """Print the line with which every stand-in begins, folded to fit a page."""
+    text = f"{tool}: stand-in, nothing was measured: {what}"
+    print(as_shown(text, sys.stderr, PAGE_COLUMNS), file=sys.stderr, flush=True)
 
 
 def _nodes(command: Command) -> str:

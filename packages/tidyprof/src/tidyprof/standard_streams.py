@@ -10,6 +10,9 @@ import textwrap
 from contextlib import suppress
 from typing import TextIO
 
+PAGE_COLUMNS = 100
+"""Of a line that a notebook's page shows without scrolling."""
+
 
 def tell(text: str) -> None:
     """Lines on standard error, where they can be written: exit codes do not depend on them."""
@@ -21,22 +24,23 @@ def tell(text: str) -> None:
         discard(sys.stderr)
 
 
-def as_shown(text: str, stream: TextIO | None) -> str:
+def as_shown(text: str, stream: TextIO | None, elsewhere: int = 0) -> str:
     """The text for a stream, which is None where it was closed at the start.
 
-    A terminal gets a single line in as many as it takes; several, such as a traceback, stay as they
-    are.
+    A terminal gets a single line in as many as it takes, and what is no terminal in lines of
+    `elsewhere` columns, if that is given; several lines, such as a traceback, stay as they are.
     """
-    is_broken = stream is not None and "\n" not in text and stream.isatty()
-    return _broken(text) if is_broken else text
+    if stream is None or "\n" in text:
+        return text
+    width = shutil.get_terminal_size().columns if stream.isatty() else elsewhere
+    return _broken(text, width) if width else text
 
 
-def _broken(line: str) -> str:
-    """The line broken between words, as wide as the terminal; its likely cause and next step begin
-    lines.
+def _broken(line: str, width: int) -> str:
+    """The line broken between words into lines of so many columns; its likely cause and next step
+    begin lines.
     """
     parts = re.sub(r" (?=(Likely cause|Next step): )", "\n  ", joined(line)).split("\n")
-    width = shutil.get_terminal_size().columns
     wrap = textwrap.TextWrapper(
         width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )

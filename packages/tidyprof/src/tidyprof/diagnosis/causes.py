@@ -74,7 +74,7 @@ TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./pr
 
 TORCH = (
     "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],"
-    " schedule=schedule(...))"
+    " schedule=torch.profiler.schedule(...))"
 )
 OF_NVIDIA = {
     "rocprofv3": TORCH,
@@ -542,10 +542,9 @@ def _launch_words(signs: Signs) -> str:
     worth = (signs.under, signs.module) if _launching(signs) >= LIMIT / 4 else ()
     named = [f"{percent(share)} under {name}" for name, share in worth if share >= LIMIT]
     under = f"; of that {', '.join(named)}" if named else ""
-    return (
-        f"{idle}{whose} (step_budget, gaps){under}; {_count(signs, 'kernels')} kernels"
-        f" {_unit(signs)}"
-    )
+    count = _count(signs, "kernels")
+    kernels = f"{count} kernel{'s' * (count != '1')} {_unit(signs)}"
+    return f"{idle}{whose} (step_budget, gaps){under}; {kernels}"
 
 
 def _always(text: str) -> Callable[[Signs], str]:

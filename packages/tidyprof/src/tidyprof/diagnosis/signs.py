@@ -37,7 +37,7 @@ OWN_PARTS = (
     "silent",
     "stalled",
 )
-"""What can make one rank late. Neither waiting for others nor being launch-bound is among them:
+"""What can make one rank late. Neither waiting for others nor being launch bound is among them:
 where all ranks launch slowly, one of them comes last and the others' devices wait, which lengthens
 no step.
 """

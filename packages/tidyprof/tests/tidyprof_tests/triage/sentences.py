@@ -1129,7 +1129,7 @@ CHECKS: list[tuple[str, Check]] = [
         _not_launched,
     ),
     (rf"(?P<share>{N}) % (?:of that )?under (?P<name>[^;,]+)", _under),
-    (rf"(?P<count>{N}) kernels (?P<unit>a step|in all|in this time)", _count("kernels")),
+    (rf"(?P<count>{N}) kernels? (?P<unit>a step|in all|in this time)", _count("kernels")),
     (rf"^(?P<name>.*) has (?P<share>{N}) % of all kernel time, in (?P<calls>{N}) calls", _kernel),
     (
         r"no log of (?:the )?power(?: and its cap is here)?|no power cap is in the log",

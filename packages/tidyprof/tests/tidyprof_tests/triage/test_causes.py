@@ -207,6 +207,14 @@ def test_recorded_launches_of_a_graph_tell_nothing():
     assert "recorded into a graph" in diagnosis.title
 
 
+@pytest.mark.parametrize(
+    ("kernels", "words"), [(1, "; 1 kernel a step"), (2, "; 2 kernels a step")]
+)
+def test_one_kernel_is_no_kernels(kernels: int, words: str) -> None:
+    found = judge(made_signs({"launch_bound": 0.6}, per_step={"kernels": kernels}), ())
+    assert any(sentence.endswith(words) for sentence in found.evidence), found.evidence
+
+
 def test_copies_are_counted_for_each_batch():
     shares = {"data_wait": 0.6}
     five = made_signs(shares, per_step={"copies_to_device": 25, "batches": 6})
