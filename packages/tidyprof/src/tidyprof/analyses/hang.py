@@ -384,7 +384,7 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
         left = [rank for rank in behind if at[rank]["stack"] != at[waiting[0]]["stack"]]
         if left:
             here, there = _apart(at[left[0]], at[waiting[0]])
-            lines = f"at {here}, while {_ranks(waiting, 'is', 'are')} at {there}"
+            lines = f"at {here}, while {_ranks(waiting, 'is', 'are').lower()} at {there}"
             text = (
                 f"{_ranks(left, 'leaves', 'leave')} the others' path at collective"
                 f" {parted}{group.title}: {lines}."

@@ -438,7 +438,7 @@ def _show_summary(
         ("steps", _steps_fact(marked)),
     ]
     if profile.events["rank"].nunique() > 1:
-        facts.append(("waiting", ranks(profile).attrs["evidence"]))
+        facts.append(("waiting", _waiting_fact(profile)))
     facts.append(("origin", str(profile.origin)))
     facts += [
         ("repaired", f"{repair}: {count:,}")
@@ -448,6 +448,13 @@ def _show_summary(
     say(path, "bold")
     show_facts(facts)
     _show_top(profile)
+
+
+def _waiting_fact(profile: Profile) -> str:
+    """Which rank the others wait for, by their devices' collectives."""
+    if on_hosts_only(profile, profile):
+        return "no rank has events on a device; tidyprof triage compares what their hosts did"
+    return ranks(profile).attrs["evidence"]
 
 
 def _source(profile: Profile) -> Facts:

@@ -21,7 +21,7 @@ def hang(options: Namespace) -> None:
         "call": "call",
         "elements": "elements",
     }
-    headings |= {"after ms": "after_ns", "line": "line"}
+    headings |= {"late ms": "after_ns", "line": "line"}
     with showing(options):
         say(found.sentence, "bold")
         say("")

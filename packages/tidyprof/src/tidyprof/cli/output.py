@@ -6,6 +6,7 @@ import io
 import os
 import platform
 import sys
+import textwrap
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -189,15 +190,28 @@ def _cut(text: str, width: int, share: float) -> str:
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print lines of a label and a text; a terminal breaks long texts between words and keeps them
-    right of the labels.
+    """Print lines of a label and a text; a terminal breaks long texts between words, keeps them
+    right of the labels, and indents the lines that go on, since a label may have several texts.
     """
+    facts = list(facts)
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(overflow="fold")
+    beside = max((cell_len(label) for label, _ in facts), default=0) + 2
     for label, text in facts:
-        table.add_row(Text(label), Text(_in_words(text)))
+        shown = _in_words(text)
+        if on_terminal():
+            shown = _hanging(shown, Console().width - beside)
+        table.add_row(Text(label), Text(shown))
     _print(table)
+
+
+def _hanging(text: str, width: int) -> str:
+    """The text in lines, of which all but the first are indented."""
+    broken = textwrap.wrap(
+        text, max(width, _LEAST_TEXT), subsequent_indent="  ", break_on_hyphens=False
+    )
+    return "\n".join(broken)
 
 
 def warn(message: str) -> None:

@@ -291,7 +291,7 @@ def rank_words(signs: Signs) -> str:
     if table is None:
         return "one rank is here, which can't tell waiting for others from transfer (collectives)"
     if table.attrs["straggler"] is None:
-        return f"ranks: {table.attrs['evidence']}"
+        return f"{table.attrs['evidence']} (ranks)"
     share, part = signs.excess
     more = (
         f"{100 * share:.0f} % of its time more than the others"
@@ -305,8 +305,10 @@ def rank_words(signs: Signs) -> str:
     if share >= 0.01 and (part == "compute") != ("computes longer" in evidence):
         # How long it computes contradicts what it does more of, so only its idleness is told.
         evidence = re.sub(r", so its .*? \((idle for .*?)\)", r"; it was \1", evidence)
+    little = "" if share >= LIMIT else ": too little to blame it"
     return (
-        f"ranks: {evidence} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
+        f"{evidence} It spends {more} on work and waits of its own{most}{little} (ranks,"
+        " step_budget, gaps)"
     )
 
 
@@ -529,6 +531,21 @@ def _communication_words(signs: Signs) -> str:
     return f"{text}, {percent(_communication(signs))} without the waiting in it (ranks)"
 
 
+def _communication_advice(signs: Signs) -> str:
+    """What tells transfer from waiting, where ranks are missing; where all are here, what tells the
+    network from its users.
+    """
+    if signs.rank_table is None or (signs.world_size or 0) > signs.ranks:
+        return (
+            "Record every rank. If all enter together it is the network, if one enters last it is"
+            " that rank."
+        )
+    return (
+        "Time one such collective alone, at this size. If it is as long there, send fewer bytes, or"
+        " hide it behind computation; if it is shorter, other work slows it here."
+    )
+
+
 def _launching(signs: Signs) -> float:
     return _part(signs, "launch_bound") if signs.pace is None else signs.pace
 
@@ -736,10 +753,7 @@ CAUSES = (
         "communication",
         _communication,
         _communication_words,
-        _always(
-            "Record every rank. If all enter together it is the network, if one enters last it is"
-            " that rank."
-        ),
+        _communication_advice,
         where=("device", "host"),
     ),
     Cause(

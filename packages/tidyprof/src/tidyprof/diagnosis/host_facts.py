@@ -291,7 +291,7 @@ def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps:
     inside = outermost(operators[data.contains(operators["start_ns"])])
     if counts := Counter(inside["name"]).most_common(MOST_STARTED):
         started = (f"{four_digits(number / max(steps, 1))} {name}" for name, number in counts)
-        words.append(f"it starts {', '.join(started)} a step")
+        words.append(f"loading starts {', '.join(started)} a step")
     return ", ".join(words)
 
 

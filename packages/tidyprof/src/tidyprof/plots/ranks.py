@@ -63,7 +63,8 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         parts = shown[columns].set_axis(list(_PARTS.values()), axis="columns")
         looks = {look: _LOOKS[look] for look in _PARTS.values()}
         stack(axes, parts, looks, rank_labels(shown), ends, size, room=1.4)
-        axes.set_xlabel(f"time from the first to the last device event, {unit}")
+        kind = "device event" if shown["device"].notna().any() else "event of the host"
+        axes.set_xlabel(f"time from the first to the last {kind}, {unit}")
     figure.alternative_text = _rank_words(table, len(shown))
     return figure
 

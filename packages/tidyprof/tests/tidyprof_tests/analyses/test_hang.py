@@ -76,7 +76,7 @@ def write(
             "skipped",
             kinds.SKIPPED,
             (1,),
-            ["at collective 2: at hangs.py(28)", "Ranks 0, 2 are at hangs.py(27)"],
+            ["at collective 2: at hangs.py(28)", "while ranks 0, 2 are at hangs.py(27)"],
         ),
         (
             "other_size",

@@ -777,6 +777,20 @@ class TestOutput:
         assert max(map(len, lines)) <= 80
         assert len(lines) > 3
 
+    def test_of_several_texts_below_a_label_the_lines_that_go_on_are_indented(self, on_screen):
+        """Else nobody sees where the next piece of evidence begins."""
+        lines = on_screen("triage", REPOSITORY / "recordings/modelled-resnet/torch")
+        (number,) = (i for i, line in enumerate(lines) if " exposed-copies: " in line)
+        at = lines[number].index("exposed-copies")
+        assert lines[number + 1][: at + 2].isspace()
+        assert lines[number + 1][at + 2] != " "
+
+    def test_a_summary_of_ranks_without_a_gpu_says_where_they_are_compared(self, on_screen):
+        lines = on_screen(
+            "summary", REPOSITORY / "packages/tidyprof/tests/strangers/traces/two_rank_recommender"
+        )
+        assert "tidyprof triage compares what their hosts did" in " ".join(" ".join(lines).split())
+
     def test_a_row_is_a_line_whose_name_is_shortened_but_stays_apart(
         self, call, on_screen, tmp_path
     ):

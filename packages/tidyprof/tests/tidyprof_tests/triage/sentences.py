@@ -1049,7 +1049,7 @@ CHECKS: list[tuple[str, Check]] = [
         r"the loader runs in the training process \(num_workers=0\)|worker processes load",
         _who_loads,
     ),
-    (rf"it starts (?P<list>{N} [\w:.]+(?:, {N} [\w:.]+)*) a step", _starts),
+    (rf"loading starts (?P<list>{N} [\w:.]+(?:, {N} [\w:.]+)*) a step", _starts),
     (
         r"(?:idle while the host started nothing|no operator ran) for 1 ms or longer:"
         rf" (?P<share>{N}) % of the time, "
@@ -1182,7 +1182,7 @@ CHECKS: list[tuple[str, Check]] = [
     ),
     (
         rf"spends (?:(?P<more>{N}) % of its time more|no more time) than the others"
-        r"(?: on work and waits of its own, most of it (?P<part>[a-z ]+?) \()?",
+        r"(?: on work and waits of its own, most of it (?P<part>[a-z -]+?)(?: \(|:))?",
         _excess,
     ),
     (rf"Ranks wait for each other in (?P<share>{N}) % of their time only", _waiting),
