@@ -30,6 +30,16 @@ STATIC = Path(__file__).with_name("static")
 SHEETS = ("cheat-sheet", "hands", "before-and-after")
 """Pages of docs that are printed or shown; sheet.css knows them by these names."""
 
+SHORT = (2, 4, 7, 12)
+"""Questions of docs/before-and-after.md whose ideas the ninety minutes teach."""
+
+SHORT_ABOUT = """
+Three minutes, on paper, without help: one letter for each question. What you don't know you may
+leave out.
+
+Name, or a sign that you know again: ______________________________
+"""
+
 LONG_CODE = 8
 """Most lines of code that can be read from the last row of seats; of a longer cell only the outputs
 are shown.
@@ -44,8 +54,7 @@ _LINK_WITHIN = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")
 def main() -> int:
     """Write the sheets, and the slides of all lessons. Returns 0, or 2 if a lesson was not run."""
     TARGET.mkdir(parents=True, exist_ok=True)
-    for name in SHEETS:
-        write_sheet(name)
+    write_sheets()
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
     try:
@@ -75,11 +84,29 @@ def opening(lesson: Lesson) -> str:
     )
 
 
-def write_sheet(name: str) -> None:
-    """Write a page of docs for printing."""
+def write_sheets() -> None:
+    """Write all pages that are printed or shown as they are."""
+    for name in SHEETS:
+        write_sheet(name, (REPOSITORY / f"docs/{name}.md").read_text(encoding="utf-8"))
+    write_sheet("before-and-after-short", short_forms())
+
+
+def short_forms() -> str:
+    """Both forms of before and after with the questions of the ninety minutes alone."""
+    sheet = (REPOSITORY / "docs/before-and-after.md").read_text(encoding="utf-8")
+    _, *forms = re.split(r"^(?=## )", sheet, flags=re.MULTILINE)
+    pages = []
+    for form in forms:
+        heading, *questions = re.split(r"^(?=\*\*[AB]\d+\.)", form, flags=re.MULTILINE)
+        kept = [one for one in questions if int(one[3 : one.index(".")]) in SHORT]
+        pages += [heading.rstrip(), SHORT_ABOUT, *kept]
+    return "\n".join(["# Before and after: four questions", *pages])
+
+
+def write_sheet(name: str, sheet: str) -> None:
+    """Write a text of Markdown for printing."""
     from markdown_it import MarkdownIt
 
-    sheet = (REPOSITORY / f"docs/{name}.md").read_text(encoding="utf-8")
     title = sheet.partition("\n")[0].lstrip("# ")
     body = MarkdownIt("commonmark").enable("table").render(_LINK_WITHIN.sub(r"\1", sheet))
     # Each line of the commands is an element, so that a folded line can hang below its beginning.

@@ -24,12 +24,7 @@ counted twice.
 """
 
 PART_TOLERANCE = 0.005
-"""How far `compute` and `data_wait` may be off, as a fraction: fills may be left out of the first,
-copies don't fit.
-"""
-
-IDLE_TOLERANCE = 0.001
-"""How far `idle` may be off, as a fraction: less than the copies, which are no idle time."""
+"""How far `compute` may be off, as a fraction: fills may be left out of it, copies don't fit."""
 
 TWICE_TOLERANCE = 0.1
 """How near the excess must be to what was probably counted twice, as a fraction of that."""
@@ -157,6 +152,14 @@ def busy_as_compute(profile: Profile) -> dict[str, int]:
     return {**parts, "compute": parts["compute"] + copied}
 
 
+def copies_as_waiting(profile: Profile) -> dict[str, int]:
+    """The wrong budget without a part for copies: each is in the wait that it falls into."""
+    parts, twice = second_step_parts(profile), counted_twice(profile)
+    for name in ("idle", "data_wait"):
+        parts[name] += twice[name][1]
+    return {**parts, "copy": 0}
+
+
 def rest_in_one(profile: Profile, name: str = "rest") -> dict[str, int]:
     """The wrong budget that has one part for all that is neither computing nor waiting for data."""
     parts = second_step_parts(profile)
@@ -191,10 +194,10 @@ def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
     return f"{share} some time is counted twice, or lies outside of `whole_step`."
 
 
-TOLERANCES = {"compute": PART_TOLERANCE, "data_wait": PART_TOLERANCE, "idle": IDLE_TOLERANCE}
+TOLERANCES = {"compute": PART_TOLERANCE, "data_wait": SUM_TOLERANCE, "idle": SUM_TOLERANCE}
 WHAT_IT_IS = {
     "compute": "it is the time in which a kernel ran that is no collective.",
-    "data_wait": "other idle time is in it, or some of it is elsewhere.",
+    "data_wait": "there the device does nothing, and a copy is work. Other idle time is no part of it.",
     "idle": "while a copy runs the device is not idle. Give copies a part of their own.",
 }
 """Parts that a budget must name -> how far they may be off, and what to say of a wrong one."""
@@ -294,6 +297,7 @@ EXERCISES = (
                 lambda data: {"step": sum(second_step_parts(data).values())},
                 "No part is called `compute`",
             ),
+            Mistake(copies_as_waiting, "a copy is work"),
             Mistake(rest_in_one, "No part is called `idle`"),
             Mistake(sets_for_lengths, "its `.length`, in ns"),
             Mistake(lambda data: dict.fromkeys(TOLERANCES, "long"), "a number is asked"),

@@ -6,11 +6,13 @@ They take a `SteadyPart` of a run under rocprof-sys; 03.2 takes a recording of c
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tidyprof
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts.steady_part import SteadyPart, steady_part
+from proflab.parts.steady_part import SteadyPart, own_run, steady_part
+from tidyprof.errors import ProfileReadError
 from tidyprof.tables.contract import Profile
 
 if TYPE_CHECKING:
@@ -105,6 +107,16 @@ def kernel_ns_per_step(steady: SteadyPart) -> float:
 
 def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     """What is wrong with a run that should do the same work with half the gap, None if it does."""
+    if isinstance(answer, Path):
+        if not answer.exists():
+            return (
+                f"`{answer.name}` is not there: did the cell above write to `one`, or end with an"
+                " error?"
+            )
+        try:
+            answer = own_run(answer)
+        except ProfileReadError as error:
+            return str(error)
     if isinstance(answer, Profile):
         if not len(tidyprof.steps(answer)):
             return (
@@ -113,7 +125,7 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
             )
         answer = steady_part(answer)
     if not isinstance(answer, SteadyPart):
-        return f"A run is asked, such as `own_run(fixed)`; this is a {type(answer).__name__}."
+        return f"The folder of a run is asked, such as `fixed`; this is a {type(answer).__name__}."
     work = kernel_ns_per_step(answer) / kernel_ns_per_step(steady)
     if work < SAME_WORK:
         return (
@@ -260,7 +272,8 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda steady: steady, "half is asked"),
             Mistake(with_less_work, "you gave it less to do"),
-            Mistake(lambda steady: "fixed", "A run is asked"),
+            Mistake(lambda steady: "fixed", "The folder of a run is asked"),
+            Mistake(lambda steady: Path("fixed"), "`fixed` is not there"),
         ),
         hints=(
             (
@@ -273,8 +286,8 @@ EXERCISES = (
             ),
             (
                 "Other processes could do that beside the training (`--num-workers`), or a batch at"
-                " once (`--batched-transforms`). Write into another folder, then `own_run` of that"
-                " folder."
+                " once (`--batched-transforms`). Write into `$FOLDER/fixed`, and answer with"
+                " `fixed`."
             ),
         ),
         insight=(

@@ -100,8 +100,8 @@ proflab.predict(
 # %% [markdown]
 # The command does so for the first 10 steps (that count for nothing) and 20 more, then runs torch.profiler for three,
 # then times 20 again. On a GPU it synchronises only where such a window begins and ends. Without an optimizer a
-# backward pass marks the step, else the call of a module, or what you name: `--mark NAME`. A shorter program needs
-# `--after 6`.
+# backward pass marks the step, else the call of a module, or what you name: `--mark NAME`. A shorter program is told
+# which `--after` fits.
 #
 # ## The check list
 #
@@ -437,7 +437,7 @@ for turn in range(1, 6):
     for side, path in random.sample([("before", script), ("cured", own_cured)], 2):
         prints, _ = run(path, f"own/turns/{side}/run{turn}", "--steps", "0")
         pairs = zip(said.splitlines(), prints.splitlines(), strict=False)
-        differs += [line for old, line in pairs if old != line]
+        differs += [f"{old!r}, now {line!r}" for old, line in pairs if old != line]
 print(f"a print differs: {differs[0]}" if differs else "the same prints in all runs")
 print(f"verdict: {VERDICT}")
 

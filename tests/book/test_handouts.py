@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,42 @@ def test_readme_and_the_guide_name_the_sheet_and_the_slides() -> None:
         text = (REPOSITORY / path).read_text(encoding="utf-8")
         assert "cheat-sheet.md" in text, path
         assert "make slides" in text, path
+
+
+def test_the_short_forms_have_the_questions_that_the_plan_of_the_room_names() -> None:
+    text = handouts.short_forms()
+    found = re.findall(r"^\*\*([AB])(\d+)\.", text, re.MULTILINE)
+    assert found == [(form, str(number)) for form in "AB" for number in handouts.SHORT]
+    assert text.count("Name, or a sign") == 2
+    room = (REPOSITORY / "docs/room.md").read_text(encoding="utf-8")
+    key = (REPOSITORY / "docs/before-and-after-key.md").read_text(encoding="utf-8")
+    numbers = ", ".join(map(str, handouts.SHORT[:-1])) + f" and {handouts.SHORT[-1]}"
+    assert f"questions {numbers} of" in room
+    assert f"ask {numbers} alone" in key
+
+
+def test_no_letter_is_right_in_both_forms() -> None:
+    key = (REPOSITORY / "docs/before-and-after-key.md").read_text(encoding="utf-8")
+    letters = re.findall(r"^\| \d+ \|.+?\| ([a-d]) \| ([a-d]) \|", key, re.MULTILINE)
+    assert len(letters) == 12
+    assert [pair for pair in letters if pair[0] == pair[1]] == []
+
+
+def test_the_clock_of_the_room_ends_at_ninety_and_its_short_variant_follows_it() -> None:
+    room = (REPOSITORY / "docs/room.md").read_text(encoding="utf-8")
+    table = room.partition("\n**Late?**")[0]
+    starts = [int(start) for start in re.findall(r"^\| \W*(\d+)\W* \| ", table, re.MULTILINE)]
+    assert starts == sorted(starts)
+    assert (starts[0], starts[-1]) == (0, 90)
+    checkpoints = [int(one) for one in re.findall(r"\*\*(\d+)\*\* \| \*\*checkpoint", table)]
+    assert f"**Late at {checkpoints[1]}.**" in room
+    sixty = re.search(r"^\*\*Sixty minutes\*\*.*", room, re.MULTILINE)[0]
+    kernel, predict, third, budget, decide = map(int, re.findall(r"\((\d+)\)", sixty))
+    paper = starts[1]
+    earlier = accumulate((paper + kernel, budget, predict + third, decide))
+    then = [one - so_much for one, so_much in zip(checkpoints, earlier, strict=True)]
+    said = re.search(r"then at (\d+), (\d+), (\d+) and (\d+)", sixty).groups()
+    assert [*map(int, said)] == then
+    hands = starts[starts.index(checkpoints[-1]) + 1] - checkpoints[-1]
+    part_4 = int(re.search(r"\((\d+) minutes\)", sixty)[1])
+    assert f"you end at {then[-1] + hands + part_4}." in sixty

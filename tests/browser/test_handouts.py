@@ -26,13 +26,14 @@ HERE = "const {h, v} = Reveal.getIndices(); return [h, v]"
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("cheat-sheet", 1), ("hands", 4), ("before-and-after", 2)]
+    ("name", "count"),
+    [("cheat-sheet", 1), ("hands", 4), ("before-and-after", 2), ("before-and-after-short", 2)],
 )
 def test_a_sheet_has_its_pages_of_a4(
     name: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any
 ) -> None:
     monkeypatch.setattr(handouts, "TARGET", tmp_path)
-    handouts.write_sheet(name)
+    handouts.write_sheets()
     browser.get(f"file://{tmp_path}/{name}.html")
     printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"]
     pages = re.findall(rb"/MediaBox\s*\[0 0 ([\d.]+) ([\d.]+)\]", base64.b64decode(printed))

@@ -134,8 +134,12 @@ def test_loader_processes_pass_as_the_cure_and_a_smaller_batch_does_not(
     modelled: Profile, tmp_path: Path
 ) -> None:
     question = find("03.3").on(steady_part(modelled))
-    (tmp_path / "small").mkdir()
+    for name in ("small", "batched"):
+        (tmp_path / name).mkdir()
     assert question.evaluate(captured(tmp_path, "--num-workers", "2")).outcome is Outcome.PASSED
+    assert question.evaluate(tmp_path / "out").outcome is Outcome.PASSED
+    batched = captured(tmp_path / "batched", "--batched-transforms")
+    assert question.evaluate(batched).outcome is Outcome.PASSED
     refused = question.evaluate(captured(tmp_path / "small", "--batch-size", "32"))
     assert refused.outcome is Outcome.WRONG
     assert "you gave it less to do" in refused.message
@@ -196,7 +200,9 @@ def test_a_sleep_of_another_whole_is_told_which(by_hand: SteadyPart, times, word
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ("runs/03/fixed", "A run is asked"),
+        ("runs/03/fixed", "The folder of a run is asked"),
+        (Path("runs/fixed"), "`fixed` is not there: did the cell above write to `one`"),
+        (Path(__file__), "content of no known format"),
         (profile_of(("kernel", "k", 0, 1)), "record it with `--roctx`"),
     ],
 )
