@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from proflab.display import SUMMARY, Table, near, show, typeset_html
 from proflab.sources import brief, errors
 from tidyprof.harmless import html_text, printable, printable_lines
-from tidyprof.tables.contract import is_identifier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,6 +231,8 @@ def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[st
     """Heading and texts of one column, and whether they are numbers. `largest` decides the
     decimals.
     """
+    from tidyprof.tables.contract import is_identifier
+
     heading = _heading(name, unit)
     if not _are_numbers(values):
         texts = _texts(values, str)
