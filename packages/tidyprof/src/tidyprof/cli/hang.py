@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
+
+import pandas as pd
 
 from tidyprof.analyses.hang import who_is_missing
 from tidyprof.cli.output import check_targets, columns_of, say, show, showing, write_report
@@ -22,6 +25,9 @@ def hang(options: Namespace) -> None:
         "elements": "elements",
     }
     headings |= {"late ms": "after_ns", "line": "line"}
+    if _named_by_rank(found.table):
+        # The column would say the ranks again, and a terminal would cut the line for it.
+        del headings["dump"]
     with showing(options):
         say(found.sentence, "bold")
         say("")
@@ -35,3 +41,11 @@ def hang(options: Namespace) -> None:
             "last_calls": rows,
         }
         write_report("--json", options.json, json.dumps(report, indent=1) + "\n")
+
+
+def _named_by_rank(table: pd.DataFrame) -> bool:
+    """Whether the name of each dump that is there has its rank as its only number."""
+    return all(
+        pd.isna(dump) or re.findall(r"\d+", str(dump)) == [str(rank)]
+        for rank, dump in zip(table["rank"], table["dump"], strict=True)
+    )

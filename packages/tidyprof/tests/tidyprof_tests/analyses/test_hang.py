@@ -446,6 +446,17 @@ def test_the_command_shows_and_writes_it(tmp_path: Path, capsys) -> None:
     assert [row["dump"] for row in report["last_calls"]] == ["rank_0", None, "rank_2"]
 
 
+def test_dumps_that_are_named_by_their_rank_are_not_listed(tmp_path: Path, capsys) -> None:
+    """On 80 columns the line, which is what one looks for, lost its number to them."""
+    folder = write(tmp_path, {0: [call(1), call(2)], 1: [call(1)]})
+    for named in (True, False):
+        assert main(["hang", str(folder)]) == 0
+        (heading,) = (line for line in capsys.readouterr().out.splitlines() if "elements" in line)
+        assert ("dump" in heading.split()) != named
+        for dump in sorted(folder.glob("*1")):
+            dump.rename(dump.with_name("node7_1"))
+
+
 class _Runs:
     def __reduce__(self) -> tuple:
         return os.mkdir, ("ran",)
