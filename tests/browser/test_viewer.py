@@ -205,6 +205,19 @@ def test_the_theme_may_change_while_it_is_open(tmp_path: Path, browser: Any) -> 
     assert pixel(browser, 0.5, 15) == [0x11, 0x11, 0x11]
 
 
+def test_what_is_said_of_the_chosen_is_in_sight_as_soon_as_it_opens(
+    tmp_path: Path, browser: Any
+) -> None:
+    show(browser, page(tmp_path, timeline(), timeline()), "light", 1280)
+    browser.execute_script(
+        "document.body.style.padding = '900px 0';"
+        "const button = document.querySelector('.tidy-viewer > button');"
+        "button.scrollIntoView({block: 'end'}); button.click()"
+    )
+    said = "return document.querySelector('.tv-said').getBoundingClientRect().bottom"
+    assert browser.execute_script(said) <= browser.execute_script("return innerHeight")
+
+
 def test_a_curve_tells_the_value_after_each_change_and_its_phase(
     tmp_path: Path, browser: Any
 ) -> None:

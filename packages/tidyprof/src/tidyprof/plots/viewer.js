@@ -184,7 +184,9 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       else panel.hidden = !panel.hidden;
       opener.setAttribute("aria-expanded", String(!panel.hidden));
       opener.textContent = panel.hidden ? "Look closer" : "Close the viewer";
-      if (!panel.hidden) panel.querySelector(".tv-stage").focus({ preventScroll: true });
+      if (panel.hidden) return;
+      panel.querySelector(".tv-stage").focus({ preventScroll: true });
+      panel.scrollIntoView({ block: "nearest" }); // with the line that names what is chosen
     });
   }
 
