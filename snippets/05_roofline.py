@@ -1,8 +1,10 @@
 """Draw kernels under the roofs of a GPU, and print how near each comes to its own roof.
 
-    python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3     # TFLOP/s and TB/s, from the
-    data sheet python 05_roofline.py workloads/NAME/FOLDER/pmc_perf.csv --roofs
-    workloads/NAME/FOLDER/roofline.csv
+    # TFLOP/s and TB/s, from the data sheet
+    python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3
+    # what rocprof-compute counted and measured
+    python 05_roofline.py workloads/NAME/FOLDER/pmc_perf.csv \\
+        --roofs workloads/NAME/FOLDER/roofline.csv
 
 points.csv has the columns name, flop, bytes, seconds: your own counts, sums over all calls. Else
 the file is a pmc_perf.csv of `rocprof-compute` on an MI200 or MI300, with a column or with a row
