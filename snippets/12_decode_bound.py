@@ -3,8 +3,7 @@ timed.
 
     # TB/s and TFLOP/s, from the data sheet
     python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307
-    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307 \\
-        --batch 32 --context 4096 --bytes 1
+    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307 --batch 32 --context 4096
     # time the module between the dashed lines
     python 12_decode_bound.py
 
