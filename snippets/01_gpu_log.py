@@ -2,8 +2,8 @@
 
     python 01_gpu_log.py record gpu.csv python train.py --epochs 3
     python 01_gpu_log.py summary gpu.csv
-    python 01_gpu_log.py summary gpu.csv --images 50000 \\
-        --begin 2026-01-31T10:00 --end 2026-01-31T10:30
+    python 01_gpu_log.py summary gpu.csv --images 50000
+    python 01_gpu_log.py summary gpu.csv --begin 2026-01-31T10:00 --end 2026-01-31T10:30
 
 record runs `amd-smi monitor` beside the command, on this node alone: in a job of several nodes
 start it on each, with a file of its own. Without amd-smi the command runs all the same. summary

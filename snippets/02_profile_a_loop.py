@@ -1,5 +1,6 @@
-"""torch.profiler around a training loop: python 02_profile_a_loop.py [FOLDER], also under torchrun
-or srun.
+"""torch.profiler around a training loop, also under torchrun or srun.
+
+    python 02_profile_a_loop.py [FOLDER]
 
 Writes FOLDER/trace_rank0.json.gz (one file a rank) for https://ui.perfetto.dev, and prints two
 tables. Put your own model, data and loop between the dashed lines. Steps 0 to 4 are not recorded, 5

@@ -1,5 +1,6 @@
-"""Where each step of a torch.profiler trace goes on the GPU: python 02_step_budget.py
-trace.json[.gz] [MS]
+"""Where each step of a torch.profiler trace goes on the GPU.
+
+    python 02_step_budget.py trace.json[.gz] [MS]
 
 MS is what a step takes without the profiler, from any log. What the recorded steps take longer is
 taken off the launches, which the profiler makes slower. A trace of the block in lesson 14 states

@@ -1,5 +1,6 @@
-"""Busy time, gaps and the largest kernels of a torch.profiler trace: python 02_trace_to_table.py
-trace.json[.gz]
+"""Busy time, gaps and the largest kernels of a torch.profiler trace.
+
+    python 02_trace_to_table.py trace.json[.gz]
 
 Times in the file are microseconds. Without a GPU in the trace the largest operators are shown
 instead.

@@ -1,4 +1,6 @@
-"""Sums of rocprof-sys as a table: python 03_wall_clock.py FOLDER [ROWS]
+"""Sums of rocprof-sys as a table.
+
+    python 03_wall_clock.py FOLDER [ROWS]
 
 Reads every wall_clock-*.json in the folder (ROCPROFSYS_PROFILE = true writes them, one per
 process), and prints the calls and ranges with the largest total. Where the standard deviation is

@@ -1,4 +1,6 @@
-"""Kernels, busy time and gaps from rocprofv3's traces: python 04_busy_time.py FOLDER_OR_FILE...
+"""Kernels, busy time and gaps from rocprofv3's traces.
+
+    python 04_busy_time.py FOLDER_OR_FILE...
 
 Reads <name>_kernel_trace.csv (rocprofv3 --kernel-trace --output-format csv), of a folder all of
 them, and prints for each file and GPU the largest kernels, the time in which at least one ran

@@ -1,16 +1,18 @@
 """Draw kernels under the roofs of a GPU, and print how near each comes to its own roof.
 
-    python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3     # TFLOP/s and TB/s, from the
-    data sheet python 05_roofline.py workloads/NAME/FOLDER/pmc_perf.csv --roofs
-    workloads/NAME/FOLDER/roofline.csv
+    # TFLOP/s and TB/s, from the data sheet
+    python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3
+    # what rocprof-compute counted and measured
+    python 05_roofline.py FOLDER/pmc_perf.csv --roofs FOLDER/roofline.csv
 
 points.csv has the columns name, flop, bytes, seconds: your own counts, sums over all calls. Else
 the file is a pmc_perf.csv of `rocprof-compute` on an MI200 or MI300, with a column or with a row
-for each counter. From ROCm 7.13 on `rocprof-compute analyze -p workloads/NAME/FOLDER` makes it,
-from 10.2 on it ends in .gz. FOLDER is the GPU, such as MI300X_A1, or in a Slurm step the rank, from
-7.12 on. A launch that was timed in several runs of the program counts with its first time. Roofs
-come from --peak and --bandwidth, or are those that rocprof-compute measured: HBM and FP16 matrix,
-of GPU 0. The traffic is that between L2 and the memory. Writes roofline.png, or what --out says.
+for each counter. From ROCm 7.13 on `rocprof-compute analyze -p FOLDER` makes it, from 10.2 on it
+ends in .gz. FOLDER is workloads/NAME and the GPU, such as workloads/NAME/MI300X_A1, or in a Slurm
+step the rank, from 7.12 on. A launch that was timed in several runs of the program counts with its
+first time. Roofs come from --peak and --bandwidth, or are those that rocprof-compute measured: HBM
+and FP16 matrix, of GPU 0. The traffic is that between L2 and the memory. Writes roofline.png, or
+what --out says.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 """Ask a trace in SQLite the questions of 06_rpd_report.sql, which lies beside this file.
 
-    python 06_rpd_report.py trace.rpd                    # rocmProfileData, schema 2 or 3
-    python 06_rpd_report.py 1234_results.db              # rocprofv3 (rocpd), --runtime-trace or
-    more
-    python 06_rpd_report.py trace.rpd --skip-ms 500      # leave out what starts in the first 500 ms
-    of GPU work
+    # rocmProfileData, schema 2 or 3
+    python 06_rpd_report.py trace.rpd
+    # rocprofv3 (rocpd), --runtime-trace or more
+    python 06_rpd_report.py 1234_results.db
+    # leave out what starts in the first 500 ms of GPU work
+    python 06_rpd_report.py trace.rpd --skip-ms 500
 
 The file is opened read-only. Add a question of your own: a block `-- name: ...` in the SQL file.
 """

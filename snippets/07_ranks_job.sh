@@ -1,5 +1,6 @@
 #!/bin/bash -l
-# Several ranks of any PyTorch program under Slurm, with a trace for each rank: sbatch 07_ranks_job.sh
+# Several ranks of any PyTorch program under Slurm, with a trace for each rank:
+#     sbatch 07_ranks_job.sh
 # Fill in these lines (Slurm reads them before any shell does: no variables in them), then the values below.
 #SBATCH --account=my_project --partition=mi300x
 #SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=7 --time=00:15:00

@@ -1,5 +1,6 @@
 #!/bin/bash -l
-# Several ranks of any PyTorch program under PBS with the launcher PALS, and a trace for each: qsub 07_ranks_job_pbs.sh
+# Several ranks of any PyTorch program under PBS with the launcher PALS, and a trace for each:
+#     qsub 07_ranks_job_pbs.sh
 # Fill in these lines (PBS reads them before any shell does: no variables in them), then the values below.
 #PBS -A my_project
 #PBS -q debug

@@ -1,9 +1,12 @@
-"""What torch.compile costs and gains, and what breaks it: python 10_compile_cost.py
+"""What torch.compile costs and gains, and what breaks it.
+
+    python 10_compile_cost.py
 
 Put your own model and batches between the dashed lines. It needs torch 2.6 or newer; on a processor
 a C++ compiler, on a GPU Triton. It times the forward pass without gradients. To train, let
 milliseconds() call answer(x).sum().backward() instead. For the reasons in detail:
-TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
+
+    TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
 """
 
 import os

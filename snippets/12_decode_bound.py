@@ -1,10 +1,11 @@
 """How fast a token can be: bounds from a model's config.json, and prefill and decode of a module,
 timed.
 
-    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307     # TB/s and TFLOP/s, from
-    the data sheet python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307 --batch 32
-    --context 4096 --bytes 1 python 12_decode_bound.py                                             #
-    time the module between the dashed lines
+    # TB/s and TFLOP/s, from the data sheet
+    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307
+    python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307 --batch 32 --context 4096
+    # time the module between the dashed lines
+    python 12_decode_bound.py
 
 config.json is that of a model on the Hugging Face Hub. --bytes is the size of a weight,
 --cache-bytes that of a number in the cache. The bound holds for one GPU and a model that uses all

@@ -1,6 +1,8 @@
 #!/bin/bash
 # What a report about a slower kernel needs to know of one side. Run it once with the old release and once with the new:
-#     bash 13_report.sh old    bash 13_report.sh new    diff -r old new
+#     bash 13_report.sh old
+#     bash 13_report.sh new
+#     diff -r old new
 # A convolution's own line for MIOpenDriver comes from a run of your script:
 #     MIOPEN_ENABLE_LOGGING_CMD=1 python smallest_script.py 2> miopen_commands.txt
 # A command that is not here says so in its file.

@@ -1,5 +1,6 @@
 #!/bin/bash -l
-# The check list for a slow training, as a job for Slurm: sbatch 14_check_list.sh
+# The check list for a slow training, as a job for Slurm:
+#     sbatch 14_check_list.sh
 # The program holds the block of 14_instrument_me.py. Fill in these lines, and the two values below.
 # Torch alone times a step by torch.optim.optimizer.register_optimizer_step_post_hook(function), without the block.
 #SBATCH --account=my_project --partition=mi300x

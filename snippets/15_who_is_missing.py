@@ -11,7 +11,9 @@ In a training script (this file beside it as who_is_missing.py):
     finally:
         stop()
 
-After the time-out:    python 15_who_is_missing.py dumps
+After the time-out:
+
+    python 15_who_is_missing.py dumps
 """
 
 import os

@@ -1,5 +1,6 @@
-"""What do the collectives of a job cost? python 17_sharded.py TRACES..., one trace of
-torch.profiler for each rank.
+"""What do the collectives of a job cost? Give one trace of torch.profiler for each rank.
+
+    python 17_sharded.py TRACES...
 
 For each collective: calls of a rank, MB of the whole message, its transfer (the shortest duration
 on any rank), the bus bandwidth, and how much of the ranks' time in it is waiting. Needs pandas.

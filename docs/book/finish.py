@@ -47,10 +47,21 @@ _LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/.][^<>\s]*(?![
 places where it can be broken.
 """
 
+_HYPHENS = re.compile(r"(?<![^\s>;])(?=[^\s<>&]{1,40}(?![^\s<]))[^\s<>&]*\w-\w[^\s<>&]*(?![^<>]*>)")
+"""A word of a command with a hyphen, within which no line ends, if it fits a phone's line."""
+
+_COMMANDS = re.compile(
+    r'(<div class="highlight-(?:none|bash|console) notranslate"><div class="highlight"><pre>)(.*?)'
+    r"(?=</pre>)",
+    re.DOTALL,
+)
+
 _OPTION = re.compile(r'(?<![\w-])(?<!"option">)--?[A-Za-z][\w-]*(?![^<>]*>)')
 _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
 _CELL_BEGIN = re.compile(r"<t[dh]\b")
+_DASH = re.compile(r"(<td\b[^>]*)(?=>\s*(?:<p>)?–(?:</p>)?\s*</td>)")
+"""A cell that says that there is nothing to say."""
 _SHORT_NAME = re.compile(r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}<)")
 """The first cell of a row, with a name such as `A, control` that fits one line."""
 
@@ -126,6 +137,9 @@ def finished(page: str, images: Path, up: str) -> str:
         _TYPED.sub(_remarked, article),
     )
     article = _SHELL_REMARK.sub(r"\1 remark", article)
+    article = _COMMANDS.sub(
+        lambda one: one[1] + _HYPHENS.sub(r'<span class="option">\g<0></span>', one[2]), article
+    )
     head, text = page[: found.start(1)], description(article)
     if text:
         head = head.replace(
@@ -170,13 +184,17 @@ def whole_options(html: str) -> str:
 
 def labelled(table: str) -> str:
     """A table whose cells say below which heading they stand, since a narrow screen shows each row
-    as a block, without the header, and which of their names are too short to be broken. The case
-    sheet's table has words of its own for that.
+    as a block, without the header, which of their names are too short to be broken, and which hold
+    a dash. Names in the first column head their block as they are; numbers would be of nobody knows
+    what. The case sheet's table has words of its own for all that.
     """
     header, end, rows = table.partition("</thead>")
     if not end or "table-layout:fixed" in header:
         return table
     names = [" ".join(_plain(cell).split()) for cell in _CELL.findall(header)]
+    firsts = [_plain(cell[1]).strip() for row in _ROW.findall(rows) if (cell := _CELL.search(row))]
+    if names and not all(first[:1].isdecimal() for first in firsts if first):
+        names[0] = ""
 
     def with_names(row: re.Match[str]) -> str:
         left = iter(names)
@@ -187,11 +205,8 @@ def labelled(table: str) -> str:
             row[0],
         )
 
-    return (
-        header
-        + end
-        + _ROW.sub(with_names, _SHORT_NAME.sub(lambda cell: f"{cell[0]} data-short", rows))
-    )
+    rows = _DASH.sub(r"\1 data-none", _SHORT_NAME.sub(r"\g<0> data-short", rows))
+    return header + end + _ROW.sub(with_names, rows)
 
 
 def _plain(html: str) -> str:
@@ -226,8 +241,7 @@ def _folded_line(line: str) -> str:
     if len(text) <= OUTPUT_COLUMNS or not is_sentence or not is_whole:
         return line
     indent = begin or 2
-    style = f"padding-left:{indent}ch;text-indent:-{indent}ch"
-    return f'<span class="prose" style="{style}">{line}</span>'
+    return f'<span class="prose" style="--indent: {indent}ch">{line}</span>'
 
 
 def _remarked(found: re.Match[str]) -> str:

@@ -169,7 +169,7 @@ main_thread = events.query("kind == 'annotation'")["thread"].mode()[0]
 times = gap["start_ns"], gap["start_ns"] + gap["duration_ns"]
 inside = samples[samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)]
 stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
-say("\n".join(f"- {count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
+say("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
 
 # %% [markdown]
 # The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process fetches its images

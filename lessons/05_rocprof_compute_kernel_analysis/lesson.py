@@ -258,7 +258,7 @@ groups["hbm_percent"] = 100 * moved / groups["mean_ns"] * 1e9 / BANDWIDTH
 show_table(groups, "workgroups calls mean_us hbm_percent", "Images of 8 x 8", origin=there.origin)
 few, many = groups.iloc[0], groups.iloc[-1]
 say(
-    f"All do the same work: {many.workgroups / few.workgroups:.0f} times the channels take "
+    f"Each workgroup does the same: {many.workgroups / few.workgroups:.0f} times the channels take "
     f"{many.mean_ns / few.mean_ns:.2f} times the time. At the top "
     f"{few.workgroups:.0f} compute units have work. The library chose so."
 )

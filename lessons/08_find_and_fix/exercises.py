@@ -68,7 +68,7 @@ def gated_part(ladder: pd.DataFrame) -> pd.DataFrame:
     """The rungs above the first one without a green gate, the plain trainer first; raises
     ValueError if that is all.
     """
-    open_ones = [place for place, green in enumerate(ladder["green"]) if not green]
+    open_ones = [place for place, gate in enumerate(ladder["gate"]) if gate != "green"]
     kept = ladder.iloc[: open_ones[0]] if open_ones else ladder
     if len(kept) < 2:
         raise ValueError("the first change of the ladder has no green gate already")
@@ -301,7 +301,7 @@ EXERCISES = (
         ),
         hints=(
             (
-                "Go down the table until the first row whose `green` is False. That one doesn't"
+                "Go down the table until the first row whose `gate` is not `green`. That one doesn't"
                 " count any more."
             ),
             "The `image_ns` of the first row over that of the last row that counts.",

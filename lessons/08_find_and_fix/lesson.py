@@ -124,12 +124,12 @@ runs = steps.groupby(["run", "traced"], sort=False).agg(
 ).reset_index("traced").sort_values("traced", kind="stable")  # fmt: skip
 rates = (1e9 * runs["images"] / runs["total_ns"]).map("{:,.0f}".format)
 first = runs[~runs.index.duplicated()]
-rows = [(text, bool(gate and gate.green)) for text, gate in RUNGS.values()]
-ladder = pd.DataFrame(rows, index=list(RUNGS), columns=["change", "green"])
+rows = [(text, str(gate or "not looked at").partition(":")[0]) for text, gate in RUNGS.values()]
+ladder = pd.DataFrame(rows, index=list(RUNGS), columns=["change", "gate"])
 ladder["image_ns"] = first["total_ns"] / first["images"]
 ladder["median_ns"] = first["middle_ns"] / first["batch"]
 ladder["images_per_second"] = rates.groupby("run", sort=False).agg(" and ".join)
-columns = "change green image_us median_us images_per_second"
+columns = "change gate image_us median_us images_per_second"
 show_table(ladder, columns, "An image, by the mean and by the median step", origin="recorded: "
            f"{case.MEASURED_ON}, single runs")  # fmt: skip
 
@@ -143,7 +143,7 @@ show_table(ladder, columns, "An image, by the mean and by the median step", orig
 # from the plain trainer to the last rung of `ladder` before the first one without a green gate.
 q = exercise("08.1", ladder)
 # solution
-kept = ladder[ladder["green"].cummin()]
+kept = ladder[ladder["gate"].eq("green").cummin()]
 answer = kept["image_ns"].iloc[0] / kept["image_ns"].iloc[-1]
 # end solution
 q.check(answer)
@@ -258,7 +258,7 @@ runs = {}
 for letter, patient in ward.items():
     runs |= {letter: patient} | ({f"{letter}, control": patient.healthy} if patient.healthy else {})
 budgets = mean_steps({name: tidyprof.step_budget(one.profile) for name, one in runs.items()})
-show_figure(plots.step_budget(budgets, title="Three patients, and all look launch bound"))
+show_figure(plots.step_budget(budgets, title="Three patients' mean steps: all look launch bound"))
 
 # %% [markdown]
 # To be launch bound is a symptom: the host has launched nothing. A *diagnosis* is a cause together with evidence that its
@@ -292,7 +292,7 @@ q.check(answer)
 # %%
 signs = clinic.signs_table(runs)
 times = "run step_ms untraced_ms compute_ms launch_bound_ms blocked_host_ms longest_gap_ms"
-show_table(signs, f"{times} busy_percent", "Times per step")
+show_table(signs, f"{times} busy_percent", "Times per step, medians of all three")
 counts = "run kernels mean_kernel_us elementwise_kernels copy_kernels copies_to_device"
 show_table(signs, f"{counts} copies_to_host", "Counts per step")
 

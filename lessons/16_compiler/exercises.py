@@ -52,8 +52,7 @@ def spilled_in(history: pd.DataFrame, setting: str) -> str:
     """Where a setting spills, for a message."""
     row = history[history["setting"].eq(setting) & history["spilled_vgprs"].gt(0)].iloc[-1]
     return (
-        f"With Triton {row['triton']} it spills {row['spilled_vgprs']} registers on"
-        f" {row['target']}."
+        f"With Triton {row['triton']} it spills {row['spilled_vgprs']} values on {row['target']}."
     )
 
 
@@ -162,8 +161,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda text: int(re.search(r"\.vgpr_spill_count: +(\d+)", text)[1]),
-                "That counts the registers which the whole kernel puts away. One instruction moves"
-                " up to four.",
+                "That counts the spilled values of the whole kernel. One instruction moves up to"
+                " four.",
             ),
         ),
         hints=(

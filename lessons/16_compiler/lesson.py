@@ -124,7 +124,7 @@ if (folder / "mine").is_dir():
 # python -m tidyprof isa $FOLDER/compiled/3.9.0
 
 # %% [markdown]
-# `spilled` counts the registers that the code puts away, over the whole kernel. `scratch B` is the memory that each
+# `spilled` counts spilled values: what the code puts away, anywhere in the kernel. `scratch B` is the memory that each
 # work-item gets for them. `16 x 16 B` under `loads`: 16 lines of code that each bring a lane 16 bytes.
 #
 # ## Look by hand
@@ -152,8 +152,8 @@ print((newest / "128x128x64" / "matmul.json").read_text())
 #
 # - `vgpr_count` includes the accumulation registers: don't add `agpr_count`.
 # - `group_segment_fixed_size` is 0, although the kernel uses LDS: Triton asks for it at launch.
-# - `vgpr_spill_count` is not how many values lie in memory at a time. It counts [stores to places for
-#   spills](https://llvm.org/docs/AMDGPUUsage.html) anywhere in the code. Scratch, of four bytes a register, has
+# - `vgpr_spill_count` is not how many spilled values lie in memory at a time. It counts [each that is
+#   stored](https://llvm.org/docs/AMDGPUUsage.html), anywhere in the code. Scratch, of four bytes a register, has
 #   fewer places, so values share them, one after the other. That is a deduction: the file doesn't list them.
 #
 # At least the sums need registers: float32, one each, shared by the lanes of all warps. The rest holds inputs on their

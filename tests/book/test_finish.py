@@ -123,6 +123,22 @@ def test_each_cell_says_below_which_heading_it_stands():
     assert labelled("<table><tr><td>a</td></tr></table>") == "<table><tr><td>a</td></tr></table>"
 
 
+def test_a_first_cell_says_its_heading_where_it_holds_a_number_and_a_name_stays_bare():
+    table = (
+        "<table><thead><tr><th>duration, µs</th><th>before</th></tr></thead>"
+        "<tr><td>{}</td><td>one</td></tr><tr><td></td><td>two</td></tr></table>"
+    )
+    numbers = labelled(table.format("35,938"))
+    assert '<td data-label="duration, µs" data-short>35,938' in numbers
+    assert 'data-label="duration, µs"' not in labelled(table.format("kernel"))
+
+
+def test_a_cell_with_a_dash_is_marked():
+    table = "<table><thead><tr><th>a</th></tr></thead><tr>{}</tr></table>"
+    assert labelled(table.format("<td><p>–</p></td>")).count("data-none") == 1
+    assert "data-none" not in labelled(table.format("<td><p>1 – 2</p></td>"))
+
+
 def test_a_remark_after_a_command_is_marked_and_nothing_else_of_a_block_without_colours(
     tmp_path: Path,
 ):
@@ -134,6 +150,21 @@ def test_a_remark_after_a_command_is_marked_and_nothing_else_of_a_block_without_
     lines = "make lab    # takes minutes\n# all of it\nnumber #1\n"
     marked = lines.replace("# takes minutes", '<span class="c1 remark"># takes minutes</span>')
     assert block.format(marked) in finished(page.format(lines), tmp_path, "")
+
+
+def test_a_command_breaks_between_its_words_only(tmp_path: Path):
+    block = (
+        '<article role="main" id="x"><div class="highlight-{} notranslate"><div class="highlight">'
+        "<pre><span></span>{}</pre></div></div></article>"
+    )
+    line = "gate<span class='w'> </span>old --in-turns <i>{}</i>\nls -l a_b " + "long-" * 20 + "end"
+    kept = '<span class="option">{}</span>'
+    for language in ("none", "bash", "console"):
+        done = finished(block.format(language, line.format("tidy-x")), tmp_path, "")
+        assert done.count('class="option"') == 2
+        assert kept.format("--in-turns") in done
+        assert kept.format("tidy-x") in done
+    assert "option" not in finished(block.format("python", line.format("a-b")), tmp_path, "")
 
 
 def test_a_remark_behind_a_command_is_told_from_a_line_of_its_own(tmp_path: Path):
@@ -220,9 +251,9 @@ def test_the_trace_of_a_button_becomes_one_file_and_names_of_files_stay_in_their
 def test_a_long_sentence_of_an_output_folds_below_its_begin_and_a_table_does_not():
     words = "word " * 40
     assert folded(f"== skipped\n{words}") == (
-        f'== skipped\n<span class="prose" style="padding-left:2ch;text-indent:-2ch">{words}</span>'
+        f'== skipped\n<span class="prose" style="--indent: 2ch">{words}</span>'
     )
-    assert 'style="padding-left:10ch;text-indent:-10ch"' in folded(f"evidence  {words}")
+    assert 'style="--indent: 10ch"' in folded(f"evidence  {words}")
     for kept in (
         "short",
         "name" + "      12.0" * 12,

@@ -70,3 +70,14 @@ def test_each_picture_has_a_title_and_letters_as_large_as_the_text_at_most(
 def test_the_viewer_is_called_as_its_picture(page: Path, browser: Any):
     label = opened(browser, page.as_uri()).get_attribute("aria-label")
     assert label.startswith("The longest of the judged steps, of rank ")
+
+
+@pytest.mark.parametrize("width", sorted({width for _, width in LOOKS}))
+def test_a_picture_that_is_wider_than_its_box_says_so(width: int, page: Path, browser: Any):
+    show(browser, page.as_uri(), "light", width)
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('figure > .light')].map(one =>"
+        " [one.scrollWidth > one.clientWidth, getComputedStyle(one, '::before').content])"
+    )
+    assert len(boxes) == 4
+    assert all(wider == ("scroll" in said) for wider, said in boxes)

@@ -129,7 +129,7 @@ class TestVerdict:
         out = capsys.readouterr().out
         for word in ("interval", "median", "speed-up", "before, per", "after, per"):
             assert word not in out
-        assert f"In the model only (no gain) {shown}" in " ".join(out.split())
+        assert f"Modelled, not counted as a gain {shown}" in " ".join(out.split())
         assert ledger.table()[["verdict", "interval"]].to_numpy().tolist() == [[verdict, shown]]
         assert ledger.table()[["low", "high"]].isna().all(axis=None)
 

@@ -189,8 +189,9 @@ def test_a_wrong_diagnosis_gets_the_evidence_against_it(
 
 def ladder(*green: bool) -> pd.DataFrame:
     image_ns = [1000.0 / (1 + place) ** 2 for place in range(len(green))]
+    gates = ["green" if one else "not looked at" for one in green]
     return pd.DataFrame(
-        {"image_ns": image_ns, "median_ns": [one**1.1 for one in image_ns], "green": green}
+        {"image_ns": image_ns, "median_ns": [one**1.1 for one in image_ns], "gate": gates}
     )
 
 

@@ -63,6 +63,24 @@ def test_a_snippet_imports_what_is_at_work(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "file", [file for file in FILES if file.suffix in (".py", ".sh")], ids=lambda file: file.name
+)
+def test_each_command_of_a_snippet_has_a_line_of_its_own(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    python = file.suffix == ".py"
+    lines = ast.get_docstring(ast.parse(text)).splitlines() if python else text.splitlines()
+    command = re.compile(rf"(?<!`)\b(?:python|bash|sbatch|qsub) {re.escape(file.name)}")
+    begin = re.compile(r"#?\s{2,}(?:[A-Z_]+=\S+ |srun (?:-n \d )?)*$")
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        found = command.split(line)
+        assert len(found) == 1 or (len(found) == 2 and begin.match(found[0])), line
+        if python and len(found) == 2:
+            # A backslash would stand twice in the file, and whoever copies it gets both.
+            assert not line.endswith("\\")
+            assert re.match(rf"$|    # |{begin.pattern[:-1]}python ", after), after
+
+
+@pytest.mark.parametrize(
     "file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name
 )
 def test_a_snippet_names_the_oldest_torch_that_it_works_with(file: Path) -> None:

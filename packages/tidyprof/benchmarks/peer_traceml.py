@@ -50,7 +50,7 @@ SOUND = frozenset({"healthy", "one-kernel"})
 NAMED = frozenset(cause for causes in MEANS.values() for cause in causes)
 
 HEAD = """\
-| program | truth | TraceML, in its words | | exit code kept | s without | s with |
+| program | truth | TraceML, in its words | that is | exit code kept | s without | s with |
 | --- | --- | --- | --- | --- | --: | --: |"""
 
 

@@ -62,7 +62,7 @@ FILE = "ledger.jsonl"
 
 IN_THE_MODEL = " in the model"
 
-MODEL_ONLY = "In the model only (no gain)"
+MODEL_ONLY = "Modelled, not counted as a gain"
 """Label of the ratio of modelled times, which is never listed as a gain."""
 
 VERDICTS = (

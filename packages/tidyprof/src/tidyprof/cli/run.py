@@ -21,7 +21,7 @@ from tidyprof.standard_streams import tell
 def run(options: Namespace) -> int:
     """Run the program, and report what limits it. Returns the program's exit code."""
     rank = launched(RANKS)
-    folder = Path(options.out) if options.out else _new_folder(rank)
+    folder = _from_here(Path(options.out)) if options.out else _new_folder(rank)
     if folder.exists() and not folder.is_dir():
         raise UserError(
             one_line(str(folder), "no folder", "a file has this name", "give another --out")
@@ -55,6 +55,12 @@ def run(options: Namespace) -> int:
             options, folder, code, waits=rank is not None
         )
     return end_as(code)
+
+
+def _from_here(folder: Path) -> Path:
+    """The folder as a path from the current folder, if it lies below that."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 def _new_folder(rank: int | None) -> Path:

@@ -52,6 +52,12 @@ figcaption { padding-top: .5rem; }
   dt { margin-top: .75rem; }
   dd + dd { margin-top: .5rem; }
 }
+@media screen and (max-width: 42rem) {
+  figure > .light::before, figure > .dark::before {
+    content: "scroll for the rest of the picture \\2192";
+    position: sticky; left: 0; font-size: .8rem; opacity: .75;
+  }
+}
 @media print { figure svg { min-width: 0; } }
 @media screen and (prefers-color-scheme: dark) {
   .light { display: none; }
@@ -59,8 +65,8 @@ figcaption { padding-top: .5rem; }
 }
 """
 """Text and figures take the reader's colours, light or dark; paper is white. Figures are never
-larger than they were drawn, which is as wide as the text, and scroll where they would become too
-small to read.
+larger than they were drawn, which is as wide as the text. Where they would become too small to read
+they scroll, and say so.
 """
 
 

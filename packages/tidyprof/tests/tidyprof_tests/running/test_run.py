@@ -282,6 +282,15 @@ def test_an_error_of_the_hooks_is_a_line(tmp_path: Path) -> None:
     assert "Traceback" not in ended.errors
 
 
+def test_a_folder_below_the_current_one_is_named_from_there(tmp_path: Path) -> None:
+    script = write(tmp_path, TRAINING, LOADER="{}")
+    for folder, shown in ((tmp_path, "out"), (tmp_path / "else", str(tmp_path / "out2"))):
+        folder.mkdir(exist_ok=True)
+        out = tmp_path / Path(shown).name
+        command = [PYTHON, "-m", "tidyprof", "run", "--out", str(out), "--", PYTHON, str(script)]
+        assert f" {shown}: of each rank" in plain(command, folder).errors
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     ended = watched([PYTHON, "-c", ""], tmp_path)
