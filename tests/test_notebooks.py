@@ -4,7 +4,9 @@ test` sees itself.
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,20 @@ COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
 def test_lessons_and_notebooks_have_no_lint_and_their_code_has_room_in_a_cell() -> None:
     """As `lint --columns` finds it."""
     assert [str(finding) for finding in lint_all(COURSE, COLUMNS)] == []
+
+
+def test_python_that_a_text_shows_can_be_copied() -> None:
+    """A wrapper of texts once put two statements on a line."""
+    shown = [
+        block
+        for path in COURSE.notebooks.glob("*.ipynb")
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "markdown"
+        for block in re.findall(r"```python\n(.*?)```", "".join(cell["source"]), re.DOTALL)
+    ]
+    assert len(shown) > 3
+    for block in shown:
+        ast.parse(block)
 
 
 def test_every_exercise_has_its_question_and_its_solution_in_its_lesson() -> None:

@@ -220,8 +220,10 @@ say(
 # The allocator can write down what it does and from which line:
 #
 # ```python
-# torch.cuda.memory._record_memory_history(max_entries=100_000) ...  # two or three steps, or until it fails
-# torch.cuda.memory._dump_snapshot("snapshot.pickle") torch.cuda.memory._record_memory_history(enabled=None)
+# torch.cuda.memory._record_memory_history(max_entries=100_000)
+# ...  # two or three steps, or until it fails
+# torch.cuda.memory._dump_snapshot("snapshot.pickle")
+# torch.cuda.memory._record_memory_history(enabled=None)
 # ```
 #
 # Here it is the modelled trainer: ResNet-50, batch 256, on an MI300X, three steps. The file has the structure that
