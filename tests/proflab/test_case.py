@@ -167,7 +167,8 @@ def test_what_only_a_model_tried_stands_apart_from_what_was_changed_in_two_digit
         "A step takes 56 ms. [modelled, a]",
         "Changed: workers: 219 -> 78.7 µs per image, 2.8x, faster [recorded, b]",
         "Changed: cores: 219 -> 78.7 µs per image, 2.8x, faster [measured, d]",
-        "Modelled, not counted as a gain: loaders 2.8x; channels last 0.36x [recorded and modelled, c]",
+        "Modelled, not counted as a gain: loaders 2.8x; channels last 0.36x"
+        " [recorded and modelled, c]",
     ]
     assert bench.main(["case", "--html", str(tmp_path / "case.html")]) == 0
     page = (tmp_path / "case.html").read_text()

@@ -59,7 +59,8 @@ def test_the_default_is_one_database_per_process_in_a_folder_of_the_host(here, c
     assert files(here) == ["out/modelled-node/4200_results.db"]
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [
-        "rocprofv3: stand-in, nothing was measured: modelled MI300X, kernel time within 20 % of published",
+        "rocprofv3: stand-in, nothing was measured: modelled MI300X, kernel time within 20 %"
+        " of published",
         "  measurements",
     ]
     assert "Opened result file: out/modelled-node/4200_results.db" in lines

@@ -542,7 +542,8 @@ def _communication_advice(signs: Signs) -> str:
         )
     return (
         "Time one such collective alone, at this size. If it is as long there, send fewer bytes, or"
-        " hide it behind computation; if it is shorter, other work slows it here."
+        " hide it behind computation; if it is shorter, ranks wait for each other here, or other"
+        " work slows it."
     )
 
 

@@ -94,8 +94,8 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
     if straggler is None:
         return f"{begin} No single rank is the one that the others wait for."
     return (
-        f"{begin} The others wait for rank {straggler}, which came last in {worst['came_last']} of "
-        f"{worst['compared']} collectives."
+        f"{begin} The others wait longest for rank {straggler}, which came last in"
+        f" {worst['came_last']} of {worst['compared']} collectives."
     )
 
 

@@ -166,8 +166,8 @@ def test_rows_that_did_not_change_are_counted_and_not_shown(
     report = markdown(judge(base, new))
     assert "| compute | 90.000 | 105.998 | +15.998 | yes |" in report
     assert (
-        "\n2 other parts changed by less than 1.6 ms; ms now: launch-bound idle 9.002, other 0.998\n"
-        in report
+        "\n2 other parts changed by less than 1.6 ms; ms now: launch-bound idle 9.002, other"
+        " 0.998\n" in report
     )
     assert "\n2 more kernels changed; 2 other kernels changed by less than 1.6 ms\n" in report
     assert ("launch-bound idle" in report.split("\n2 other")[0], report.count("| longer |")) == (

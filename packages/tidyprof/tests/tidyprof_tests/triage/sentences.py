@@ -931,16 +931,16 @@ CHECKS: list[tuple[str, Check]] = [
     ),
     # What was judged.
     (
-        r"^judged are (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, a"
-        rf" mean of (?P<ms>{N}) ms"
+        r"^judged are (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps"
+        rf"(?P<first> \(the first left out\))?, a mean of (?P<ms>{N}) ms"
         rf" each{CLOCK}",
         _judged,
     ),
     (rf"^judged is (?P<steps>1) step of (?P<ms>{N}) ms{CLOCK}", _judged),
     (
         (
-            rf"^judged are (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without"
-            r" what is left out)?"
+            rf"^judged are (?P<ms>{N}) ms between the first and the last (?:device )?event"
+            r"(?P<less>, without what is left out)?"
         ),
         _between,
     ),

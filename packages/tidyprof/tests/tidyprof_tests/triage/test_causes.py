@@ -125,8 +125,8 @@ def test_ranks_that_wait_for_changing_ones_are_no_slow_network():
     diagnosis = judge(made_signs({"exposed_communication": 0.35}, rank_table=table, **SEVERAL), ())
     assert diagnosis.cause == UNCLEAR
     assert diagnosis.title == (
-        "ranks wait 30 % of the time in collectives for the last one to come, but no rank has so much"
-        " more work than the others: they are late in turn, or one lags since its start"
+        "ranks wait 30 % of the time in collectives for the last one to come, but no rank has so"
+        " much more work than the others: they are late in turn, or one lags since its start"
     )
     slow = rank_table((1, 1, 1, 1), 40, None)
     assert (
