@@ -468,7 +468,7 @@ class TestPlots:
         }
 
     def test_words(self, figures):
-        assert "wait for rank 2" in describe(figures["ranks"])
+        assert "wait longest for rank 2" in describe(figures["ranks"])
         assert "longest wait is rank 0's" in describe(figures["collectives"])
 
     def test_those_of_a_recording_are_readable(self, four_ranks):
