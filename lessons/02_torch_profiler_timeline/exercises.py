@@ -216,7 +216,7 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
         return f"`{others[0]}` is a {type(given[others[0]]).__name__}: a number is asked, in ns."
     parts = {name: float(length) for name, length in given.items()}
     if missing := [name for name in TOLERANCES if name not in parts]:
-        return f"No part is called `{missing[0]}`: name at least {', '.join(TOLERANCES)}."
+        return missing_part(missing[0])
     if min(parts.values()) < 0:
         return "A part is negative: what was subtracted from what?"
     begin, end = second_step(profile, "device")
@@ -228,7 +228,17 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
         for name, share in TOLERANCES.items()
         if abs(parts[name] - right[name]) > share * right[name]
     ]
-    return f"The sum is right, `{wrong[0]}` is not: {WHAT_IT_IS[wrong[0]]}" if wrong else None
+    return wrong_part(wrong[0]) if wrong else None
+
+
+def missing_part(name: str) -> str:
+    """Said of a budget that does not name this part."""
+    return f"No part is called `{name}`: name at least {', '.join(TOLERANCES)}."
+
+
+def wrong_part(name: str) -> str:
+    """Said of a budget that adds up, with this part too long or too short."""
+    return f"The sum is right, `{name}` is not: {WHAT_IT_IS[name]}"
 
 
 EXERCISES = (
@@ -281,13 +291,16 @@ EXERCISES = (
         answer=Property(budget_problem, second_step_parts),
         mistakes=(
             Mistake(
-                lambda data: budget_with_twice(data, "idle"), "counted twice, probably the copies"
+                lambda data: budget_with_twice(data, "idle"),
+                "some time is counted twice, probably the copies: idle is what `use.busy` leaves,"
+                " not `use.computation`.",
             ),
             Mistake(
                 lambda data: budget_with_twice(data, "data_wait"),
-                "twice, probably what the device does during",
+                "some time is counted twice, probably what the device does during `data`: take"
+                " `use.busy` away from it.",
             ),
-            Mistake(busy_as_compute, "`compute` is not"),
+            Mistake(busy_as_compute, wrong_part("compute")),
             Mistake(lambda data: second_step_parts(data) | {"idle": 0}, "some time is in no part"),
             Mistake(
                 lambda data: {name: part / 1e3 for name, part in second_step_parts(data).items()},
@@ -295,15 +308,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: {"step": sum(second_step_parts(data).values())},
-                "No part is called `compute`",
+                missing_part("compute"),
             ),
-            Mistake(copies_as_waiting, "a copy is work"),
-            Mistake(rest_in_one, "No part is called `idle`"),
+            Mistake(copies_as_waiting, wrong_part("data_wait")),
+            Mistake(rest_in_one, missing_part("idle")),
             Mistake(sets_for_lengths, "its `.length`, in ns"),
             Mistake(lambda data: dict.fromkeys(TOLERANCES, "long"), "a number is asked"),
-            Mistake(
-                lambda data: rest_in_one(data, "idle"), "while a copy runs the device is not idle"
-            ),
+            Mistake(lambda data: rest_in_one(data, "idle"), wrong_part("idle")),
         ),
         hints=(
             (

@@ -273,7 +273,10 @@ EXERCISES = (
             Mistake(lambda steady: steady, "half is asked"),
             Mistake(with_less_work, "you gave it less to do"),
             Mistake(lambda steady: "fixed", "The folder of a run is asked"),
-            Mistake(lambda steady: Path("fixed"), "`fixed` is not there"),
+            Mistake(
+                lambda steady: Path("fixed"),
+                "`fixed` is not there: did the cell above write to `one`, or end with an error?",
+            ),
         ),
         hints=(
             (
