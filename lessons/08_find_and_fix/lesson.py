@@ -345,8 +345,8 @@ q.check(answer)
 for patient in ward.values():
     second = tidyprof.triage(patient.profile)
     sure = "sure" if second.sure else "not sure"
-    cause = f"**{second.cause}**, {100 * second.share:.0f} % of the time, {sure}"
-    say(f"Patient {patient.letter}: {cause}. {second.evidence[0]}")
+    verdict = f"**{second.cause}**, {sure}: {second.title}"
+    say(f"Patient {patient.letter}: {verdict}. {second.evidence[0]}")
 
 # %% [markdown]
 # It takes the step without the profiler from the file, where the script timed it (the block of lesson 14 does), and

@@ -377,7 +377,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 #
 # Now a script of yours, as it is. Make it short and repeatable: 40 steps, a seed, the losses printed with all digits.
 # If the GPU is the limit, look at its kernels: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04),
-# then lesson 05. One cure at a time, five repeats in turns, the same losses; write down what you expect.
+# then lesson 05. One cure at a time, five repeats in turns, better nine, the same losses; write down what you expect.
 #
 # The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-ms MS` says how long a
 # step takes without the profiler), says what speaks against its verdict, and writes [a page to
