@@ -94,6 +94,11 @@ def lesson() -> str:
         f'<div><table class="three"><tr>{"<td>computecomputecompute</td>" * 3}</tr></table></div>'
     )
     long = v4.new_output("display_data", data={"text/html": three})
+    headed = (
+        f'<div><table class="headed"><thead><tr>{"<th>forwardforward</th>" * 3}</tr></thead>'
+        f"<tbody><tr>{'<td>computecomputecompute</td>' * 3}</tr></tbody></table></div>"
+    )
+    headed = v4.new_output("display_data", data={"text/html": headed})
     note = lesson_note(lessons()["00"], date(2026, 1, 2))
     cells = [
         v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
@@ -102,7 +107,7 @@ def lesson() -> str:
         v4.new_code_cell(rows, execution_count=2),
         v4.new_markdown_cell("## An exercise"),
         v4.new_code_cell("answer = 42", execution_count=3, metadata={"tags": [FOLDED]}),
-        v4.new_code_cell("show()", execution_count=4, outputs=[wide, wide, long, long]),
+        v4.new_code_cell("show()", execution_count=4, outputs=[wide, wide, long, long, headed]),
         v4.new_markdown_cell('Type {"kind": 1}.'),
     ]
     return writes(v4.new_notebook(metadata=METADATA, cells=cells))
@@ -398,6 +403,21 @@ def test_words_of_a_table_stay_whole_on_paper_and_the_table_stays_on_the_sheet(
     assert wide <= SHEET
     assert lines == 1
     assert kept == "avoid"
+
+
+def test_a_wide_table_with_headings_is_stacked_on_a_small_screen(site: Path, browser: Any):
+    cells = (
+        "return [...document.querySelectorAll('table.headed td')].map(cell =>"
+        " [getComputedStyle(cell).display, getComputedStyle(cell, '::before').content])"
+    )
+    page = f"{site.as_uri()}/notebooks/00_first.html"
+    show(browser, page, "light", 390)
+    assert browser.execute_script(cells) == [
+        ["block", "none"],
+        *[["block", '"forwardforward: "']] * 2,
+    ]
+    show(browser, page, "light", 1280)
+    assert {display for display, _ in browser.execute_script(cells)} == {"table-cell"}
 
 
 def test_each_wide_table_scrolls_in_a_box_of_its_own(site: Path, browser: Any):

@@ -1,3 +1,11 @@
+// A table that is wider than its box: on a small screen book.css makes a block of each of its rows, with headings in it.
+function stack() {
+  for (const table of document.querySelectorAll("article table:has(thead)")) {
+    table.classList.remove("cards");
+    const box = table.parentElement;
+    table.classList.toggle("cards", box.scrollWidth > box.clientWidth);
+  }
+}
 // Boxes that scroll sideways have to be reached by keyboard, too.
 function reachable() {
   for (const box of document.querySelectorAll("article *")) {
@@ -5,8 +13,10 @@ function reachable() {
     if (scrolls && box.scrollWidth > box.clientWidth) box.tabIndex = 0;
   }
 }
-addEventListener("load", reachable);
-addEventListener("resize", reachable);
+for (const event of ["load", "resize"]) {
+  addEventListener(event, stack);
+  addEventListener(event, reachable);
+}
 
 // A link by which Perfetto's page fetches a trace from this site. It does so over https, from a server that allows it:
 // https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui. Over http it accepts only the address of its own tool.
