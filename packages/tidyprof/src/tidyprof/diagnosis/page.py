@@ -144,7 +144,8 @@ def _figures(
     if estimated and estimated[0] >= NEARLY * observer.traced_ns:
         estimated = None
     bars = plots.step_budget(parts, untraced_ns=observer.untraced_ns or estimated)
-    yield "Where each traced step went", bars
+    left_out = "; the first is not judged" if len(steady_steps(parts)) < len(parts) else ""
+    yield f"Where each traced step went{left_out}", bars
     timelines, budgets = zip(*(judged_part(own, mark) for own, _ in ranks), strict=True)
     budget = join(budgets)
     worst = steady_steps(budget)["duration_ns"].idxmax()

@@ -379,6 +379,7 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(
     page = target.read_text(encoding="utf-8")
     assert page.count("<svg") == 2 * page.count("<figcaption>") == 6
     assert "The largest is" in page
+    assert "Where each traced step went; the first is not judged" in page
     assert "\N{REPLACEMENT CHARACTER}" not in page, "a blank that keeps % on its line can be shown"
     assert re.search(r"</h1>\n<dl>\n<dt>next</dt>", page), "what to do is below the verdict"
 
