@@ -209,7 +209,7 @@ def show_table(
     flush_right = [heading for heading, _, is_number in found if is_number]
     note = stated_once(origin, caption)
     if len(shown) < len(frame):
-        note = f"{len(shown)} of {len(frame)} rows; {note}"
+        note = f"{len(shown):,} of {len(frame):,} rows; {note}"
     show(
         Table(
             caption,

@@ -61,7 +61,11 @@ class Report:
     def summary(self) -> str:
         """The number of rows of each status and what to do next, in one line."""
         count = Counter(finding.status for finding in self.findings)
-        rows = ", ".join(f"{count[status]} {status}" for status in Status if count[status])
+        rows = ", ".join(
+            f"{count[status]} {status}{'s' if status is Status.NOTE and count[status] > 1 else ''}"
+            for status in Status
+            if count[status]
+        )
         then = "fix these first" if self.exit_code else "nothing to fix, go on with `make lab`"
         return f"{rows}; {self.seconds:.1f} s: {then}"
 

@@ -189,7 +189,7 @@ def _device(
 def _profiler(answer: Answer, stages: dict[str, Any], trace: Path) -> Finding:
     key = "torch-profiler"
     if not stages.get("device", {}).get("count"):
-        return not_needed(key, "torch sees no device")
+        return not_needed(key, "no GPU whose kernels it could record")
     if not stages.get("kernel", {}).get("right"):
         return unknown(key, f"no trace: {answer.last_line or answer.end}", LONGER)
     rows, problem = kernel_rows(trace)
