@@ -223,10 +223,10 @@ def _start_up(signs: Signs) -> float:
     that comes once.
     """
     found = signs.start_up
-    if signs.first_step is not None and signs.first_step >= SLOW_START:
+    if signs.first_alone is not None and signs.first_alone >= SLOW_START:
         # The first step counts in other steps: what it has beyond one of them, of the time that all
         # take together.
-        found = max(found, (signs.first_step - 1) / (signs.first_step + signs.steps - 1))
+        found = max(found, (signs.first_alone - 1) / (signs.first_alone + signs.steps - 1))
     return max(found, one_gap(signs))
 
 

@@ -20,7 +20,7 @@ from tidyprof.analyses.budget import NO_PARTS
 from tidyprof.analyses.common import names_matching, occupied, plain_host_events
 from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.diagnosis.host_facts import nested
-from tidyprof.diagnosis.processor import TAKEN
+from tidyprof.diagnosis.processor import TAKEN, processor_time
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
@@ -109,7 +109,8 @@ class Cost:
                 recording made by a model is taken as it is. data_cost_ns -- the part of cost_ns in
                 the phase `data`.
     data_ns  -- the host's time in that phase, without loaders inside of other parts that the script
-                timed; None where most of the phase lies there.
+                timed and without what other programs took; None where most of the phase lies inside
+                of other parts.
     untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- the step
                 by a file of times.
     """
@@ -186,13 +187,16 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     # The script timed each moment as one part only. Where a loader runs inside of another part, the
     # trace has it as `data`, and the times before the recording don't.
     others = [re.escape(part) for part in (untraced or {}).get("parts_ns", ()) if part != "data"]
-    alone = (data - occupied(ranges, names_matching(ranges, "|".join(others)))).length
+    alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
+    queued = processor_time(
+        profile, {"rank": rank}, judged.starts, judged.ends, {"data_wait": alone}
+    )["data_wait"].sum()
     return Cost(
         *counts,
         cost_ns=gap * float(np.dot(prices, counts)) if known else None,
         is_open=not (known or modelled),
         data_cost_ns=gap * float(np.dot(prices, in_data)) if known else 0.0,
-        data_ns=alone / steps if 2 * alone >= data.length else None,
+        data_ns=(alone.length - queued) / steps if 2 * alone.length >= data.length else None,
         untraced=untraced,
         times_ns=None if modelled else times_beside(profile.meta.get("files", ()), rank),
     )
@@ -253,9 +257,7 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     times = [cost.times_ns for cost in costs if cost.times_ns and signs.marked]
     stated = [one["parts_ns"]["data"] for one in timed if "data" in one["parts_ns"]]
     if stated and len(stated) == len(costs) and all(cost.data_ns is not None for cost in costs):
-        before = _mean(stated)
-        shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
-        found = replace(found, shift_ns=shift)
+        found = _held_against(found, _mean(stated), _mean([cost.data_ns for cost in costs]))
     # The surest source of the untraced step counts: the user, the times before the recording, a
     # file of times; without any of them the estimate remains.
     if step_ns is not None and not _is_traced_one(found, step_ns):
@@ -289,6 +291,20 @@ def _is_traced_one(observer: Observer, step_ns: float) -> bool:
         as_long
         and observer.estimated_ns is not None
         and observer.estimated_ns.high < NEARLY * observer.traced_ns
+    )
+
+
+def _held_against(observer: Observer, before_ns: float, traced_ns: float) -> Observer:
+    """The observer where the phase `data` was timed before the recording, too. What it lasts longer
+    in the recording is the profiler's cost there, as far as that can be; the rest is the shift.
+    """
+    expected = observer.data_cost_ns
+    cost = min(max(traced_ns - before_ns, 0.0), MOST * expected)
+    return replace(
+        observer,
+        cost_ns=observer.cost_ns - expected + cost,
+        data_cost_ns=cost,
+        shift_ns=before_ns - traced_ns + cost,
     )
 
 
@@ -352,7 +368,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
         parts["data_wait"] = max(0.0, parts["data_wait"] + _clear(observer.shift_ns, untraced_ns))
     unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
     excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
-    lasting = _less(parts, excess, observer)
+    lasting = _less(parts, excess, observer, known)
     if unseen and signs.host.workers and observer.shift_ns is None and "data_wait" in lasting:
         lasting["data_wait"] += unseen
     elif unseen:
@@ -399,24 +415,45 @@ def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> 
     return untraced_ns - traced + removed
 
 
-def _less(parts: dict[str, float], excess: float, observer: Observer) -> dict[str, float]:
+def _less(
+    parts: dict[str, float], excess: float, observer: Observer, known: bool
+) -> dict[str, float]:
     """The parts without the excess, in ns. Its share in `data` is taken from the wait for data,
     then as much as possible from the late parts, and the rest from WAITING, from each in
     proportion.
+
+    known -- whether the untraced step was measured. What the recording has beyond it and beyond the
+             profiler's cost, other programs took there and not before. Where its time in `data` was
+             measured, too, the wait for data loses the cost alone, and more only if nothing else is
+             left.
     """
     lasting = dict(parts)
     in_data = excess * observer.data_cost_ns / observer.cost_ns if observer.cost_ns else 0.0
-    limits = [("data_wait", in_data), *((part, excess) for part in _late_parts(parts))]
+    meanwhile, in_proportion = 0.0, [WAITING]
+    if known:
+        meanwhile = max(excess - observer.cost_ns, 0.0)
+    if known and observer.shift_ns is not None:
+        in_data = observer.data_cost_ns
+        in_proportion = [tuple(part for part in WAITING if part != "data_wait"), ("data_wait",)]
+    limits = [
+        ("data_wait", in_data),
+        (TAKEN, meanwhile),
+        *((part, excess) for part in _late_parts(parts)),
+    ]
     for part, most in limits:
         taken = min(most, excess, lasting.get(part, 0.0))
         if taken:
             lasting[part] -= taken
             excess -= taken
-    waiting = sum(lasting.get(part, 0.0) for part in WAITING)
-    remaining = 1 - min(excess, waiting) / waiting if waiting else 1.0
-    return {
-        part: value * (remaining if part in WAITING else 1.0) for part, value in lasting.items()
-    }
+    for group in in_proportion:
+        waiting = sum(lasting.get(part, 0.0) for part in group)
+        taken = min(excess, waiting)
+        if taken:
+            lasting |= {
+                part: lasting[part] * (1 - taken / waiting) for part in group if part in lasting
+            }
+            excess -= taken
+    return lasting
 
 
 def views(signs: Signs) -> list[Signs]:

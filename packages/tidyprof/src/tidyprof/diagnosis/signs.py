@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.collectives import joined_entries
@@ -71,6 +72,7 @@ class Signs:
     earlier_ns    -- time in which devices did what the file lacks (device_time.Idleness.earlier);
                      it is not judged.
     first_step    -- the first marked step over the median of the others; None if not known.
+    first_alone   -- the same without what other programs took of each step.
     start_up      -- share of all steps in slow first launches; slow, search -- these, see Timeline.
     gap           -- the longest idle interval, see Timeline.gap.
     per_step      -- Timeline.counts. call -- the call in which the host waited longest while
@@ -117,6 +119,7 @@ class Signs:
     unlinked: float = 0.0
     earlier_ns: float = 0.0
     first_step: float | None = None
+    first_alone: float | None = None
     start_up: float = 0.0
     slow: SlowLaunches = SlowLaunches()
     search: Most = Most()
@@ -278,6 +281,7 @@ def _signs_on_host(
 
 def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
     steady = budget[budget["steady"]]
+    alone = budget.assign(alone_ns=budget["duration_ns"] - budget[f"{TAKEN}_ns"])
     apart = budget.loc[budget["apart"] != "", ["step", "apart"]].drop_duplicates()
     return {
         "steps": int(budget["step"].nunique()) or 1,
@@ -287,7 +291,8 @@ def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
         "shortest_ns": float(steady["duration_ns"].min()),
         "longest_ns": float(steady["duration_ns"].max()),
         "apart": tuple(f"step {row.step}: {row.apart}" for row in apart.itertuples()),
-        "first_step": _first_step(budget[budget["apart"] == ""]),
+        "first_step": _first_step(budget[budget["apart"] == ""], "duration_ns"),
+        "first_alone": _first_step(alone[alone["apart"] == ""], "alone_ns"),
     }
 
 
@@ -333,16 +338,16 @@ def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any] | None:
     return table.assign(percent=shares).iloc[0].to_dict() if len(table) else None
 
 
-def _first_step(budget: pd.DataFrame) -> float | None:
+def _first_step(budget: pd.DataFrame, length: str) -> float | None:
     """The first marked step over the median of the later ones, the least over devices; None with
-    one step.
+    one step. length -- the column of their lengths.
     """
     marked = budget[budget["step"].notna()]
     ratios = []
     for _, steps in marked.groupby(["rank", "process", "device"], dropna=False):
-        first, later = steps["duration_ns"].iloc[0], steps["duration_ns"].iloc[1:]
-        if len(later):
-            ratios.append(first / max(later.median(), 1))
+        first, *later = steps[length]
+        if later:
+            ratios.append(first / max(np.median(later), 1))
     return float(min(ratios)) if ratios else None
 
 

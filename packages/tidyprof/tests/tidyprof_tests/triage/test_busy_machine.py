@@ -31,17 +31,24 @@ operators.
 
 
 def watched(
-    path: Path, queued: dict[str, float], device: float = 0, lengths: dict[str, float] | None = None
+    path: Path,
+    queued: dict[str, float],
+    device: float = 0,
+    lengths: dict[str, float] | None = None,
+    late: int = 0,
+    **header: object,
 ) -> Path:
     """Four steps; queued -- the share of a part that its thread stood in line; device -- work
-    behind each launch.
+    behind each launch; late -- how long it stood in line in the last part of the first step.
     """
-    events, parts = [], []
-    whole = sum((lengths or SKETCH).values())
+    events, parts, end = [], [], MS
+    sketch = lengths or SKETCH
     for step in range(4):
-        begin = MS + step * whole * MS
-        events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, whole * MS))
-        for name, length in (lengths or SKETCH).items():
+        begin, lasting = end, dict(sketch)
+        lasting[[*sketch][-1]] += 0 if step else late
+        end = begin + sum(lasting.values()) * MS
+        events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, end - begin))
+        for name, length in lasting.items():
             long = length * MS
             events.append(TraceEvent("user_annotation", name, begin, long))
             if name != "data":
@@ -52,10 +59,10 @@ def watched(
                         call("hipLaunchKernel", begin, 5000, number),
                         kernel("gemm", begin + 10_000, round(device * MS), number),
                     ]
-            line = round(long * queued.get(name, 0))
+            line = round(long * queued.get(name, 0)) + (length - sketch[name]) * MS
             parts.append([name, BASE_NS + begin, long, long - line, line])
             begin += long
-    header = {"watch_parts": parts} | (HEADER if device else ON_A_PROCESSOR)
+    header |= {"watch_parts": parts} | (HEADER if device else ON_A_PROCESSOR)
     return write_trace(path, events, header=header)
 
 
@@ -142,3 +149,32 @@ def test_a_rank_whose_operators_others_made_long_is_no_straggler(
         }
         write_trace(tmp_path / f"trace_rank{rank}.json", events, header=ON_A_PROCESSOR | known)
     assert (checked(tmp_path).cause == "straggler") == blamed
+
+
+def test_a_first_step_that_others_made_long_is_no_start_up(tmp_path: Path) -> None:
+    """A part that is sampled as a whole: 300 ms of the first step's last part it stood in line."""
+    found = checked(watched(tmp_path / "trace.json", {}, late=300))
+    assert found.signs.first_step == pytest.approx(4)
+    assert "start-up" not in {rival.name for rival in found.rivals if rival.fired} | {found.cause}
+    assert found.cause == "silent-host"
+
+
+UNTRACED = {
+    "steps": 20,
+    "step_ns": 50 * MS,
+    "parts_ns": {"data": 40 * MS, "forward": 5 * MS, "optimizer": 5 * MS},
+}
+"""Steps that the script timed before the recording."""
+
+
+def test_time_that_others_took_of_the_recorded_steps_is_none_of_the_untraced_one(
+    tmp_path: Path,
+) -> None:
+    """The wait for data keeps what was timed, and others what the recorded steps don't explain."""
+    lengths = {"data": 60, "forward": 20, "optimizer": 20}
+    busy = {"data": 0.3, "forward": 0.5}
+    path = watched(tmp_path / "trace.json", busy, lengths=lengths, watch_untraced=UNTRACED)
+    found = tidyprof.triage(tidyprof.read(path))
+    assert found.cause == "late-data"
+    assert found.share == pytest.approx(0.8, abs=0.05)
+    assert found.signs.shares["taken"] == pytest.approx(0, abs=0.01)

@@ -71,7 +71,7 @@ CASES = {
     "exposed-copies": made_signs({"data_wait": 0.4}, per_step={"copies_to_device": 64}),
     "recompiling": made_signs({"silent": 0.9}, step_ns=5e9, host=replace(HOST, compiled=True)),
     "silent-host": made_signs({"silent": 0.9}, step_ns=5e9),
-    "start-up": made_signs({"launch_bound": 0.1}, first_step=9.0),
+    "start-up": made_signs({"launch_bound": 0.1}, first_step=9.0, first_alone=9.0),
     "launch-bound": made_signs({"launch_bound": 0.7}),
     "exposed-communication": made_signs({"exposed_communication": 0.4}, world_size=8),
     "straggler": made_signs(
