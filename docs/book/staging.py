@@ -4,8 +4,10 @@ links hold.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -28,6 +30,10 @@ _FINISHED = re.compile(r"\]\(notebooks/finished/(\w+)\.md\)")
 _ON_THE_BOOK = re.compile(r" \[The published book\].*? as one file\.")
 """The first page's words on the book itself."""
 
+_CLONED = re.compile(r"git clone URL (\S+) +# URL: [^\n]*")
+_ISSUE = "Open an issue here"
+"""What the first page says of the repository's address, which its own page need not know."""
+
 PAIR = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>'
 )
@@ -41,12 +47,24 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
     text = PAIR.sub(_pair, (repository / page).read_text(encoding="utf-8"))
     text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", _ON_THE_BOOK.sub("", text)))
     if page == START:
-        text = text.replace("\n", f"\n\n{COVER}\n", 1)
+        text = with_address(text.replace("\n", f"\n\n{COVER}\n", 1))
     stage_linked(repository, page, text, target)
     if page == START:
         write_if_new(target / "index.md", f"{text}\n{toctrees(parts)}")
     else:
         write_if_new(target / page, text)
+
+
+def with_address(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The first page with the repository's address, where GitHub publishes the book:
+    https://docs.github.com/en/actions/reference/workflows-and-actions/variables.
+    """
+    server, name = environ.get("GITHUB_SERVER_URL"), environ.get("GITHUB_REPOSITORY")
+    if not server or not name:
+        return text
+    address = f"{server}/{name}"
+    text = _CLONED.sub(rf"git clone {address} \1", text)
+    return text.replace(_ISSUE, f"[Open an issue]({address}/issues)")
 
 
 def _pair(match: re.Match[str]) -> str:

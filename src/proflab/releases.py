@@ -146,7 +146,7 @@ def filled(text: str) -> str:
             )
         return stated
 
-    return re.sub(r"\{(newest|released) ([\w-]+)\}", value, text)
+    return re.sub(r"\{(newest|released)\s+([\w-]+)\}", value, text)
 
 
 def release(rocm: str) -> Release:

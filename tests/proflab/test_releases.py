@@ -75,6 +75,7 @@ def test_texts_take_the_newest_release_from_the_table() -> None:
     )
     assert {one.rocm for one in releases() if not one.preview} <= {*shown()}
     assert shown()[-1] == releases()[-1].rocm
+    assert filled("up to {released\nrocm}") == f"up to {newest().rocm}", "where a line was folded"
     assert filled("{snippet 03.py} {newest}") == "{snippet 03.py} {newest}"
     with pytest.raises(
         CourseError, match=r"\{newest cuda\}: the table of releases states no 'cuda'"

@@ -429,7 +429,8 @@ def _less(
     """
     lasting = dict(parts)
     in_data = excess * observer.data_cost_ns / observer.cost_ns if observer.cost_ns else 0.0
-    meanwhile, in_proportion = 0.0, [WAITING]
+    meanwhile = 0.0
+    in_proportion: list[tuple[str, ...]] = [WAITING]
     if known:
         meanwhile = max(excess - observer.cost_ns, 0.0)
     if known and observer.shift_ns is not None:
