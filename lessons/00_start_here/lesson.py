@@ -71,16 +71,17 @@ show_figure(proflab.lessons.method("00"))
 # ## A first trace
 #
 # `$CASE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
-# early, `--torch-profile` records a trace of the last three steps, and `--run-dir` says where results go. The first
-# line that it prints names the *conditions*: model, precision (`automixed`: 16 bits where PyTorch finds that safe, 32
-# elsewhere; in brackets what it was here), batch size, device. The first steps are *warm-up*, the others *steady*.
+# early, `--torch-profile` traces the last three steps, and `--run-dir` says where results go. Without the
+# data set images are made up; ignore the loss. One line names the *conditions*: model, precision (`automixed`: 16 bits
+# where PyTorch finds that safe, else 32; in brackets what it was here), batch size, device. The first steps are
+# *warm-up*, the others *steady*.
 
 # %% language="bash"
 # $CASE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
 # A trace has a row for everything that happened, with its begin and its length. The training marks the parts of its
-# step in it. Where does a step go? (Dashed: a step of the same run that was not recorded.)
+# step. Where does it go? (Dashed: a step of the same run that was not recorded.)
 
 # %%
 here = tidyprof.Origin("measured", "this machine")

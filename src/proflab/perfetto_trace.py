@@ -156,7 +156,7 @@ def _converted(profile: Profile, step: int | None, stem: str) -> tuple[Trace, Pr
             f"{stem}: it holds no events, so there is no timeline to open; look at its tables"
             " instead"
         )
-    made_by = f"written by tidyprof from what {shown.meta.get('tool', 'a profiler')} recorded"
+    made_by = f"written by tidyprof from a file of {shown.meta.get('tool', 'a profiler')}"
     with TemporaryDirectory(prefix="proflab-perfetto-") as folder:
         path = Path(folder, "trace.json.gz")
         write_chrome_trace(shown, path)

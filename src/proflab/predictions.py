@@ -55,6 +55,10 @@ class Comparison:
         return self.predicted / self.found
 
 
+_ASKED: dict[str, tuple[str, str]] = {}
+"""Id of each prediction that this process asked for -> its unit, and of what."""
+
+
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
     """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
 
@@ -62,6 +66,7 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
     counts. Nothing is stored for `...`, nor for a guess that may mean something else: words if a
     `unit` asks for a number, a fraction if it is "%".
     """
+    _ASKED[id] = unit, what
     if value is ...:
         show(
             Notice(
@@ -134,13 +139,10 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
     # Recorded even without a prediction: one that is made afterwards is late.
     journal.append(FILE, {"id": id, "event": "reveal", "value": plain, "origin": stated(origin)})
     if prediction is None:
-        show(
-            Notice(
-                "Not predicted",
-                f"the result is {_three_digits(plain)}. Next time, guess first.",
-                "open",
-            )
-        )
+        unit, what = _ASKED.get(id, ("", ""))
+        result = f"{_three_digits(plain)} {unit}".strip()
+        text = f"the result{f' for {what}' if what else ''} is {result}. Next time, guess first."
+        show(Notice("Not predicted", text, "open"))
         return
     unit = prediction["unit"]
     rows = [

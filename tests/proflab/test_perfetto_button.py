@@ -120,7 +120,7 @@ def test_another_tools_file_becomes_a_chrome_trace_with_the_same_events(
     )
     assert written[["calls", "total_ns"]].equals(original[["calls", "total_ns"]])
     assert prepared.name == f"{path.stem}.json.gz"
-    assert prepared.made_by == "written by tidyprof from what rocmProfileData recorded"
+    assert prepared.made_by == "written by tidyprof from a file of rocmProfileData"
 
 
 def test_a_profile_is_named_after_its_origin_and_tool(trace: Path) -> None:

@@ -35,10 +35,14 @@ def test_prediction_stands_beside_the_result(
 
 def test_not_predicted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     predict("02.a", 0.3)
-    predict("02.b", ..., what="kernels a step")
+    predict("02.b", ..., unit="k", what="kernels a step")
     assert "Replace the `...` with your guess of kernels a step" in shown(capsys)
     reveal("02.b", 1234)
-    assert shown(capsys).startswith("Not predicted: the result is 1,234.")
+    assert shown(capsys).startswith(
+        "Not predicted: the result for kernels a step is 1,234 k. Next time"
+    )
+    reveal("02.c", 5)
+    assert shown(capsys).startswith("Not predicted: the result is 5. Next time")
 
 
 def test_last_prediction_before_the_result_stands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,7 +108,8 @@ def in_the_dark(figure: Figure) -> Iterator[None]:
                 for name in _inks(part)
             ]
     for change, colour in changes:
-        change(style.turned(to_rgba(colour)))
+        turn = style.turned_line if isinstance(change.__self__, Line2D) else style.turned
+        change(turn(to_rgba(colour)))
     try:
         yield
     finally:

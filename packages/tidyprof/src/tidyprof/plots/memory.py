@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib import colors as mcolors
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
 from tidyprof.plots import style, viewer
@@ -56,7 +57,7 @@ def memory(
     bands = [] if phases is None else _bands(table, phases)
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
-        _shade(axes, bands, len(table))
+        unnamed = _shade(axes, bands, len(table))
         for name, changes in table.groupby("name", sort=False):
             colour, dashes = LOOKS[name]
             # The last value lasts to the end of the axis.
@@ -68,7 +69,14 @@ def memory(
             )
         axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(LOOKS), borderaxespad=0.3)
+        lines, _ = axes.get_legend_handles_labels()
+        axes.legend(
+            handles=[*lines, *unnamed],
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=len(lines) + len(unnamed),
+            borderaxespad=0.3,
+        )
     last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
     said = [
         f"{name} reaches {one['max']:,.1f} {unit} and ends at {one['last']:,.1f}"
@@ -111,9 +119,9 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
     ]
 
 
-def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> None:
+def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> list[Patch]:
     """Draw a light ground for each phase, a line where it begins, and its name where there is room:
-    upright in a narrow phase.
+    upright in a narrow phase. Returns the grounds of the phases that had room nowhere.
     """
     across_the_height = axes.get_xaxis_transform()
     grounds = [
@@ -130,6 +138,10 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> N
         ),
     ):
         axes.add_collection(shades, autolim=False)
+    unnamed = {
+        name: Patch(facecolor=ground, edgecolor=style.MUTED_TEXT, linewidth=0.5, label=name)
+        for (name, *_), ground in zip(bands, grounds, strict=True)
+    }
     for name, first, last in bands:
         inches = (last - first) / changes * _AXIS_INCHES
         if inches > 1.5 * _NAME_POINTS / 72:  # room for a line of text at least
@@ -142,6 +154,8 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> N
                 "rotation": 90 * across,
             }
             axes.text((first + last) / 2, 0.98, name, transform=across_the_height, **look)
+            unnamed.pop(name, None)
+    return [*unnamed.values()]
 
 
 def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:

@@ -18,6 +18,8 @@ SKY_BLUE = "#56B4E9"
 BLUISH_GREEN = "#009E73"
 YELLOW = "#F0E442"
 BLUE = "#0072B2"
+LIGHTER_BLUE = "#3D9BD6"
+"""BLUE of lines on a dark page: a contrast of 6 with it."""
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
@@ -175,6 +177,14 @@ def turned(colour: RGBA) -> RGBA:
     return grey, grey, grey, colour[3]
 
 
+def turned_line(colour: RGBA) -> RGBA:
+    """The same for a line, which is too thin for BLUE on a dark page."""
+    if list(colour[:3]) == _channels(BLUE):
+        red, green, blue = _channels(LIGHTER_BLUE)
+        return red, green, blue, colour[3]
+    return turned(colour)
+
+
 def is_ground(colour: RGBA) -> bool:
     """Whether a fill is white or nearly so, or can't be seen at all."""
     return not colour[3] or min(colour[:3]) == max(colour[:3]) >= _LIGHT_FILL
@@ -191,9 +201,14 @@ def text_on(ground: str) -> str:
     )
 
 
+def _channels(colour: str) -> list[float]:
+    """Red, green and blue, 0 to 1."""
+    return [int(colour[first : first + 2], 16) / 255 for first in (1, 3, 5)]
+
+
 def _luminance(colour: str) -> float:
     """Relative luminance, 0 to 1 (WCAG 2.2)."""
-    channels = [int(colour[first : first + 2], 16) / 255 for first in (1, 3, 5)]
+    channels = _channels(colour)
     linear = [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
         for value in channels

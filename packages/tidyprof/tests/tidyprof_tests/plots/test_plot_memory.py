@@ -77,6 +77,18 @@ def test_phases_are_shaded_and_named_from_their_first_change_to_their_last() -> 
     assert "over 4 changes, shaded in this order: forward, backward. The" in plots.describe(figure)
 
 
+def test_a_phase_without_room_for_its_name_is_in_the_legend() -> None:
+    profile = profile_of(
+        *((second, 0, REQUESTED, 8.0 + second % 2, "bytes") for second in range(200))
+    )
+    begin = int(profile.counters["time_ns"].min())
+    spans = pd.DataFrame({"name": ["forward", "backward"], "start_ns": [begin, begin + 2 * 10**9]})
+    lasting = spans.assign(duration_ns=[2 * 10**9, 198 * 10**9])
+    (axes,) = drawn(plots.memory(profile, phases=lasting)).axes
+    assert [text.get_text() for text in axes.texts] == ["backward"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [REQUESTED, "forward"]
+
+
 @pytest.mark.parametrize("shaded", [None, phases()], ids=["plain", "shaded"])
 def test_the_figure_is_sound(shaded: pd.DataFrame | None) -> None:
     figure = drawn(plots.memory(profile_of(*history()), title="A finding", phases=shaded))

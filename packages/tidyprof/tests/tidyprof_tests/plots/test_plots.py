@@ -429,6 +429,14 @@ class TestNotebook:
             assert to_hex(line.get_color()) == to_hex(line.get_markerfacecolor()) == "#ffffff"
             assert to_hex(axes.get_facecolor()) == "#111111"
 
+    def test_a_blue_line_is_lighter_in_the_dark(self):
+        with settings():
+            figure, (axes,) = new_figure("measured: here", 2.0)
+            (line,) = axes.plot([1, 2], color=style.BLUE)
+        with in_the_dark(figure):
+            assert style.contrast(to_hex(line.get_color()), "#111111") >= 5.5
+        assert to_hex(line.get_color()) == style.BLUE.lower()
+
     def test_dots_on_the_map_of_waiting_stay_white_in_the_dark(self, run):
         figure = plots.collectives(analyses.collectives(run, per_rank=True))
         with in_the_dark(figure):
