@@ -121,6 +121,17 @@ def test_the_lesson_of_a_word_uses_it():
         )
 
 
+OTHER_SENSE = {"partition"}
+"""Words that lessons use for something else, too: a group of nodes, a part of a graph."""
+
+
+def test_a_dash_stands_only_where_no_lesson_has_the_word():
+    texts = " ".join(LESSONS.values())
+    dashes = [row for row in ROWS if row.cells.get(LESSON) == "–"]
+    used = {name for row in dashes for name in row.names if re.search(rf"\b{name}\b", texts)}
+    assert used <= OTHER_SENSE
+
+
 def test_every_stand_in_is_marked_as_one():
     marked = set(re.findall(r"`([\w.-]+)`\\\*", TEXT))
     assert marked == set(MODULE_OF_TOOL)

@@ -388,9 +388,9 @@ q.check(answer)
 # %% [markdown]
 # ## Look for yourself
 #
-# Perfetto is a viewer in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev) and hands
-# it the trace, without an upload. `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and
-# the arrow from a launch to its kernel. *Slices with the same name* in its details lists its runs and times.
+# Perfetto is a viewer in the browser. In JupyterLab the button opens [ui.perfetto.dev](https://ui.perfetto.dev) and
+# hands it the trace, without an upload. `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and the
+# arrow from a launch to its kernel. *Slices with the same name* in its details lists its runs and times.
 
 # %%
 proflab.perfetto(gpu, step=second, title="One step of the case")

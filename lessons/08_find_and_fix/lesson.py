@@ -346,7 +346,7 @@ for patient in ward.values():
     second = tidyprof.triage(patient.profile)
     sure = "sure" if second.sure else "not sure"
     verdict = f"**{second.cause}**, {sure}: {second.title}"
-    say(f"Patient {patient.letter}: {verdict}. {second.evidence[0]}")
+    say(f"Patient {patient.letter}: {verdict}; {second.evidence[0]}")
 
 # %% [markdown]
 # It takes the step without the profiler from the file, where the script timed it (the block of lesson 14 does), and

@@ -61,8 +61,11 @@ def _meant(message: str, options: Iterable[str]) -> str:
     if not found:
         return ""
     known = options if found[3] else re.findall(r"[\w-]+", found[2])
-    near = import_module("difflib").get_close_matches(found[1] or found[3], known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    # The hyphens of options are alike and count for nothing.
+    plain = {word.lstrip("-"): word for word in known}
+    typed = (found[1] or found[3]).lstrip("-")
+    near = import_module("difflib").get_close_matches(typed, plain, n=1)
+    return f"; did you mean {plain[near[0]]}?" if near else ""
 
 
 def add_version(parser: argparse.ArgumentParser, distribution: str) -> None:

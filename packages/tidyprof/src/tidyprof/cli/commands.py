@@ -545,10 +545,8 @@ def _steps_fact(marked: pd.DataFrame) -> str:
     first, last = marked["step"].min(), marked["step"].max()
     numbers = f"step {first}" if first == last else f"steps {first} to {last}"
     median, mean = (_duration(length) for length in marked["duration_ns"].agg(["median", "mean"]))
-    return (
-        f"{numbers}, {median} each (median; mean {mean}; on the host, as recorded),"
-        f" {marked.attrs['steps']}"
-    )
+    each = f"{median} each (median; mean {mean}; " if len(marked) > 1 else f"{median} ("
+    return f"{numbers}, {each}on the host, as recorded), {marked.attrs['steps']}"
 
 
 def _show_top(profile: Profile) -> None:

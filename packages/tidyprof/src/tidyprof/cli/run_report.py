@@ -61,12 +61,9 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
                 if _lacks_function(options, diagnosis):
                     lines.append(("", STACKS))
             lines.append(("origin", str(origin_of(found))))
-            show_facts(
-                [
-                    *lines,
-                    ("files", f"{folder}: of each rank its trace, its times and what it ran on"),
-                ]
-            )
+            left = "its trace, its times" if options.steps else "its times"
+            lines.append(("files", f"{folder}: of each rank {left} and what it ran on"))
+            show_facts(lines)
     if options.json is not None:
         told = {
             "run": {str(rank): about for rank, about in found.ranks.items()},

@@ -190,7 +190,7 @@ class TestSummary:
         assert facts["tool"] == "torch.profiler roctracer 4.1"
         assert facts["GPU"] == "AMD Instinct MI300X"
         assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
-        length = "100.0 µs each (median; mean 100.0 µs; on the host, as recorded)"
+        length = "100.0 µs (on the host, as recorded)"
         assert facts["steps"] == f"step 1, {length}, marked by the profiler, ProfilerStep#N"
         assert facts["origin"] == "recorded: AMD Instinct MI300X, ROCm 6.4"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000
