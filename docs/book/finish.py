@@ -78,10 +78,10 @@ _PRINTED = re.compile(
     r'(<div class="output [^>]*>\s*<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL
 )
 
-OUTPUT_COLUMNS = 100
-"""Characters of a line of output that the page shows without scrolling."""
+OUTPUT_COLUMNS = 44
+"""Characters of a line of output that a phone shows without scrolling; a laptop shows 100."""
 
-LEAST_SPACES = 8
+LEAST_SPACES = 4
 """Fewest spaces in a sentence that fills a line; a rule or a path has fewer."""
 
 _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
