@@ -157,18 +157,17 @@ _MODULES = "|".join(rf"{name}\.py\(" for name in sorted(sys.stdlib_module_names)
 _PACKAGES = "|".join(
     rf"{name}[/\\]" for name in sorted(sys.stdlib_module_names) if (_LIBRARY / name).is_dir()
 )
-OWN_CODE = re.compile(
-    rf"(?!{_MODULES}|{_PACKAGES}|torch[/\\]|.*(site|dist)-packages|.*lib[/\\]python\d|<|nn\.Module)"
-    r".+\(\d+\): "
-)
-"""Names of Python functions in a trace (`file(line): name`) that belong to no library. torch leaves
-out the folder of every file on Python's path, so that of Python's own library only the name of the
-module is left to know it by.
-"""
-
-
 WATCHING = r".*(tidyprof/running/inside/\w+|instrument_me|14_instrument_me)\.py\(\d+\): .*"
 """Functions that recorded the trace: the hooks of `tidyprof run`, and the block of lesson 14."""
+
+OWN_CODE = re.compile(
+    rf"(?!{WATCHING}|{_MODULES}|{_PACKAGES}|torch[/\\]|.*(site|dist)-packages"
+    r"|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): "
+)
+"""Names of Python functions in a trace (`file(line): name`) that belong to no library and did not
+record it. torch leaves out the folder of every file on Python's path, so that of Python's own
+library only the name of the module is left to know it by.
+"""
 
 
 @dataclass(frozen=True)

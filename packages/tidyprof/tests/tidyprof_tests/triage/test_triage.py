@@ -416,6 +416,7 @@ def test_a_processor_that_computes_is_told_in_which_operator_and_below_which_fun
         ("code/train.py(7): backward", ", mostly in code/train.py(7): backward (call stacks)"),
         ("contextlib.py(132): __enter__", ""),
         ("multiprocessing/queues.py(98): get", ""),
+        ("tidyprof/running/inside/hooks.py(285): around_backward", ""),
     ],
 )
 def test_of_a_function_within_the_operator_only_the_script_s_own_is_named(
