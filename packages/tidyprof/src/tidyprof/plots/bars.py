@@ -68,7 +68,9 @@ def stack(
                 )
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
-        axes.annotate(end, (left, position), **beside)
+        # A line across the bars goes on behind it.
+        ground = {"facecolor": style.GROUND, "linewidth": 0, "pad": 1.5}
+        axes.annotate(end, (left, position), bbox=ground, **beside)
     axes.set_xticks([tick for tick in axes.get_xticks() if tick <= longest])
     axes.spines["bottom"].set_bounds(0, longest)
     axes.set_yticks(range(len(parts)), labels)
