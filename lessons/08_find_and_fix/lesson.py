@@ -349,9 +349,9 @@ for patient in ward.values():
     say(f"Patient {patient.letter}: {verdict}; {second.evidence[0]}")
 
 # %% [markdown]
-# It takes the step without the profiler from the file, where the script timed it (the block of lesson 14 does), and
-# estimates it where not. What of a time is *new* only a control tells: keep a recording of a run that was well. [How
-# often triage is right](../docs/triage.md).
+# It takes the step without the profiler from the file, where lesson 14's block timed some (others than `untraced`'s),
+# and estimates it where not. What of a time is *new* only a control tells: keep a recording of a run that was well.
+# [How often triage is right](../docs/triage.md).
 
 # %% [markdown]
 # ## More to practise on
