@@ -62,9 +62,7 @@ _CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
 _CELL_BEGIN = re.compile(r"<t[dh]\b")
 _DASH = re.compile(r"(<td\b[^>]*)(?=>\s*(?:<p>)?–(?:</p>)?\s*</td>)")
 """A cell that says that there is nothing to say."""
-_SHORT_NAME = re.compile(
-    r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}(?:</p>)?\s*</t[dh]>)"
-)
+_SHORT_NAME = re.compile(r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}(?:</p>)?\s*</t[dh]>)")
 """The first cell of a row that holds a name such as `A, control` alone, which fits one line."""
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
