@@ -17,6 +17,7 @@ TO_LOOK_UP = (
     "cheat-sheet",
     "glossary",
     "known-issues",
+    "slurm",
     "releases",
     "migration",
     "gate",
@@ -38,7 +39,6 @@ FOR_INSTRUCTORS = (
     "hands",
     "before-and-after",
     "before-and-after-key",
-    "slurm",
 )
 
 TO_CARRY_ON = (
@@ -59,15 +59,14 @@ class Part:
 
 
 def contents(repository: Path) -> tuple[Part, ...]:
-    """All parts of the book; the first one holds the lessons, in order, and the notebooks with
-    sections of several lessons.
+    """All parts of the book; the first one holds the notebooks with sections of several lessons,
+    which are what to try first, and the lessons in order.
     """
-    sources = [
-        path
-        for name in ("lesson.py", RECIPE)
-        for path in (repository / "lessons").glob(f"*/{name}")
+    lessons = [
+        path.parent.name
+        for name in (RECIPE, "lesson.py")
+        for path in sorted((repository / "lessons").glob(f"*/{name}"))
     ]
-    lessons = sorted(path.parent.name for path in sources)
     readers = [f"{READERS}/{path.name}" for path in (repository / READERS).glob("*.md")]
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),

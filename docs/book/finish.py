@@ -62,9 +62,7 @@ _CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
 _CELL_BEGIN = re.compile(r"<t[dh]\b")
 _DASH = re.compile(r"(<td\b[^>]*)(?=>\s*(?:<p>)?–(?:</p>)?\s*</td>)")
 """A cell that says that there is nothing to say."""
-_SHORT_NAME = re.compile(
-    r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}(?:</p>)?\s*</t[dh]>)"
-)
+_SHORT_NAME = re.compile(r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}(?:</p>)?\s*</t[dh]>)")
 """The first cell of a row that holds a name such as `A, control` alone, which fits one line."""
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
@@ -96,8 +94,8 @@ longer ones would be too small to read.
 """
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_LINES = ("p", "pre", "li", "td", "th", "caption", "div", "summary")
-"""Elements whose end is also the end of a word."""
+_LINES = ("p", "pre", "li", "td", "th", "tr", "caption", "div", "summary")
+"""Elements whose end is also the end of a word, and outside of a table of a line."""
 
 _PARAGRAPH = re.compile(r"<p>(?!<em>)(.*?)</p>", re.DOTALL)
 
@@ -277,14 +275,18 @@ def description(article: str) -> str:
 
 
 def sections(page: str) -> list[tuple[str, str, str, str]]:
-    """The sections of a page's article: anchor, title, text, and code with its output.
+    """The sections of a page's article: anchor, title, text, and code with its output; a paragraph,
+    a row of a table and a line of code are a line each.
 
     The text and code of a section leave out those of the sections within it.
     """
     parser = _Sections()
     parser.feed(page)
-    found = (tuple(" ".join(part.split()) for part in parts) for parts in parser.found)
-    return [section for section in found if section[2] or section[3]]
+    return [tuple(map(_whole_lines, parts)) for parts in parser.found]
+
+
+def _whole_lines(text: str) -> str:
+    return "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
 
 
 class _Sections(HTMLParser):
@@ -296,10 +298,13 @@ class _Sections(HTMLParser):
         """The open elements of a heading, and of parts that are no text of the page."""
         self.cell: list[str] = []
         """The open boxes of a cell, or of a block of code."""
+        self.rows = 0
+        """How many rows of tables are open."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         classes = (given.get("class") or "").split()
+        self.rows += tag == "tr"
         if tag in ("div", "pre") and (self.cell or tag == "pre" or "cell" in classes):
             self.cell.append(tag)
         if tag == "section":
@@ -309,18 +314,19 @@ class _Sections(HTMLParser):
             self.within.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
+        self.rows -= tag == "tr"
         if tag == "section":
             self.open.pop()
         elif self.within and tag == self.within[-1]:
             self.within.pop()
         elif self.open and tag in _LINES:
-            self._add(" ")
+            self._add(" " if self.rows else "\n")
         if self.cell and tag in ("div", "pre"):
             self.cell.pop()
 
     def handle_data(self, data: str) -> None:
         if self.open and not self.within:
-            self._add(data)
+            self._add(data if "pre" in self.cell else data.replace("\n", " "))
         elif self.open and self.within[-1] in _HEADINGS:
             self.open[-1][1] += data
 

@@ -114,10 +114,12 @@ def write_sheet(name: str, sheet: str) -> None:
     parts[1::2] = [
         "".join(f"<span>{line}</span>" for line in part.splitlines()) for part in parts[1::2]
     ]
+    head, *questions = re.split(r"(?=<h2>)", "".join(parts))
+    sections = "".join(f"<section>\n{one}</section>\n" for one in questions)
     css = (STATIC / "sheet.css").read_text(encoding="utf-8")
-    head = f'<head><meta charset="utf-8"><title>{title}</title><style>{css}</style></head>'
-    page = f'{head}<body class="{name}">\n{"".join(parts)}\n</body>'
-    text = f'<!doctype html>\n<html lang="en">{page}</html>\n'
+    meta = f'<head><meta charset="utf-8"><title>{title}</title><style>{css}</style></head>'
+    page = f'<body class="{name}">\n<header>\n{head}</header>\n{sections}</body>'
+    text = f'<!doctype html>\n<html lang="en">{meta}{page}</html>\n'
     (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
 
 

@@ -50,11 +50,20 @@ def test_every_lesson_and_every_page_of_docs_is_in_the_book_once():
     assert sorted(PAGES) == sorted([*lessons, *documents, *others])
 
 
-def test_the_lessons_come_first_and_in_order():
+def test_the_lessons_come_first_and_in_order_after_the_ninety_minutes():
     assert [page.removeprefix("notebooks/")[:2] for page in PARTS[0].pages] == [
-        *sorted(all_lessons()),
         "90",
+        *sorted(all_lessons()),
     ]
+
+
+def test_no_page_to_which_the_start_sends_everybody_is_for_instructors_alone():
+    start = (REPOSITORY / START).read_text(encoding="utf-8")
+    _, _, to_start = start.partition("\n## Start\n")
+    sent = set(re.findall(r"\]\((docs/\w+\.md)", to_start.partition("\n## ")[0]))
+    assert "docs/slurm.md" in sent
+    (alone,) = [part for part in PARTS if part.caption == "For instructors"]
+    assert sent.isdisjoint(alone.pages)
 
 
 def test_the_first_page_gets_all_pages_without_their_endings():

@@ -46,7 +46,7 @@ def test_each_page_of_the_book_is_there_under_a_title_of_its_own(site: Path):
         assert own.keys() <= {"title", "nav_order", "parent"}
         assert own.get("parent", own["title"]) in titles
     lesson = fields(pages["notebooks/02_torch_profiler_timeline"])
-    assert lesson == {"title": "02 Where does a step go?", "parent": "Lessons", "nav_order": 3}
+    assert lesson == {"title": "02 Where does a step go?", "parent": "Lessons", "nav_order": 4}
     assert (
         (site / "content/index.md")
         .read_text()

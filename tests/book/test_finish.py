@@ -195,16 +195,22 @@ def test_paper_knows_what_is_short_and_what_needs_smaller_type(
 
 
 def test_the_search_knows_each_section_with_its_title_its_own_text_and_its_code(tmp_path: Path):
-    table = "<table><caption>slow?</caption><tr><td>now</td><td>2 ms</td></tr></table>"
+    table = (
+        "<table><caption>slow?</caption><tr><td><p>now</p></td>\n<td><p>2\nms</p></td></tr></table>"
+    )
     cell = f'<div class="cell docutils"><div><pre>step()</pre></div><div>{table}</div></div>'
-    inner = f'<section id="when"><h2>When</h2>{table}{cell}<p>After.</p></section>'
+    inner = (
+        f'<section id="when"><h2>When</h2>{table}{cell}<p>After.</p></section>'
+        '<section id="empty"><h2>Of parts alone</h2></section>'
+    )
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.html").write_text(
         page(f"<p>Before.</p><pre>a = 1</pre><style>p {{}}</style>{inner}")
     )
     assert sections((tmp_path / "docs/a.html").read_text()) == [
         ("top", "A page", "Before.", "a = 1"),
-        ("when", "When", "slow? now 2 ms After.", "step() slow? now 2 ms"),
+        ("when", "When", "slow?\nnow 2 ms\nAfter.", "step()\nslow?\nnow 2 ms"),
+        ("empty", "Of parts alone", "", ""),
     ]
     finish(tmp_path)
     texts = (tmp_path / "search_texts.js").read_text()

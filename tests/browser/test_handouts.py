@@ -22,6 +22,24 @@ from tests.conftest import require
 LONG = "word " * 2_000
 """More than has room on a slide."""
 
+QUESTION = """
+const [number] = arguments, headings = [...document.querySelectorAll('h2')];
+headings[number].scrollIntoView();
+const shows = element => element && element.getBoundingClientRect().bottom > 0
+    && element.getBoundingClientRect().top < innerHeight;
+const its = headings[number].parentElement.querySelectorAll(':scope > :is(p, ul)');
+const cut = [...its].some(one => one.getBoundingClientRect().bottom > innerHeight);
+return [number > 0 && shows(headings[number - 1].parentElement.lastElementChild),
+    cut || shows(headings[number + 1]) || false,
+    Math.min(...[...its].map(one => parseFloat(getComputedStyle(one).fontSize)))];
+"""
+"""Whether a question's screen shows one before it, cuts it off or shows one after it; and its
+letters, in pixels.
+"""
+
+LEAST_LINES = 25
+"""A letter on the wall has at least this part of the picture's height."""
+
 HERE = "const {h, v} = Reveal.getIndices(); return [h, v]"
 
 
@@ -40,6 +58,22 @@ def test_a_sheet_has_its_pages_of_a4(
     assert [tuple(round(float(length) / 72 * 25.4) for length in page) for page in pages] == [
         (210, 297)
     ] * count
+
+
+def test_a_question_on_the_wall_has_a_screen_of_its_own_and_can_be_read_from_the_last_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any
+) -> None:
+    monkeypatch.setattr(handouts, "TARGET", tmp_path)
+    handouts.write_sheets()
+    for width, height in ((1280, 720), (1920, 1080), (1024, 768)):
+        set_size(browser, width, height)
+        browser.get(f"file://{tmp_path}/hands.html")
+        seen = [
+            browser.execute_script(QUESTION, number)
+            for number in range(len(browser.find_elements("css selector", "h2")))
+        ]
+        assert [(above, below) for above, below, _ in seen] == [(False, False)] * 4, width
+        assert min(letters for *_, letters in seen) >= height / LEAST_LINES, width
 
 
 def test_slides_follow_the_keys_without_the_network(

@@ -1,65 +1,104 @@
-// For an excerpt Sphinx would read each page that it found, which a browser refuses for files. Here a script holds
-// the texts of all pages: SEARCH_TEXTS[page] is a list of [anchor, title, text, code], one for each section.
+// Sphinx gives a page at most 15 points, wherever its words are, and for an excerpt it would read each page that it
+// found, which a browser refuses for files. Here a script holds the texts of all pages: SEARCH_TEXTS[page] is a list of
+// [anchor, title, text, code], one for each section, in lines.
 const AROUND = 130; // characters shown before and after the first word that was found
-// Sphinx gives a page at most 15 points, wherever its words are. These are added for each word in a title or in a
-// heading, and for each time that the text has one.
-const TITLE = 40, HEADING = 20, MENTIONS = 15;
-// A learner looks for a lesson or for the meaning of a word, and for what changed last of all.
-const PLACES = [[/^docs\/glossary$/, 110], [/^notebooks\//, 85], [/CHANGELOG$/, -200]];
-const stems = (new URLSearchParams(location.search).get("q") ?? "")
-  .toLowerCase().split(/[^\p{Letter}\p{Number}_]+/u).filter(word => word && !stopwords.has(word))
-  .map(word => new Stemmer().stemWord(word));
+// Points for all words in a title or in the name of a file, in a heading, in a line of the text or of code, which count
+// twice in the order of the search, and at most for how often the text has them. Half of the words get a quarter.
+const TITLE = 800, HEADING = 400, LINE = 100, CODE = 50, MENTIONS = 40;
+// Among equals a learner looks for a lesson or for the first page, and for what changed last of all.
+const PLACES = [[/^notebooks\/|^index$/, 30], [/CHANGELOG$/, -2000]];
+const GLOSSARY = "docs/glossary"; // A line that begins with the words tells what they mean, as a page with that title.
 
-const holds = text => stems.filter(stem => text.toLowerCase().includes(stem)).length;
+const WORD = /([\p{L}\p{N}_]+)/gu;
+function remembered(make) {
+  const made = new Map();
+  return text => made.get(text) ?? made.set(text, make(text)).get(text);
+}
+const stemmer = new Stemmer();
+const stem = remembered(word => stemmer.stemWord(word.toLowerCase()));
+// A text as the stems of its words, each between spaces.
+const stems = remembered(text => ` ${(text.match(WORD) ?? []).map(stem).join(" ")} `);
 
-const mentions = text => stems.reduce((sum, stem) => sum + text.toLowerCase().split(stem).length - 1, 0);
+const query = new URLSearchParams(location.search).get("q") ?? "";
+const wanted = [...Search._parseQuery(query)[1]], inOrder = stems(query).trim();
+let edge = " "; // of a word; none where parts of words are looked for
 
-Scorer.score = ([page, title, , , score]) => {
+const count = (text, words) => stems(text).split(edge + words + edge).length - 1;
+const holds = text => wanted.filter(word => count(text, word)).length;
+const begins = text => stems(text).startsWith(` ${inOrder}${edge}`);
+const fit = text => (holds(text) / (wanted.length || 1)) ** 2 + (count(text, inOrder) > 0) + begins(text) / 10;
+const best = texts => Math.max(0, ...texts.map(fit));
+const mentions = text => Math.min(MENTIONS, wanted.reduce((sum, word) => sum + count(text, word), 0));
+
+// The lines of a section with their points.
+const lines = ([, , text, code]) => [[text, LINE], [code, CODE]].flatMap(([part, worth]) =>
+  part.split("\n").map(line => [line, worth * fit(line)]));
+const highest = (all, points) => all.reduce((a, b) => points(b) > points(a) ? b : a);
+
+function pointsOf(sections) {
+  const [headings, texts] = [1, 2].map(part => sections.map(section => section[part]));
+  return HEADING * best(headings) + Math.max(0, ...sections.flatMap(lines).map(([, points]) => points))
+    + mentions(texts.join(" "));
+}
+
+function pointsOfPage(page) {
   const sections = SEARCH_TEXTS[`${page}.html`] ?? [];
-  const [headings, texts] = [1, 2].map(part => sections.map(section => section[part]).join(" "));
-  const place = PLACES.find(([name]) => name.test(page))?.[1] ?? 0;
-  return score + place + TITLE * holds(title) + HEADING * holds(headings) + Math.min(MENTIONS, mentions(texts));
-};
+  const meanings = page === GLOSSARY ? sections.flatMap(([, , text]) => text.split("\n")).filter(begins) : [];
+  const titles = [page.split("/").pop().replaceAll("_", " "), sections[0]?.[1] ?? "", ...meanings];
+  return TITLE * best(titles) + pointsOf(sections);
+}
 
-// Sphinx lists a page once for its text and again for each title in it. The last is the best.
+Scorer.score = ([page, title, , , score]) =>
+  score + fit(title) + pointsOfPage(page) + (PLACES.find(([name]) => name.test(page))?.[1] ?? 0);
+
+// Sphinx lists a page once for its text and again for each title in it, the best last. Pages with parts of the words
+// alone are left out, unless there are no others.
 const performSearch = Search._performSearch;
 Search._performSearch = (...terms) => {
-  const found = performSearch(...terms);
+  const found = performSearch(...terms).filter(([page]) => !edge || pointsOfPage(page));
+  if (edge && !found.length) {
+    edge = "";
+    return Search._performSearch(...terms);
+  }
   return found.filter(([page], place) => place === found.findLastIndex(([other]) => other === page));
 };
 
-// The text around the first place with most of the words near each other, cut between words.
-function excerpt(text) {
-  const low = text.toLowerCase();
-  const places = stems.flatMap(stem => low.split(stem).slice(0, -1).map((_, number, parts) =>
-    parts.slice(0, number + 1).join(stem).length));
-  const near = place => holds(text.slice(Math.max(0, place - AROUND), place + AROUND));
-  const best = places.sort((one, other) => one - other).reduce((a, b) => near(b) > near(a) ? b : a, places[0] ?? 0);
-  const first = best > AROUND ? text.indexOf(" ", best - AROUND) + 1 : 0;
-  const last = best + AROUND < text.length ? text.lastIndexOf(" ", best + AROUND) : text.length;
-  return (first ? "… " : "") + text.slice(first, last) + (last < text.length ? " …" : "");
+// The text around the first place with most of the words near each other, from the beginning of its sentence.
+function excerpt(line) {
+  const places = [...line.matchAll(WORD)].filter(([word]) => holds(word)).map(word => word.index);
+  const near = place => fit(line.slice(place, place + AROUND));
+  const at = places.length ? highest(places, near) : 0;
+  const sentence = Math.max(...[". ", "? ", "! "].map(end => (end + line.slice(0, at)).lastIndexOf(end)));
+  const first = at - sentence > AROUND ? line.indexOf(" ", at - AROUND) + 1 : sentence;
+  const last = first + 2 * AROUND < line.length ? line.lastIndexOf(" ", first + 2 * AROUND) : line.length;
+  return (first ? "… " : "") + line.slice(first, last) + (last < line.length ? " …" : "");
 }
 
-// The same text, with the words of the search marked.
-const marked = text => text.split(/(\s+)/).map(word => holds(word)
-  ? Object.assign(document.createElement("mark"), { textContent: word }) : word);
-
-// Words in a heading or in the text count more than those in code or its output.
-const fit = ([, title, text, code]) => 2 * holds(title + " " + text) + holds(code);
+// The same text, with the words of the search marked: where they stand in its order, as one.
+function marked(text) {
+  const parts = text.split(WORD), length = 2 * (query.match(WORD) ?? []).length - 1;
+  const nodes = [];
+  while (parts.length) {
+    const words = parts.splice(0, begins(parts.slice(0, length).join("")) ? length : 1).join("");
+    nodes.push(holds(words) ? Object.assign(document.createElement("mark"), { textContent: words }) : words);
+  }
+  return nodes;
+}
 
 function addExcerpt(item) {
   const link = item.querySelector("a");
   const [page, anchor] = link.getAttribute("href").split("#");
-  const sections = SEARCH_TEXTS[page] ?? [];
-  const found = sections.find(([id]) => id === anchor)
-    ?? sections.reduce((best, next) => fit(next) > fit(best) ? next : best, sections[0]);
-  if (!found) return;
-  const [id, title, text, code] = found;
+  const sections = SEARCH_TEXTS[page];
+  if (!sections?.length) return;
+  const section = sections.find(([id]) => id === anchor) ?? highest(sections, one => pointsOf([one]));
+  const [id, title] = section;
   if (!anchor && title !== link.textContent) {
     item.append(" › ", Object.assign(document.createElement("a"), { href: `${page}#${id}`, textContent: title }));
   }
+  const [line] = highest(lines(section), ([, points]) => points);
+  if (!line) return;
   const words = item.appendChild(Object.assign(document.createElement("p"), { className: "context" }));
-  words.append(...marked(excerpt(holds(text) || !holds(code) ? text : code)));
+  words.append(...marked(excerpt(line)));
 }
 
 new MutationObserver(changes => changes.flatMap(change => [...change.addedNodes])
