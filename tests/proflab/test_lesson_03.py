@@ -189,6 +189,7 @@ def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
         (lambda steady: lesson.IMAGES, "This is the sleep of a step"),
         (lambda steady: steady.steps / lesson.STEPS, "`unseen.steps`"),
         (lambda steady: steady.steps, "divide by their number too"),
+        (lambda steady: steady.steps * lesson.IMAGES, "This is all the sleep of the steady steps"),
     ],
 )
 def test_a_sleep_of_another_whole_is_told_which(by_hand: SteadyPart, times, words: str) -> None:
