@@ -406,8 +406,8 @@ lesson.conclude(
 #
 # {snippet 07_ranks_job.sh}
 #
-# And this one is for PBS with the launcher PALS. It is set up for Aurora, whose cards are Intel's, and has no tool around
-# the ranks: the program writes its own traces. Cores and ranks of a node are values in it.
+# And this one is for PBS with the launcher PALS. It is set up for Aurora, whose cards are Intel's, and has no tool
+# around the ranks: the program writes its own traces. Cores and ranks of a node are values in it.
 #
 # {snippet 07_ranks_job_pbs.sh}
 

@@ -277,7 +277,8 @@ growing = modelled_snapshot("growing", "--pathology memory-growth")
 
 # %%
 # 5 minutes: which line leaks, and how many MiB does it keep in each step? Answer with a pair such as
-# ("cifar_train/loop.py(7): run", 3.5), by the blocks' `source_line` and `bytes`. `tidyprof.memory_blocks` takes `growing` as well.
+# ("cifar_train/loop.py(7): run", 3.5), by the blocks' `source_line` and `bytes`. `tidyprof.memory_blocks` takes
+# `growing` as well.
 q = exercise("11.3", (healthy, growing))
 # solution
 by_line = [
@@ -365,10 +366,10 @@ proflab.reveal("11.a", curve["value"].max() / parameters, origin=HERE)
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
-# PyTorch's numbers end at its allocator. The workspaces that it lends to hipBLAS and MIOpen are in them: for hipBLAS 128
-# MiB for each handle and stream on MI300 and newer, by torch's manual. What libraries take themselves is not, such
-# as RCCL's buffers. That rest is VRAM in `amd-smi` less `memory_reserved()`. And a peak says nothing about time: a step that fits by recomputing
-# activations is slower.
+# PyTorch's numbers end at its allocator. The workspaces that it lends to hipBLAS and MIOpen are in them: for hipBLAS
+# 128 MiB for each handle and stream on MI300 and newer, by torch's manual. What libraries take themselves is not, such
+# as RCCL's buffers. That rest is VRAM in `amd-smi` less `memory_reserved()`. And a peak says nothing about time: a step
+# that fits by recomputing activations is slower.
 
 # %% [markdown] tags=["given"]
 # **Known issues.** `expandable_segments` needs [torch 2.12][expand] or AMD's torch 2.11, and [ROCm 7.0][gate]. Leave it
