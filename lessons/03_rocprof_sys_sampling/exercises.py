@@ -90,6 +90,12 @@ def all_rows(real: Profile) -> float:
     return float(100 * rows["total_ns"].sum() / _outermost_ns(tidyprof.call_stacks(real)))
 
 
+def all_rows_of_both(real: Profile) -> float:
+    """Totals of all rows below BACKWARD as a share of the totals of all rows."""
+    rows, everything = tidyprof.call_stacks(real, root=BACKWARD), tidyprof.call_stacks(real)
+    return float(100 * rows["total_ns"].sum() / everything["total_ns"].sum())
+
+
 def _outermost_ns(table: pd.DataFrame) -> float:
     return float(table.loc[table["depth"] == 0, "total_ns"].sum())
 
@@ -181,6 +187,11 @@ EXERCISES = (
                 f"This is the sleep of a step. A step of this run loads {IMAGES} images.",
             ),
             Mistake(
+                lambda steady: sleep_per_image_ms(steady) * steady.steps * IMAGES,
+                "This is all the sleep of the steady steps: divide by their images, which are"
+                f" `unseen.steps` times {IMAGES}.",
+            ),
+            Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps / STEPS,
                 f"The command makes {STEPS} steps, but `unseen` has the steady ones alone:"
                 " `unseen.steps`.",
@@ -246,6 +257,11 @@ EXERCISES = (
                 all_rows,
                 "You added up all rows of the tree: each holds the time of what it calls too. Take"
                 " depth 0 alone.",
+            ),
+            Mistake(
+                all_rows_of_both,
+                "You added up all depths on both sides, so a deep stack counts more often than a"
+                " flat one. Take depth 0 alone.",
             ),
             Mistake(
                 lambda real: 100.0,

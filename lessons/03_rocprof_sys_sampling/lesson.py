@@ -432,8 +432,8 @@ lesson.conclude(
 #
 # It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). A function that has
 # no symbol is shown under the nearest one that has, which can be wrong: [compile][tips] your own C++ with `-g1` and
-# optimised. With sampling on, no time of this run is that of your training. Loader processes can crash under it: [known
-# issues](../docs/known-issues.md#dataloader-workers-crash-under-sampling).
+# optimised. With sampling on, no time of this run is that of your training. A known issue: [DataLoader workers crash
+# under sampling](../docs/known-issues.md#dataloader-workers-crash-under-sampling).
 #
 # [tips]: https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/how-to/general-tips-using-rocprof-sys.html
 

@@ -391,8 +391,9 @@ proflab.reveal("05.b", reached_share, norm)
 
 # %%
 lesson.conclude(
-    f"Without the first kernel of AMD's table the kernels are at most {one:.2f} times as fast, "
-    f"without its five that carry numbers {five:.2f}. Forward batch normalisation reaches "
+    f"If the first kernel of AMD's table took no time, all kernels together would be {one:.2f} "
+    f"times as fast; if its five that mainly move data took none, {five:.2f} times. Forward "
+    "batch normalisation reaches "
     f"{few.hbm_percent:.0f} to {many.hbm_percent:.0f} % of the memory's roof in AMD's recording, "
     f"in the model {reached_share:.0f} %.",
     rules_out="one bad kernel",

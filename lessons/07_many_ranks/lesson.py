@@ -202,8 +202,9 @@ show_table(theirs, "rank wait_ms transfer_ms came_last", "The late run, its firs
 compared = {name: tidyprof.ranks(part.profile) for name, part in runs.items()}
 show_figure(plots.ranks(compared["late"], title="The late run: three ranks wait for one"))
 columns = "rank computation_ms wait_ms transfer_ms came_last idle_ms"
-for name, table in compared.items():
-    show_table(table, columns, f"The {name} run, {runs[name].steps} steps")
+both = pd.concat(compared, names=["run", None]).reset_index("run")
+caption, origin = f"Both runs, {runs['late'].steps} steps", runs["late"].profile.origin
+show_table(both, f"run {columns}", caption, origin=origin)
 sums = {name: table[["wait_ns", "transfer_ns"]].sum() for name, table in compared.items()}
 wait, transfer = sums["late"] / sums["healthy"]
 say(f"The planted fault multiplies the waiting by {wait:.1f}, the transfer by {transfer:.2f}.")
@@ -390,7 +391,7 @@ lesson.conclude(
 # ## Known issues
 #
 # All ranks in one file, a tool around the launcher, no GPU because of two variables, a node of MI300A that resets: the
-# cures, with sources, are in the [list of known issues](../docs/known-issues.md#several-ranks).
+# cures, with sources, are in the part [*Several ranks* of the known issues](../docs/known-issues.md#several-ranks).
 
 # %% [markdown]
 # ## At work, without this course
@@ -405,7 +406,8 @@ lesson.conclude(
 #
 # {snippet 07_ranks_job.sh}
 #
-# And this one for PBS with the launcher PALS:
+# And this one is for PBS with the launcher PALS. It is set up for Aurora, whose cards are Intel's, and has no tool
+# around the ranks: the program writes its own traces. Cores and ranks of a node are values in it.
 #
 # {snippet 07_ranks_job_pbs.sh}
 

@@ -217,7 +217,7 @@ EXERCISES = (
                 lambda data: (leak(data)[0], leak(data)[1] * MEBIBYTE / 1e6),
                 "These are MB, MiB are asked",
             ),
-            Mistake(lambda data: ("train.py:1: nobody", 1.0), "No block has the line"),
+            Mistake(lambda data: ("cifar_train/loop.py(1): nobody", 1.0), "No block has the line"),
             Mistake(lambda data: leak(data)[0], "A pair is asked"),
         ),
         hints=(

@@ -48,7 +48,7 @@ lesson.recall()
 # | optimizer states | Adam keeps two numbers for each parameter, SGD with momentum one | from the first `step` on |
 # | activations: results of `forward` that `backward` needs | grows with the batch | from `forward` to `backward` |
 # | results on the way | the largest few tensors | shorter than an operator |
-# | beside PyTorch: driver, libraries, RCCL | not in any of PyTorch's numbers | always |
+# | beside PyTorch: driver, RCCL's buffers | not in any of PyTorch's numbers | always |
 #
 # An *activation* is what a layer leaves behind for its gradient: a linear layer its input, a ReLU its result. They grow
 # with the batch: it is the first thing to change.
@@ -210,7 +210,7 @@ say(
 # | requested | `torch.cuda.memory_stats()["requested_bytes.all.current"]` | what tensors asked for |
 # | allocated | `torch.cuda.memory_allocated()` | the same in blocks: rounded up, with rests too small to split off |
 # | reserved | `torch.cuda.memory_reserved()` | all segments, with what is free in them |
-# | used | VRAM in `amd-smi`, `torch.cuda.mem_get_info()` | reserved, and driver, libraries, other processes |
+# | used | VRAM in `amd-smi`, `torch.cuda.mem_get_info()` | reserved, and driver, RCCL, other processes |
 #
 # The names say `cuda` on AMD too. *VRAM* is the GPU's memory, HBM on an MI300X.
 
@@ -227,8 +227,9 @@ say(
 # ```
 #
 # Here it is the modelled trainer: ResNet-50, batch 256, on an MI300X, three steps. The file has the structure that
-# torch writes; what is kept during `forward` is an upper bound. A pickle can run code when it is loaded, so by hand
-# only your own: `tidyprof` refuses everything in it that is no plain data.
+# torch writes. Parameters and Adam's states are exact, what `forward` keeps is an upper bound, and no snapshot of a GPU
+# was there to compare. A pickle can run code when it is loaded: open only your own by hand. `tidyprof` takes plain data
+# alone.
 
 # %%
 healthy = modelled_snapshot("healthy")
@@ -244,7 +245,7 @@ show_table(lines, columns, caption, origin=healthy.origin)
 # %% [markdown]
 # Much of what is reserved is free after the step. That is no waste: the next step takes it again, without asking the
 # driver. A line of yours can hide a call that allocates: `train` is the line of `optimizer.step()`, and what it left
-# are Adam's states. A monitor shows more than what is reserved: driver, runtime and libraries come on top.
+# are Adam's states. A monitor shows more than what is reserved: driver, runtime and RCCL come on top.
 
 # %% [markdown]
 # ## Trap: VRAM is full, so the model is too large
@@ -276,7 +277,8 @@ growing = modelled_snapshot("growing", "--pathology memory-growth")
 
 # %%
 # 5 minutes: which line leaks, and how many MiB does it keep in each step? Answer with a pair such as
-# ("train.py:7: run", 3.5), by the blocks' `source_line` and `bytes`. `tidyprof.memory_blocks` takes `growing` as well.
+# ("cifar_train/loop.py(7): run", 3.5), by the blocks' `source_line` and `bytes`. `tidyprof.memory_blocks` takes
+# `growing` as well.
 q = exercise("11.3", (healthy, growing))
 # solution
 by_line = [
@@ -289,8 +291,8 @@ answer = grown.idxmax(), grown.max() / 3 / MEBIBYTE
 q.check(answer)
 
 # %% [markdown]
-# In a snapshot of your own: take one after step 10 and one after step 20, group the blocks by `source_line`, and look
-# for the line that has grown. Peaks don't tell, since every step has one.
+# In your own job take one after step 10 and one after step 20, and look for the `source_line` that has grown. Peaks
+# don't tell, since every step has one.
 #
 # ## Nearly full
 #
@@ -364,17 +366,18 @@ proflab.reveal("11.a", curve["value"].max() / parameters, origin=HERE)
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
-# PyTorch's numbers end at its allocator. Libraries take memory beside it: workspaces of hipBLAS are inside (128 MiB for
-# each handle and stream on MI300 and newer, by torch's manual), buffers of RCCL and the driver's own are not. That rest
-# is VRAM in `amd-smi` less `memory_reserved()`. And a peak says nothing about time: a step that fits by recomputing
-# activations is slower.
+# PyTorch's numbers end at its allocator. The workspaces that it lends to hipBLAS and MIOpen are in them: for hipBLAS
+# 128 MiB for each handle and stream on MI300 and newer, by torch's manual. What libraries take themselves is not, such
+# as RCCL's buffers. That rest is VRAM in `amd-smi` less `memory_reserved()`. And a peak says nothing about time: a step
+# that fits by recomputing activations is slower.
 
 # %% [markdown] tags=["given"]
-# **Known issues.** `expandable_segments` needs [torch 2.12][expand] or AMD's 2.11, and [ROCm 7.0][gate]; leave it out
-# where you see faults, zeros or [a hang][hang], seen [with torch 2.12][crash] and [with 7.14][zeros]. The viewer
-# [memory_viz][viz] [reads protocol 4][five], and Python 3.14 writes 5: see the snippet. No `OutOfMemoryError`? Set
-# [both of `throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.9`][throw]. Files of gigabytes: `max_entries`,
-# and `stacks="python"`. A snapshot has no line for gradients: `backward` runs in a thread without Python.
+# **Known issues.** `expandable_segments` needs [torch 2.12][expand] or AMD's torch 2.11, and [ROCm 7.0][gate]. Leave it
+# out where you see [faults with torch 2.12][crash], [a hang][hang], or, with ROCm 7.14 and `max_split_size_mb`,
+# [zeros][zeros]. The viewer [memory_viz][viz] [reads pickles of protocol 4][five], Python 3.14 writes 5: see the
+# snippet. If the process aborts in place of an `OutOfMemoryError`, set [both of
+# `throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.9`][throw]. A snapshot of gigabytes gets smaller by
+# `max_entries` and `stacks="python"`. It has no line for gradients: `backward` runs in a thread without Python.
 #
 # [viz]: https://pytorch.org/memory_viz
 # [five]: https://github.com/pytorch/pytorch/issues/183842

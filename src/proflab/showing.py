@@ -36,6 +36,8 @@ UNITS = {
 }
 """Ending of a column's name -> the unit in its heading."""
 
+_SIZES_OF_BYTES = {UNITS[ending] for ending in SIZES[1]}
+
 SPELLED = {
     **{word.lower(): word for word in ("GPU", "GPUs", "CPU", "LDS", "VGPRs", "SGPRs", "HBM")},
     "pct": "percent",
@@ -207,7 +209,10 @@ def show_table(
     found = [_column(name, *one, _largest(one, values.values())) for name, one in values.items()]
     headings = [heading for heading, _, _ in found]
     flush_right = [heading for heading, _, is_number in found if is_number]
-    note = stated_once(origin, caption)
+    units = {unit for _, unit in values.values()}
+    # What a model's error is stated of are times: beside bytes alone it would pass for theirs.
+    sizes_alone = bool(units & _SIZES_OF_BYTES) and units <= {"", "%", *_SIZES_OF_BYTES}
+    note = brief(origin) if sizes_alone else stated_once(origin, caption)
     if len(shown) < len(frame):
         note = f"{len(shown):,} of {len(frame):,} rows; {note}"
     show(
@@ -296,7 +301,8 @@ def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
 
 def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any], str]:
     """How to write a column's numbers: all with the decimals that give the largest one three
-    digits; percent with one decimal; none if all are whole.
+    digits; percent with one decimal; none if all are whole. A number without a unit that a lesson
+    has rounded keeps the decimals that are left.
     """
     if (values.dropna() % 1 == 0).all():
         return lambda value: _rounded(value, 0)
@@ -306,6 +312,10 @@ def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any]
     decimals = min(6, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
     if not unit and values.sub(1).abs().between(0, 0.1, inclusive="right").any():
         decimals = max(2, decimals)  # a ratio near 1 is not 1.0
+    elif not unit:  # a number that was rounded has no more decimals than that left
+        known = values.dropna()
+        kept = (places for places in range(decimals) if (known.round(places) == known).all())
+        decimals = next(kept, decimals)
     return lambda value: _rounded(value, decimals)
 
 

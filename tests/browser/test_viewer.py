@@ -218,6 +218,38 @@ def test_what_is_said_of_the_chosen_is_in_sight_as_soon_as_it_opens(
     assert browser.execute_script(said) <= browser.execute_script("return innerHeight")
 
 
+def test_of_many_rows_the_answer_to_a_click_or_key_is_in_sight_and_so_is_what_is_chosen(
+    tmp_path: Path, browser: Any
+) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    rows = [
+        event("kernel", f"kernel_{n}", 10_000 * n, 10_000 * n + 5_000, device=0, stream=n)
+        for n in range(40)
+    ]
+    opened(browser, page(tmp_path, plots.timeline(profile_of(*rows), title="Forty streams")))
+    drawn(browser)
+    rows_of = stage(browser)
+    assert rows_of.size["height"] < 500
+    bottom = "return document.querySelector('.tv-said').getBoundingClientRect().bottom"
+    seen = browser.execute_script("return innerHeight")
+    ActionChains(browser).move_to_element_with_offset(
+        rows_of,
+        round(rows_of.size["width"] * (0.5 / 40 - 0.5)),
+        bar(0) - rows_of.size["height"] // 2,
+    ).click().perform()
+    assert said(browser).startswith("kernel_0\n")
+    assert browser.execute_script(bottom) <= seen
+    press(browser, *[Keys.ARROW_DOWN] * 39)
+    drawn(browser)
+    assert said(browser).startswith("kernel_39\n")
+    assert browser.execute_script(bottom) <= seen
+    shown = browser.execute_script("return document.querySelector('.tv-stage').scrollTop")
+    assert shown <= bar(39) <= shown + rows_of.size["height"]
+    assert pixel(browser, 0.5, shown + 5) == [0, 0x72, 0xB2]  # the axis went with the rows
+
+
 def test_a_curve_tells_the_value_after_each_change_and_its_phase(
     tmp_path: Path, browser: Any
 ) -> None:

@@ -189,6 +189,7 @@ def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
         (lambda steady: lesson.IMAGES, "This is the sleep of a step"),
         (lambda steady: steady.steps / lesson.STEPS, "`unseen.steps`"),
         (lambda steady: steady.steps, "divide by their number too"),
+        (lambda steady: steady.steps * lesson.IMAGES, "This is all the sleep of the steady steps"),
     ],
 )
 def test_a_sleep_of_another_whole_is_told_which(by_hand: SteadyPart, times, words: str) -> None:
@@ -217,12 +218,15 @@ def test_what_is_no_run_with_steps_is_told_so(
 def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) -> None:
     figure = stacks_over_kernels(by_hand.profile, 0, 50 * MS, title="By hand")
     assert figure.origin == str(ORIGIN)
-    assert "Call stacks of 1 threads over 50.0 ms, 4 samples in all" in figure.alternative_text
+    assert "Call stacks of 1 thread over 50.0 ms, 4 samples in all" in figure.alternative_text
+    assert figure.alternative_text.endswith(
+        "In the longest gap of the GPU, 30.0 ms, 1 of the 2 samples of the main thread end in sleep."
+    )
     assert figure.axes[0].get_ylabel() == "main thread"
     assert "32 % on average" in figure.alternative_text
     stacks, busy = figure.axes
     assert stacks.get_xlim() == busy.get_xlim() == (0, 50)
-    assert [text.get_text() for text in busy.texts] == ["data", "forward", "backward"]
+    assert [text.get_text() for text in busy.texts] == ["data", "backward", "forward"]
     data = data_of(figure)
     assert [lane for lane in data["lanes"] if lane] == [
         "main thread",
@@ -236,6 +240,31 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     assert data["row"].count(ranges + 1) == (device["start_ns"] < 50 * MS).sum()
     with pytest.raises(ValueError, match="sample more often"):
         stacks_over_kernels(by_hand.profile, 49 * MS, 50 * MS)
+
+
+def test_every_range_is_drawn_and_named_in_the_colour_of_the_legend() -> None:
+    ranges = [("data", 0, 36), ("forward", 36, 44), ("loss", 44, 44.1), ("backward", 44.1, 58)]
+    rows = [
+        ("annotation", name, round(begin * MS), round(end * MS))
+        for name, begin, end in [*ranges, ("optimizer", 58, 60)]
+    ]
+    samples = {1: (0, 2 * MS, ["train", "read"]), 2: (2 * MS, 58 * MS, ["train", "step"])}
+    profile = profile_of(("kernel", "k", 59 * MS, 60 * MS), *rows, samples=samples)
+    stacks, busy = stacks_over_kernels(profile, 0, 60 * MS).axes
+    width = {text.get_text(): text.get_window_extent() for text in busy.texts}
+    assert [*width] == ["data", "backward", "forward", "optimizer", "loss"]
+    axis = busy.get_window_extent()
+    assert width["optimizer"].x1 <= axis.x1
+    assert width["optimizer"].y1 <= axis.y1
+    assert width["loss"].x1 < width["optimizer"].x0
+    legend = stacks.get_legend()
+    looks = {
+        text.get_text(): patch.get_facecolor()
+        for text, patch in zip(legend.get_texts(), legend.get_patches(), strict=True)
+    }
+    assert [*looks] == ["function", "range", "on the device"]
+    assert {bar.get_facecolor() for bar in busy.patches[1:]} == {looks["range"]}
+    assert {bar.get_facecolor() for bar in stacks.patches} == {looks["function"]}
 
 
 def test_a_sample_reaches_half_the_way_to_its_neighbours_and_equal_ones_are_one_box() -> None:

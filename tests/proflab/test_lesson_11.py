@@ -48,7 +48,7 @@ def test_memory_runs_out_although_two_thirds_are_free(crowded: Profile) -> None:
 
 def test_the_map_says_how_much_is_free(crowded: Profile) -> None:
     figure = memory_map(memory_blocks(crowded), "A map")
-    assert "Bars of 3 segments of memory. 70 % of them is free." in plots.describe(figure)
+    assert "3 segments of memory as bars. 70 % of their bytes are free." in plots.describe(figure)
     data = data_of(figure)
     assert data["lanes"] == ["segment 0", "segment 1", "segment 2"]
     assert data["span"] == 20 * MEBIBYTE

@@ -258,6 +258,14 @@ def test_a_column_of_whole_numbers_has_no_decimals(capsys: pytest.CaptureFixture
     assert lines(capsys)[2:4] == [["6", "30"], ["2"]]
 
 
+def test_a_number_that_was_rounded_gets_no_decimals_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = pd.DataFrame({"expected": [7.7, 5.4, 0.0], "exact": [7.684, 5.42, 0.001]})
+    show_table(table, "expected exact", "Numbers", origin="by hand")
+    assert lines(capsys)[2:5] == [["7.7", "7.68"], ["5.4", "5.42"], ["0.0", "<0.01"]]
+
+
 def test_times_in_any_unit_are_shown_in_the_one_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -282,6 +290,20 @@ def test_the_error_of_a_model_stands_in_full_below_the_first_table_alone(
     assert below("First") == origin
     assert below("Second") == "modelled: MI300X; recorded: H200"
     assert below("First") == origin  # where its cell is run again
+
+
+def test_the_error_of_times_does_not_stand_below_bytes_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("proflab.showing._SHOWN_IN_FULL", {})
+    table = pd.DataFrame({"line": ["a"], "taken_bytes": [2**20], "total_ns": [5], "calls": [2]})
+
+    def below(columns: str) -> str:
+        show_table(table, columns, columns, origin=f"modelled: MI300X, {ERROR}")
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert below("line taken_mib calls") == "modelled: MI300X"
+    assert below("line taken_mib total_us") == f"modelled: MI300X, {ERROR}"
 
 
 def test_so_it_does_in_the_corner_of_a_figure(

@@ -113,7 +113,7 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
         add_legend(axes, {state.replace("_", " "): look for state, look in LOOKS.items()})
     free = 100 * blocks.loc[blocks["state"] == "inactive", "bytes"].sum() / blocks["bytes"].sum()
     figure.alternative_text = (
-        f"Bars of {int(row.max()) + 1} segments of memory. {free:.0f} % of them is free."
+        f"{int(row.max()) + 1} segments of memory as bars. {free:.0f} % of their bytes are free."
     )
     figure.closer = _closer(blocks, title)
     return figure

@@ -37,8 +37,10 @@ _REACH = 3
 that sleeps has no samples.
 """
 
-_RANGES_AT, _RANGES_HEIGHT = 115, 20
-"""Middle and height of the ranges' names, above the 100 % of the GPU; in percent of its axis."""
+_RANGES_AT, _RANGES_HEIGHT, _NAMES_AT, _TOP = 115, 20, 127, 147
+"""Middle and height of the ranges, above the 100 % of the GPU, where the names of narrow ones
+stand, and the end of the axis; in percent of the GPU.
+"""
 
 
 def stacks_over_kernels(
@@ -53,7 +55,7 @@ def stacks_over_kernels(
     end_ns.
     """
     from tidyprof.plots import style
-    from tidyprof.plots.figure import new_figure, settings
+    from tidyprof.plots.figure import add_legend, new_figure, settings
     from tidyprof.tables.intervals import Intervals
 
     stacks = _stacks(profile, begin_ns, end_ns)
@@ -77,7 +79,7 @@ def stacks_over_kernels(
             axes.set_ylabel(label)
         panes[-1].stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
         panes[-1].set(
-            ylim=(0, _RANGES_AT + _RANGES_HEIGHT / 2),
+            ylim=(0, _TOP),
             yticks=range(0, 101, 20),
             ylabel="GPU busy, %",
         )
@@ -85,15 +87,54 @@ def stacks_over_kernels(
             "time since the beginning of the window, ms; above the GPU the ranges of the host"
         )
         _ranges(panes[-1], profile, begin_ns, end_ns)
+        add_legend(panes[0], _looks())
         for axes in panes:
             axes.set_xlim(0, (end_ns - begin_ns) / 1e6)
     figure.alternative_text = (
-        f"Call stacks of {len(threads)} threads over {(end_ns - begin_ns) / 1e6:.1f} ms,"
-        f" {len(stacks)} samples in all, above the share of time in which the GPU ran something:"
-        f" {share.mean():.0f} % on average."
+        f"Call stacks of {len(threads)} thread{'s' * (len(threads) > 1)} over"
+        f" {(end_ns - begin_ns) / 1e6:.1f} ms, {len(stacks)} samples in all, above the"
+        f" share of time in which the GPU ran something: {share.mean():.0f} % on average."
+        + _in_the_gap(profile, stacks, marking, begin_ns, end_ns)
     )
     figure.closer = _closer(profile, stacks, threads, begin_ns, end_ns, title)
     return figure
+
+
+def _looks() -> dict[str, tuple[str, str]]:
+    """What is drawn -> colour and hatch."""
+    from tidyprof.plots import style
+
+    return {
+        "function": (style.SKY_BLUE, ""),
+        "range": (style.GREY, ""),
+        "on the device": (style.BLUE, ""),
+    }
+
+
+def _in_the_gap(
+    profile: Profile, stacks: pd.DataFrame, marking: set[int], begin_ns: int, end_ns: int
+) -> str:
+    """A sentence: the function in which most samples of the main thread end, in the longest gap of
+    this time; "" without a gap or without samples in it.
+    """
+    import tidyprof
+
+    gaps = tidyprof.gaps(profile)
+    begins = gaps["start_ns"].clip(begin_ns, end_ns)
+    lengths = (gaps["start_ns"] + gaps["duration_ns"]).clip(begin_ns, end_ns) - begins
+    if not lengths.any():
+        return ""
+    begin, length = begins[lengths.idxmax()], lengths.max()
+    inside = stacks[
+        stacks["thread"].isin(marking) & stacks["taken_ns"].between(begin, begin + length)
+    ]
+    if not len(inside):
+        return ""
+    ends = inside["stack"].str[-1].value_counts()
+    return (
+        f" In the longest gap of the GPU, {length / 1e6:.1f} ms, {ends.iloc[0]} of the"
+        f" {len(inside)} samples of the main thread end in {ends.index[0]}."
+    )
 
 
 def _closer(
@@ -110,10 +151,8 @@ def _closer(
     import pandas as pd
 
     import tidyprof
-    from tidyprof.plots import style, viewer
+    from tidyprof.plots import viewer
 
-    looks = {"function": (style.SKY_BLUE, ""), "range": (style.GREY, "")}
-    looks["on the device"] = (style.BLUE, "")
     lanes: list[str] = []
     rows: list[tuple[int, float, float, str, int]] = []
     for thread, label in threads.items():
@@ -137,7 +176,7 @@ def _closer(
         drawn.assign(start=begins, length=ends - begins, whole_name=drawn["name"]),
         end_ns - begin_ns,
         lanes,
-        looks,
+        _looks(),
         origin=str(profile.origin),
         title=title,
         unit="ns",
@@ -175,7 +214,7 @@ def _icicles(axes: Axes, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> No
         _named(cut, lambda begin, end, name: _fits((end - begin) / (end_ns - begin_ns), name))
     )
     for depth, begin, end, name in boxes:
-        _box(axes, depth, 1, begin - begin_ns, end - begin_ns, end_ns - begin_ns, name)
+        _box(axes, depth, 1, begin - begin_ns, end - begin_ns, end_ns - begin_ns, name, "function")
     axes.set(
         ylim=(max((depth for depth, *_ in boxes), default=0) + 0.5, -0.5), yticks=[], xticklabels=[]
     )
@@ -218,30 +257,46 @@ def _named(boxes: Iterable[Box], fits: Callable[[float, float, str], bool]) -> I
 
 
 def _ranges(axes: Axes, profile: Profile, begin_ns: int, end_ns: int) -> None:
-    """The parts of the step, as the program names them, above the GPU's work in them."""
+    """The parts of the step, as the program names them, above the GPU's work in them. A name that
+    is wider than its range stands above it, unless one of a longer range stands there.
+    """
     import tidyprof
+    from tidyprof.plots import style
 
-    for part in tidyprof.phases(profile).itertuples():
-        left, right = max(part.start_ns, begin_ns), min(part.start_ns + part.duration_ns, end_ns)
-        if left < right and _fits((right - left) / (end_ns - begin_ns), part.phase):
-            _box(
-                axes,
-                _RANGES_AT,
-                _RANGES_HEIGHT,
-                left - begin_ns,
-                right - begin_ns,
-                end_ns - begin_ns,
-                part.phase,
-            )
+    whole = end_ns - begin_ns
+    parts = tidyprof.phases(profile)
+    parts = parts.assign(
+        left=parts["start_ns"].clip(begin_ns, end_ns) - begin_ns,
+        right=(parts["start_ns"] + parts["duration_ns"]).clip(begin_ns, end_ns) - begin_ns,
+    )
+    taken: list[tuple[float, float]] = []
+    for part in parts.query("left < right").sort_values("duration_ns")[::-1].itertuples():
+        name = part.phase
+        _box(axes, _RANGES_AT, _RANGES_HEIGHT, part.left, part.right, whole, name, "range")
+        if _fits((part.right - part.left) / whole, name):
+            continue
+        wide = whole * len(name) * style.CHARACTER_POINTS / 72 / _INCHES
+        begin = min(part.left, whole - wide)
+        if all(begin + wide < left or right < begin for left, right in taken):
+            taken.append((begin, begin + wide))
+            at = (begin + wide / 2) / 1e6, _NAMES_AT
+            axes.text(*at, name, ha="center", va="bottom", parse_math=False)
 
 
 def _box(
-    axes: Axes, y: float, height: float, left_ns: float, right_ns: float, whole_ns: float, name: str
+    axes: Axes,
+    y: float,
+    height: float,
+    left_ns: float,
+    right_ns: float,
+    whole_ns: float,
+    name: str,
+    kind: str,
 ) -> None:
     from tidyprof.plots import style
     from tidyprof.plots.bars import name_bar
 
-    look, left, width = (style.SKY_BLUE, ""), left_ns / 1e6, (right_ns - left_ns) / 1e6
+    look, left, width = _looks()[kind], left_ns / 1e6, (right_ns - left_ns) / 1e6
     axes.barh(
         y, width, left=left, height=height, color=look[0], edgecolor=style.TEXT, linewidth=0.3
     )

@@ -26,6 +26,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
 .tidy-viewer .tv-legend canvas{width:22px;height:14px}
 .tidy-viewer .tv-stage{margin-top:8px;touch-action:pan-y;cursor:grab;user-select:none;-webkit-user-select:none}
 .tidy-viewer .tv-stage canvas{display:block}
+.tidy-viewer .tv-rows{max-height:max(50vh,200px);overflow-y:auto}
 .tidy-viewer .tv-said{min-height:5.4em;margin-top:6px;overflow-wrap:anywhere}
 .tidy-viewer .tv-said div{margin:0}
 .tidy-viewer .tv-name{font-weight:bold;font-size:14px}
@@ -56,11 +57,13 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return `${scaled.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
   }
 
-  // A moment: with enough digits to tell it from its neighbours, in the unit of the whole.
-  function moment(value, unit, span) {
+  // The moment at which something so long begins: with enough digits to tell it from its neighbours, in the unit of the
+  // whole.
+  function moment(value, length, unit, span) {
     if (!UNITS[unit]) return whole(value);
     const [name, size] = UNITS[unit].find(([, one]) => span >= one) || UNITS[unit].at(-1);
-    const digits = within(Math.round(Math.log10(size)), 0, unit === "ns" ? 6 : 3);
+    const fine = unit === "ns" && length >= 1e3 ? 3 : 0; // neighbours in a row begin a microsecond apart or more
+    const digits = within(Math.round(Math.log10(size)) - fine, 0, unit === "ns" ? 6 : 3);
     return `${(value / size).toLocaleString("en-US", { maximumFractionDigits: digits })} ${name}`;
   }
 
@@ -127,7 +130,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         const facts = [amount(data.length[place], data.unit)];
         if (data.share) facts[0] += `, ${((100 * data.length[place]) / data.span).toPrecision(3)} % of all`;
         if (data.own && data.own[place]) facts.push(`${amount(data.own[place], data.unit)} in itself`);
-        if (!data.share) facts.push(`begins at ${moment(start[place], data.unit, data.span)}`);
+        if (!data.share) facts.push(`begins at ${moment(start[place], data.length[place], data.unit, data.span)}`);
         const caller = part("operator", place), before = launched[place];
         if (before !== null && before !== undefined) {
           const when = before < 0 ? `${amount(-before, data.unit)} after it began` : `${amount(before, data.unit)} earlier`;
@@ -197,7 +200,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const title = data.title || box.parentElement.querySelector("h2")?.textContent || "Viewer";
     panel.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the keys for its own
     const bar = make("div", "tv-bar");
-    const stage = make("div", "tv-stage");
+    const stage = make("div", curve ? "tv-stage" : "tv-stage tv-rows");
     const canvas = make("canvas");
     const legend = make("div", "tv-legend");
     const said = make("div", "tv-said");
@@ -257,6 +260,10 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       chosen = place;
       hovered = -1;
       tell(place, byKey);
+      if (place >= 0 && !curve) {
+        const top = tops[items.row[place]];
+        stage.scrollTop = within(stage.scrollTop, top + laneHeight + gap - stage.clientHeight, top - LABEL - AXIS);
+      }
       if (place >= 0 && !seen(place)) {
         const size = to - from;
         view(middleOf(place) - size / 2, middleOf(place) + size / 2);
@@ -351,6 +358,17 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       drawAxis(pen, ink, muted, grid);
       if (curve) drawCurve(pen, ground, ink, muted, grid);
       else drawRows(pen, ground, ink, muted);
+      if (stage.scrollTop > 0) { // the axis stays above the rows
+        pen.save();
+        pen.beginPath();
+        pen.rect(0, stage.scrollTop, width, AXIS);
+        pen.clip();
+        pen.fillStyle = ground;
+        pen.fillRect(0, stage.scrollTop, width, AXIS);
+        pen.translate(0, stage.scrollTop);
+        drawAxis(pen, ink, muted, grid);
+        pen.restore();
+      }
       drawLegend();
       stage.dataset.view = JSON.stringify([from, to]);
       for (const [kind, button] of Object.entries(buttons)) {
@@ -544,6 +562,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     function at(event) {
       const frame = canvas.getBoundingClientRect();
       const x = event.clientX - frame.left, y = event.clientY - frame.top;
+      if (!curve && y < stage.scrollTop + AXIS) return -1;
       let best = -1, nearestBy = Infinity;
       const rows = curve ? perRow.map((_, row) => row) : data.lanes.map((_, row) => row).filter((row) => y >= tops[row] && y < tops[row] + laneHeight + gap);
       for (const row of rows) {
@@ -558,6 +577,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       }
       return best;
     }
+    stage.addEventListener("scroll", later);
     const held = new Map();
     let moved = 0;
     stage.addEventListener("pointerdown", (event) => {
