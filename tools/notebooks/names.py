@@ -89,8 +89,8 @@ def _read(body: list[ast.stmt], names: Names) -> None:
 
 def _use(node: ast.AST, names: Names) -> None:
     """Add the names that an expression, or a statement without others in it, needs and gives."""
-    # Python's own table of symbols knows scopes, such as that of a comprehension.
-    table = symtable.symtable(ast.unparse(node), "cell", "exec")
+    # Python's own table of symbols knows scopes, such as that of a function.
+    table = symtable.symtable(ast.unparse(_WithGenerators().visit(node)), "cell", "exec")
     used = {one.get_name() for one in table.get_symbols() if one.is_referenced()} | set(
         _inside(table)
     )
@@ -100,6 +100,21 @@ def _use(node: ast.AST, names: Names) -> None:
     names.gives |= {
         one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()
     }
+
+
+class _WithGenerators(ast.NodeTransformer):
+    """Generators in place of comprehensions, which from Python 3.12 on have no scope of their own
+    in the table of symbols (https://peps.python.org/pep-0709/).
+    """
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.expr:
+        return self.generic_visit(ast.GeneratorExp(node.elt, node.generators))
+
+    visit_SetComp = visit_ListComp  # noqa: N815
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.expr:
+        pair = ast.Tuple([node.key, node.value], ast.Load())
+        return self.generic_visit(ast.GeneratorExp(pair, node.generators))
 
 
 def _inside(table: symtable.SymbolTable) -> Iterator[str]:
