@@ -241,7 +241,9 @@ def _folded_line(line: str) -> str:
     if len(text) <= OUTPUT_COLUMNS or not is_sentence or not is_whole:
         return line
     indent = begin or 2
-    return f'<span class="prose" style="--indent: {indent}ch">{line}</span>'
+    # A line that goes on below a label stands below its text on a phone as well.
+    kind = "prose more" if begin and not label else "prose"
+    return f'<span class="{kind}" style="--indent: {indent}ch">{line}</span>'
 
 
 def _remarked(found: re.Match[str]) -> str:

@@ -260,6 +260,7 @@ def test_a_long_sentence_of_an_output_folds_below_its_begin_and_a_table_does_not
         f'== skipped\n<span class="prose" style="--indent: 2ch">{words}</span>'
     )
     assert 'style="--indent: 10ch"' in folded(f"evidence  {words}")
+    assert '<span class="prose more" style="--indent: 10ch">' in folded(f"{' ' * 10}{words}")
     verdict = "late-data: the data come late, up to 45 % of the time"  # a phone's line is shorter
     assert "prose" in folded(verdict)
     for kept in (

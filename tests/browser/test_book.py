@@ -437,6 +437,19 @@ def test_each_wide_table_scrolls_in_a_box_of_its_own(site: Path, browser: Any):
     assert below == [["auto", 1]] * 2
 
 
+def test_only_what_goes_on_beyond_its_edge_has_a_shade(site: Path, browser: Any):
+    shades = (
+        "return [...document.querySelectorAll('article pre')].map(box =>"
+        " [box.scrollWidth > box.clientWidth, getComputedStyle(box).boxShadow !== 'none'])"
+    )
+    page = f"{site.as_uri()}/notebooks/00_first.html"
+    for width in (1280, 390):
+        show(browser, page, "light", width)
+        found = browser.execute_script(shades)
+        assert all(goes_on == shaded for goes_on, shaded in found)
+    assert any(goes_on for goes_on, _ in found)
+
+
 def test_a_small_screen_cuts_no_command_and_gives_columns_and_icons_room(site: Path, browser: Any):
     show(browser, f"{site.as_uri()}/index.html", "light", 390)
     code = (

@@ -6,11 +6,13 @@ function stack() {
     table.classList.toggle("cards", box.scrollWidth > box.clientWidth);
   }
 }
-// Boxes that scroll sideways have to be reached by keyboard, too.
+// Boxes that scroll sideways have to be reached by keyboard, too, and are marked for book.css.
 function reachable() {
   for (const box of document.querySelectorAll("article *")) {
     const scrolls = ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
-    if (scrolls && box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    const goesOn = scrolls && box.scrollWidth > box.clientWidth;
+    box.classList.toggle("goes-on", goesOn);
+    if (goesOn) box.tabIndex = 0;
   }
 }
 for (const event of ["load", "resize"]) {
