@@ -60,6 +60,9 @@ _OPTION = re.compile(r'(?<![\w-])(?<!"option">)--?[A-Za-z][\w-]*(?![^<>]*>)')
 _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
 _CELL_BEGIN = re.compile(r"<t[dh]\b")
+_PERCENT = re.compile(r"(?<=\d) (?=%)")
+"""The blank in `8 %`, at which no line ends."""
+
 _DASH = re.compile(r"(<td\b[^>]*)(?=>\s*(?:<p>)?–(?:</p>)?\s*</td>)")
 """A cell that says that there is nothing to say."""
 _SHORT_NAME = re.compile(r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}(?:</p>)?\s*</t[dh]>)")
@@ -76,11 +79,20 @@ _PRINTED = re.compile(
     r'(<div class="output [^>]*>\s*<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL
 )
 
-OUTPUT_COLUMNS = 44
-"""Characters of a line of output that a phone shows without scrolling; a laptop shows 100."""
+OUTPUT_COLUMNS, PAGE_COLUMNS = 44, 100
+"""Characters of a line of output that a phone shows without scrolling, and a laptop."""
 
-LEAST_SPACES = 4
-"""Fewest spaces in a sentence that fills a line; a rule or a path has fewer."""
+FEWER_SPACES, LEAST_SPACES = 4, 8
+"""Fewest spaces in a sentence that fills a phone's line, or a laptop's; a rule or a path has
+fewer.
+"""
+
+_PROGRAM = re.compile(
+    r"^ {1,16}\S| = |[\w\])]\(|[\[{(,:]$|^(?:from|import|for|if|return|def|class) |^ *[#$]"
+)
+"""What a line of a program has, which would mean something else if it were folded. The lines below
+a label of a diagnosis are indented further.
+"""
 
 _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
 """The label at the left of a line, such as `evidence` in a diagnosis."""
@@ -206,6 +218,7 @@ def labelled(table: str) -> str:
         )
 
     rows = _DASH.sub(r"\1 data-none", _SHORT_NAME.sub(r"\g<0> data-short", rows))
+    rows = _PERCENT.sub("\N{NO-BREAK SPACE}", rows)
     return header + end + _ROW.sub(with_names, rows)
 
 
@@ -235,7 +248,12 @@ def _folded_line(line: str) -> str:
     label = _LABEL.match(text)
     begin = label.end() if label else len(text) - len(text.lstrip())
     words = text[begin:].strip()
-    is_sentence = words.count(" ") >= LEAST_SPACES and "  " not in words
+    fills_a_page = len(text) > PAGE_COLUMNS
+    is_sentence = (
+        "  " not in words
+        and words.count(" ") >= (LEAST_SPACES if fills_a_page else FEWER_SPACES)
+        and (fills_a_page or not _PROGRAM.search(text))
+    )
     # A tag that spans lines can't be put into another tag for one line.
     is_whole = line.count("<span") == line.count("</span>")
     if len(text) <= OUTPUT_COLUMNS or not is_sentence or not is_whole:

@@ -118,7 +118,7 @@ def write_sheet(name: str, sheet: str) -> None:
     sections = "".join(f"<section>\n{one}</section>\n" for one in questions)
     css = (STATIC / "sheet.css").read_text(encoding="utf-8")
     meta = f'<head><meta charset="utf-8"><title>{title}</title><style>{css}</style></head>'
-    page = f'<body class="{name}">\n<header>\n{head}</header>\n{sections}</body>'
+    page = f'<body class="{name}">\n<main>\n<header>\n{head}</header>\n{sections}</main></body>'
     text = f'<!doctype html>\n<html lang="en">{meta}{page}</html>\n'
     (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
 

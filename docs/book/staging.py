@@ -61,7 +61,7 @@ def with_address(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """
     server, name = environ.get("GITHUB_SERVER_URL"), environ.get("GITHUB_REPOSITORY")
     if not server or not name:
-        return text
+        return text.replace(_ISSUE, "Open an issue on the repository's page")
     address = f"{server}/{name}"
     text = _CLONED.sub(rf"git clone {address} \1", text)
     return text.replace(_ISSUE, f"[Open an issue]({address}/issues)")

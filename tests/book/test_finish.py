@@ -118,6 +118,7 @@ def test_each_cell_says_below_which_heading_it_stands():
         "<td>a", "<td data-short>a"
     )
     assert labelled(table.format(row.format("") * 2)) == named
+    assert "\N{NO-BREAK SPACE}%" in labelled(table.format("<tr><td>a</td><td>8 %</td></tr>"))
     sheet = "<table style='table-layout:fixed'><thead><tr><th>a</th></tr></thead></table>"
     assert labelled(sheet) == sheet
     assert labelled("<table><tr><td>a</td></tr></table>") == "<table><tr><td>a</td></tr></table>"
@@ -268,6 +269,9 @@ def test_a_long_sentence_of_an_output_folds_below_its_begin_and_a_table_does_not
         "name" + "      12.0" * 12,
         f"<span>{words}\nred</span>",
         "-" * 120,
+        "        self.head = nn.Linear(64, 2) and more words",
+        "    for numbers, wanted in the loader of this training:",
+        "from the loader of a training import all of its letters",
         "a  b  " + "c" * 120,
     ):
         assert folded(kept) == kept

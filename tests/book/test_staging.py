@@ -4,6 +4,7 @@ needs the network.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,14 @@ from nbformat import v4, write
 from docs.book.__main__ import executed
 from docs.book.contents import START
 from docs.book.offline import in_page, remote_resources
-from docs.book.staging import COVER, LINK, remove_others, stage_page, write_if_new
+from docs.book.staging import (
+    COVER,
+    LINK,
+    remove_others,
+    stage_page,
+    with_address,
+    write_if_new,
+)
 from tests.conftest import REPOSITORY
 from tidyprof.errors import UserError
 
@@ -106,3 +114,21 @@ def test_a_lesson_that_was_not_run_as_it_is_now_is_refused(tmp_path: Path):
     assert executed(path, wanted) == wanted
     with pytest.raises(UserError, match="not run as it is now"):
         executed(path, v4.new_notebook(cells=[v4.new_code_cell("1 + 2")]))
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("docs/*.md")), ids=lambda path: path.stem)
+def test_each_row_of_a_table_has_the_cells_of_its_header(path: Path):
+    text = path.read_text(encoding="utf-8")
+    for table in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
+        plain = re.sub(r"`[^`]*`|\\\|", "", table)
+        assert len({row.count("|") for row in plain.splitlines()}) == 1, table[:200]
+
+
+def test_the_published_first_page_has_the_repository_s_address():
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    found = {"GITHUB_SERVER_URL": "https://host", "GITHUB_REPOSITORY": "who/what"}
+    published = with_address(text, found)
+    assert "git clone https://host/who/what rocm-profiling-course\n" in published
+    assert "[Open an issue](https://host/who/what/issues)" in published
+    assert "URL: the address" not in published
+    assert "Open an issue on the repository's page," in with_address(text, {})

@@ -265,10 +265,14 @@ def _to_standard_output() -> Iterator[None]:
         ) from None
 
 
+ANSWERING = {"gate", "isa"}
+"""Commands that answer by their exit code as well."""
+
+
 @contextmanager
 def showing(options: Namespace) -> Iterator[None]:
-    """A context for all that is shown: if the command also writes files, it goes on when the reader
-    of standard output has had enough.
+    """A context for all that is shown: if the command also writes files, or is one of ANSWERING, it
+    goes on when the reader of standard output has had enough.
 
     If JSON goes to standard output, nothing else does.
     """
@@ -280,7 +284,7 @@ def showing(options: Namespace) -> Iterator[None]:
         ):
             yield
     except BrokenPipeError:
-        if not targets(options):
+        if not targets(options) and options.command not in ANSWERING:
             raise
         discard(sys.stdout)
 

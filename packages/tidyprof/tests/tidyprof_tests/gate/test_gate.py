@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -423,6 +425,15 @@ def test_a_side_is_one_run_or_a_folder_of_them(tmp_path: Path):
     assert [run.name for run in repeats_in(write_side(tmp_path / "many", 1))] == [
         f"run{n}" for n in range(5)
     ]
+
+
+def test_who_reads_no_further_does_not_change_the_exit_code(tmp_path: Path, monkeypatch):
+    base, new = write_side(tmp_path / "base", 2), write_side(tmp_path / "new", 2, kernels=3)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main(["gate", base, new]) == 1
 
 
 def test_recordings_of_one_run_by_several_tools_are_no_repeats(
