@@ -98,9 +98,10 @@ def pytest_configure(config: pytest.Config) -> None:
     an earlier run.
     """
     share(config)
-    if not hasattr(config, "workerinput") and SOLVED in [
-        Path(word).absolute() for word in config.args
-    ]:
+    asked = [Path(word).absolute() for word in config.args]
+    if not hasattr(config, "workerinput") and any(
+        SOLVED in (path, *path.parents) for path in asked
+    ):
         shutil.rmtree(SOLVED / "runs", ignore_errors=True)
     config.stash[SESSION] = ExitStack()
     config.add_cleanup(config.stash[SESSION].close)

@@ -209,7 +209,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     stage.setAttribute("role", "application");
     stage.setAttribute("aria-label", `${title}: ${whole(items.count)} ${data.things}. Plus and minus zoom, `
       + "the arrows to left and right move, n and p go to the next and the previous one, up and down to another row, "
-      + "Enter fills the width with it, Home shows all.");
+      + "Enter zooms to it, Home shows all.");
     canvas.setAttribute("aria-hidden", "true");
     stage.append(canvas);
 
