@@ -1,4 +1,4 @@
-"""The step without the profiler, on signs that are made up."""
+"""The step without the profiler, on signs and on a trace that are made up."""
 
 from __future__ import annotations
 
