@@ -451,6 +451,58 @@ def test_several_processes_at_once(server, original, tmp_path):
     assert names(tmp_path / "data") == {"cifar-100-python", ARCHIVE_NAME}
 
 
+def test_what_another_process_staged_meanwhile_is_never_missing(
+    fetch, original, tmp_path, monkeypatch
+):
+    """A third process may look at any moment: none of the renames takes a whole set away."""
+    damage_seen = []
+
+    def watched(rename):
+        def call(*paths, **options):
+            rename(*paths, **options)
+            damage_seen.append(find_damage(tmp_path / "data", original[1]))
+
+        return call
+
+    def extract_while_another_stages(*arguments):
+        extract(*arguments)
+        write_cifar100(tmp_path / "data", train=100, test=20)
+        monkeypatch.setattr(os, "rename", watched(os.rename))
+        monkeypatch.setattr(os, "replace", watched(os.replace))
+
+    extract = download._extract
+    monkeypatch.setattr(download, "_extract", extract_while_another_stages)
+    fetch()
+    assert damage_seen
+    assert set(damage_seen) == {None}
+
+
+def test_an_archive_that_another_process_removes_is_fetched(
+    fetch, server, original, tmp_path, monkeypatch
+):
+    def removed_before_it_is_read(path):
+        path.unlink()
+        monkeypatch.setattr(download, "md5_of", md5_of)
+        return md5_of(path)
+
+    md5_of = download.md5_of
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ARCHIVE_NAME).write_bytes(original[0])
+    monkeypatch.setattr(download, "md5_of", removed_before_it_is_read)
+    fetch()
+    assert server.requests == 1
+    assert find_damage(tmp_path / "data", original[1]) is None
+
+
+def test_a_folder_that_is_a_link_to_a_shared_one_stays_a_link(fetch, original, tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cifar-100-python").symlink_to(tmp_path / "shared")
+    fetch()
+    assert (tmp_path / "data" / "cifar-100-python").is_symlink()
+    assert names(tmp_path / "shared") == set(original[1])
+
+
 def test_fetching_needs_no_torch(tmp_path):
     code = (
         "import sys; from pathlib import Path; from cifar_train.data.download import"

@@ -18,7 +18,7 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -91,13 +91,12 @@ def _archive(
 ) -> Path:
     """The verified archive: the one in `data_path`, or else a new one."""
     archive = data_path / ARCHIVE_NAME
-    if archive.exists() and (found := md5_of(archive)) == archive_md5:
-        return archive
-    wrong = (
-        f"{archive} has a wrong checksum: expected md5 {archive_md5}, found {found}; "
-        if archive.exists()
-        else ""
-    )
+    wrong = ""
+    with suppress(FileNotFoundError):  # none there, or another process has just removed it
+        found = md5_of(archive)
+        if found == archive_md5:
+            return archive
+        wrong = f"{archive} has a wrong checksum: expected md5 {archive_md5}, found {found}; "
     say(f"{wrong}fetching {url} into {data_path}")
     _fetch(archive, url, archive_md5, archive_bytes, timeout)
     return archive
@@ -185,15 +184,20 @@ def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> Non
                 f"{archive} is corrupt ({reason}) and has been removed; run this again to fetch it"
                 " anew"
             )
-        target = data_path / FOLDER
-        try:
-            if target.exists():
-                target.rename(scratch / "replaced")
-            (scratch / FOLDER).rename(target)
-        except OSError:
-            # If another process came first, its files are as good.
-            if find_damage(data_path, file_md5s) is not None:
-                raise
+        _put_in_place(scratch / FOLDER, data_path / FOLDER, file_md5s)
+
+
+def _put_in_place(verified: Path, target: Path, names: Mapping[str, str]) -> None:
+    """Rename the folder, or its files into one that is there. Nothing is moved away first, so that
+    other processes, which may stage or read the same files, find none of them missing meanwhile.
+    """
+    try:
+        verified.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        for name in names:
+            (verified / name).replace(target / name)
 
 
 def _extract(archive: Path, scratch: Path, names: Mapping[str, str]) -> None:
