@@ -7,13 +7,16 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from distributed import Client, LocalCluster
 
 from tests.conftest import REPOSITORY, require
 from tests.slurm.cluster import Cluster, clean_environment
 from tidyprof.cli.main import main
+from tidyprof.engines import engine
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.patience import PATIENCE_S
 
@@ -91,15 +94,15 @@ def run(cluster: Cluster, folder: Path, script: str, command: str) -> tuple[int,
     return done.returncode, (folder / "log").read_text()
 
 
-ENGINES = [(MPI, "mpi"), (DASK, "dask=$ADDRESS")]
+WHERE = [(MPI, "mpi"), (DASK, "dask=$ADDRESS")]
 
 
-@pytest.mark.parametrize(("script", "engine"), ENGINES)
+@pytest.mark.parametrize(("script", "where"), WHERE)
 def test_a_diagnosis_is_the_same_wherever_its_files_were_read(
-    script: str, engine: str, cluster: Cluster, ranks: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, where: str, cluster: Cluster, ranks: Path, monkeypatch: pytest.MonkeyPatch
 ):
     require(shutil.which("mpirun") is not None, "Open MPI (apt-get install openmpi-bin)")
-    command = f"python -m tidyprof triage ranks --json far.json --engine {engine}"
+    command = f"python -m tidyprof triage ranks --json far.json --engine {where}"
     code, log = run(cluster, ranks, script, command)
     assert code == 0, log
     monkeypatch.chdir(ranks)
@@ -108,12 +111,12 @@ def test_a_diagnosis_is_the_same_wherever_its_files_were_read(
     assert far == here
 
 
-@pytest.mark.parametrize(("script", "engine"), ENGINES)
-def test_both_nodes_read(script: str, engine: str, cluster: Cluster, ranks: Path):
+@pytest.mark.parametrize(("script", "where"), WHERE)
+def test_both_nodes_read(script: str, where: str, cluster: Cluster, ranks: Path):
     require(shutil.which("mpirun") is not None, "Open MPI (apt-get install openmpi-bin)")
     (ranks / "reader.py").write_text(READER.replace("FATAL", "None"))
     code, log = run(
-        cluster, ranks, f"export PYTHONPATH={ranks}" + script, f"python program.py {engine}"
+        cluster, ranks, f"export PYTHONPATH={ranks}" + script, f"python program.py {where}"
     )
     assert code == 0, log
     found = json.loads((ranks / "found.json").read_text())
@@ -134,6 +137,40 @@ def test_a_file_that_kills_dask_s_workers_is_named_and_the_others_are_read(
     ((file, error),) = found["errors"]
     assert file == "ranks/trace_2.json.gz"
     assert "a process ended while this or another file was read" in error
+
+
+def test_a_result_counts_though_its_worker_is_killed_the_moment_after(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def lost_when_it_has_come(client, futures, *arguments, **options):
+        results = await gather(client, futures, *arguments, **options)
+        for future in futures:
+            future._state.lose()
+        return results
+
+    gather = Client._gather
+    monkeypatch.setattr(Client, "_gather", lost_when_it_has_come)
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        engine(f"dask={cluster.scheduler_address}") as executor,
+    ):
+        futures = [executor.submit(abs, -number) for number in range(3)]
+        assert [future.result(PATIENCE_S) for future in futures] == [0, 1, 2]
+
+
+def test_what_was_not_begun_ends_with_the_block(tmp_path: Path):
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        with engine(f"dask={cluster.scheduler_address}") as executor:
+            held = [executor.submit(wait_for_a_file, tmp_path / "end") for _ in range(3)]
+        (tmp_path / "end").touch()
+    assert all(future.cancelled() for future in held)
+
+
+def wait_for_a_file(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.05)
 
 
 def test_a_signal_means_after_the_block_what_it_meant_before():

@@ -10,7 +10,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 SOON_S = 30
@@ -38,7 +40,11 @@ def engine(name: str) -> Iterator[Executor | None]:
             yield pool
     elif name.startswith(DASK):
         with _client(name.removeprefix(DASK)) as client:
-            yield client.get_executor(pure=False)
+            workers = _Workers(client)
+            try:
+                yield workers
+            finally:
+                workers.shutdown(cancel_futures=True)
     else:
         raise EngineError(f"--engine takes mpi or {DASK}ADDRESS, not {name}")
 
@@ -75,6 +81,45 @@ def _client(address: str) -> Iterator[Any]:
         raise EngineError(f"{found}. Likely cause: {cause}. Next: dask scheduler") from None
     with client:
         yield client
+
+
+class _Workers(Executor):
+    """Workers of a Dask cluster.
+
+    Dask's own executor takes a result for an error where the worker that has just sent it is killed
+    (`_cascade_future` of distributed/cfexecutor.py, 2026.8): it asks for the state of the task
+    afterwards.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._given: list[Future[Any]] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """As of any executor."""
+        given: Future[Any] = Future()
+        task = self._client.submit(function, *args, pure=False, **options)
+        given.add_done_callback(lambda given: task.cancel() if given.cancelled() else None)
+        task.add_done_callback(partial(_hand_on, given))
+        self._given.append(given)
+        return given
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As of any executor; a client that closed while a result is on its way would hang."""
+        if cancel_futures:
+            for given in self._given:
+                given.cancel()
+        if wait:
+            wait_for(self._given)
+
+
+def _hand_on(given: Future[Any], task: Any) -> None:
+    """Give what a task of Dask returned or raised to the future that stands for it."""
+    if given.set_running_or_notify_cancel():
+        try:
+            given.set_result(task.result())
+        except BaseException as error:
+            given.set_exception(error)
 
 
 def _lacks(name: str, error: ImportError) -> EngineError:

@@ -12,7 +12,13 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    ProcessPoolExecutor,
+    as_completed,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -219,14 +225,17 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
     try:
         return result()
     except Exception as error:
-        if not isinstance(error, BrokenExecutor) and type(error).__name__ != KILLED:
+        # Dask cancels what a scheduler that ended will never hand over.
+        ended = isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == KILLED
+        if not ended:
             error.add_note(f"while reducing {file}")
             raise
         return _Outcome(
             error=ReadManyError(
                 file,
                 ENDED,
-                'not enough memory, or a script without `if __name__ == "__main__":`',
+                "not enough memory, a scheduler that ended, or a script without"
+                ' `if __name__ == "__main__":`',
                 "pass an executor with fewer workers",
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -194,6 +194,28 @@ def test_a_killed_process_is_explained(files):
         pytest.raises(ReadManyError, match="not enough memory"),
     ):
         read_many(files, ends_the_process, fresh)
+
+
+class EndsEarly(Executor):
+    """Cancels what it has not done, as Dask's client does once the scheduler has ended."""
+
+    def submit(self, function, /, *args, **options):
+        future = Future()
+        if "trace_1" in str(args[0]):
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        else:
+            future.set_result(function(*args, **options))
+        return future
+
+
+def test_what_the_executor_gave_up_is_named_and_the_others_count(files):
+    with pytest.raises(ReadManyError, match="a scheduler that ended"):
+        read_many(files, kernels, EndsEarly())
+    table = read_many(files, kernels, EndsEarly(), on_error="continue")
+    assert sorted(table["rank"].unique()) == [0, 2, 3]
+    ((file, _),) = table.attrs["errors"]
+    assert "trace_1" in file
 
 
 def test_arguments(files):
