@@ -223,10 +223,13 @@ def _start_up(signs: Signs) -> float:
     that comes once.
     """
     found = signs.start_up
-    if signs.first_alone is not None and signs.first_alone >= SLOW_START:
-        # The first step counts in other steps: what it has beyond one of them, of the time that all
-        # take together.
-        found = max(found, (signs.first_alone - 1) / (signs.first_alone + signs.steps - 1))
+    if signs.first_step is not None and signs.first_alone is not None:
+        # Other programs may have made the first step long, or the later ones.
+        first = min(signs.first_step, signs.first_alone)
+        if first >= SLOW_START:
+            # The first step counts in other steps: what it has beyond one of them, of the time that
+            # all take together.
+            found = max(found, (first - 1) / (first + signs.steps - 1))
     return max(found, one_gap(signs))
 
 
@@ -384,9 +387,10 @@ def _start_words(signs: Signs) -> str:
         )
         words.append(f"{text} together where the median takes {usual} µs (events)")
     if signs.first_step is not None:
-        words.append(
-            f"the first step took {signs.first_step:.2f} times the others' median (step_budget)"
-        )
+        text = f"the first step took {signs.first_step:.2f} times the others' median (step_budget)"
+        if signs.first_alone is not None and signs.first_alone < SLOW_START <= signs.first_step:
+            text += f", {signs.first_alone:.2f} times without what other programs took of each step"
+        words.append(text)
     elif gap is not None:
         during = f", with the host in {gap.call}" if gap.call else ""
         if gap.is_first and not _is_heard(signs):

@@ -109,8 +109,8 @@ class Cost:
                 recording made by a model is taken as it is. data_cost_ns -- the part of cost_ns in
                 the phase `data`.
     data_ns  -- the host's time in that phase, without loaders inside of other parts that the script
-                timed and without what other programs took; None where most of the phase lies inside
-                of other parts.
+                timed: the least, without what other programs took, and the most, with that; None
+                where most of the phase lies inside of other parts.
     untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- the step
                 by a file of times.
     """
@@ -121,7 +121,7 @@ class Cost:
     cost_ns: float | None
     is_open: bool
     data_cost_ns: float
-    data_ns: float | None
+    data_ns: tuple[float, float] | None
     untraced: dict[str, Any] | None
     times_ns: float | None
 
@@ -188,6 +188,7 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     # trace has it as `data`, and the times before the recording don't.
     others = [re.escape(part) for part in (untraced or {}).get("parts_ns", ()) if part != "data"]
     alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
+    lasting = alone.length
     queued = processor_time(
         profile, {"rank": rank}, judged.starts, judged.ends, {"data_wait": alone}
     )["data_wait"].sum()
@@ -196,7 +197,9 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
         cost_ns=gap * float(np.dot(prices, counts)) if known else None,
         is_open=not (known or modelled),
         data_cost_ns=gap * float(np.dot(prices, in_data)) if known else 0.0,
-        data_ns=(alone.length - queued) / steps if 2 * alone.length >= data.length else None,
+        data_ns=((lasting - queued) / steps, lasting / steps)
+        if 2 * lasting >= data.length
+        else None,
         untraced=untraced,
         times_ns=None if modelled else times_beside(profile.meta.get("files", ()), rank),
     )
@@ -257,7 +260,8 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     times = [cost.times_ns for cost in costs if cost.times_ns and signs.marked]
     stated = [one["parts_ns"]["data"] for one in timed if "data" in one["parts_ns"]]
     if stated and len(stated) == len(costs) and all(cost.data_ns is not None for cost in costs):
-        found = _held_against(found, _mean(stated), _mean([cost.data_ns for cost in costs]))
+        least, most = (_mean(ends) for ends in zip(*(cost.data_ns for cost in costs), strict=True))
+        found = _held_against(found, _mean(stated), least, most)
     # The surest source of the untraced step counts: the user, the times before the recording, a
     # file of times; without any of them the estimate remains.
     if step_ns is not None and not _is_traced_one(found, step_ns):
@@ -294,17 +298,26 @@ def _is_traced_one(observer: Observer, step_ns: float) -> bool:
     )
 
 
-def _held_against(observer: Observer, before_ns: float, traced_ns: float) -> Observer:
+def _held_against(
+    observer: Observer, before_ns: float, least_ns: float, most_ns: float
+) -> Observer:
     """The observer where the phase `data` was timed before the recording, too. What it lasts longer
-    in the recording is the profiler's cost there, as far as that can be; the rest is the shift.
+    in the recording is the profiler's cost there, as far as that can be, or was taken by other
+    programs; the rest is the shift.
+
+    least_ns, most_ns -- the phase in the recording, without and with what other programs took.
+    Nobody knows what they took before, so anything between these two is no shift.
     """
     expected = observer.data_cost_ns
-    cost = min(max(traced_ns - before_ns, 0.0), MOST * expected)
+    longer = max(most_ns - before_ns, 0.0)
+    cost = min(max(expected, least_ns - before_ns), longer, MOST * expected)
+    beyond = before_ns - (most_ns - cost)
+    short_of = before_ns - (least_ns - cost)
     return replace(
         observer,
         cost_ns=observer.cost_ns - expected + cost,
         data_cost_ns=cost,
-        shift_ns=before_ns - traced_ns + cost,
+        shift_ns=max(beyond, 0.0) + min(short_of, 0.0),
     )
 
 
@@ -364,11 +377,18 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
              that wait.
     """
     observer, parts = signs.observer, _parts(signs)
-    if known and observer.shift_ns is not None and "data_wait" in parts:
-        parts["data_wait"] = max(0.0, parts["data_wait"] + _clear(observer.shift_ns, untraced_ns))
+    timed = known and observer.shift_ns is not None and "data_wait" in parts
+    if timed:
+        # The wait for data is known, whatever the other parts lost or gained.
+        longer = _clear(observer.shift_ns, untraced_ns) - observer.data_cost_ns
+        parts["data_wait"] = max(0.0, parts["data_wait"] + longer)
+        rest = observer.cost_ns - observer.data_cost_ns
+        observer = replace(observer, cost_ns=rest, data_cost_ns=0.0)
     unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
     excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
     lasting = _less(parts, excess, observer, known)
+    if timed and not unseen:
+        lasting = _longer(lasting, untraced_ns)
     if unseen and signs.host.workers and observer.shift_ns is None and "data_wait" in lasting:
         lasting["data_wait"] += unseen
     elif unseen:
@@ -394,6 +414,20 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
         small=min(signs.small * slower, worked / step) if signs.on_host else signs.small,
         untypical=bool(unseen),
     )
+
+
+def _longer(parts: dict[str, float], step_ns: float) -> dict[str, float]:
+    """The parts of a step that is so long, in ns, with the wait for data as it is and the others
+    lengthened in proportion; unchanged where they fill the step.
+    """
+    others = sum(length for part, length in parts.items() if part != "data_wait")
+    missing = step_ns - others - parts["data_wait"]
+    if missing <= 0 or not others:
+        return parts
+    longer = 1 + missing / others
+    return {
+        part: length * (1.0 if part == "data_wait" else longer) for part, length in parts.items()
+    }
 
 
 def _clear(shift_ns: float, step_ns: float) -> float:
@@ -424,8 +458,7 @@ def _less(
 
     known -- whether the untraced step was measured. What the recording has beyond it and beyond the
              profiler's cost, other programs took there and not before. Where its time in `data` was
-             measured, too, the wait for data loses the cost alone, and more only if nothing else is
-             left.
+             measured, too, the wait for data loses more only if nothing else is left.
     """
     lasting = dict(parts)
     in_data = excess * observer.data_cost_ns / observer.cost_ns if observer.cost_ns else 0.0
@@ -434,7 +467,6 @@ def _less(
     if known:
         meanwhile = max(excess - observer.cost_ns, 0.0)
     if known and observer.shift_ns is not None:
-        in_data = observer.data_cost_ns
         in_proportion = [tuple(part for part in WAITING if part != "data_wait"), ("data_wait",)]
     limits = [
         ("data_wait", in_data),

@@ -48,7 +48,7 @@ def processor_time(
     times = dict.fromkeys(("lost_ns", "waited_ns"), pd.array([pd.NA] * len(begin), "Float64"))
     taken = {name: np.zeros(len(begin)) for name in LENGTHENED if name in parts}
     samples = profile.counters
-    if "duration_ns" not in samples.columns:
+    if "duration_ns" not in samples.columns or not len(begin):
         return times | taken
     if "rank" in samples.columns:
         samples = of_rank(samples, owner["rank"])

@@ -216,9 +216,17 @@ class Truth:
     @property
     def first_step(self) -> float | None:
         """The first step over the median of the others."""
+        return self._first(lambda row: row.length)
+
+    @property
+    def first_alone(self) -> float | None:
+        """The same without what other programs had of each step."""
+        return self._first(lambda row: row.length - row.parts.get("taken", 0))
+
+    def _first(self, length: Any) -> float | None:
         if not self.marked:
             return None
-        lengths = [[row.length for row in side.rows if row.apart is None] for side in self.sides]
+        lengths = [[length(row) for row in side.rows if row.apart is None] for side in self.sides]
         return min(
             (own[0] / max(median(own[1:]), 1) for own in lengths if len(own) > 1), default=None
         )

@@ -547,7 +547,12 @@ def _edges(truth: Truth, ns: float) -> list[int]:
 
 
 def _first_step(truth: Truth, found: re.Match) -> str:
-    return true(truth.first_step is not None, "one step") or shown(found["times"], truth.first_step)
+    return (
+        true(truth.first_step is not None, "one step")
+        or shown(found["times"], truth.first_step)
+        or (found["alone"] and shown(found["alone"], truth.first_alone))
+        or ""
+    )
 
 
 def _waits(truth: Truth, found: re.Match) -> str:
@@ -1101,7 +1106,11 @@ CHECKS: list[tuple[str, Check]] = [
         rf"the median takes (?P<usual>{N}) µs",
         _slow,
     ),
-    (rf"the first step took (?P<times>{N}) times the others' median", _first_step),
+    (
+        rf"the first step took (?P<times>{N}) times the others' median(?: \(step_budget\),"
+        rf" (?P<alone>{N}) times without what other programs took of each step)?",
+        _first_step,
+    ),
     (
         rf"the longest idle interval (?P<what>[a-z ,]*), (?P<ms>{N}) ms, is (?P<share>{N}) % of"
         r" these"

@@ -4,6 +4,7 @@ ms.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,21 @@ def test_a_first_step_that_others_made_long_is_no_start_up(tmp_path: Path) -> No
     assert found.signs.first_step == pytest.approx(4)
     assert "start-up" not in {rival.name for rival in found.rivals if rival.fired} | {found.cause}
     assert found.cause == "silent-host"
+    (why,) = [rival.why for rival in found.rivals if rival.name == "start-up"]
+    assert "1.05 times without what other programs took" in why
+
+
+def test_a_first_step_is_no_start_up_because_others_made_the_later_ones_long(
+    tmp_path: Path,
+) -> None:
+    path = watched(tmp_path / "trace.json", {"data": 0.6}, lengths={"data": 90, "forward": 10})
+    content = json.loads(path.read_text())
+    first, rest = content["watch_parts"][:2], content["watch_parts"][2:]
+    quiet = [[name, begin, length, length, 0] for name, begin, length, *_ in first]
+    path.write_text(json.dumps(content | {"watch_parts": [*quiet, *rest]}))
+    found = checked(path)
+    assert (found.signs.first_step, found.cause) == (pytest.approx(1), "late-data")
+    assert "start-up" not in {rival.name for rival in found.rivals if rival.fired}
 
 
 UNTRACED = {
@@ -178,3 +194,38 @@ def test_time_that_others_took_of_the_recorded_steps_is_none_of_the_untraced_one
     assert found.cause == "late-data"
     assert found.share == pytest.approx(0.8, abs=0.05)
     assert found.signs.shares["taken"] == pytest.approx(0, abs=0.01)
+
+
+@pytest.mark.parametrize("queued", [0.3, 0.5])
+def test_a_load_that_was_there_before_the_recording_too_is_told_as_without_those_times(
+    queued: float, tmp_path: Path
+) -> None:
+    """Nobody knows how much others took of the untraced steps; these were as long."""
+    lengths = {"data": 60, "forward": 20, "optimizer": 20}
+    timed = {name: length * MS for name, length in lengths.items()}
+    untraced = {"steps": 20, "step_ns": 100 * MS, "parts_ns": timed}
+    busy = {"data": queued}
+    alone = checked(watched(tmp_path / "alone.json", busy, lengths=lengths))
+    path = watched(tmp_path / "timed.json", busy, lengths=lengths, watch_untraced=untraced)
+    found = tidyprof.triage(tidyprof.read(path))
+    assert alone.signs.shares["taken"] == pytest.approx(0.6 * queued)
+    assert found.signs.shares == pytest.approx(alone.signs.shares)
+    assert not [line for line in found.evidence if "before the recording, which" in line]
+
+
+@pytest.mark.parametrize("begins_after", [True, False])
+def test_samples_without_a_judged_step_take_nothing(begins_after: bool, tmp_path: Path) -> None:
+    """All work is outside of the marked steps, or these have no length."""
+    marked = TraceEvent("user_annotation", "ProfilerStep#1", (200 if begins_after else 1) * MS,
+                        100 * MS if begins_after else 0)  # fmt: skip
+    events = [
+        marked,
+        TraceEvent("user_annotation", "data", MS, 50 * MS),
+        operator("aten::mm", 51 * MS, 50 * MS, 1),
+        call("hipLaunchKernel", 51 * MS, 5000, 3),
+        kernel("gemm", 51 * MS + 10_000, 40 * MS, 3),
+    ]
+    parts = [["data", BASE_NS + MS, 50 * MS, 25 * MS, 25 * MS]]
+    header = HEADER | {"watch_parts": parts, "watch_untraced": UNTRACED}
+    path = write_trace(tmp_path / "trace.json", events, header=header)
+    assert tidyprof.triage(tidyprof.read(path)).cause

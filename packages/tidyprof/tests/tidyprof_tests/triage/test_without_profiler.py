@@ -53,3 +53,15 @@ def test_the_wait_for_data_is_as_long_as_it_was_timed_whatever_call_stacks_shoul
     assert not [
         sentence for sentence in found.evidence if "before the recording, which" in sentence
     ]
+
+
+@pytest.mark.parametrize("step_ms", [80, 90, 95, 100, 105])
+def test_the_wait_for_data_is_as_timed_however_long_the_untraced_step_is(step_ms: int) -> None:
+    """Data took 40 ms before the recording and 60 of 100 in it, by the profiler's cost."""
+    observer = Observer(
+        traced_ns=1e8, untraced_ns=step_ms * 1e6, cost_ns=2.1e7, data_cost_ns=2e7, shift_ns=0.0
+    )
+    signs = made_signs({"data_wait": 0.6, "compute": 0.4}, step_ns=1e8, observer=observer)
+    (view,) = views(signs)
+    assert view.shares["data_wait"] == pytest.approx(40 / step_ms, abs=0.001)
+    assert sum(view.shares.values()) == pytest.approx(1)
