@@ -100,7 +100,8 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
     shares = _parts(run)
     if shares:
         named = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
-        facts.append(("parts", f"the host's, without the profiler: {named}"))
+        whose = "the host's, without the profiler, what other programs took included"
+        facts.append(("parts", f"{whose}: {named}"))
         facts += [
             ("", f"{part}: {WHERE[part]}") for part in WHERE if shares.get(part, 0.0) >= LARGE
         ]

@@ -66,7 +66,7 @@ def test_a_diagnosis_of_the_folder_tells_its_parts_again(
 ) -> None:
     _, _, folder = trained
     shown = plain([PYTHON, "-m", "tidyprof", "triage", "out"], folder).output
-    assert "the host's, without the profiler: data" in shown
+    assert "what other programs took included: data" in shown
     assert "watching took" in shown
     assert re.search(r"\norigin +measured: .+, no GPU, PyTorch", shown)
     alone = plain([PYTHON, "-m", "tidyprof", "triage", "out/trace_rank0.json.gz"], folder).output
