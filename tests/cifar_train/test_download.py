@@ -494,6 +494,17 @@ def test_an_archive_that_another_process_removes_is_fetched(
     assert find_damage(tmp_path / "data", original[1]) is None
 
 
+@pytest.mark.parametrize("taken", ["cifar-100-python", "cifar-100-python/train/mine"])
+def test_what_is_no_file_of_the_data_set_is_kept_and_named(fetch, tmp_path, taken):
+    path = tmp_path / "data" / taken
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(UserError, match=r"none of CIFAR-100's files.*move it away"):
+        fetch()
+    assert path.read_text() == "mine"
+    assert names(tmp_path / "data") == {"cifar-100-python", ARCHIVE_NAME}
+
+
 def test_a_folder_that_is_a_link_to_a_shared_one_stays_a_link(fetch, original, tmp_path):
     (tmp_path / "shared").mkdir()
     (tmp_path / "data").mkdir()

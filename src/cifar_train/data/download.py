@@ -191,6 +191,13 @@ def _put_in_place(verified: Path, target: Path, names: Mapping[str, str]) -> Non
     """Rename the folder, or its files into one that is there. Nothing is moved away first, so that
     other processes, which may stage or read the same files, find none of them missing meanwhile.
     """
+    in_the_way = [target] if os.path.lexists(target) and not target.is_dir() else []
+    in_the_way += [target / name for name in names if (target / name).is_dir()]
+    if in_the_way:
+        raise UserError(
+            f"{in_the_way[0]} is none of CIFAR-100's files, but has the place of one; move it away,"
+            " or give another --data-path"
+        )
     try:
         verified.rename(target)
     except OSError:
