@@ -88,10 +88,17 @@ fewer.
 """
 
 _PROGRAM = re.compile(
-    r"^ {1,16}\S| = |[\w\])]\(|[\[{(,:]$|^(?:from|import|for|if|return|def|class) |^ *[#$]"
+    r"^ {1,16}\S| (?:[-+*/%&|^@]|//|\*\*|<<|>>)?= |[\w\])]\(|[\[{(,:]$|^ *[#$]| ; |\"{3}"
+    r"|^(?:from|import|for|while|if|elif|with|return|yield|raise|assert|del|def|class) "
+    r"|^(?:else|try|finally):|^except\b"
 )
 """What a line of a program has, which would mean something else if it were folded. The lines below
 a label of a diagnosis are indented further.
+"""
+
+_DATA_LINE = re.compile(r"^\t|^ *(?:[{|]|\[[\[({'\"])|  \| ")
+"""What assembly, a dictionary, a list, or a row of a table with borders has: such a line is not
+folded however long it is.
 """
 
 _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
@@ -251,6 +258,7 @@ def _folded_line(line: str) -> str:
     fills_a_page = len(text) > PAGE_COLUMNS
     is_sentence = (
         "  " not in words
+        and not _DATA_LINE.search(text)
         and words.count(" ") >= (LEAST_SPACES if fills_a_page else FEWER_SPACES)
         and (fills_a_page or not _PROGRAM.search(text))
     )

@@ -263,7 +263,13 @@ def test_a_long_sentence_of_an_output_folds_below_its_begin_and_a_table_does_not
     assert 'style="--indent: 10ch"' in folded(f"evidence  {words}")
     assert '<span class="prose more" style="--indent: 10ch">' in folded(f"{' ' * 10}{words}")
     verdict = "late-data: the data come late, up to 45 % of the time"  # a phone's line is shorter
-    assert "prose" in folded(verdict)
+    for sentence in (
+        verdict,
+        "try to record more steps, and look whether they differ",
+        "rank 0: 1.2 ms, rank 1: 1.3 ms, rank 2: 1.4 ms; healthy",
+        "[rank 1] Timed out waiting 4000ms for recv operation",
+    ):
+        assert "prose" in folded(sentence)
     for kept in (
         "short",
         "name" + "      12.0" * 12,
@@ -272,6 +278,22 @@ def test_a_long_sentence_of_an_output_folds_below_its_begin_and_a_table_does_not
         "        self.head = nn.Linear(64, 2) and more words",
         "    for numbers, wanted in the loader of this training:",
         "from the loader of a training import all of its letters",
+        "while the loader of a training has letters:  # go on",
+        "elif letters is None and the loader is not done yet:",
+        "else: letters is in the list of names of the loader",
+        "with the loader of a training as letters: print it all",
+        "assert letters is not None, 'the loader has none of them'",
+        "raise ValueError from error if letters is None else error",
+        "letters += [one] if one else [] and more words follow it",
+        '''"""Learns which lines of a log need a human. Alone."""''',
+        "\tscratch_store_dwordx2 off, v[0:1], off offset:116 ; 8-byte Spill",
+        "v_add_f32 v0, v1, v2 ; some words that follow it",
+        "{'vgpr_count': 208, 'agpr_count': 0, 'fixed_size': 0}",
+        "{'picked': ('torch.float32', (128,)), " * 4,
+        "[('vgpr_count', 208), ('agpr_count', 0), ('size', 0)]",
+        "| a name | and its value | and what it is for | yes |",
+        "SAMPLING_REALTIME         | sample by the clock on the wall",
+        f"SAMPLING_FREQ             | {words}",
         "a  b  " + "c" * 120,
     ):
         assert folded(kept) == kept

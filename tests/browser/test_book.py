@@ -103,7 +103,7 @@ def lesson() -> str:
     cells = [
         v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
         v4.new_code_cell(LONGEST, execution_count=1, outputs=[printed, shown]),
-        v4.new_markdown_cell("## Sheets\n\nA short paragraph before a long cell."),
+        v4.new_markdown_cell("## Sheets\n\nA short paragraph on wavefronts before a long cell."),
         v4.new_code_cell(rows, execution_count=2),
         v4.new_markdown_cell("## An exercise\n\nThe memory of a step."),
         v4.new_code_cell("answer = 42", execution_count=3, metadata={"tags": [FOLDED]}),
@@ -132,9 +132,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require(find_spec("sphinx") is not None, "what makes the book: make .venv/.book")
     folder = tmp_path_factory.mktemp("book")
     gate = (
-        "# The gate\n\nWords.\n\n## When\n\n| | time |\n| --- | --- |\n| a step | 2 ms |\n\nThe"
-        " occupancy of a step.\n\n## An exercise on a device\n\n| kernel | where it was seen |"
-        " since |\n| --- | --- | --- |\n| a | b | c |\n"
+        "# The gate\n\nWords of a lesson.\n\n## Wavefronts\n\nThere are many.\n\n## When\n\n"
+        "| | time |\n| --- | --- |\n| a step | 2 ms |\n\nThe occupancy of a step.\n\n"
+        "## An exercise on a device\n\n| kernel | where it was seen | since |\n"
+        "| --- | --- | --- |\n| a | b | c |\n"
     )
     first = (
         "# A course\n\nWhat it is about.\n\n```\nmake book  #"
@@ -145,12 +146,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         LESSON: lesson(),
         GATE: gate,
         SHORT: (
-            "# A short page\n\nA word of a device and an exercise.\n\nMemory is full.\n\nOne job"
-            " waits. Another job hangs, or it was out of memory."
+            "# A short page\n\nA word of a device and an exercise of a lesson.\n\nMemory is full."
+            "\n\nOne job waits. Another job hangs, or it was out of memory."
         ),
         GLOSSARY: (
             "# Glossary\n\n- straggler: the rank that the others wait for.\n- copy: from one of two"
-            " memories to the other."
+            " memories to the other in a lesson."
         ),
         CHANGELOG: "# Changelog\n\n## Straggler\n\nA straggler has its name.",
         f"{DOWNLOADS}/00_start_here.ipynb": "{}",
@@ -522,6 +523,7 @@ def test_what_is_to_be_typed_keeps_its_quotes_and_a_heading_has_no_line_for_its_
     [
         ("device exercise", ["The gate", TITLE, "A short page"]),
         ("short", ["A short page", TITLE]),
+        ("lesson wavefront", ["The gate", TITLE]),
         ("out of memory", ["A short page", TITLE, "Glossary"]),
         ("straggler", ["Glossary", TITLE, "Changelog > Straggler"]),
         ("hang", ["A short page"]),
@@ -532,7 +534,9 @@ def test_what_is_to_be_typed_keeps_its_quotes_and_a_heading_has_no_line_for_its_
 def test_the_search_has_each_page_once_by_titles_then_by_nearness_and_what_changed_last(
     words: str, titles: list[str], site: Path, browser: Any
 ):
-    """Whole words alone count, in any of their forms, unless no page has them."""
+    """Whole words alone count, in any of their forms, unless no page has them; a word that few
+    pages have counts more than one that stands in a title, but in most pages as well.
+    """
     assert [title for title, _, _ in found(words, site, browser)] == titles
 
 

@@ -250,6 +250,29 @@ def test_of_many_rows_the_answer_to_a_click_or_key_is_in_sight_and_so_is_what_is
     assert pixel(browser, 0.5, shown + 5) == [0, 0x72, 0xB2]  # the axis went with the rows
 
 
+def test_its_scroll_bar_scrolls_its_rows_and_changes_nothing_else(
+    tmp_path: Path, browser: Any
+) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    # Each row goes on below the scroll bar once the view is narrower than the whole.
+    rows = [event("kernel", f"kernel_{n}", 0, 10_000, device=0, stream=n) for n in range(40)]
+    opened(browser, page(tmp_path, plots.timeline(profile_of(*rows), title="Forty streams")))
+    press(browser, "n", "+")
+    before = drawn(browser), said(browser)
+    rows_of = stage(browser)
+    high = rows_of.size["height"]
+    room = browser.execute_script("return arguments[0].clientWidth", rows_of)
+    assert room < rows_of.size["width"], "this browser shows no scroll bar"
+    pointer = ActionChains(browser)
+    pointer.move_to_element_with_offset(rows_of, room // 2, bar(0) - high // 2)
+    pointer.click_and_hold().move_by_offset(0, 60).move_by_offset(-5, 60).release().perform()
+    assert browser.execute_script("return arguments[0].scrollTop", rows_of) > 0
+    assert (drawn(browser), said(browser)) == before
+    ActionChains(browser).double_click().perform()
+    assert (drawn(browser), said(browser)) == before
+
+
 def test_a_curve_tells_the_value_after_each_change_and_its_phase(
     tmp_path: Path, browser: Any
 ) -> None:

@@ -13,6 +13,7 @@ import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.lessons import lesson as lesson_of
 from proflab.parts import clinic, clinic_runs
+from tidyprof_tests.analyses.test_analyses import event, profile_of
 from tidyprof_tests.conftest import STRANGERS
 
 lesson = exercises_of("08")
@@ -117,6 +118,13 @@ def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
     for patient in (*first.values(), *ward.values()):
         told = f"{patient!r} {patient.profile.meta}"
         assert not any(suspect in told for suspect in lesson.suspects())
+
+
+def test_a_patient_says_how_many_steps_and_ranks_it_has(sick: dict[str, clinic.Patient]) -> None:
+    unmarked = profile_of(event("kernel", "gemm", 0, 10, device=0))
+    assert repr(clinic.Patient("A", unmarked)) == "Patient A: 0 steps"
+    assert repr(sick["slow-loader"]) == "Patient C: 1 step"
+    assert repr(sick["rank-skew"]) == "Patient C: 1 step, 4 ranks"
 
 
 def test_one_modelled_step_of_every_rank_is_kept(sick: dict[str, clinic.Patient]) -> None:

@@ -3,7 +3,7 @@
 // [anchor, title, text, code], one for each section, in lines.
 const AROUND = 130; // characters shown before and after the first word that was found
 // Points for all words in a title or in the name of a file, in a heading, in a line of the text or of code, which count
-// twice in the order of the search, and at most for how often the text has them. Half of the words get a quarter.
+// twice in the order of the search, and at most for how often the text has them. One of two equal words gets a quarter.
 const TITLE = 800, HEADING = 400, LINE = 100, CODE = 50, MENTIONS = 40;
 // Among equals a learner looks for a lesson or for the first page, and for what changed last of all.
 const PLACES = [[/^notebooks\/|^index$/, 30], [/CHANGELOG$/, -2000]];
@@ -25,8 +25,13 @@ let edge = " "; // of a word; none where parts of words are looked for
 
 const count = (text, words) => stems(text).split(edge + words + edge).length - 1;
 const holds = text => wanted.filter(word => count(text, word)).length;
+// The fewer pages have a word, the more it counts: "model" stands in most of them, "roofline" in few.
+const pagesWith = word => [Search._index.terms[word] ?? []].flat().length || 1;
+const rarity = remembered(word => Math.log((1 + Search._index.docnames.length) / pagesWith(word)));
+const weight = words => words.reduce((sum, word) => sum + rarity(word), 0);
 const begins = text => stems(text).startsWith(` ${inOrder}${edge}`);
-const fit = text => (holds(text) / (wanted.length || 1)) ** 2 + (count(text, inOrder) > 0) + begins(text) / 10;
+const share = text => weight(wanted.filter(word => count(text, word))) / (weight(wanted) || 1);
+const fit = text => share(text) ** 2 + (count(text, inOrder) > 0) + begins(text) / 10;
 const best = texts => Math.max(0, ...texts.map(fit));
 const mentions = text => Math.min(MENTIONS, wanted.reduce((sum, word) => sum + count(text, word), 0));
 

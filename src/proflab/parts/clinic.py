@@ -65,7 +65,7 @@ class Patient:
     def __repr__(self) -> str:
         ranks = f", {self.signs['ranks']:.0f} ranks" if self.signs["ranks"] > 1 else ""
         steps = round(len(tidyprof.steps(self.profile)) / self.signs["ranks"])
-        return f"Patient {self.letter}: {steps} step{'s' if steps > 1 else ''}{ranks}"
+        return f"Patient {self.letter}: {steps} step{'s' if steps != 1 else ''}{ranks}"
 
     @cached_property
     def signs(self) -> pd.Series:

@@ -92,8 +92,8 @@ def compare(
 def on_hosts_only(
     before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")
 ) -> bool:
-    """Whether both recordings have operators and neither has work on a GPU, such as two recordings
-    of a processor.
+    """Whether both recordings have operators and neither has work of these kinds on a GPU, such as
+    two recordings of a processor.
     """
     sides = (before, after)
     return all(

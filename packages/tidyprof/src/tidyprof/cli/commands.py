@@ -45,7 +45,7 @@ from tidyprof.cli.triage import triage
 from tidyprof.cli.usage import TOP_IN_TERMINAL
 from tidyprof.errors import UserError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
-from tidyprof.tables.contract import ORDER, Profile
+from tidyprof.tables.contract import DEVICE_KINDS, ORDER, Profile
 from tidyprof.tables.profiles import told
 
 SUMMARY_COLUMNS = {
@@ -452,7 +452,7 @@ def _show_summary(
 
 def _waiting_fact(profile: Profile) -> str:
     """Which rank the others wait for, by their devices' collectives."""
-    if on_hosts_only(profile, profile):
+    if on_hosts_only(profile, profile, include=DEVICE_KINDS):
         return "no rank has events on a device; tidyprof triage compares what their hosts did"
     return ranks(profile).attrs["evidence"]
 

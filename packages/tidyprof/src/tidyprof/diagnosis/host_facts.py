@@ -157,7 +157,9 @@ _MODULES = "|".join(rf"{name}\.py\(" for name in sorted(sys.stdlib_module_names)
 _PACKAGES = "|".join(
     rf"{name}[/\\]" for name in sorted(sys.stdlib_module_names) if (_LIBRARY / name).is_dir()
 )
-WATCHING = r".*(tidyprof/running/inside/\w+|instrument_me|14_instrument_me)\.py\(\d+\): .*"
+WATCHING = (
+    r"(?:.*[/\\])?(?:tidyprof[/\\]running[/\\]inside[/\\]\w+|(?:14_)?instrument_me)\.py\(\d+\): .*"
+)
 """Functions that recorded the trace: the hooks of `tidyprof run`, and the block of lesson 14."""
 
 OWN_CODE = re.compile(
@@ -345,7 +347,9 @@ def silent_part(ranges: PlainEvents, silence: Intervals) -> str:
 
 
 def _covering(events: PlainEvents, silence: Intervals) -> list[str]:
-    """Names whose events on one thread together cover MOST of this time, the shortest first."""
+    """Names whose events on one thread together cover MOST of this time, the shortest first,
+    without those of WATCHING.
+    """
     if not len(events) or not silence.length:
         return []
     begin, end = start_and_end(events)
@@ -353,7 +357,8 @@ def _covering(events: PlainEvents, silence: Intervals) -> list[str]:
     table = table.assign(inside=silence.covered_within(begin, end), length=end - begin)
     table = table[table["inside"] > 0].groupby(["thread", "name"], dropna=False).sum().reset_index()
     covering = table[table["inside"] >= MOST * silence.length]
-    return covering.sort_values("length", kind="stable")["name"].tolist()
+    names = covering.sort_values("length", kind="stable")["name"]
+    return names[~names.str.fullmatch(WATCHING)].tolist()
 
 
 def top_under(times: Intervals, events: Events, without: str = "") -> Most:

@@ -224,13 +224,15 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
         columns = range(0, len(handles), lines)
         if sum(max(lengths[first : first + lines]) for first in columns) <= _LEGEND_POINTS:
             break
-    axes.legend(
+    legend = axes.legend(
         handles=handles,
         loc="lower left",
         bbox_to_anchor=(0, 1),
         ncols=len(columns),
         borderaxespad=0.3,
     )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def settings() -> Any:

@@ -11,8 +11,10 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
+from tidyprof.harmless import printable
 from tidyprof.plots import style, viewer
-from tidyprof.plots.figure import TidyFigure, new_figure, settings
+from tidyprof.plots.figure import TidyFigure, legend_above, new_figure, settings
+from tidyprof.plots.style import RGBA
 from tidyprof.tables.contract import Profile
 
 LOOKS = {
@@ -27,6 +29,9 @@ before its tensors do.
 _NAME_POINTS = style.POINTS
 _AXIS_INCHES = 0.94 * style.WIDTH_INCHES
 """Length of the axis: the figure without the labels on its left."""
+
+_LONGEST_ENTRY = 40
+"""Characters of an entry of the legend; the names of more phases are counted."""
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
@@ -70,13 +75,7 @@ def memory(
         axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
         lines, _ = axes.get_legend_handles_labels()
-        axes.legend(
-            handles=[*lines, *unnamed],
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            ncols=len(lines) + len(unnamed),
-            borderaxespad=0.3,
-        )
+        legend_above(axes, [*lines, *unnamed])
     last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
     said = [
         f"{name} reaches {one['max']:,.1f} {unit} and ends at {one['last']:,.1f}"
@@ -95,7 +94,7 @@ def _closer(
 ) -> str:
     names = [name for name in LOOKS if (table["name"] == name).any()]
     dashed = {"--": "dashed", "-": ""}
-    shaded = [(*band, style.PART_LOOK.get(band[0], style.PART_LOOK["other"])[0]) for band in bands]
+    shaded = [(*band, _colour(band[0])) for band in bands]
     return viewer.curve(
         table.assign(look=table["name"].map(names.index)),
         shaded,
@@ -121,13 +120,11 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
 
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> list[Patch]:
     """Draw a light ground for each phase, a line where it begins, and its name where there is room:
-    upright in a narrow phase. Returns the grounds of the phases that had room nowhere.
+    upright in a narrow phase. Returns the grounds of the phases that had room nowhere, each colour
+    once.
     """
     across_the_height = axes.get_xaxis_transform()
-    grounds = [
-        mcolors.to_rgba(style.PART_LOOK.get(name, style.PART_LOOK["other"])[0], 0.18)
-        for name, *_ in bands
-    ]
+    grounds = [mcolors.to_rgba(_colour(name), 0.18) for name, *_ in bands]
     # Two collections for all phases: an artist for each takes a minute for some thousands.
     spans = [[(first, 0), (first, 1), (last, 1), (last, 0)] for _, first, last in bands]
     begins = [[(first, 0), (first, 1)] for _, first, _ in bands]
@@ -138,10 +135,7 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
         ),
     ):
         axes.add_collection(shades, autolim=False)
-    unnamed = {
-        name: Patch(facecolor=ground, edgecolor=style.MUTED_TEXT, linewidth=0.5, label=name)
-        for (name, *_), ground in zip(bands, grounds, strict=True)
-    }
+    unnamed = dict(zip((name for name, *_ in bands), grounds, strict=True))
     for name, first, last in bands:
         inches = (last - first) / changes * _AXIS_INCHES
         if inches > 1.5 * _NAME_POINTS / 72:  # room for a line of text at least
@@ -155,7 +149,24 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
             }
             axes.text((first + last) / 2, 0.98, name, transform=across_the_height, **look)
             unnamed.pop(name, None)
-    return [*unnamed.values()]
+    names: dict[RGBA, list[str]] = {}
+    for name, ground in unnamed.items():
+        names.setdefault(ground, []).append(name)
+    return [
+        Patch(facecolor=ground, edgecolor=style.MUTED_TEXT, linewidth=0.5, label=_entry(own))
+        for ground, own in names.items()
+    ]
+
+
+def _entry(names: Sequence[str]) -> str:
+    """What the legend says of phases of one colour."""
+    listed = ", ".join(names)
+    several = len(names) > 1 and len(listed) > _LONGEST_ENTRY
+    return f"{len(names)} other phases" if several else printable(listed, _LONGEST_ENTRY)
+
+
+def _colour(phase: str) -> str:
+    return style.PART_LOOK.get(phase, style.PART_LOOK["other"])[0]
 
 
 def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:

@@ -562,7 +562,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     function at(event) {
       const frame = canvas.getBoundingClientRect();
       const x = event.clientX - frame.left, y = event.clientY - frame.top;
-      if (!curve && y < stage.scrollTop + AXIS) return -1;
+      if (x > width || (!curve && y < stage.scrollTop + AXIS)) return -1;
       let best = -1, nearestBy = Infinity;
       const rows = curve ? perRow.map((_, row) => row) : data.lanes.map((_, row) => row).filter((row) => y >= tops[row] && y < tops[row] + laneHeight + gap);
       for (const row of rows) {
@@ -581,7 +581,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const held = new Map();
     let moved = 0;
     stage.addEventListener("pointerdown", (event) => {
-      if (event.button) return;
+      if (event.button || event.target !== canvas) return; // on the stage itself lies its scroll bar
       held.set(event.pointerId, event.clientX);
       moved = 0;
       stage.setPointerCapture(event.pointerId);

@@ -791,6 +791,26 @@ class TestOutput:
         )
         assert "tidyprof triage compares what their hosts did" in " ".join(" ".join(lines).split())
 
+    def test_a_summary_of_ranks_with_copies_alone_denies_no_events_on_a_device(
+        self, on_screen, tmp_path
+    ):
+        events = [
+            operator("aten::to", 1_000_000, 5_000_000, 1),
+            TraceEvent(
+                "gpu_memcpy",
+                "Memcpy HtoD (Host -> Device)",
+                2_000_000,
+                3_000_000,
+                arguments={"device": 2, "stream": 0},
+            ),
+        ]
+        for rank in (0, 1):
+            header = HEADER | {"distributedInfo": {"rank": rank, "world_size": 2}}
+            write_trace(tmp_path / f"trace_rank{rank}.json", events, header=header)
+        said = " ".join(" ".join(on_screen("summary", tmp_path)).split())
+        assert "busy rank 1, device 2: 100.0 %" in said
+        assert "waiting No collective could be compared between ranks." in said
+
     def test_a_row_is_a_line_whose_name_is_shortened_but_stays_apart(
         self, call, on_screen, tmp_path
     ):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from tidyprof import plots
 from tidyprof_tests.figures import (
@@ -77,16 +78,43 @@ def test_phases_are_shaded_and_named_from_their_first_change_to_their_last() -> 
     assert "over 4 changes, shaded in this order: forward, backward. The" in plots.describe(figure)
 
 
-def test_a_phase_without_room_for_its_name_is_in_the_legend() -> None:
+def narrow(*names: str) -> Figure:
+    """A figure with a phase of two changes for each name, and a wide `backward` after them."""
     profile = profile_of(
         *((second, 0, REQUESTED, 8.0 + second % 2, "bytes") for second in range(200))
     )
-    begin = int(profile.counters["time_ns"].min())
-    spans = pd.DataFrame({"name": ["forward", "backward"], "start_ns": [begin, begin + 2 * 10**9]})
-    lasting = spans.assign(duration_ns=[2 * 10**9, 198 * 10**9])
-    (axes,) = drawn(plots.memory(profile, phases=lasting)).axes
+    begin, second = int(profile.counters["time_ns"].min()), 10**9
+    starts = [begin + 2 * place * second for place in range(len(names) + 1)]
+    lengths = [2 * second] * len(names) + [100 * second]
+    spans = {"name": [*names, "backward"], "start_ns": starts, "duration_ns": lengths}
+    return drawn(plots.memory(profile, phases=pd.DataFrame(spans)))
+
+
+MANY = [f"evaluate batch {number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("names", "entries"),
+    [
+        (["forward"], ["forward"]),
+        (["data", "idle", "forward", "idle"], ["data", "idle", "forward"]),
+        (["attention", "loss", "mlp"], ["attention, mlp", "loss"]),
+        (["optimizer", *MANY], ["optimizer", "12 other phases"]),
+        (["costs $a_ of $b\n"], ["costs $a_ of $b\N{REPLACEMENT CHARACTER}"]),
+        (["a" * 99 + "z" * 99], ["a" * 19 + "…" + "z" * 20]),
+    ],
+    ids=["known", "each once", "of one colour", "many", "formula", "long"],
+)
+@pytest.mark.filterwarnings("error")
+def test_phases_without_room_for_their_names_are_in_the_legend_a_colour_each(
+    names: list[str], entries: list[str]
+) -> None:
+    figure = narrow(*names)
+    (axes,) = figure.axes
     assert [text.get_text() for text in axes.texts] == ["backward"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [REQUESTED, "forward"]
+    shown = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert shown == [REQUESTED, *entries]
+    assert_readable(figure)
 
 
 @pytest.mark.parametrize("shaded", [None, phases()], ids=["plain", "shaded"])
