@@ -139,7 +139,7 @@ class RunTimes:
 @guarded
 def repeats_in(path: str | PathLike[str]) -> list[Path]:
     """The runs of one side: the sub-folders of a folder that has several, else the file or folder
-    itself.
+    itself. One with times of its own is a run, and its sub-folders are of other processes of it.
 
     Raises ProfileReadError where these are recordings by several tools, and so of one run.
     """
@@ -147,7 +147,7 @@ def repeats_in(path: str | PathLike[str]) -> list[Path]:
     inside = (
         sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
     )
-    if len(inside) < 2:
+    if len(inside) < 2 or times_files(folder):
         return [folder]
     kinds = {
         name: kind for name, kind in recordings_in(folder)[1].items() if folder / name in inside

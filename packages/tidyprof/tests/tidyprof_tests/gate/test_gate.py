@@ -422,6 +422,10 @@ def test_a_side_is_one_run_or_a_folder_of_them(tmp_path: Path):
     path = write_trace(tmp_path / "one" / "run", 1)
     assert repeats_in(path) == [path]
     assert repeats_in(tmp_path / "one") == [tmp_path / "one"]
+    for process in ("program-2", "program-3"):
+        write_trace(tmp_path / "one" / process, 1)
+    (tmp_path / "one/times_rank0.jsonl").write_text('{"forward": 0.1}\n')
+    assert repeats_in(tmp_path / "one") == [tmp_path / "one"]
     assert [run.name for run in repeats_in(write_side(tmp_path / "many", 1))] == [
         f"run{n}" for n in range(5)
     ]

@@ -208,6 +208,43 @@ def test_a_training_after_a_first_validation_is_what_counts(tmp_path: Path) -> N
     assert (ended.rank["source"], ended.rank["stage"]) == ("optimizer", "done")
 
 
+def test_parts_of_a_large_batch_are_no_steps_once_an_optimizer_takes_one(tmp_path: Path) -> None:
+    accumulated = (
+        HEAD
+        + """
+for number in range(40):
+    for _ in range(80):
+        model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    )
+    ended = watched([PYTHON, write(tmp_path, accumulated)], tmp_path)
+    assert ended.rank["source"] == "optimizer"
+    assert ended.rank["backwards"] == pytest.approx(80, rel=0.1)
+    assert ended.rank["trace"]["steps"] == 3
+    few = accumulated.replace("range(40)", "range(4)")
+    ended = watched([PYTHON, write(tmp_path, few), "few"], tmp_path, "--out", "few")
+    assert (ended.rank["source"], ended.rank["marks"]) == ("optimizer", ["AdamW"])
+    assert not [*(tmp_path / "few").glob("trace*")]
+
+
+def test_a_trace_within_which_the_program_ends_is_none(tmp_path: Path) -> None:
+    """Its last step would hold what comes after the steps, such as a checkpoint."""
+    ended = watched([PYTHON, write(tmp_path, BY_HAND, STEPS="33")], tmp_path)
+    assert ended.rank["stage"] == "trace"
+    assert "trace" not in ended.rank
+    assert not [*(tmp_path / "out").glob("trace*")]
+    assert "it ended after 33 steps, and 34 are needed for a trace" in ended.output + ended.errors
+
+
+@pytest.mark.parametrize("asks", ["find_spec('torch')", "find_spec('torch').loader.get_filename()"])
+def test_a_program_may_ask_where_torch_is_before_it_imports_it(asks: str, tmp_path: Path) -> None:
+    asking = f"import importlib.util\nassert importlib.util.{asks}\n"
+    script = write(tmp_path, asking + BY_HAND, STEPS="60")
+    assert watched([PYTHON, script], tmp_path).rank["stage"] == "done"
+
+
 COMPILED = """
 @torch.compile(fullgraph=True, backend="eager")
 def forward(batch):

@@ -92,6 +92,23 @@ def test_an_error_of_the_hooks_lets_go_of_the_profiler(inside: ModuleType, tmp_p
     assert not torch.autograd._profiler_enabled()
 
 
+def test_what_comes_after_the_last_timed_step_is_part_of_none(
+    inside: ModuleType, tmp_path: Path
+) -> None:
+    """The program ends with 60 s of something else, while steps of 1 ms are timed."""
+    import torch
+
+    asked = {"out": str(tmp_path), "after": 30, "steps": 3}
+    recorder = inside.hooks.Hooks(torch, asked).recorder
+    recorder.files, recorder.rank, recorder.world = inside.files.Files(str(tmp_path), 0), 0, 1
+    recorder.all_steps = 4
+    recorder._begin_timing(inside.recorder.BEFORE)
+    recorder.rows = [{"forward": 1_000_000}] * 4
+    recorder.begun -= 60
+    recorder.close()
+    assert recorder.about[inside.recorder.BEFORE]["step_ns"] == 1_000_000
+
+
 def test_replays_of_graphs_are_steps_where_nothing_else_is(
     inside: ModuleType, tmp_path: Path
 ) -> None:

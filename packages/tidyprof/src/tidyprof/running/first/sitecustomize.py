@@ -48,33 +48,49 @@ def load_hooks() -> ModuleType:
     return module
 
 
-class AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds torch as the other finders do, and starts the hooks once its import has ended."""
+class AfterTorch(importlib.abc.MetaPathFinder):
+    """Finds torch as the other finders do, and starts the hooks once its import has ended.
+
+    A program may ask where torch is and not import it then, as transformers does.
+    """
 
     def __init__(self) -> None:
-        self.loader: importlib.abc.Loader | None = None
+        self.is_asking = False
 
     def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
-        """The spec of torch with this loader in front of its own, once; None for all others."""
-        if fullname != "torch" or self.loader is not None:
+        """The spec of torch with a loader in front of its own; None for all others."""
+        if fullname != "torch" or self.is_asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
-        if spec is None or spec.loader is None:
-            return spec
-        self.loader, spec.loader = spec.loader, self
+        self.is_asking = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.is_asking = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = ThenHooks(self, spec.loader)
         return spec
+
+
+class ThenHooks(importlib.abc.Loader):
+    """Loads torch by its own loader, then hooks into it."""
+
+    def __init__(self, finder: AfterTorch, loader: importlib.abc.Loader) -> None:
+        self.finder, self.loader = finder, loader
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.loader, name)
 
     def create_module(self, spec):  # type: ignore[no-untyped-def]
         """The module as torch's own loader creates it."""
-        return self.loader.create_module(spec) if self.loader else None
+        return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         """Import torch, then hook into it."""
-        assert self.loader is not None
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
+        if self.finder in sys.meta_path:
+            sys.meta_path.remove(self.finder)
         try:
             load_hooks().start(module)
         except Exception as error:  # the program goes on

@@ -4,6 +4,7 @@ folder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -79,6 +80,12 @@ class Files:
         with open(self.about + ".new", "w") as file:
             json.dump(written, file, indent=1, default=str)
         os.replace(self.about + ".new", self.about)
+
+    def begin_anew(self) -> None:
+        """Forget the times and the trace so far: they were of steps that count no more."""
+        open(self.times, "w").close()
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.trace)
 
     def add_times(self, rows: Iterable[dict[str, Any]]) -> None:
         """Add lines to the times."""

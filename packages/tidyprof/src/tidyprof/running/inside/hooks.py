@@ -178,10 +178,11 @@ class Hooks:
 
     def done(self) -> None:
         """All is recorded: take the hooks out. Where no optimizer took a step, that may have been a
-        first validation before the training, so wait for an optimizer's first step.
+        first validation before the training, or the parts of a large batch, so wait for an
+        optimizer's first step.
         """
         self.remove()
-        if self.recorder.source == MODULE:
+        if self.recorder.source in (MODULE, BACKWARD):
             register = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook
             first = register(self.guarded(self.begin_training))
             self.undo.append(first.remove)

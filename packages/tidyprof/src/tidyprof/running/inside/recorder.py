@@ -83,7 +83,7 @@ class Recorder:
         self.about: dict[str, Any] = {}
         self.profiler: Any = None
         if self.files is not None:
-            open(self.files.times, "w").close()
+            self.files.begin_anew()
 
     # Steps
 
@@ -172,8 +172,10 @@ class Recorder:
         else:
             self._begin_trace()
 
-    def _end_timing(self) -> None:
-        """Summarise the timed steps, and write a line for each."""
+    def _end_timing(self, closing: bool = False) -> None:
+        """Summarise the timed steps, and write a line for each. closing -- what came after the last
+        step, such as a checkpoint, is no part of them.
+        """
         if not self.rows or self.files is None:
             return
         self._wait_for_gpu()
@@ -185,6 +187,7 @@ class Recorder:
             for first, then in zip(self.moments, self.moments[1:], strict=False)
         ]
         lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
+        whole = sum(lengths) if closing else whole
         alike = alike_of([DECODE in row for row in self.rows])
         longest = LONG * statistics.median(lengths[step] for step in alike)
         usual = [step for step in alike if lengths[step] <= longest]
@@ -338,9 +341,9 @@ class Recorder:
         if self.files is None or self.stage == DONE:
             return
         if self.stage in (BEFORE, AFTER) and self.rows:
-            self._end_timing()
-        if self.stage == TRACE:
-            self.end_trace()
+            self._end_timing(closing=True)
+        # Its last step would hold all that came after the steps.
+        self.drop_trace()
         self.about["closed"] = True
         self._save()
 
