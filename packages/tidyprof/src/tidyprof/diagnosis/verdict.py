@@ -24,7 +24,7 @@ from tidyprof.diagnosis.causes import (
     rank_words,
 )
 from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
-from tidyprof.diagnosis.on_device import AT_WORK
+from tidyprof.diagnosis.on_device import AT_WORK, SILENT_NS
 from tidyprof.diagnosis.processor import BUSY, TAKEN
 from tidyprof.diagnosis.recordings import AMD, Kind, RecordingSigns, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
@@ -572,6 +572,9 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "this is one step alone"
     if replay_words(signs) and best.part == "idle":
         return "kernels of graphs may be missing"
+    untraced = signs.observer.untraced_ns
+    if best.name == "silent-host" and untraced is not None and untraced < SILENT_NS:
+        return "without the profiler a whole step is shorter than the silence that counts"
     if (
         best.name == "silent-host"
         and signs.host.silent_part == BETWEEN

@@ -65,3 +65,19 @@ def test_the_wait_for_data_is_as_timed_however_long_the_untraced_step_is(step_ms
     (view,) = views(signs)
     assert view.shares["data_wait"] == pytest.approx(40 / step_ms, abs=0.001)
     assert sum(view.shares.values()) == pytest.approx(1)
+
+
+def test_a_silence_longer_than_the_untraced_step_is_not_sure(tmp_path: Path) -> None:
+    """Steps of 2 ms in the recording, and of 0.2 before it: what took them then is not known."""
+    events = []
+    for step in range(4):
+        begin = 1_000_000 + step * 2_000_000
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 2_000_000),
+            operator("aten::mm", begin, 100_000, step),
+        ]
+    untraced = {"steps": 20, "step_ns": 200_000, "parts_ns": {"forward": 200_000}}
+    header = {"schemaVersion": 1, "deviceProperties": [], "watch_untraced": untraced}
+    found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "t.json", events, header=header)))
+    assert (found.cause, found.sure) == ("silent-host", False)
+    assert "a whole step is shorter than the silence" in str(found.evidence)
