@@ -104,8 +104,7 @@ class Hooks:
         """Take the hooks away. A compiled step keeps them: without its hooks it would be compiled
         anew.
         """
-        compiler = sys.modules.get("torch._dynamo.utils")
-        if compiler is not None and compiler.counters["frames"]:
+        if has_compiled():
             return
         for hook in self.optimizer_hooks:
             hook.remove()
@@ -179,10 +178,11 @@ class Hooks:
     def done(self) -> None:
         """All is recorded: take the hooks out. Where no optimizer took a step, that may have been a
         first validation before the training, or the parts of a large batch, so wait for an
-        optimizer's first step.
+        optimizer's first step. A compiled step that is under way would be compiled anew.
         """
         self.remove()
-        if self.recorder.source in (MODULE, BACKWARD):
+        source = self.recorder.source
+        if source == MODULE or (source == BACKWARD and not has_compiled()):
             register = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook
             first = register(self.guarded(self.begin_training))
             self.undo.append(first.remove)
@@ -383,6 +383,12 @@ class Hooks:
         if owner_and_name is not None:
             self.is_mark_found = True
             self.wrap(*owner_and_name, self.around_function)
+
+
+def has_compiled() -> bool:
+    """Whether torch.compile has compiled something in this process."""
+    compiler = sys.modules.get("torch._dynamo.utils")
+    return compiler is not None and bool(compiler.counters["frames"])
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
