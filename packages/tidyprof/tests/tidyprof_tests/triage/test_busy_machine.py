@@ -228,4 +228,4 @@ def test_samples_without_a_judged_step_take_nothing(begins_after: bool, tmp_path
     parts = [["data", BASE_NS + MS, 50 * MS, 25 * MS, 25 * MS]]
     header = HEADER | {"watch_parts": parts, "watch_untraced": UNTRACED}
     path = write_trace(tmp_path / "trace.json", events, header=header)
-    assert tidyprof.triage(tidyprof.read(path)).cause
+    assert tidyprof.triage(tidyprof.read(path)).signs.shares.get("taken", 0) == 0

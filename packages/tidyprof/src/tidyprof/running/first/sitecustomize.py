@@ -89,8 +89,9 @@ class ThenHooks(importlib.abc.Loader):
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
-        if self.finder in sys.meta_path:
-            sys.meta_path.remove(self.finder)
+        if self.finder not in sys.meta_path:  # the hooks are in place already
+            return
+        sys.meta_path.remove(self.finder)
         try:
             load_hooks().start(module)
         except Exception as error:  # the program goes on

@@ -271,7 +271,7 @@ class Recorder:
             )
             is_last = True
         if is_last:
-            self.end_trace()
+            self._end_trace()
             self.stage = SETTLING
             self._save()
             return
@@ -280,30 +280,23 @@ class Recorder:
             self.begun = time.perf_counter()
         self.parts.trace(True)
 
-    def end_trace(self) -> None:
-        """Write what was recorded of the trace, if anything was, and let go of the profiler."""
+    def _end_trace(self) -> None:
+        """Write the trace of the steps so far, and let go of the profiler."""
         profiler, self.profiler = self.profiler, None
-        if profiler is None:
-            return
-        self.parts.trace(False)
-        if self.traced > 1:
-            self._wait_for_gpu()
-            recorded = self.traced - 1
-            self.about["trace"] = {
-                "steps": recorded,
-                "step_ns": (time.perf_counter() - self.begun) * 1e9 / recorded,
-            }
-            members = {
-                "watch_parts": self.parts.pieces,
-                "watch_untraced": self.about.get(BEFORE),
-                "watch_machine": machine(self.torch),
-            }
-            for name, value in members.items():
-                profiler.add_metadata_json(name, json.dumps(value))
+        self._wait_for_gpu()
+        recorded = self.traced - 1
+        step_ns = (time.perf_counter() - self.begun) * 1e9 / recorded
+        members = {
+            "watch_parts": self.parts.pieces,
+            "watch_untraced": self.about.get(BEFORE),
+            "watch_machine": machine(self.torch),
+        }
+        for name, value in members.items():
+            profiler.add_metadata_json(name, json.dumps(value))
         began = time.perf_counter()
         profiler.stop()
-        if "trace" in self.about:
-            self.about["trace"]["write_ns"] = (time.perf_counter() - began) * 1e9
+        write_ns = (time.perf_counter() - began) * 1e9
+        self.about["trace"] = {"steps": recorded, "step_ns": step_ns, "write_ns": write_ns}
 
     def _write_trace(self, profiler: Any) -> None:
         if self.files is not None:
