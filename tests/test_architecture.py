@@ -125,7 +125,8 @@ def is_importing(frame):
     return frame is not None and frame.f_code.co_filename.startswith(sources)
 def note(frame, event, argument):
     file = frame.f_code.co_filename
-    if event == "call" and file.startswith(sources) and file not in entered and not is_importing(frame):
+    is_new = event == "call" and file.startswith(sources) and file not in entered
+    if is_new and not is_importing(frame):
         entered[file] = frame.f_code.co_name
 module = import_module(module)
 sys.setprofile(note)

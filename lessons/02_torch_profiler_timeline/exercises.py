@@ -197,7 +197,9 @@ def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
 TOLERANCES = {"compute": PART_TOLERANCE, "data_wait": SUM_TOLERANCE, "idle": SUM_TOLERANCE}
 WHAT_IT_IS = {
     "compute": "it is the time in which a kernel ran that is no collective.",
-    "data_wait": "there the device does nothing, and a copy is work. Other idle time is no part of it.",
+    "data_wait": (
+        "there the device does nothing, and a copy is work. Other idle time is no part of it."
+    ),
     "idle": "while a copy runs the device is not idle. Give copies a part of their own.",
 }
 """Parts that a budget must name -> how far they may be off, and what to say of a wrong one."""

@@ -301,8 +301,8 @@ EXERCISES = (
         ),
         hints=(
             (
-                "Go down the table until the first row whose `gate` is not `green`. That one doesn't"
-                " count any more."
+                "Go down the table until the first row whose `gate` is not `green`. That one"
+                " doesn't count any more."
             ),
             "The `image_ns` of the first row over that of the last row that counts.",
         ),

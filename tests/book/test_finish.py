@@ -87,7 +87,7 @@ def test_a_page_is_described_by_its_first_words_that_are_no_note_and_no_picture(
     )
 
 
-def test_long_names_can_be_broken_after_an_underscore_a_slash_or_a_point_and_nothing_else_is_touched(
+def test_long_names_break_after_an_underscore_a_slash_or_a_point_and_nothing_else_is_touched(
     tmp_path: Path,
 ):
     table = (

@@ -33,7 +33,8 @@ const ground = element => {
     if (!element) return [255, 255, 255];
     const own = numbers(getComputedStyle(element).backgroundColor), cover = own[3] ?? 1;
     if (cover === 1) return own;
-    return ground(element.parentElement).slice(0, 3).map((below, place) => below + cover * (own[place] - below));
+    return ground(element.parentElement).slice(0, 3)
+        .map((below, place) => below + cover * (own[place] - below));
 };
 const contrast = element => {
     const both = [numbers(getComputedStyle(element).color), ground(element)];
@@ -42,7 +43,8 @@ const contrast = element => {
 };
 const texts = [...document.querySelectorAll(`:is(${inside}) *`)]
     .filter(element => element.checkVisibility() && !element.closest(but))
-    .filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()));
+    .filter(element => [...element.childNodes]
+        .some(node => node.nodeType === 3 && node.data.trim()));
 const hard = texts.filter(element => contrast(element) < least);
 hard[0]?.scrollIntoView();
 return [texts.length, hard.map(element => contrast(element).toFixed(1) + ': ' \

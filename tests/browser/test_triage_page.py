@@ -17,7 +17,8 @@ return [...document.querySelectorAll('figure svg')].filter(one => one.checkVisib
 .map(one => {
     const natural = one.width.baseVal.valueInSpecifiedUnits * 96 / 72;
     const scale = one.getBoundingClientRect().width / natural;
-    const title = document.getElementById(one.closest('[aria-labelledby]').getAttribute('aria-labelledby'));
+    const named = one.closest('[aria-labelledby]');
+    const title = document.getElementById(named.getAttribute('aria-labelledby'));
     return [scale, title.textContent, title.getBoundingClientRect().right];
 });
 """

@@ -220,7 +220,8 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     assert figure.origin == str(ORIGIN)
     assert "Call stacks of 1 thread over 50.0 ms, 4 samples in all" in figure.alternative_text
     assert figure.alternative_text.endswith(
-        "In the longest gap of the GPU, 30.0 ms, 1 of the 2 samples of the main thread end in sleep."
+        "In the longest gap of the GPU, 30.0 ms, 1 of the 2 samples of the main thread end in"
+        " sleep."
     )
     assert figure.axes[0].get_ylabel() == "main thread"
     assert "32 % on average" in figure.alternative_text

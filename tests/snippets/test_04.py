@@ -24,7 +24,8 @@ the collective.
 TOOLS = {
     "scontrol": (
         """
-    if [ "$2" = hostnames ]; then printf "node7\\nnode8\\n"; else echo "NodeName=$4 NodeAddr=10.0.0.7 Port=1"; fi"""
+    if [ "$2" = hostnames ]; then printf "node7\\nnode8\\n"
+    else echo "NodeName=$4 NodeAddr=10.0.0.7 Port=1"; fi"""
     ),
     "getent": '[ "$2" = "${KNOWN:-node7}" ]',
     # Slurm's variables of two tasks.

@@ -37,8 +37,8 @@ def rpd_file(path: Path, copy_type: str, graph_type: str) -> Path:
     with sqlite3.connect(path) as database:
         database.executescript("""
             CREATE TABLE rocpd_api (id INTEGER, apiName TEXT, start INTEGER, "end" INTEGER);
-            CREATE TABLE rocpd_op (id INTEGER, gpuId INTEGER, start INTEGER, "end" INTEGER, description TEXT,
-                opType TEXT);
+            CREATE TABLE rocpd_op (id INTEGER, gpuId INTEGER, start INTEGER, "end" INTEGER,
+                description TEXT, opType TEXT);
             CREATE TABLE rocpd_api_ops (id INTEGER, api_id INTEGER, op_id INTEGER);
             CREATE VIEW op AS SELECT * FROM rocpd_op;
             """)

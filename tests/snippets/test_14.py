@@ -207,7 +207,8 @@ from transformers import TrainerControl, TrainerState
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
 args = SimpleNamespace(
-    logging_first_step=False, logging_strategy="steps", eval_strategy="steps", save_strategy="no", eval_delay=0
+    logging_first_step=False, logging_strategy="steps", eval_strategy="steps", save_strategy="no",
+    eval_delay=0,
 )
 state, control = TrainerState(max_steps=4, logging_steps=2, eval_steps=4), TrainerControl()
 on = CallbackHandler([DefaultFlowCallback(), for_transformers()], None, None, None, None)
