@@ -147,7 +147,7 @@ def recorded(name: str) -> Callable[[Path, Path], str]:
 READ, TRIAGE = ("tidyprof", "read"), ("tidyprof.cli.main", "main", "triage")
 WORKLOAD = ("python", "-m", "cifar_train", "--max-steps", "4")
 STAND_IN = (
-    "proflab.standins.__main__",
+    "proflab.tapes.__main__",
     "main",
     "rocprofv3",
     "--kernel-trace",

@@ -9,7 +9,7 @@ import pytest
 
 from proflab.lessons import lessons
 from proflab.releases import changes
-from proflab.standins.tools import MODULE_OF_TOOL
+from proflab.tapes.options import TOOLS
 from tests.conftest import REPOSITORY
 
 TEXT = (REPOSITORY / "docs/glossary.md").read_text(encoding="utf-8")
@@ -134,7 +134,7 @@ def test_a_dash_stands_only_where_no_lesson_has_the_word():
 
 def test_every_stand_in_is_marked_as_one():
     marked = set(re.findall(r"`([\w.-]+)`\\\*", TEXT))
-    assert marked == set(MODULE_OF_TOOL)
+    assert marked == set(TOOLS)
 
 
 @pytest.mark.parametrize("term", [term.strip() for term in KEY_TERMS.split(",")])

@@ -346,10 +346,8 @@ proflab.reveal("00.b", float(f"{100 * (most / least - 1):.2g}"), h200)
 # The case's first line goes into the *case sheet*, which every lesson continues.
 
 # %%
-from gpumodel.validation import published
-
 plain_rate = rows[1][2]
-amd = next(one["value"] for one in published()["figures"] if one["name"] == "single_images")
+amd = 12_787  # images/s, the median of AMD's published lines (docs/gpumodel.md)
 times = least / max(rows[1][2:])
 lesson.conclude(
     f"On an H200 a step of the case takes {256e3 / plain_rate:.0f} ms, {plain_rate:,.0f} images/s. "

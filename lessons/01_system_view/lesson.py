@@ -19,10 +19,9 @@ import os
 import pandas as pd
 import proflab
 import tidyprof
-from gpumodel.devices import device
 from proflab import case as the_case
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.watched_runs import one_table, watched_run
+from proflab.parts.watched_runs import one_table, stated_limit, watched_run
 from proflab.parts.work_map import work_map
 from tidyprof import plots
 
@@ -270,7 +269,7 @@ names, title = ["gpu_busy", "power", "memory_used"], "GPUs 0 and 1, first benchm
 show_figure(plots.counters(begun, names, [0, 1], title))
 
 # %%
-limit = device("MI300X").power_watt
+limit = stated_limit("MI300X")
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
 say(

@@ -303,7 +303,7 @@ say(
 
 # %%
 played = {
-    (gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", 1, gpus)
+    (gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", gpus)
     for gpus in (1, 4)
     for batch in (256, 1024)
 }

@@ -23,7 +23,7 @@ from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson, place
 from proflab.releases import installed
 from proflab.showing import say
-from proflab.standins import append_to_path
+from proflab.tapes import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
 """Packages that a training run needs; their versions are read without importing them."""
@@ -110,7 +110,7 @@ def start(number: str, within: str = "") -> Session:
     put_python_first()
     guard_this_process()
     warnings.filterwarnings("ignore", message="IProgress not found")
-    stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
+    stand_ins = {found.tool for found in append_to_path() if found.kind == "player"}
     _set_plot_style()
     if within not in _SHARED:
         case.put_into_environment(number)
@@ -174,7 +174,7 @@ def _table(session: Session, stand_ins: Collection[str]) -> Table:
     rows = [("Python", platform.python_version(), "real")]
     rows += [_package_row(name) for name in PACKAGES]
     rows += [
-        (name, "", "stand-in") if name in stand_ins else _tool_row(name)
+        (name, "", "replay") if name in stand_ins else _tool_row(name)
         for name in session.lesson.tools
     ]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
