@@ -14,6 +14,7 @@ READERS = "packages/tidyprof/docs"
 """The folder of the pages on tidyprof; its README comes first, since capital letters do."""
 
 TO_LOOK_UP = (
+    "setup",
     "cheat-sheet",
     "glossary",
     "known-issues",

@@ -183,13 +183,6 @@ def test_the_cheat_sheet_links_each_lesson_and_page() -> None:
     assert not re.search(r"(?<!\[)`docs/|(?<!\[)\*\*\d\d", text)
 
 
-def test_readme_and_the_guide_name_the_sheet_and_the_slides() -> None:
-    for path in ("README.md", "docs/instructor.md"):
-        text = (REPOSITORY / path).read_text(encoding="utf-8")
-        assert "cheat-sheet.md" in text, path
-        assert "make slides" in text, path
-
-
 def test_the_short_forms_have_the_questions_that_the_plan_of_the_room_names() -> None:
     text = handouts.short_forms()
     found = re.findall(r"^\*\*([AB])(\d+)\.", text, re.MULTILINE)

@@ -68,9 +68,7 @@ SECOND = """\
 def write_lesson(folder: Path, text: str) -> Path:
     """A lesson's folder with this text."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "lesson.toml").write_text(
-        'question = "Why?"\nwords = "clock"\nminutes = 5\ntools = []\n'
-    )
+    (folder / "lesson.toml").write_text('question = "Why?"\nminutes = 5\ntools = []\n')
     (folder / "lesson.py").write_text(text)
     return folder / "lesson.py"
 
@@ -268,20 +266,19 @@ def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> Non
         file.write('view = "a clock"\n')
     readme = Path("README.md")
     readme.write_text(
-        "# Course\n\n| lesson | question | with | minutes |\n| --- | --- | --- | ---: |\n| old | x"
-        " | x | 1 |\n\nMore.\n"
+        "# Course\n\n| lesson | question | minutes |\n| --- | --- | ---: |\n| old | x | 1 |\n\nMore.\n"
     )
     write(course, combined_only=True)
     assert next(text.partition(":")[0] for text in stale(course)) == "README.md"
     assert readme in write(course)
     assert stale(course) == []
     assert readme.read_text().splitlines()[2:] == [
-        "| lesson | question | with | minutes |",
-        "| --- | --- | --- | ---: |",
-        "| [00](notebooks/00_clock.ipynb) | Why? | clock | 5 |",
-        "| | **the core: one case**, about 0 hours | | 5 |",
-        "| [02](notebooks/02_step.ipynb) | Why? | clock | 5 |",
-        "| | **electives, each on its own**, about 0 hours | | 5 |",
+        "| lesson | question | minutes |",
+        "| --- | --- | ---: |",
+        "| [00](notebooks/00_clock.ipynb) | Why? | 5 |",
+        "| | **the core: one example run**, about 0 hours | 5 |",
+        "| [02](notebooks/02_step.ipynb) | Why? | 5 |",
+        "| | **electives, each on its own**, about 0 hours | 5 |",
         "",
         "More.",
     ]

@@ -64,7 +64,7 @@ _QUESTION = re.compile(
     r" (?!solution$).+\n)*)",
     re.MULTILINE,
 )
-_TABLE = re.compile(r"^\| lesson \| question \| with \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
+_TABLE = re.compile(r"^\| lesson \| question \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""
 
 _TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.md\))")
@@ -83,7 +83,7 @@ Built = tuple[str, str, list[str]]
 
 ELSEWHERE = (
     "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make"
-    " lab`]({}README.md#start) starts the right one. Elsewhere, as on Colab, run `%pip install"
+    " lab`]({}README.md#get-started) starts the right one. Elsewhere, as on Colab, run `%pip install"
     " '.[train]'` in the course's folder, then restart the kernel."
 )
 """What to do if the packages are missing; the braces get the way to the top of the course."""
@@ -153,22 +153,19 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _TABLE.search(text):
         return {}
-    lines = [("lesson", "question", "with", "minutes"), ("---", "---", "---", "---:")]
-    for core, name in ((True, "the core: one case"), (False, "electives, each on its own")):
+    lines = [("lesson", "question", "minutes"), ("---", "---", "---:")]
+    for core, name in ((True, "the core: one example run"), (False, "electives, each on its own")):
         chosen = [source.lesson for source in sources if source.lesson.core == core]
         lines += [
             (
                 f"[{one.number}](notebooks/{one.folder.name}.ipynb)",
                 one.question,
-                one.words,
                 one.minutes,
             )
             for one in chosen
         ]
         minutes = sum(one.minutes for one in chosen)
-        lines += (
-            [("", f"**{name}**, about {round(minutes / 60)} hours", "", minutes)] if chosen else []
-        )
+        lines += [("", f"**{name}**, about {round(minutes / 60)} hours", minutes)] if chosen else []
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     text = _TABLE.sub(lambda _: table, text)
     return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
