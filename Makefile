@@ -87,13 +87,11 @@ long: test ## test with ten times the damaged files, then run the lessons as shi
 lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in signatures
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/ruff format --check --line-length 100 lessons/*/lesson.py
+	$(BIN)/ruff format --check --line-length 100 lessons/*/lesson.py lessons/*/workshop.py
 	$(BIN)/mypy
 
-notebooks: .venv/.dev ## generate notebooks/ from lessons/, their drawings, the picture of the method, and pages of docs from their tables
+notebooks: .venv/.dev ## generate notebooks/ from lessons/, and pages of docs from their tables
 	$(BIN)/python -m tools.notebooks build
-	$(BIN)/python -m tools.drawings
-	$(BIN)/python -m tools.method_picture
 	$(BIN)/python -m tools.release_page
 	$(BIN)/python -m tools.issue_page
 	$(BIN)/python -m tools.who_ran

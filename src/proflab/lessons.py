@@ -95,9 +95,7 @@ def _read(folder: Path) -> Lesson:
             folder, *fixed, tools, waiting, fields.pop("view", ""), fields.pop("blind", "")
         )
     except (OSError, KeyError, ValueError) as error:
-        raise CourseError(
-            f"{path}: {error}; it needs `question`, `minutes` and `tools`"
-        ) from None
+        raise CourseError(f"{path}: {error}; it needs `question`, `minutes` and `tools`") from None
 
 
 ROW_INCHES, BOX = 0.58, 0.76

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from proflab.doctor.findings import all_issues
 from proflab.errors import CourseError
-from tools.drawings import DRAWINGS
 from tools.notebooks import QUESTION_BOX, Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
 from tools.notebooks.minutes import (
@@ -321,7 +320,7 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
         (
             "02_step",
             SECOND + "\n# %% [markdown]\n# {drawing 02_lunch}\n",
-            "there is no drawing '02_lunch': did you mean 02_launch",
+            "there is no drawing",
         ),
         (
             "02_step",
@@ -381,11 +380,14 @@ def test_a_known_issue_is_a_row_with_a_link_to_its_entry(course: Folders) -> Non
         assert text.splitlines() == ["| symptom | what to do |", "| --- | --- |", row]
 
 
-def test_a_drawing_is_an_image_with_its_words(course: Folders) -> None:
-    write_lesson(course.lessons / "02_step", SECOND + "\n# %% [markdown]\n# {drawing 02_launch}\n")
+def test_a_drawing_is_an_image_with_its_title(course: Folders) -> None:
+    write_lesson(course.lessons / "02_step", SECOND + "\n# %% [markdown]\n# {drawing lanes}\n")
+    Path("docs/drawings").mkdir(parents=True)
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><title>Two lanes.</title></svg>'
+    Path("docs/drawings/lanes.svg").write_text(svg)
     texts = build(course)
     for folder, home in ((course.notebooks, "../"), (course.combined, "../../")):
-        image = f"![{DRAWINGS['02_launch']().words}]({home}docs/drawings/02_launch.svg)"
+        image = f"![Two lanes.]({home}docs/drawings/lanes.svg)"
         assert ("markdown", image) in cells(texts[folder / "02_step.ipynb"])
 
 
