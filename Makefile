@@ -24,7 +24,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler mirror quick test test-course test-tidyprof long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler mirror quick test test-course test-tidyprof long lint lessons notebooks book slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -100,9 +100,6 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, and pages of docs fr
 book slides: AT_ONCE := 1
 book: lessons .venv/.book ## run the lessons, one by one, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
-
-pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
-	$(BIN)/python -m docs.book.pdf
 
 slides: lessons .venv/.book ## run the lessons, and make slides of each and the cheat sheet, one page of A4, in build/handouts
 	$(BIN)/python -m docs.book.handouts
