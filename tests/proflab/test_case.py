@@ -27,7 +27,6 @@ from proflab.recordings import recording
 from proflab.sources import brief, errors
 from tidyprof import Origin
 from tools import case_lines
-from tools.method_picture import PICTURE
 
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
 FOUND = {
@@ -246,14 +245,6 @@ def test_the_picture_and_the_line_mark_the_lesson() -> None:
     assert "**03 " in place("03")
     assert place("03").endswith(" Lesson 02 could not tell what runs between operators.")
     assert "could not tell" not in place("00")
-
-
-def test_the_picture_of_the_first_page_is_of_these_lessons() -> None:
-    lines = re.findall(r"<!-- (.*) -->", html.unescape(PICTURE.read_text(encoding="utf-8")))
-    drawn = " ".join(" ".join(lines).split())
-    for lesson in lessons().values():
-        if lesson.core:
-            assert f"{lesson.number} {lesson.question} {lesson.view} {lesson.blind}" in drawn
 
 
 class TestShippedLines:

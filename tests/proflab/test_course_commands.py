@@ -60,7 +60,8 @@ def test_right_commands_have_no_problem(command: str) -> None:
 def test_prose_may_shorten_a_command_but_not_invent_an_option() -> None:
     page = "Say `rocprofv3 --stats ...`, not `rocprofv3 --statistics`.\n\n```bash\nrocpd query\n```"
     first, second = problems_in_cell(v4.new_markdown_cell(page))
-    assert "rocpd" in first and "--statistics" in second
+    assert "rocpd" in first
+    assert "--statistics" in second
 
 
 def test_pages_job_scripts_and_snippets_hold_no_wrong_command() -> None:

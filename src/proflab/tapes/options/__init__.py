@@ -17,8 +17,8 @@ commands take with `like`. An option has its names, and its help text or the arg
     sets      -- the settings of rocprof-sys that its values set
 
 The file also says how a tool behaves: `error_code` and `refusals` for wrong command lines,
-`version` for --version, `workload` for tools whose program a variable names, and `files` for the places of
-its output.
+`version` for --version, `workload` for tools whose program a variable names, and `files` for the
+places of its output.
 """
 
 from __future__ import annotations
