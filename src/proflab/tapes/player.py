@@ -71,7 +71,7 @@ class Tape:
         if not self.files:
             return {}
         with tarfile.open(self.folder / ARCHIVE) as archive:
-            return {one.name: archive.extractfile(one).read() for one in archive}  # type: ignore[union-attr]
+            return {one.name: archive.extractfile(one).read() for one in archive}
 
 
 def tapes_folder() -> Path:
@@ -111,9 +111,11 @@ def play(
     Raises ToolError if the tool refuses the command, and UserError if there is no tape of it.
     """
     request = understand(tool, arguments, environment)
-    if _version_is_asked(request):
-        text = table_of(tool).get("version", "{tool} {version}")
-        print(text.format(tool=tool, version=release.version_of(tool), rocm=release.rocm()))
+    asked = vars(request.options)
+    if asked.get("version") or asked.get("command") == "version":
+        table = table_of(tool)
+        version = release.version_of(table.get("version_of", tool))
+        print(table["version"].format(tool=tool, version=version, rocm=release.rocm()))
         return 0
     tape = find(request, folder)
     origin = ", ".join(part for part in (tape.origin["detail"], f"tape {tape.folder.name}") if part)
@@ -125,12 +127,6 @@ def play(
         print(_filled(tape.printed, request.places, written), end="")
         print(_filled(tape.messages, request.places, written), end="", file=sys.stderr)
     return tape.exit_code
-
-
-def _version_is_asked(request: Request) -> bool:
-    return bool(getattr(request.options, "version", False)) or (
-        getattr(request.options, "command", None) == "version"
-    )
 
 
 def _write_files(tape: Tape, request: Request, environment: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,6 @@ import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
 
 from proflab.errors import CourseError
 from proflab.tapes import release
@@ -26,8 +25,10 @@ SHORTEST = 4
 
 _NAME = re.compile(r"@(\w+)@")
 _ROCM = re.compile(r"rocm(?:[ _]version)?: *v?(\d+\.\d+)", re.IGNORECASE)
-_GROUPS = {"pid": r"\d+", "rank": r"\d+", "hostname": "[^/]+"}
-_GROUP_OF = {"p": "pid", "pid": "pid", "h": "hostname", "hostname": "hostname", "r": "rank"}
+_KINDS = {"<pid>": r"\d+", "<rank>": r"\d+", "<other>": "[^/]*?"}
+
+Patterns = list[tuple[str, Path, re.Pattern[str]]]
+"""For each place of output its name, the folder to look in, and the pattern of paths."""
 
 
 def record(
@@ -38,8 +39,7 @@ def record(
     Raises CourseError if the tool has no table of options, isn't installed, or the tape exists;
     ToolError if the tool refuses the command.
     """
-    tool, *arguments = words
-    found = shutil.which(tool)
+    tool, found = words[0], shutil.which(words[0])
     if tool not in TOOLS or found is None or Path(found).resolve().parent == LAUNCHERS:
         raise CourseError(
             f"{tool} is not installed here, so there is nothing to record; the tools that can be"
@@ -48,23 +48,25 @@ def record(
     folder = (into or tapes_folder()) / name
     if folder.exists():
         raise CourseError(f"{folder} exists; give another --name, or remove that tape")
-    request = understand(tool, arguments, os.environ)
+    request = understand(tool, words[1:], os.environ)
     patterns = list(_patterns(request))
     folder.mkdir(parents=True)
-    arguments, before = _arguments(request, arguments, folder), _seen(patterns)
+    arguments = [_portable(word, request, folder) for word in words[1:]]
+    before = _seen(patterns)
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    written = [path for path, state in _seen(patterns).items() if before.get(path) != state]
-    processes, files = _store(sorted(written), patterns, folder)
-    spelled = {file.pop("path"): f"@{number}@" for number, file in enumerate(files)}
+    paths = sorted(path for path, state in _seen(patterns).items() if before.get(path) != state)
+    processes, files = _store(paths, patterns, folder)
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+    stated = _ROCM.search(version.stdout)
     tape = {
         "tool": tool,
         "arguments": arguments,
         "environment": _environment(tool),
-        "rocm": _release(tool),
+        "rocm": stated[1] if stated else release.rocm(),
         "exit_code": done.returncode,
         "origin": dict(origin),
-        "printed": _with_names(done.stdout, spelled, request),
-        "messages": _with_names(done.stderr, spelled, request),
+        "printed": _with_names(done.stdout, paths, request),
+        "messages": _with_names(done.stderr, paths, request),
         "processes": processes,
         "files": files,
     }
@@ -74,34 +76,33 @@ def record(
 
 
 def _patterns(request: Request) -> Iterator[tuple[str, Path, re.Pattern[str]]]:
-    """Return for each place of output its name, the folder to look in, and the pattern of paths."""
-    stems = list(table_of(request.tool).get("files", ()))
-    for stem in [*stems, *(["@run_dir@/"] if request.program.run_folder else [])]:
-        names = [name for name in _NAME.findall(stem) if name in request.places]
-        if len(names) < stem.count("@") // 2:
+    for stem in (*table_of(request.tool).get("files", ()), "@run_dir@/"):
+        if not {*_NAME.findall(stem)} <= request.places.keys():
             continue
         place = _NAME.sub(lambda found: request.places[found[1]], stem)
-        text = os.path.abspath(place) + ("/" if place.endswith("/") else "")
-        start = text[: found.start()] if (found := PLACEHOLDER.search(text)) else text
+        text = os.path.abspath(place) + "/" * place.endswith("/")
+        start = PLACEHOLDER.split(text)[0]
         yield stem, Path(start.rpartition("/")[0]), re.compile(f"{_regex(text)}(?P<rest>.*)")
 
 
 def _regex(text: str) -> str:
-    """Return a pattern in which placeholders are groups: pid, rank, hostname or nameless."""
-    found, end, known = "", 0, set()
-    for match in PLACEHOLDER.finditer(text):
-        name = _GROUP_OF.get(match[4] or "", "rank" if "RANK" in match[0].upper() else "")
-        found += re.escape(text[end : match.start()])
-        if name in known:
-            found += f"(?P={name})"
-        else:
-            found += f"(?P<{name}>{_GROUPS[name]})" if name else "[^/]*?"
-        known |= {name} - {""}
-        end = match.end()
-    return found + re.escape(text[end:])
+    """Return a pattern in which the first process number and the first rank are groups."""
+
+    def kind(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name in ("p", "pid"):
+            return "<pid>"
+        return "<rank>" if name == "r" or re.search("RANK|PROCID|rank", name) else "<other>"
+
+    pattern = re.escape(PLACEHOLDER.sub(kind, text))
+    for token, digits in _KINDS.items():
+        if token != "<other>":
+            pattern = pattern.replace(token, f"(?P{token}{digits})", 1)
+        pattern = re.sub(rf"(?<!\?P){token}", digits.replace("\\", r"\\"), pattern)
+    return pattern
 
 
-def _seen(patterns: Sequence[tuple[str, Path, re.Pattern[str]]]) -> dict[str, tuple[int, int]]:
+def _seen(patterns: Patterns) -> dict[str, tuple[int, int]]:
     """Return the files that match a pattern, with time of change and size."""
     found = {}
     for _, folder, pattern in patterns:
@@ -112,75 +113,55 @@ def _seen(patterns: Sequence[tuple[str, Path, re.Pattern[str]]]) -> dict[str, tu
 
 
 def _store(
-    paths: Sequence[str], patterns: Sequence[tuple[str, Path, re.Pattern[str]]], folder: Path
-) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
-    """Compress files into the tape. Return the processes that wrote them, in order of rank, and the
-    table of files.
+    paths: Sequence[str], patterns: Patterns, folder: Path
+) -> tuple[list[dict[str, str]], list[dict[str, str | int]]]:
+    """Pack files into the tape. Return the processes that wrote them, in order of rank and number,
+    and the table of files.
     """
     matched = []
     for path in paths:
-        stem, match = next(
-            (stem, match) for stem, _, pattern in patterns if (match := pattern.fullmatch(path))
-        )
-        groups = match.groupdict()
-        own = {name: groups[name] for name in _GROUPS if groups.get(name)}
-        matched.append((path, stem + groups["rest"], own))
-    numbered = sorted(
-        {tuple(own.items()) for *_, own in matched if own},
-        key=lambda own: [int(value) for name, value in reversed(own) if name != "hostname"],
-    )
-    files = []
+        found = ((stem, pattern.fullmatch(path)) for stem, _, pattern in patterns)
+        stem, groups = next((stem, match.groupdict()) for stem, match in found if match)
+        name = stem + groups.pop("rest")
+        matched.append((path, name, (int(groups.get("rank") or 0), int(groups.get("pid") or 0))))
+    numbered = sorted({own for *_, own in matched if own != (0, 0)}) or [(0, 0)]
+    files: list[dict[str, str | int]] = []
     for number, (path, name, own) in enumerate(matched):
-        process = numbered.index(tuple(own.items())) if own else 0
+        process = numbered.index(own) if own in numbered else 0
         stored = f"{number:02}_{PurePath(path).name}"
-        files.append({"name": name, "process": process, "stored": stored, "path": path})
+        files.append({"name": name, "process": process, "stored": stored})
     if files:
         with tarfile.open(folder / ARCHIVE, "x:xz", preset=9) as archive:
-            for file in files:
-                content = Path(file["path"]).read_bytes()
-                entry = tarfile.TarInfo(file["stored"])
+            for file, path in zip(files, paths, strict=True):
+                content = Path(path).read_bytes()
+                entry = tarfile.TarInfo(str(file["stored"]))
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
-    return [dict(own) for own in numbered] or [{}], files
+    return [{"pid": str(pid)} if pid else {} for _, pid in numbered], files
 
 
-def _arguments(request: Request, arguments: Sequence[str], folder: Path) -> list[str]:
-    """Return the arguments with digests for input files; files of settings move into the tape."""
-    settings = getattr(request.options, "config", [])
-    for name in settings:
-        shutil.copy(name, folder)
-    read = {word for values in request.key.values() if isinstance(values, list) for word in values}
-    found = []
-    for word in arguments:
-        if word in settings:
-            word = f"{OWN_FOLDER}/{PurePath(word).name}"
-        elif (sha := digest(Path(word))).startswith(SHA) and sha in read:
-            word = sha
-        found.append(word)
-    return found
+def _portable(word: str, request: Request, folder: Path) -> str:
+    """Return an argument with a digest for an input file; a settings file moves into the tape."""
+    if word in getattr(request.options, "config", []):
+        return f"{OWN_FOLDER}/{PurePath(shutil.copy(word, folder)).name}"
+    sha = digest(Path(word))
+    read = [one for values in request.key.values() if isinstance(values, list) for one in values]
+    return sha if sha.startswith(SHA) and sha in read else word
 
 
 def _environment(tool: str) -> dict[str, str]:
     """Return the variables that the tool reads."""
     table = table_of(tool)
-    names = [WORKLOAD] if tool in table.get("workload", ()) else []
-    if "settings" in table:
-        names += [name for name in os.environ if name.startswith("ROCPROFSYS_")]
-    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+    prefix = "ROCPROFSYS_" if "settings" in table else WORKLOAD
+    wanted = "settings" in table or tool in table.get("workload", ())
+    return {name: os.environ[name] for name in os.environ if wanted and name.startswith(prefix)}
 
 
-def _release(tool: str) -> str:
-    """Return the release that the tool states, or the one that is installed."""
-    done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
-    found = _ROCM.search(done.stdout)
-    return found[1] if found else release.rocm()
-
-
-def _with_names(text: str, paths: Mapping[str, str], request: Request) -> str:
+def _with_names(text: str, paths: Sequence[str], request: Request) -> str:
     """Return printed text with `@NUMBER@` for files, and `@NAME@` for the values of options."""
-    for path in sorted(paths, key=len, reverse=True):
-        for spelled in (path, os.path.relpath(path)):
-            text = text.replace(spelled, paths[path])
+    for number in sorted(range(len(paths)), key=lambda number: -len(paths[number])):
+        for spelled in (paths[number], os.path.relpath(paths[number])):
+            text = text.replace(spelled, f"@{number}@")
     for name, value in request.places.items():
         text = text.replace(value, f"@{name}@") if len(value) >= SHORTEST else text
     return text

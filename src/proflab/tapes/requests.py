@@ -14,22 +14,13 @@ from typing import Any
 from proflab.tapes import release
 from proflab.tapes.options import ToolError, ToolParser, build_parser, split, table_of
 from proflab.tapes.programs import Program, read_program
-from proflab.tapes.settings import IGNORED, settings_of
+from proflab.tapes.settings import settings_of
 
 WORKLOAD = "PROFLAB_WORKLOAD"
 """Variable with the program that runs while a monitor watches."""
 
 SHA = "sha256:"
 """In a tape's arguments, start of the digest that stands for an input file."""
-
-
-@cache
-def _parser_in(tool: str, rocm: str) -> ToolParser:
-    return build_parser(tool)
-
-
-def _parser(tool: str) -> ToolParser:
-    return _parser_in(tool, release.rocm())
 
 
 @dataclass(frozen=True)
@@ -47,59 +38,53 @@ class Request:
     places: Mapping[str, str]
 
 
+@cache
+def _parser(tool: str, rocm: str) -> ToolParser:
+    return build_parser(tool)
+
+
 def parse(tool: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the tool's options and the words of the program that it starts.
 
     Raises ToolError if the tool of the followed release refuses the command line.
     """
     own, program = split(tool, arguments)
-    options = _parser(tool).parse_args(own)
-    given = {name for name, value in vars(options).items() if value not in (None, False, [])}
-    given |= {"program"} if program else set()
-    if not {"version", "list_avail"} & given:
-        for row in table_of(tool).get("refusals", ()):
-            asked = not row.get("given") or given & {*row["given"]}
-            if asked and not given & {*row["missing"]} and options_command(options, row):
-                raise ToolError(row["message"], row["exit_code"])
+    options = _parser(tool, release.rocm()).parse_args(own)
+    asked = vars(options) | {"program": program}
+    given = {name for name, value in asked.items() if value not in (None, False, [])}
+    for row in table_of(tool).get("refusals", ()):
+        concerned = row.get("command") in (None, asked.get("command"))
+        concerned &= "given" not in row or not given.isdisjoint(row["given"])
+        if concerned and given.isdisjoint([*row["missing"], "version"]):
+            raise ToolError(row["message"], row["exit_code"])
     return options, program
-
-
-def options_command(options: argparse.Namespace, row: Mapping[str, Any]) -> bool:
-    """Return True if a refusal concerns the subcommand of these options."""
-    return row.get("command") in (None, getattr(options, "command", None))
 
 
 def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
     """Return what a command line asks of a tool. Raises ToolError if the tool refuses it."""
     options, words = parse(tool, arguments)
-    table, parser = table_of(tool), _parser(tool)
+    table, parser = table_of(tool), _parser(tool, release.rocm())
     if tool in table.get("workload", ()) and not words:
         words = shlex.split(environment.get(WORKLOAD, ""))
     program = read_program(words, environment)
     key: dict[str, Any] = {"program": program.key, "ranks": program.ranks}
-    places: dict[str, str] = {}
+    places = {"run_dir": program.run_folder} if program.run_folder else {}
     chosen: dict[str, str] = dict(table.get("implied", {}).get(tool, {}))
     for name, value in vars(options).items():
-        role = parser.roles.get(name, "")
+        role, values = parser.roles.get(name), value if isinstance(value, list) else [value]
         if parser.sets.get(name):
-            values = value if isinstance(value, list) else [value]
-            given = [] if value in (None, False) else values or ["true"]
-            chosen |= {
-                setting: str(one).lower() if one is True else str(one)
-                for setting, one in zip(parser.sets[name], given, strict=False)
-            }
+            if value not in (None, False):
+                texts = [str(one).replace("True", "true") for one in values or [True]]
+                chosen |= dict(zip(parser.sets[name], texts, strict=False))
         elif role == "place":
             places |= {} if value is None else {name: str(value)}
-        elif role == "input" and name != "config":
-            key[name] = [digest(Path(path)) for path in _flat(value)]
+        elif role == "input":
+            key[name] = [digest(Path(one)) for one in _flat(values)]
         elif not role:
-            key[name] = sorted(map(str, value)) if isinstance(value, list) else value
+            key[name] = sorted(map(str, values)) if values is value else value
     if "settings" in table:
-        settings = settings_of(options.config, environment, chosen)
-        places |= {name: settings.pop(name) for name in table["settings"]}
-        key |= {name: value for name, value in settings.items() if name not in IGNORED}
-    if program.run_folder:
-        places["run_dir"] = program.run_folder
+        key |= settings_of(options.config, environment, chosen)
+        places |= {name: key.pop(name) for name in table["settings"]}
     return Request(tool, options, program, key, places)
 
 
@@ -112,13 +97,10 @@ def digest(path: Path) -> str:
         return SHA + hashlib.sha256(path.read_bytes()).hexdigest()
     if not path.is_dir():
         return str(path)
-    found = hashlib.sha256()
-    for file in sorted(one for one in path.rglob("*") if one.is_file()):
-        found.update(f"{file.relative_to(path)} {digest(file)}\n".encode())
-    return SHA + found.hexdigest()
+    files = sorted(one for one in path.rglob("*") if one.is_file())
+    listed = "".join(f"{file.relative_to(path)} {digest(file)}\n" for file in files)
+    return SHA + hashlib.sha256(listed.encode()).hexdigest()
 
 
-def _flat(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [text for one in value for text in _flat(one)]
-    return [] if value is None else [str(value)]
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [inner for one in values for inner in (one if isinstance(one, list) else [one])]

@@ -16,9 +16,9 @@ commands take with `like`. An option has its names, and its help text or the arg
     role      -- place (where output goes), input (a file to read) or ignored: it selects no tape
     sets      -- the settings of rocprof-sys that its values set
 
-The file also says how a tool behaves: `error_code` and `refusals` for wrong command lines,
-`version` for --version, `workload` for tools whose program a variable names, and `files` for the
-places of its output.
+The file also says how a tool behaves: `family` for its name in the table of releases,
+`error_code` and `refusals` for wrong command lines, `version` for --version, `workload` for tools
+whose program a variable names, and `files` for the places of its output.
 """
 
 from __future__ import annotations
@@ -53,15 +53,6 @@ TOOLS = {
     "runTracer.sh": "run_tracer",
 }
 """Tool -> the TOML file with its options."""
-
-FAMILIES = {
-    "omnistat-query": "omnistat",
-    "omnistat-usermode": "omnistat",
-    "rocprof-sys-run": "rocprof-sys",
-    "rocprof-sys-sample": "rocprof-sys",
-    "runTracer.sh": "rpd",
-}
-"""Tool -> its name in the table of releases, if that differs."""
 
 HARDWARE_BLOCKS = ("SQ", "SQC", "TA", "TD", "TCP", "TCC", "SPI", "CPC", "CPF")
 """Values of `rocprof-compute profile --block` before ROCm 7.1."""
@@ -106,18 +97,16 @@ def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if "--" in words:
         place = words.index("--")
         return words[:place], words[place + 1 :]
-    program = table_of(tool).get("program", "--")
-    if program == "after options":  # runTracer.sh has one option, which has one value
+    place = len(words)
+    if table_of(tool).get("program_without_dashes"):
         place = 2 if words[:1] == ["-o"] else 0
-        return words[:place], words[place:]
-    bare = program == "first word" and words and not words[0].startswith("-")
-    return ([], words) if bare else (words, [])
+    return words[:place], words[place:]
 
 
 def build_parser(tool: str) -> ToolParser:
     """Return the parser of a tool in the followed release."""
     table, rocm = table_of(tool), release.rocm()
-    family = FAMILIES.get(tool, tool)
+    family = table.get("family", tool)
 
     def is_there(command: str, option: str) -> bool:
         return releases.has(family, f"{option} of {command}", rocm) and releases.has(
@@ -214,16 +203,11 @@ def _metric(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """Return a value of `--block` of `rocprof-compute profile`: hardware blocks before ROCm 7.1,
-    numbers since 7.0.
-    """
-    if text in HARDWARE_BLOCKS and release.has("rocprof-compute", "--block SQ"):
-        return text
-    if not release.has("rocprof-compute", "--block NUMBER of profile"):
-        raise argparse.ArgumentTypeError(
-            f"invalid choice: {text!r} (choose from {', '.join(HARDWARE_BLOCKS)})"
-        )
-    return _metric(text)
+    """Return a hardware block (before ROCm 7.1) or the number of a metric (since 7.0)."""
+    kind = "--block SQ" if text in HARDWARE_BLOCKS else "--block NUMBER of profile"
+    if not releases.has("rocprof-compute", kind, release.rocm()):
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r}")
+    return text if text in HARDWARE_BLOCKS else _metric(text)
 
 
 _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
