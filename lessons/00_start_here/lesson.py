@@ -24,8 +24,8 @@ lesson = proflab.start("00")
 # %% [markdown]
 # ## How this course works
 #
-# `real` in the table means that a tool is installed. What is `missing` can wait. A `stand-in` is a program of this
-# course that answers in place of a missing tool, and says so. Run the cells from top to bottom. Files go to a folder of
+# `real` in the table means that a tool is installed. What is `missing` can wait. `replay` means that a tool
+# is missing and the course replays a stored run of it. Run the cells from top to bottom. Files go to a folder of
 # their own, `$FOLDER` in commands, and nothing leaves your machine. In an exercise you replace `...` with your answer
 # and run the cell; `q.hint()`, `q.hint(2)` and `q.solution()` help. New words are in
 # [the glossary](../docs/glossary.md) as well.

@@ -119,9 +119,9 @@ q.check(answer)
 # | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression in newer releases |
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
 #
-# On a real GPU run the program once before, for MIOpen's search. The *stand-in* answers from a model of an
-# MI300X: it takes operations and bytes from shapes, and times from AMD's runs. It knows nothing of caches,
-# and leaves their counters out.
+# On a real GPU run the program once before, for MIOpen's search. Without a GPU the course replays a *modeled*
+# MI300X: operations and bytes come from shapes, and times from AMD's runs. The model has no caches, so their
+# counters are missing.
 
 # %% language="bash"
 # mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads; echo "Counting, up to a minute"

@@ -72,7 +72,7 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 #     -- python -m cifar_train --max-steps 4 --roctx
 
 # %% [markdown]
-# Here the [model](../docs/gpumodel.md) plays the repeats. Noise is added, an assumption: in each run all kernels take a
+# Here the repeats are those of a [model](../docs/gpumodel.md). Noise is added, an assumption: in each run all kernels take a
 # little longer, by a random factor. Of the first release two recordings are left.
 
 # %%
