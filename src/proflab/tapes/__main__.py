@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from proflab.tapes.options import TOOLS, ToolError
 from proflab.tapes.player import play
 from tidyprof.errors import UserError
-from tidyprof.standard_streams import discard
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,18 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: name a tool: {', '.join(TOOLS)}", file=sys.stderr)
         return 2
     try:
-        code = play(words[0], words[1:], os.environ)
-        sys.stdout.flush()
-        return code
+        return play(words[0], words[1:], os.environ)
     except ToolError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except UserError as error:
         print(f"{words[0]}: replay: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader, such as head, has had enough
-        discard(sys.stdout)
-        return 0
 
 
 if __name__ == "__main__":

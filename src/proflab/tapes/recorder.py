@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -25,7 +24,6 @@ SHORTEST = 4
 
 _NAME = re.compile(r"@(\w+)@")
 _ROCM = re.compile(r"rocm(?:[ _]version)?: *v?(\d+\.\d+)", re.IGNORECASE)
-_KINDS = {"<pid>": r"\d+", "<rank>": r"\d+", "<other>": "[^/]*?"}
 
 Patterns = list[tuple[str, Path, re.Pattern[str]]]
 """For each place of output its name, the folder to look in, and the pattern of paths."""
@@ -77,67 +75,56 @@ def record(
 
 def _patterns(request: Request) -> Iterator[tuple[str, Path, re.Pattern[str]]]:
     for stem in (*table_of(request.tool).get("files", ()), "@run_dir@/"):
-        if not {*_NAME.findall(stem)} <= request.places.keys():
-            continue
-        place = _NAME.sub(lambda found: request.places[found[1]], stem)
-        text = os.path.abspath(place) + "/" * place.endswith("/")
-        start = PLACEHOLDER.split(text)[0]
-        yield stem, Path(start.rpartition("/")[0]), re.compile(f"{_regex(text)}(?P<rest>.*)")
+        if {*_NAME.findall(stem)} <= request.places.keys():
+            place = _NAME.sub(lambda found: request.places[found[1]], stem)
+            parts = PLACEHOLDER.sub("\0", os.path.abspath(place) + "/" * place.endswith("/"))
+            start, *rest = map(re.escape, parts.split("\0"))
+            pattern = re.compile(r"(\d+|[^/]*?)".join([start, *rest]) + "(.*)")
+            yield stem, Path(parts.split("\0")[0].rpartition("/")[0]), pattern
 
 
-def _regex(text: str) -> str:
-    """Return a pattern in which the first process number and the first rank are groups."""
-
-    def kind(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        if name in ("p", "pid"):
-            return "<pid>"
-        return "<rank>" if name == "r" or re.search("RANK|PROCID|rank", name) else "<other>"
-
-    pattern = re.escape(PLACEHOLDER.sub(kind, text))
-    for token, digits in _KINDS.items():
-        if token != "<other>":
-            pattern = pattern.replace(token, f"(?P{token}{digits})", 1)
-        pattern = re.sub(rf"(?<!\?P){token}", digits.replace("\\", r"\\"), pattern)
-    return pattern
-
-
-def _seen(patterns: Patterns) -> dict[str, tuple[int, int]]:
-    """Return the files that match a pattern, with time of change and size."""
-    found = {}
-    for _, folder, pattern in patterns:
-        for path in folder.rglob("*"):
-            if path.is_file() and pattern.fullmatch(str(path)):
-                found[str(path)] = (path.stat().st_mtime_ns, path.stat().st_size)
-    return found
+def _seen(patterns: Patterns) -> dict[str, int]:
+    """Return the files that match a pattern, with their times of change."""
+    return {
+        str(path): path.stat().st_mtime_ns
+        for _, folder, pattern in patterns
+        for path in folder.rglob("*")
+        if path.is_file() and pattern.fullmatch(str(path))
+    }
 
 
 def _store(
     paths: Sequence[str], patterns: Patterns, folder: Path
 ) -> tuple[list[dict[str, str]], list[dict[str, str | int]]]:
-    """Pack files into the tape. Return the processes that wrote them, in order of rank and number,
-    and the table of files.
+    """Pack files into the tape. Return the processes that wrote them and the table of files.
+
+    Processes differ in the numbers that placeholders became, such as a rank and a process number.
+    The largest one is the process number.
     """
     matched = []
     for path in paths:
         found = ((stem, pattern.fullmatch(path)) for stem, _, pattern in patterns)
-        stem, groups = next((stem, match.groupdict()) for stem, match in found if match)
-        name = stem + groups.pop("rest")
-        matched.append((path, name, (int(groups.get("rank") or 0), int(groups.get("pid") or 0))))
-    numbered = sorted({own for *_, own in matched if own != (0, 0)}) or [(0, 0)]
+        stem, match = next((stem, match) for stem, match in found if match)
+        *values, rest = match.groups()
+        matched.append((stem + rest, tuple(int(one) for one in values if one.isdecimal())))
+    numbered = sorted({numbers for _, numbers in matched if numbers}) or [()]
     files: list[dict[str, str | int]] = []
-    for number, (path, name, own) in enumerate(matched):
-        process = numbered.index(own) if own in numbered else 0
+    for number, (path, (name, numbers)) in enumerate(zip(paths, matched, strict=True)):
+        process = numbered.index(numbers) if numbers else 0
         stored = f"{number:02}_{PurePath(path).name}"
         files.append({"name": name, "process": process, "stored": stored})
     if files:
         with tarfile.open(folder / ARCHIVE, "x:xz", preset=9) as archive:
             for file, path in zip(files, paths, strict=True):
-                content = Path(path).read_bytes()
-                entry = tarfile.TarInfo(str(file["stored"]))
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
-    return [{"pid": str(pid)} if pid else {} for _, pid in numbered], files
+                archive.add(path, str(file["stored"]), filter=_anonymous)
+    return [{"pid": str(max(numbers))} if numbers else {} for numbers in numbered], files
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return an entry of an archive without user and time."""
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 def _portable(word: str, request: Request, folder: Path) -> str:

@@ -10,7 +10,7 @@ commands take with `like`. An option has its names, and its help text or the arg
     switch    -- a flag that also takes a truth value
     count     -- a flag that is counted
     append    -- its values are collected
-    type      -- int, float, path, lower, upper, metric, block, or a name in `[choices]`
+    type      -- int, float, path, lower, upper, metric, or a name in `[choices]`
     variable  -- the environment variable that holds the default
     exclusive -- not together with other exclusive options
     role      -- place (where output goes), input (a file to read) or ignored: it selects no tape
@@ -53,9 +53,6 @@ TOOLS = {
     "runTracer.sh": "run_tracer",
 }
 """Tool -> the TOML file with its options."""
-
-HARDWARE_BLOCKS = ("SQ", "SQC", "TA", "TD", "TCP", "TCC", "SPI", "CPC", "CPF")
-"""Values of `rocprof-compute profile --block` before ROCm 7.1."""
 
 
 class ToolError(UserError):
@@ -202,18 +199,9 @@ def _metric(text: str) -> str:
     return text
 
 
-def _block(text: str) -> str:
-    """Return a hardware block (before ROCm 7.1) or the number of a metric (since 7.0)."""
-    kind = "--block SQ" if text in HARDWARE_BLOCKS else "--block NUMBER of profile"
-    if not releases.has("rocprof-compute", kind, release.rocm()):
-        raise argparse.ArgumentTypeError(f"invalid choice: {text!r}")
-    return text if text in HARDWARE_BLOCKS else _metric(text)
-
-
 _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
 
 _TYPES: Mapping[str, Callable[[str], Any]] = {
-    "block": _block,
     "float": float,
     "int": int,
     "lower": str.lower,
