@@ -341,7 +341,7 @@ say(
 # %%
 options = case.options("05")
 plain, nhwc = modelled(options), modelled(f"{options} --channels-last")
-kernels = pd.read_csv(lesson.file("modelled_kernels.csv"), comment="#")
+kernels = pd.read_csv(lesson.file("modelled_kernels.csv"), skiprows=3)
 before, after = (kernels[kernels["layout"] == layout] for layout in ("plain", "channels last"))
 totals = [table.set_index("short_name")["total_ns"].astype(float) for table in (before, after)]
 grown = totals[1].sub(totals[0], fill_value=0).sort_values()

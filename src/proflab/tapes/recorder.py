@@ -17,7 +17,7 @@ from proflab.tapes.names import PLACEHOLDER
 from proflab.tapes.options import TOOLS, table_of
 from proflab.tapes.path import LAUNCHERS
 from proflab.tapes.player import ARCHIVE, FILE, OWN_FOLDER, tapes_folder
-from proflab.tapes.requests import SHA, WORKLOAD, Request, digest, understand
+from proflab.tapes.requests import SHA, Request, digest, understand
 
 SHORTEST = 4
 """Length from which on the value of an option is recognized in printed text."""
@@ -54,12 +54,13 @@ def record(
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     paths = sorted(path for path, state in _seen(patterns).items() if before.get(path) != state)
     processes, files = _store(paths, patterns, folder)
+    read = table_of(tool).get("reads", "\0")
     version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
     stated = _ROCM.search(version.stdout)
     tape = {
         "tool": tool,
         "arguments": arguments,
-        "environment": _environment(tool),
+        "environment": {name: os.environ[name] for name in os.environ if name.startswith(read)},
         "rocm": stated[1] if stated else release.rocm(),
         "exit_code": done.returncode,
         "origin": dict(origin),
@@ -136,19 +137,11 @@ def _portable(word: str, request: Request, folder: Path) -> str:
     return sha if sha.startswith(SHA) and sha in read else word
 
 
-def _environment(tool: str) -> dict[str, str]:
-    """Return the variables that the tool reads."""
-    table = table_of(tool)
-    prefix = "ROCPROFSYS_" if "settings" in table else WORKLOAD
-    wanted = "settings" in table or tool in table.get("workload", ())
-    return {name: os.environ[name] for name in os.environ if wanted and name.startswith(prefix)}
-
-
 def _with_names(text: str, paths: Sequence[str], request: Request) -> str:
     """Return printed text with `@NUMBER@` for files, and `@NAME@` for the values of options."""
-    for number in sorted(range(len(paths)), key=lambda number: -len(paths[number])):
-        for spelled in (paths[number], os.path.relpath(paths[number])):
-            text = text.replace(spelled, f"@{number}@")
+    for path in sorted(paths, key=len, reverse=True):
+        number = f"@{paths.index(path)}@"
+        text = text.replace(path, number).replace(os.path.relpath(path), number)
     for name, value in request.places.items():
         text = text.replace(value, f"@{name}@") if len(value) >= SHORTEST else text
     return text

@@ -18,7 +18,8 @@ commands take with `like`. An option has its names, and its help text or the arg
 
 The file also says how a tool behaves: `family` for its name in the table of releases,
 `error_code` and `refusals` for wrong command lines, `version` for --version, `workload` for tools
-whose program a variable names, and `files` for the places of its output.
+whose program a variable names, `reads` for the start of the variables that it reads, and `files`
+for the places of its output.
 """
 
 from __future__ import annotations
@@ -91,13 +92,10 @@ def table_of(tool: str) -> Mapping[str, Any]:
 def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the tool's own words, and those of the program that it is to start."""
     words = list(arguments)
-    if "--" in words:
-        place = words.index("--")
-        return words[:place], words[place + 1 :]
-    place = len(words)
-    if table_of(tool).get("program_without_dashes"):
-        place = 2 if words[:1] == ["-o"] else 0
-    return words[:place], words[place:]
+    if "--" not in words and table_of(tool).get("program_without_dashes"):
+        words.insert(2 if words[:1] == ["-o"] else 0, "--")
+    place = words.index("--") if "--" in words else len(words)
+    return words[:place], words[place + 1 :]
 
 
 def build_parser(tool: str) -> ToolParser:
@@ -151,11 +149,6 @@ def _add(
         words = names.split()
         arguments = {"help": row} if isinstance(row, str) else dict(row)
         if not is_there(words[-1]):
-            # Output goes to the default place in a release without the option.
-            if arguments.get("role") == "place" and "default" in arguments:
-                name = arguments.get("dest", words[-1].lstrip("-").replace("-", "_"))
-                parser.set_defaults(**{name: arguments["default"]})
-                roles.roles[name] = "place"
             continue
         if "choices" in arguments:
             arguments["choices"] = [
