@@ -20,7 +20,6 @@ from proflab.doctor.findings import Finding, Status
 from proflab.doctor.report import COLOURS, Report
 from proflab.lessons import lessons
 from proflab.recordings import load_manifest
-from tests.proflab.test_course_commands import RIGHT, WRONG
 from tests.public_recordings import Mirror
 from tidyprof.cli.output import QUIET
 from tidyprof.plots.style import MINIMUM_CONTRAST, contrast
@@ -36,9 +35,6 @@ LIGHT = (
     "import proflab.doctor.checkup, proflab.perfetto_button",
     "from proflab.__main__ import build_parser; build_parser().format_help()",
     "import tools.notebooks, tools.notebook_lint",
-    "from tools.course_commands.reading import read_command",
-    "from tools.course_commands.shell import commands_in",
-    f"for text in {[*WRONG, *RIGHT]!r}: [read_command(command) for command in commands_in(text)]",
     "proflab.predict('02.a', 1.0); proflab.reveal('02.a', 2.0)",
     "proflab.try_recording('torch-mi210-gpu-only')",
 )
