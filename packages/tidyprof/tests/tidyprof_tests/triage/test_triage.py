@@ -23,9 +23,6 @@ from tidyprof.plots import viewer
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof_tests.conftest import REPOSITORY, STRANGERS
 from tidyprof_tests.test_alone import WITHOUT_THEM
-from tidyprof_tests.triage import raw_files
-from tidyprof_tests.triage.raw import Truth
-from tidyprof_tests.triage.test_sentences import lines_of, problems
 
 SHIPPED = {
     "resnet": "launch-bound",
@@ -281,7 +278,6 @@ def test_the_function_that_loads_comes_from_the_stacks(
     assert (f"Look into {expected}: do it once" in shown) == (not workers)
     assert ("collate_fn" in shown) == workers
     assert "Look into text.py(80): main" not in shown
-    assert not problems(Truth(raw_files.read(path)), lines_of(path))
 
 
 def test_the_operator_and_module_under_late_launches_are_named(tmp_path: Path):
