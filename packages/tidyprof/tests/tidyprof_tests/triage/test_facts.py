@@ -1,4 +1,4 @@
-"""The numbers that triage finds in each stored trace, against `facts.json`.
+"""The numbers that triage finds in each stored trace, against `facts.json`, and these against truth.
 
 A person looked through the file when it was written. If you change a rule on purpose, write the
 file again and review what moved:
@@ -8,82 +8,56 @@ file again and review what moved:
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tidyprof
-from tidyprof.diagnosis.verdict import as_json
-from tidyprof_tests.conftest import STRANGERS
-from tidyprof_tests.triage.gpu_programs import FORMS, triaged
+from tidyprof_tests.conftest import REPOSITORY, STRANGERS
+from tidyprof_tests.triage.facts import (
+    EXPECTED,
+    PROGRAMS,
+    PUBLIC,
+    SCRIPTS,
+    TRUTHS,
+    facts_of,
+    read_facts,
+    write_facts,
+)
+from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right, triaged
 
-FACTS = Path(__file__).with_name("facts.json")
-EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text(encoding="utf-8"))
-PUBLIC = [name for name in EXPECTED if EXPECTED[name]["cause"] != "refused"]
-SCRIPTS = sorted(path.name for path in (STRANGERS / "traces").iterdir())
-PROGRAMS = [f"{name}/{form}/{how}" for name, form in FORMS for how in ("given", "alone")]
-WORDS = {"rank_files", "source", "loader", "apart", "foreign", "offered"}
-"""Signs that are sentences, or paths of this machine."""
-
-
-def facts_of(found: tidyprof.Diagnosis) -> dict[str, Any]:
-    """Return the numbers and names of a diagnosis, without what is zero or empty."""
-    told = json.loads(as_json(found))
-    facts = {name: told[name] for name in ("cause", "share", "sure")}
-    facts |= dict(_flat("", {"signs": told["signs"]}))
-    for rival in told["rivals"]:
-        facts[f"rival {rival['name']}"] = [float(rival["fired"]), *_numbers(rival["why"])]
-    return facts | {f"evidence {i}": _numbers(text) for i, text in enumerate(told["evidence"])}
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, one in items:
-            if key not in WORDS:
-                yield from _flat(f"{name}.{key}".lstrip("."), one)
-    elif value:
-        yield name, float(f"{value:.7g}") if isinstance(value, float) else value
-
-
-def _numbers(text: str) -> list[float]:
-    """Return the numbers of a sentence; those within names, such as `aten::conv2d`, are none."""
-    return [float(one.replace(",", "")) for one in re.findall(r"(?<![\w.#`:])\d[\d,]*\.?\d*", text)]
-
-
-def _same(expected: Any, found: Any) -> bool:
-    if isinstance(expected, str | None) or isinstance(found, str | None):
-        return expected == found
-    return found == pytest.approx(expected, rel=1e-4)
-
-
-def read_facts() -> dict[str, dict[str, Any]]:
-    return json.loads(FACTS.read_text(encoding="utf-8"))
+FOUND = read_facts()
+MISSED = {
+    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",  # docs/triage.md has the reasons
+    "paired_views",  # other programs had half of the processor at its recording
+    "surgery_clips/cured/given",  # its processes load unevenly, and the recorded steps were quicker
+    "mixture_accumulate/sick/alone",  # 384 waits a step, and launches between them as slow
+}
+"""Where triage says something else than the truth, and is not sure."""
 
 
 def found_in(path: Path) -> tidyprof.Diagnosis:
     return tidyprof.triage(tidyprof.read(path, python_functions=True))
 
 
+def is_same(expected: Any, found: Any) -> bool:
+    if isinstance(expected, str | None) or isinstance(found, str | None):
+        return expected == found
+    return found == pytest.approx(expected, rel=1e-4)
+
+
 def check(name: str, found: tidyprof.Diagnosis) -> None:
     facts = facts_of(found)
     if "WRITE_FACTS" in os.environ:
-        lines = [
-            f" {json.dumps(key)}: {json.dumps(one)}"
-            for key, one in (read_facts() | {name: facts}).items()
-        ]
-        FACTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    expected = read_facts()[name]
+        write_facts(FOUND | {name: facts})
+        FOUND[name] = facts
     moved = {
-        key: (expected.get(key), facts.get(key))
-        for key in expected.keys() | facts.keys()
-        if not _same(expected.get(key), facts.get(key))
+        key: (FOUND[name].get(key), facts.get(key))
+        for key in FOUND[name].keys() | facts.keys()
+        if not is_same(FOUND[name].get(key), facts.get(key))
     }
     assert not moved
     shares = found.signs.shares
@@ -104,3 +78,42 @@ def test_a_script_of_a_third_party_has_its_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_on_a_gpu_has_its_numbers(name: str) -> None:
     check(name, triaged(*name.split("/")))
+
+
+@pytest.mark.parametrize("name", sorted({*EXPECTED} - {*PUBLIC}))
+def test_a_file_that_can_not_be_judged_is_refused(name: str, recordings: Path) -> None:
+    with pytest.raises(tidyprof.ProfileReadError):
+        tidyprof.read(recordings / name)
+
+
+def test_the_numbers_are_right_by_their_truths() -> None:
+    """At least half of what is right is sure, and nothing that is wrong."""
+    wrong = {name for name in PROGRAMS if not is_right(*name.split("/")[:2], FOUND[name])}
+    for truths in TRUTHS.values():
+        for name in truths.keys() & FOUND.keys():
+            right = {truths[name]["cause"], *truths[name].get("also", ())}
+            wrong |= {name} if FOUND[name]["cause"] not in right else set()
+    assert wrong == MISSED
+    assert not any(FOUND[name]["sure"] for name in wrong)
+    assert sum(FOUND[name]["sure"] for name in FOUND) > len(FOUND) / 2
+
+
+def test_the_untraced_step_lies_in_the_estimate_of_most_that_the_host_limits() -> None:
+    inside = 0
+    for name, form in HOST_LIMITED:
+        facts = FOUND[f"{name}/{form}/alone"]
+        low, high = (facts[f"signs.observer.estimated_ns.{end}"] for end in ("low", "high"))
+        assert high <= 1.6 * low
+        inside += low <= 1e6 * TRUTH[name]["untraced_ms"][form] <= high
+    assert len(HOST_LIMITED) >= 15
+    assert inside >= 0.8 * len(HOST_LIMITED)
+
+
+def test_the_page_has_these_verdicts() -> None:
+    page = (REPOSITORY / "docs/triage-files.md").read_text(encoding="utf-8")
+    for name, form in FORMS:
+        (row,) = re.findall(rf"^\| {name} \| {form} \|.*\| (.+) \| (.+) \|$", page, re.MULTILINE)
+        for how, told in zip(("given", "alone"), row, strict=True):
+            facts = FOUND[f"{name}/{form}/{how}"]
+            assert told.replace("*", "").split(",")[0] == facts["cause"]
+            assert ("," not in told) == facts["sure"]

@@ -8,8 +8,6 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
-from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from tidyprof.diagnosis import recordings as reduction
 from tidyprof.diagnosis.verdict import as_json
 from tidyprof.plots import viewer
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
-from tidyprof_tests.conftest import REPOSITORY, STRANGERS
+from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.test_alone import WITHOUT_THEM
 
 SHIPPED = {
@@ -35,18 +33,6 @@ SHIPPED = {
 }
 """Modelled recording -> what must be found in its one step."""
 
-EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
-DISAGREES = {
-    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz": "can't tell",
-}
-"""Where the tool says something else than the diagnosis by hand; docs/triage.md has the reasons."""
-
-
-@cache
-def triaged(path: Path) -> tidyprof.Diagnosis:
-    """The diagnosis of a recording, made once for all tests."""
-    return tidyprof.triage(tidyprof.read(path))
-
 
 def traced(name: str) -> str:
     return str(REPOSITORY / "recordings" / f"modelled-{name}" / "torch")
@@ -59,45 +45,6 @@ def test_modelled_faults_are_found(name: str):
     assert diagnosis.origins[0].startswith("modelled")
     assert diagnosis.evidence
     assert all(rival.why for rival in diagnosis.rivals)
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recordings: Path):
-    expected = EXPECTED[name]["cause"]
-    if expected == "refused":
-        with pytest.raises(tidyprof.ProfileReadError):
-            tidyprof.read(recordings / name)
-        return
-    found = triaged(recordings / name)
-    assert found.cause in {DISAGREES.get(name, expected), *EXPECTED[name].get("also", ())}
-    assert not (found.sure and name in DISAGREES)
-
-
-SCRIPTS = {
-    file.stem: tomllib.loads(file.read_text(encoding="utf-8"))
-    for file in sorted(STRANGERS.glob("truth*.toml"))
-}
-MISSED = {"paired_views": "healthy"}
-"""What the tool says of a script instead of the truth: other programs had half of the processor at
-its recording.
-"""
-
-
-@pytest.mark.parametrize(
-    ("place", "name"), [(place, name) for place, own in SCRIPTS.items() for name in own]
-)
-def test_scripts_of_strangers_are_right_by_their_truths(place: str, name: str):
-    truth = SCRIPTS[place][name]
-    found = triaged(STRANGERS / "traces" / name)
-    assert found.cause in {MISSED.get(name, truth["cause"]), *truth["also"]}
-    assert not (found.sure and name in MISSED)
-
-
-def test_sure_separates():
-    """At least half of what is right is sure, and nothing that is wrong."""
-    found = {name: triaged(STRANGERS / "traces" / name) for own in SCRIPTS.values() for name in own}
-    assert sum(one.sure for one in found.values()) > len(found) / 2
-    assert not any(found[name].sure for name in MISSED)
 
 
 def test_ranks_in_files_of_their_own_are_one_run(recordings: Path):
