@@ -480,6 +480,29 @@ def test_of_calls_within_calls_the_outer_one_is_the_launch(tmp_path):
     assert events["bytes"].tolist() == [64]
 
 
+def test_a_call_that_begins_where_one_with_its_id_ends_is_another_one(tmp_path):
+    events = []
+    for start in (5_000, 15_000):
+        events += [call("hipLaunchKernel", start, 10_000, 7), kernel("k", start + 1_000, 5, 7)]
+    found = read_torch_trace(write_trace(tmp_path / "t.json", events)).device_events
+    assert found["launch_ns"].tolist() == [BASE_NS + 5_000, BASE_NS + 15_000]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("Byte", 1), ("BFloat16", 2), ("Half", 2), ("Float", 4), ("Double", 8), ("ComplexDouble", 16)],
+)
+def test_the_bytes_of_a_collective_are_those_of_its_elements(dtype, size, tmp_path):
+    message = {
+        "Collective name": "allreduce",
+        "In msg nelems": 10,
+        "Out msg nelems": 9,
+        "dtype": dtype,
+    }
+    path = write_trace(tmp_path / "t.json", [kernel("reduce", 5_000, 10, 1, **message)])
+    assert read_torch_trace(path).events["bytes"].tolist() == [10 * size]
+
+
 def test_an_operator_must_enclose_the_launch(tmp_path):
     launch = call("hipLaunchKernel", 9_000, 10, 7, **{"External id": 3})
     path = write_trace(

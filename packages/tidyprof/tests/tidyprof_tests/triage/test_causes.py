@@ -310,6 +310,8 @@ def test_a_single_gap_comes_once_only_where_other_steps_show_it():
     silent = made_signs({"silent": 0.8}, **one_gap)
     assert judge(replace(silent, marked=False, steps=1), ()).cause == "start-up"
     assert judge(replace(silent, steps=1), ()).cause == "silent-host"
+    for gap in (None, one_gap["gap"]._replace(share=0.4), one_gap["gap"]._replace(over_second=2.9)):
+        assert judge(replace(silent, marked=False, steps=1, gap=gap), ()).cause == "silent-host"
 
 
 def test_slow_first_launches_add_up():
