@@ -104,14 +104,6 @@ def test_errors_are_one_line(run, recording, command, options, message):
     assert len(err.splitlines()) == 1
 
 
-def test_unmarked_steps_name_the_option(run, tmp_path):
-    path = write_trace(tmp_path / "trace.json", [kernel("gemm", 5_000, 10, 1)])
-    assert "--mark NAME" in run("kernels", path, "--steps", "1")[2]
-    code, out, _ = run("kernels", path, "--by-step")
-    assert code == 0
-    assert "steps: none marked" in out
-
-
 def test_by_step(run, recording, tmp_path):
     _, out, _ = run(
         "kernels", recording, "--by-step", "--top", "1", "--json", tmp_path / "out.json"
@@ -123,31 +115,6 @@ def test_by_step(run, recording, tmp_path):
     ]
     assert [row["step"] for row in json.loads((tmp_path / "out.json").read_text())] == [7, 8]
     assert "gemm7" not in run("kernels", recording, "--by-step", "--steps", "8")[1]
-
-
-def test_the_number_of_a_step_has_no_separator(run, tmp_path):
-    events = [
-        TraceEvent("user_annotation", "ProfilerStep#12345", 1_000_000, 10_000_000),
-        operator("aten::mm", 1_001_000, 50_000, 1),
-        call("hipLaunchKernel", 1_002_000, 10, 1, **{"External id": 1}),
-        kernel("gemm", 1_500_000, 1_000, 1, **{"External id": 1}),
-    ]
-    path = write_trace(tmp_path / "trace.json", events, header=HEADER)
-    assert run("kernels", path, "--by-step")[1].splitlines()[1].split()[0] == "12345"
-
-
-def test_compare_by_operator(run, recording, tmp_path):
-    code, out, _ = run("compare", recording, recording, "--by", "operator")
-    assert code == 0
-    assert "operator" in out.splitlines()[0]
-    assert "1 operator, 3.500 ms a step before and 3.500 ms after: +0.000 ms (+0.0 %)" in out
-    unknown = write_trace(tmp_path / "unknown.json", [kernel("gemm", 5_000, 10, 1)])
-    code, _, err = run("compare", recording, unknown, "--by", "operator")
-    assert code == 2
-    assert err.startswith(
-        f"error: {recording}, {unknown}: the recording after does not know which operators"
-    )
-    assert len(err.splitlines()) == 1
 
 
 def test_two_recordings_of_a_processor_are_compared_by_operator(run, tmp_path):
@@ -168,11 +135,6 @@ def test_two_recordings_of_a_processor_are_compared_by_operator(run, tmp_path):
 
 def test_version(run):
     assert run("--version")[:2] == (0, f"tidyprof {version(cli.DISTRIBUTION)}\n")
-
-
-def test_version_where_nothing_is_installed(run, monkeypatch):
-    monkeypatch.setattr(cli, "DISTRIBUTION", "no such distribution")
-    assert run("--version")[:2] == (0, "tidyprof of unknown version: it is not installed\n")
 
 
 def test_version_imports_nothing_heavy():

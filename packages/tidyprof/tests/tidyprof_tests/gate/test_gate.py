@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -27,7 +24,6 @@ from tidyprof.gate.verdict import (
     ratio_of_turns,
     repeats_for_parts,
 )
-from tidyprof_tests.conftest import REPOSITORY
 
 MS = 1_000_000
 
@@ -155,40 +151,6 @@ def test_the_part_that_grew_is_blamed_and_no_other():
         assert list(sure[sure].index) == ["data"]
 
 
-def test_rows_that_did_not_change_are_counted_and_not_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    """Of nine kernels seven got longer; the parts but one stayed within a tenth of the change."""
-    kernels = {f"kernel{number}": (1, 10.0) for number in range(9)}
-    longer = kernels | {f"kernel{number}": (1, 12.0 + number / 10) for number in range(7)}
-    parts = {"compute": 90.0, "launch_bound": 9.0, "other": 1.0}
-    base = [made_run(100 + turn / 100, kernels, **parts) for turn in range(8)]
-    parts = {"compute": 105.998, "launch_bound": 9.002, "other": 0.998}
-    new = [made_run(116 + turn / 100, longer, **parts) for turn in range(8)]
-    report = markdown(judge(base, new))
-    assert "| compute | 90.000 | 105.998 | +15.998 | yes |" in report
-    assert (
-        "\n2 other parts changed by less than 1.6 ms; ms now: launch-bound idle 9.002, other"
-        " 0.998\n" in report
-    )
-    assert "\n2 more kernels changed; 2 other kernels changed by less than 1.6 ms\n" in report
-    assert ("launch-bound idle" in report.split("\n2 other")[0], report.count("| longer |")) == (
-        False,
-        5,
-    )
-    same = markdown(judge(base, base))
-    assert "\n3 parts changed by less than" in same
-    assert "\n9 kernels changed by less than" in same
-    assert "Full names" not in same
-
-
-def test_without_repeats_a_hundredth_of_a_step_is_noise():
-    once = [made_run(100.0, compute=90.0, other=10.0)]
-    report = markdown(judge(once, [made_run(100.002, compute=89.998, other=10.004)]))
-    assert "2 parts changed by less than 1 ms; ms now: compute 89.998, other 10.004" in report
-    assert "1 repeat on one side" in report
-
-
 def test_a_part_below_the_noise_of_the_step_is_not_blamed():
     base = [
         made_run(step, data=1.0, forward=step - 1) for step in (90, 95, 100, 105, 110, 93, 107, 100)
@@ -267,24 +229,6 @@ def test_parts_and_kernels_take_the_blame():
     assert "Step time of each run, ms: 10, 10, 10, 10, 10 before, 14, 14, 14, 14, 14 now" in report
 
 
-def test_reports_say_the_same():
-    closed, opened = judge(side(20.0), side(25.0)), judge(side(20.0), side(20.0))
-    assert markdown(closed).startswith(
-        "### ❌ slower: a step took 20.00 ms and takes 25.00 ms (+25.0 %"
-    )
-    assert markdown(opened).startswith("### ✅ no difference")
-    suites = [ElementTree.fromstring(junit(verdict)) for verdict in (closed, opened)]
-    assert [suite.get("failures") for suite in suites] == ["1", "0"]
-    assert [suite.find("testcase/failure") is None for suite in suites] == [False, True]
-    facts = json.loads(as_json(closed))
-    assert (facts["verdict"], facts["fails"], list(map(len, facts["times_ns"]))) == (
-        "slower",
-        True,
-        [7, 7],
-    )
-    assert facts["ratio"]["low"] > 1.05
-
-
 HOSTILE = (
     "```\n# heading\n<img src=x onerror=alert(1)>",
     "![x](http://evil.example/x.png)",
@@ -328,12 +272,6 @@ def test_markdown_shows_what_files_say_as_code_and_in_no_other_way():
     )
     assert all(letter.isprintable() for line in report.split("\n") for letter in line)
     assert "<td><code>a¦b¦c</code></td>" in rendered
-
-
-def test_junit_is_xml_whatever_a_kernel_is_called():
-    _, text = hostile_reports()
-    failure = ElementTree.fromstring(text.encode()).find("testcase/failure")
-    assert "�[2J�" in failure.text
 
 
 def write_trace(folder: Path, kernel_ms: float, kernels: int = 2, steps: int = 4) -> Path:
@@ -431,26 +369,6 @@ def test_a_side_is_one_run_or_a_folder_of_them(tmp_path: Path):
     ]
 
 
-def test_who_reads_no_further_does_not_change_the_exit_code(tmp_path: Path, monkeypatch):
-    base, new = write_side(tmp_path / "base", 2), write_side(tmp_path / "new", 2, kernels=3)
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open(writer, "w") as closed:
-        monkeypatch.setattr(sys, "stdout", closed)
-        assert main(["gate", base, new]) == 1
-
-
-def test_recordings_of_one_run_by_several_tools_are_no_repeats(
-    capsys: pytest.CaptureFixture[str],
-):
-    recordings = REPOSITORY / "recordings"
-    sides = [str(recordings / name) for name in ("modelled-resnet", "modelled-vit")]
-    assert main(["gate", *sides]) == 2
-    error = capsys.readouterr().err
-    assert "recordings by 7 tools" in error
-    assert error.rstrip().endswith(str(recordings / "modelled-resnet/torch") + ".")
-
-
 def test_the_command_closes_and_writes_its_reports(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -468,21 +386,6 @@ def test_the_command_closes_and_writes_its_reports(
     assert "(turn by turn +" in capsys.readouterr().out
     assert main(["gate", base, new + "/run0"]) == 0
     assert "can't tell" in capsys.readouterr().out
-
-
-def test_a_test_of_reframe_reads_the_report_and_the_output_stays_plain(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    (asked,) = re.findall(
-        r"assert_found\(r'(.+)', \"gate.xml\"\)", (REPOSITORY / "docs/gate.md").read_text()
-    )
-    base, new = write_side(tmp_path / "base", 2), write_side(tmp_path / "new", 2, kernels=3)
-    junit_file = tmp_path / "gate.xml"
-    for sides, passes in (((base, new), False), ((new, base), True)):
-        main(["gate", *sides, "--junit", str(junit_file)])
-        assert bool(re.search(asked, junit_file.read_text())) is passes
-    assert "\033" not in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
