@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tidyprof
-import tidyprof.readers.perfetto.reader
-from tidyprof import ProfileReadError
 from tidyprof.readers.perfetto.reader import read_perfetto
 from tidyprof_tests import perfetto_writer as w
 from tidyprof_tests.damage import fuzzed, read_or_refused, refusal
 from tidyprof_tests.perfetto_writer import (
     BASE,
-    call,
     event,
     kernel,
     slice_,
@@ -108,33 +104,6 @@ def test_bad_content(tmp_path, what):
     path = tmp_path / "trace.pftrace"
     path.write_bytes(content)
     assert expected in refusal(path, read_perfetto)
-
-
-@pytest.mark.parametrize(
-    ("content", "cause"),
-    [
-        (b'{"traceEvents": []}', "torch.profiler"),
-        (b"SQLite format 3\x00", "rocpd"),
-        (b"".join(WHOLE), "buffer was too small"),
-        (trace(slice_(0, 5, "a")), "lost times"),
-    ],
-)
-def test_the_likely_cause_fits_what_was_found(tmp_path, content, cause):
-    path = tmp_path / "trace.pftrace"
-    path.write_bytes(content)
-    with pytest.raises(ProfileReadError) as caught:
-        read_perfetto(path)
-    assert cause in caught.value.cause
-
-
-@pytest.mark.parametrize("read", [read_perfetto, tidyprof.read])
-def test_folders_without_traces(tmp_path, read):
-    with pytest.raises(ProfileReadError):
-        read(tmp_path)
-    (tmp_path / "model.pb").write_bytes(b"\x08\x01 some other message")
-    (tmp_path / "log.txt").write_text("nothing")
-    with pytest.raises(ProfileReadError):
-        read(tmp_path)
 
 
 def test_a_few_unusable_events_are_dropped_and_counted(tmp_path):
@@ -253,10 +222,3 @@ def test_any_packets_read_or_refuse(tmp_path_factory, packets):
         tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*EARLIER, *packets)
     )
     read_or_refused(path, read_perfetto)
-
-
-def test_calls_of_a_whole_trace_with_nothing_but_calls(tmp_path):
-    path = w.write_trace(
-        tmp_path / "t.pftrace", start(), tracks(), call(BASE, BASE + 1, "hipInit", 0)
-    )
-    assert read_perfetto(path).events["correlation_id"].isna().all()

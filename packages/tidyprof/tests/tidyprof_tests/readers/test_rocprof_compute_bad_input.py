@@ -22,7 +22,6 @@ from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 from tidyprof_tests.compute_writer import (
     SYSINFO,
-    Dispatch,
     long_rows,
     two_kernels,
     wide_rows,
@@ -165,44 +164,6 @@ def test_bad_small_files(tmp_path, what):
     assert expected in one_line(caught.value, folder / name)
 
 
-def test_paths_that_are_no_workload(tmp_path):
-    with pytest.raises(ProfileReadError, match="no such file"):
-        read_rocprof_compute(tmp_path / "nothing")
-    with pytest.raises(ProfileReadError, match=r"no pmc_perf\.csv"):
-        read_rocprof_compute(tmp_path)
-    (tmp_path / "2.1_Speed-of-Light.csv").write_text("Metric,Avg\n")
-    with pytest.raises(ProfileReadError, match=r"only the results of analyze"):
-        read_rocprof_compute(tmp_path)
-
-
-def test_runs_that_analyze_has_not_joined_yet(tmp_path):
-    for run in range(2):
-        write_csv(tmp_path / f"pmc_perf_{run}.csv", LONG)
-    for read in (read_rocprof_compute, tidyprof.read):
-        with pytest.raises(
-            ProfileReadError, match=r"2 files of single runs .*rocprof-compute analyze -p"
-        ):
-            read(tmp_path)
-
-
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path):
-    folder = write_folder(tmp_path, WIDE)
-    header = text_of(WIDE, tmp_path).partition(b"\n")[0]
-    (folder / "pmc_perf.csv").write_bytes(gzip.compress(header + b"\n" * 50_000_000))
-    with pytest.raises(ProfileReadError, match="more than 1000000 bytes"):
-        read_rocprof_compute(folder, maximum_bytes=10**6)
-
-
-def test_broken_utf8_is_replaced_with_a_warning(tmp_path):
-    rows = wide_rows([Dispatch(1, "kärnel", 0, 5, {"SQ_WAVES": 1})])
-    folder = write_folder(tmp_path, rows)
-    text = (folder / "pmc_perf.csv").read_bytes().replace("ä".encode(), b"\xe4")
-    (folder / "pmc_perf.csv").write_bytes(text)
-    profile = read_rocprof_compute(folder)
-    assert profile.events["name"].tolist() == ["k\ufffdrnel"]
-    assert "broken UTF-8" in profile.meta["warnings"][0]
-
-
 # Databases
 
 
@@ -286,14 +247,6 @@ def test_a_database_without_metrics_still_has_its_dispatches(database):
     assert not [warning for warning in profile.meta["warnings"] if "no sign of" in warning]
     assert len(profile.events) == 10
     assert len(profile.counters) == 0
-
-
-def test_a_database_is_only_read(database):
-    database.chmod(0o444)
-    before = database.read_bytes()
-    read_rocprof_compute(database)
-    assert database.read_bytes() == before
-    assert [file.name for file in database.parent.iterdir()] == ["analysis.db"]
 
 
 # Fuzzing

@@ -8,7 +8,6 @@ import json
 
 import pytest
 
-import tidyprof
 from tidyprof import ProfileReadError
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 from tidyprof_tests.damage import refusal
@@ -227,22 +226,6 @@ def test_bad_content(tmp_path, what):
     assert expected in refusal(path, read_rocprofv3)
 
 
-def test_an_empty_folder(tmp_path):
-    with pytest.raises(ProfileReadError, match="no CSV or JSON file"):
-        read_rocprofv3(tmp_path)
-    with pytest.raises(ProfileReadError, match="an empty folder"):
-        tidyprof.read(tmp_path)
-
-
-def test_a_folder_of_other_files(tmp_path):
-    (tmp_path / "loss.csv").write_text("step,loss\n1,2\n")
-    (tmp_path / "300_results.db").write_bytes(b"SQLite format 3\x00")
-    with pytest.raises(
-        ProfileReadError, match=r"none of them written by rocprofv3 \('loss.csv' first\)"
-    ):
-        read_rocprofv3(tmp_path)
-
-
 def test_few_bad_rows_are_left_out_and_counted(tmp_path):
     kernels = [Kernel("k", 100 * place, 50, place) for place in range(1, 301)]
     path = tmp_path / "1_kernel_trace.csv"
@@ -271,26 +254,6 @@ def test_a_row_without_a_domain_is_counted(domain, tmp_path):
         4,
         {"": 1},
     )
-
-
-def test_a_damaged_row_with_quotes_does_not_swallow_others(tmp_path):
-    calls = [Call('say "hi"', place, 1, place, domain="MARKER_CORE_API") for place in range(1, 5)]
-    text = call_csv(calls)
-    broken = text.replace(f"300,300,2,{START_NS + 2},{START_NS + 3}", "300,300", 1)
-    assert broken != text
-    path = tmp_path / "1_marker_api_trace.csv"
-    path.write_text(broken)
-    with pytest.raises(ProfileReadError):
-        read_rocprofv3(path)
-
-
-def test_names_of_files_are_no_patterns(tmp_path):
-    (tmp_path / "a1_kernel_trace.csv").write_bytes(TRACE)
-    path = tmp_path / "a[0-9]_kernel_trace.csv"
-    path.write_text(kernel_csv(KERNELS[:1]))
-    assert len(read_rocprofv3(path).events) == 1
-    with pytest.raises(ProfileReadError):
-        read_rocprofv3(tmp_path / "a*_kernel_trace.csv")
 
 
 SEEDS = {

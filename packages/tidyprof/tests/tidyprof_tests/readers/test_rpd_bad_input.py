@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -139,26 +138,6 @@ def test_bad_files(tmp_path, what):
     assert expected in refusal(path, read_rpd)
 
 
-def test_a_folder_without_rpd_files(tmp_path):
-    (tmp_path / "log.txt").write_text("x")
-    with pytest.raises(
-        ProfileReadError, match="0 files in the folder that are named like rpd files"
-    ):
-        read_rpd(tmp_path)
-    (tmp_path / "x.rpd").write_text("x")
-    with pytest.raises(
-        ProfileReadError,
-        match="1 files in the folder that are named like rpd files, none of them one",
-    ):
-        read_rpd(tmp_path)
-
-
-def test_another_database_in_the_folder_is_listed(tmp_path):
-    small_file(tmp_path / "rank0.rpd")
-    other_database(tmp_path / "other.rpd")
-    assert [Path(file).name for file in read_rpd(tmp_path).meta["ignored_files"]] == ["other.rpd"]
-
-
 @pytest.mark.parametrize(
     ("suffix", "beside"),
     [("-wal", b"7\x7f\x06\x82" + bytes(28)), ("-journal", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")],
@@ -171,19 +150,6 @@ def test_changes_that_are_not_in_the_file_yet(tmp_path, suffix, beside):
         read_rpd(path)
     other.write_bytes(b"")
     assert len(read_rpd(path).events)
-
-
-def test_a_file_in_write_ahead_mode_that_was_closed_properly(tmp_path):
-    path = small_file(tmp_path / "trace.rpd")
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("INSERT INTO rocpd_metadata VALUES (9, 'note', 'late')")
-    connection.commit()
-    with pytest.raises(ProfileReadError, match="lie beside it"):
-        read_rpd(path)
-    connection.close()
-    assert len(read_rpd(path).events) == 9
-    assert os.listdir(tmp_path) == ["trace.rpd"]
 
 
 def test_few_bad_rows_are_dropped_and_counted(tmp_path):
@@ -205,34 +171,6 @@ def test_few_bad_rows_are_dropped_and_counted(tmp_path):
     }
     assert profile.device_events["launch_ns"].isna().sum() == 1
     assert len(profile.counters) == 0
-
-
-def test_a_file_without_kernels_says_why(tmp_path):
-    writer = RpdWriter(tmp_path / "calls.rpd")
-    writer.call("hipFree", 1_000, 10)
-    (warning,) = read_rpd(writer.close()).meta["warnings"]
-    assert "no operation on a GPU" in warning
-    writer = RpdWriter(tmp_path / "copies.rpd")
-    writer.copy("CopyHostToDevice", 10_000, 1_000)
-    (warning,) = read_rpd(writer.close()).meta["warnings"]
-    assert "copies but no kernel" in warning
-
-
-def test_a_tracer_that_was_killed_is_told(tmp_path):
-    writer = RpdWriter(tmp_path / "trace.rpd")
-    writer.kernel("a", 10_000, 1_000)
-    writer.insert("rocpd_metadata", tag="resourceLock::smi_logger_active", value="1")
-    (warning,) = read_rpd(writer.close()).meta["warnings"]
-    assert "not shut down properly" in warning
-
-
-def test_text_that_is_no_utf8(tmp_path):
-    writer = RpdWriter(tmp_path / "trace.rpd")
-    writer.kernel("caf?", 10_000, 1_000)
-    writer.execute(
-        "UPDATE rocpd_string SET string = CAST(x'636166e9' AS TEXT) WHERE string = 'caf?'"
-    )
-    assert read_rpd(writer.close()).device_events["name"].tolist() == ["caf\ufffd"]
 
 
 def test_values_of_the_wrong_sort_are_missing_not_invented(tmp_path):

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 
-import tidyprof
-from tidyprof import ProfileReadError
 from tidyprof.readers.system.reader import read_system
 from tidyprof_tests.damage import refusal
 from tidyprof_tests.readers.test_system import IDLE, MONITOR, OMNISTAT, STRESS, metric_entry, write
@@ -153,69 +149,6 @@ def test_a_row_that_does_not_parse_is_told(tmp_path, change, lost):
     assert len(profile.counters) == 3 * 200 - (3 if lost == LOST else 1)
     several = [*USAGE[:100], *map(change, USAGE[100:108]), *USAGE[108:]]
     assert f"8 {lost}" in refusal(write(tmp_path / "log.csv", *several), read_system)
-
-
-def test_cells_that_a_logger_never_writes_are_empty(tmp_path):
-    rows = [line.rpartition(",")[0] if number % 3 else line for number, line in enumerate(USAGE)]
-    profile = read_system(write(tmp_path / "log.csv", *rows))
-    assert profile.meta["repairs"] == {}
-    assert profile.counters["name"].value_counts().to_dict() == {
-        "gpu_busy": 200,
-        "memory_total": 200,
-        "memory_used": 66,
-    }
-
-
-def test_paths_that_are_no_log(tmp_path):
-    with pytest.raises(ProfileReadError, match="no such file"):
-        read_system(tmp_path / "nothing.csv")
-    with pytest.raises(ProfileReadError, match="0 CSV or JSON files in the folder"):
-        read_system(tmp_path)
-    (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(
-        ProfileReadError, match="1 CSV or JSON files in the folder, none of them a log"
-    ):
-        read_system(tmp_path)
-
-
-def test_other_files_beside_a_log_are_listed(tmp_path):
-    write(tmp_path / "power.csv", *GOOD)
-    (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
-    meta = tidyprof.read(tmp_path).meta
-    assert [Path(file).name for file in meta["ignored_files"]] == ["notes.csv"]
-
-
-def test_the_same_log_twice(tmp_path):
-    write(tmp_path / "a.csv", *GOOD)
-    shutil.copy(tmp_path / "a.csv", tmp_path / "b.csv")
-    with pytest.raises(ProfileReadError, match=r"'a\.csv' and 'b\.csv' are the same log"):
-        read_system(tmp_path)
-
-
-def test_a_damaged_log_among_others_is_not_skipped(tmp_path):
-    write(tmp_path / "a.csv", *GOOD)
-    write(tmp_path / "b.csv", *GOOD[:1], "1754585903,0,-5,-5")
-    with pytest.raises(ProfileReadError, match=r"b\.csv"):
-        read_system(tmp_path)
-
-
-def test_snapshots_appended_to_one_file(tmp_path):
-    card = "card0,5,100"
-    with pytest.raises(ProfileReadError, match="several samples without times"):
-        read_system(
-            write(
-                tmp_path / "a.csv",
-                "device,GPU use (%),Average Graphics Package Power (W)",
-                card,
-                card,
-            )
-        )
-
-
-def test_half_a_character_in_a_name_is_left_out(tmp_path):
-    path = tmp_path / "metric.json"
-    path.write_text(json.dumps([metric_entry(1769014607)]).replace("vcn_activity", "vcn_\\ud800"))
-    assert "usage_vcn_0" in set(read_system(path).counters["name"])
 
 
 SOURCES = {

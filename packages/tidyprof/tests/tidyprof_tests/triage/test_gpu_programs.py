@@ -70,14 +70,3 @@ def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Pat
     found = json.loads(written.read_text())
     assert found["observer"]["untraced_step_ms"] == 18.2
     assert (found["cause"], found["sure"]) == ("blocked-host", True)
-
-
-def test_seconds_and_times_are_told_from_a_step_in_milliseconds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, times = str(PROGRAMS / "gan_scores/sick"), tmp_path / "times_rank0.jsonl"
-    assert main(["triage", folder, "--step-ms", "0.018"]) == 2
-    assert "seconds in place of milliseconds" in capsys.readouterr().err
-    times.write_text('{"rank": 0, "step": 0, "data": 0.001}\n')
-    assert main(["triage", str(times)]) == 2
-    assert "pass the trace of WATCH=trace" in capsys.readouterr().err

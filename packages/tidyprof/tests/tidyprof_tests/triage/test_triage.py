@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,11 +14,9 @@ import pytest
 import tidyprof
 from tidyprof.cli.main import main
 from tidyprof.diagnosis import recordings as reduction
-from tidyprof.diagnosis.verdict import as_json
 from tidyprof.plots import viewer
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof_tests.conftest import REPOSITORY
-from tidyprof_tests.test_alone import WITHOUT_THEM
 
 SHIPPED = {
     "resnet": "launch-bound",
@@ -45,23 +41,6 @@ def test_modelled_faults_are_found(name: str):
     assert diagnosis.origins[0].startswith("modelled")
     assert diagnosis.evidence
     assert all(rival.why for rival in diagnosis.rivals)
-
-
-def test_ranks_in_files_of_their_own_are_one_run(recordings: Path):
-    files = sorted((recordings / "torch-nvidia-hta-2of128-ranks").glob("*.json.gz"))
-    diagnosis = tidyprof.triage(map(tidyprof.read, files))
-    assert (diagnosis.signs.ranks, diagnosis.signs.world_size) == (2, 128)
-    assert any("2 of 128 ranks" in sentence for sentence in diagnosis.unknown)
-
-
-def test_ranks_of_a_folder_and_of_files_give_one_diagnosis():
-    files = sorted(Path(traced("rank-skew")).glob("*.json.gz"))
-    together, apart = (
-        tidyprof.triage(tidyprof.read(traced("rank-skew"))),
-        tidyprof.triage(map(tidyprof.read, files)),
-    )
-    assert together.signs.ranks == 4
-    assert as_json(together) == as_json(apart)
 
 
 def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(monkeypatch: pytest.MonkeyPatch):
@@ -90,18 +69,6 @@ def test_files_of_several_tools_add_to_each_other(recordings: Path):
     alone = tidyprof.triage(tools[1])
     assert alone.cause == "one-kernel"
     assert alone.signs.shares == {}
-
-
-def test_files_of_one_folder_are_one_recording_as_the_folder_is(recordings: Path, capsys):
-    folder = recordings / "rocprofv3-csv-gfx1151-llamacpp-decode"
-    files = sorted(map(str, folder.glob("*.csv")))
-    assert len(files) > 1
-    assert main(["triage", str(folder)]) == 0
-    of_folder = capsys.readouterr().out
-    assert main(["triage", *files]) == 0
-    assert capsys.readouterr().out == of_folder
-    assert main(["triage", next(file for file in files if "kernel_trace" in file)]) == 0
-    assert capsys.readouterr().out != of_folder
 
 
 def test_the_function_under_silence_comes_from_the_stacks_of_the_file(tmp_path: Path, capsys):
@@ -490,26 +457,6 @@ def test_the_smallest_recordings_are_diagnosed_and_drawn(
     assert target.read_text(encoding="utf-8").endswith("</html>\n")
 
 
-def test_the_command_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    target = tmp_path / "diagnosis.json"
-    assert main(["triage", traced("slow-loader"), "--json", str(target)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("late-data: the data come late, up to 97 % of the time")
-    labels = ("evidence", "ruled out", "not in the files", "next", "origin", "in brackets")
-    assert all(f"\n{label}  " in shown for label in labels)
-    assert all(
-        hasattr(tidyprof, name) for name in re.findall(r"tidyprof\.(\w+)", shown.splitlines()[-1])
-    )
-    written = json.loads(target.read_text())
-    assert (written["cause"], written["sure"]) == ("late-data", True)
-    signs = written["signs"]
-    assert signs["shares"]["data_wait"] == pytest.approx(written["share"])
-    assert signs["replays"] == {"launches": 0, "empty": 0, "usual": 0, "most": 0}
-    assert signs["slow"].keys() == {"count", "ns", "launches", "usual_ns"}
-    assert signs["observer"]["estimated_ns"] is None, "of a model"
-    assert isinstance(signs["largest_operator"], dict)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -528,17 +475,3 @@ def test_mistakes_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_tidyprof_alone_diagnoses_but_draws_nothing(tmp_path: Path):
-    path = str(hostile_trace(tmp_path / "trace.json"))
-    code = (
-        f"{WITHOUT_THEM}\nprint(main(['triage', {path!r}]), main(['triage', {path!r}, '--html',"
-        " 'page.html']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert done.stdout.splitlines()[-1] == "0 2", done.stderr
-    assert "--html needs matplotlib" in done.stderr
-    assert done.stderr.count("\n") == 1
