@@ -267,12 +267,6 @@ def test_an_error_of_the_hooks_is_a_line(tmp_path: Path) -> None:
     assert "Traceback" not in ended.errors
 
 
-def test_the_folder_of_another_run_is_kept(trained: tuple[Ended, Ended, Path]) -> None:
-    ended = watched([PYTHON, "train.py"], trained[2])
-    assert ended.code == 2
-    assert "there is a run in it" in ended.errors
-
-
 WAITS = BY_HAND + "print('waits', flush=True)\nimport time\ntime.sleep(600)\n"
 
 

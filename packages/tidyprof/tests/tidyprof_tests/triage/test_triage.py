@@ -437,27 +437,6 @@ def test_no_text_of_a_file_becomes_part_of_the_page(
 
 
 @pytest.mark.parametrize(
-    ("events", "found"),
-    [
-        ([kernel("k", 1_000_000, 0, 1)], "can't tell: no event on a device lasts"),
-        (
-            [operator("aten::mm", 1_000_000, 5_000, 1)],
-            "can't tell: no device event is in the files",
-        ),
-        ([kernel("k", 1_000_000, 5_000, 1)], "one-kernel: one kernel dominates"),
-    ],
-    ids=["no duration", "host alone", "one kernel"],
-)
-def test_the_smallest_recordings_are_diagnosed_and_drawn(
-    events: list, found: str, tmp_path: Path, capsys
-):
-    path, target = write_trace(tmp_path / "trace.json", events), tmp_path / "page.html"
-    assert main(["triage", str(path), "--html", str(target)]) == 0
-    assert capsys.readouterr().out.startswith(found)
-    assert target.read_text(encoding="utf-8").endswith("</html>\n")
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nothing"], "no such file"),
