@@ -11,7 +11,7 @@ source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
 PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
 need omnistat-usermode omnistat-query
 export OMNISTAT_VICTORIA_DATADIR=$RESULTS/data_prom
-# For the stand-in, which plays the job that omnistat would have watched.
+# For the player, which replays the job that omnistat would have watched.
 export PROFLAB_WORKLOAD="srun -n $NTASKS ${TRAIN[*]}"
 omnistat-usermode --start --interval 1
 step "${TRAIN[@]}"

@@ -20,6 +20,7 @@ EXAMPLES = {
     "progress": ("", "--lesson 02 03", "--runs collected --page room.html"),
     "case": ("", "--html case.html"),
     "rehearse": ("", "02 04 --keep rehearsed"),
+    "tape": ("record -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
 }
 """Command -> examples of its arguments, one for each line of its help."""
 
@@ -92,6 +93,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--keep", type=Path, metavar="FOLDER", help="keep what they write, a folder for each lesson"
     )
     rehearsal.set_defaults(run=_rehearse)
+
+    tape = _add(commands, "tape", "record a command of a real tool as a tape")
+    tape.add_argument("action", choices=["record"])
+    tape.add_argument("--name", default="", help="name of the tape (default: the tool's)")
+    tape.add_argument("--gpu", default="", help="the GPU of this machine, such as MI300X")
+    tape.add_argument("command", nargs="+", help="the command line of the tool, after --")
+    tape.set_defaults(run=_record)
     return parser
 
 
@@ -190,6 +198,17 @@ def _rehearse(options: argparse.Namespace) -> int:
         done.append(one)
     print(f"\n{rehearsal_table(done)}")
     return int(any(one.problem for one in done))
+
+
+def _record(options: argparse.Namespace) -> int:
+    import platform
+
+    from proflab.tapes.recorder import record
+
+    machine = ", ".join(part for part in (options.gpu, platform.node()) if part)
+    origin = {"kind": "recorded", "detail": machine}
+    print(record(options.command, options.name or options.command[0], origin))
+    return 0
 
 
 if __name__ == "__main__":

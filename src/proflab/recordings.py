@@ -185,7 +185,7 @@ def cache_folder() -> Path:
     TMPDIR.
     """
     if folder := os.environ.get("PROFLAB_CACHE"):
-        # A cell may change its folder and must still find the files there, such as the stand-ins.
+        # A cell may change its folder and must still find the files there, such as the players.
         return Path(folder).absolute()
     import pooch
 
@@ -367,7 +367,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     main   -- the file to read, below the recording's folder; None if the whole folder is one
               recording.
     cut    -- None if the course ships no cut of it.
-    origin -- `modelled` for files of gpumodel, whose known `error` is then stated.
+    origin -- `modelled` for files of the former model, whose known `error` is then stated.
     """
 
     name: str

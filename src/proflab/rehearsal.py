@@ -16,7 +16,7 @@ from pathlib import Path
 from proflab.display import Table
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lesson, lessons, lessons_folder
-from proflab.standins.path import append_to_path
+from proflab.tapes.path import append_to_path
 
 CELL_TIMEOUT_S = 900
 """Longest time for one cell in seconds, the same as in the tests."""

@@ -403,7 +403,7 @@ def test_rocprofv3_too_old_for_a_version_option_is_fine() -> None:
 
 def test_stand_in_is_right_on_a_laptop_and_wrong_beside_a_gpu() -> None:
     launcher = {
-        "/opt/rocm/bin/rocprofv3": '#!/bin/sh\nexec python3 -m proflab.standins rocprofv3 "$@"\n'
+        "/opt/rocm/bin/rocprofv3": '#!/bin/sh\nexec python3 -m proflab.tapes rocprofv3 "$@"\n'
     }
     machine = laptop()
     machine.files |= launcher

@@ -20,7 +20,7 @@ from proflab import session
 from proflab.errors import CourseError
 from proflab.lessons import lessons
 from proflab.recordings import cache_folder
-from proflab.standins import append_to_path
+from proflab.tapes import append_to_path
 from tidyprof.plots import style
 
 
@@ -118,17 +118,14 @@ def test_learners_own_plots_get_the_courses_style(monkeypatch: pytest.MonkeyPatc
         assert found == {name: matplotlib.rcParams[name] for name in style.SETTINGS}
 
 
-def test_a_missing_tool_gets_its_stand_in_and_the_table_says_so(
+def test_a_missing_tool_gets_its_player_and_the_table_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", os.defpath)
     proflab.start("05")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["rocprof-compute", "stand-in"] in rows
-    done = subprocess.run(
-        ["sh", "-c", "rocprof-compute --version"], capture_output=True, text=True, check=True
-    )
-    assert "stand-in" in done.stdout + done.stderr
+    assert ["rocprof-compute", "replay"] in rows
+    subprocess.run(["sh", "-c", "rocprof-compute --version"], capture_output=True, check=True)
 
 
 def test_missing_package_is_shown_as_missing(
@@ -186,7 +183,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(variable, str(tmp_path / "file" / "below"))
-    monkeypatch.setenv("PATH", str(tmp_path))  # so that every tool needs its stand-in
+    monkeypatch.setenv("PATH", str(tmp_path))  # so that every tool needs the player
     with pytest.raises(CourseError, match=f"Not a directory.*{variable}"):
         proflab.start("00")
 
@@ -221,7 +218,7 @@ def test_without_a_home_to_write_to_the_cache_is_below_the_temporary_folder(
         cache_folder()
 
 
-def test_a_notebook_that_begins_beside_another_takes_its_stand_ins(
+def test_a_notebook_that_begins_beside_another_takes_its_players(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other makes each link in the moment in which this one finds none."""
@@ -233,4 +230,4 @@ def test_a_notebook_that_begins_beside_another_takes_its_stand_ins(
 
     monkeypatch.setattr(Path, "symlink_to", too_late)
     found = append_to_path({"PATH": ""})
-    assert all(tool.kind == "stand-in" and tool.path.exists() for tool in found)
+    assert all(tool.kind == "player" and tool.path.exists() for tool in found)

@@ -1,4 +1,4 @@
-"""Job scripts and snippets on each release that they promise, with its stand-ins and an srun of one
+"""Job scripts and snippets on each release that they promise, with the player and an srun of one
 task.
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from proflab.releases import number
+from proflab.releases import number, shown
 from tests.conftest import REPOSITORY
-from tests.proflab.test_standins_releases import RELEASES
 from tests.slurm.cluster import clean_environment
 from tests.snippets.test_07 import SCONTROL
 from tests.warm import SOCKET
@@ -41,32 +40,33 @@ export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLUR
 exec "$@"
 """
 
-TRAINER = "python -m cifar_train --max-steps 2"
+OPTIONS = "--batch-size 4 --max-steps 3 --num-workers 0"
+TRAINER = f"python -m cifar_train {OPTIONS}"
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "localhost"}
 
 
 def promised(text: str) -> tuple[str, ...]:
     """The releases that a header names; all that the course knows where it names none."""
     oldest = re.search(r"^# .*ROCm (\d+\.\d+) and later", text, re.MULTILINE)
-    return tuple(one for one in RELEASES if not oldest or number(one) >= number(oldest[1]))
+    return tuple(one for one in shown() if not oldest or number(one) >= number(oldest[1]))
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, warm: str) -> dict[str, str]:
-    """A shell's environment in which the stand-ins are found, `python` does nothing, and srun
+    """A shell's environment in which the player is found, `python` does nothing, and srun
     starts one task.
     """
     folder = tmp_path_factory.mktemp("bin")
     for name, text in {"srun": SRUN, "scontrol": SCONTROL, "python": "#!/bin/sh\n"}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    stand_ins = REPOSITORY / "src" / "proflab" / "standins" / "bin"
-    environment = clean_environment() | {"PATH": f"{folder}:{os.environ['PATH']}:{stand_ins}"}
+    player = REPOSITORY / "src" / "proflab" / "tapes" / "bin"
+    environment = clean_environment() | {"PATH": f"{folder}:{os.environ['PATH']}:{player}"}
     course = {
         "COURSE_DIR": str(REPOSITORY),
         "DATA": "synthetic",
         "FREE_MB": "1",
-        "TRAIN_OPTIONS": "--max-steps 2",
+        "TRAIN_OPTIONS": OPTIONS,
     }
     return environment | course | {"PROFLAB_PYTHON": warm, SOCKET: os.environ[SOCKET]}
 
@@ -97,6 +97,8 @@ def cases() -> Iterator[Any]:
     """Script and release; the releases between its oldest and its newest one are for a long run."""
     for script, text in SCRIPTS.items():
         oldest, *between, newest = promised(text)
+        if "rocprof_compute_profile" in script:  # there is no tape of all tables, as for ROCm 6.4
+            oldest, *between = between
         yield from ((script, oldest), (script, newest))
         yield from (pytest.param(script, one, marks=pytest.mark.long) for one in between)
 
@@ -117,7 +119,7 @@ def test_a_script_works_on_each_release_that_it_promises(
     else:
         words = {"snippets/03_sample.sh": ["out", *TRAINER.split()]}
         said = play(script, tmp_path, here, *words.get(script, TRAINER.split()[1:]), **SLURM)
-    assert "nothing was measured" in said, "no stand-in was played"
+    assert "nothing was measured" in said, "no tape was played"
     if "rocprof_compute_profile" in script:
         name = next(tmp_path.glob("rocprof_compute_profile_*")).name
         job = name.removeprefix("rocprof_compute_profile_")

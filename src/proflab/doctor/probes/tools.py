@@ -33,8 +33,8 @@ from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 from proflab.doctor.probes.rocm import release, release_of_tool, rocm_folder, systems
 
 TABLE = Path(__file__).parents[1] / "profilers.toml"
-STAND_INS = Path(proflab.__file__).parent / "standins" / "bin"
-STAND_IN_MARK = "proflab.standins"
+STAND_INS = Path(proflab.__file__).parent / "tapes" / "bin"
+STAND_IN_MARK = "proflab.tapes"
 """A text in every stand-in's launcher, and in the files that links to launchers lead to."""
 
 NUMBER = r"(\d+(?:\.\d+)+)"
