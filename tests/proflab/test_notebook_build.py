@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proflab.doctor.findings import all_issues
 from proflab.errors import CourseError
 from tools.drawings import DRAWINGS
+from tools.issue_page import all_issues
 from tools.notebooks import QUESTION_BOX, Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
 from tools.notebooks.minutes import (

@@ -394,7 +394,7 @@ def test_pages_name_no_build_that_set_up_refuses():
         REPOSITORY / name for name in ("README.md", "Makefile", "scripts/slurm/site.env.example")
     ]
     pages += [*(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "scripts/dev").iterdir()]
-    pages += [REPOSITORY / "src/proflab/doctor/known_issues.toml"]
+    pages += [REPOSITORY / "docs/known-issues.toml"]
     texts = [page.read_text() for page in pages if page.is_file()]
     named = {build for text in texts for build in re.findall(r"TORCH=(rocm[\d.]*\d)", text)}
     assert len(named) >= 2
