@@ -8,8 +8,8 @@ import io
 from pathlib import Path
 
 from matplotlib.colors import to_hex, to_rgba
+from proflab.parts.method import method
 
-from proflab.lessons import method
 from tidyprof.plots import style
 from tidyprof.plots.figure import save
 

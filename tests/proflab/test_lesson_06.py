@@ -23,9 +23,8 @@ from gpumodel.simulation import simulate
 from gpumodel.writers.rpd import schema_text
 from proflab.case import options
 from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.exercises.queries import Query, wrong_query
 from proflab.parts import trace_database
-from proflab.parts.trace_database import QuestionError, answer_of
+from proflab.parts.trace_database import Query, QuestionError, answer_of, wrong_query
 from proflab.recordings import shipped_folder
 from proflab.standins import append_to_path
 from proflab.standins.play import understand

@@ -1,6 +1,10 @@
 """Data, tables and charts that lessons and their exercises import, but that are not part of
-proflab's public names; some serve one lesson, some several.
+proflab's public names.
 
-They are here and not beside their lesson, since a notebook can import nothing from the lesson's
-folder: the files there are data, or scripts to copy and run.
+Figures and checks of one lesson are in its folder, which is searched too: `proflab.parts.work_map`
+is lessons/01_system_view/work_map.py.
 """
+
+from proflab.lessons import lessons_folder
+
+__path__ += [str(folder) for folder in sorted(lessons_folder().glob("[0-9]*"))]
