@@ -24,7 +24,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler mirror quick test test-course test-tidyprof long lint lessons notebooks book pdf slides bench tables figures gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler mirror quick test test-course test-tidyprof long lint lessons notebooks book slides bench tables figures gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -87,13 +87,11 @@ long: test ## test with ten times the damaged files, then run the lessons as shi
 lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in signatures
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/ruff format --check --line-length 100 lessons/*/lesson.py
+	$(BIN)/ruff format --check --line-length 100 lessons/*/lesson.py lessons/*/workshop.py
 	$(BIN)/mypy
 
-notebooks: .venv/.dev ## generate notebooks/ from lessons/, their drawings, the picture of the method, and pages of docs from their tables
+notebooks: .venv/.dev ## generate notebooks/ from lessons/, and pages of docs from their tables
 	$(BIN)/python -m tools.notebooks build
-	$(BIN)/python -m tools.drawings
-	$(BIN)/python -m tools.method_picture
 	$(BIN)/python -m tools.release_page
 	$(BIN)/python -m tools.issue_page
 	$(BIN)/python -m tools.who_ran
@@ -102,9 +100,6 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, their drawings, the 
 book slides: AT_ONCE := 1
 book: lessons .venv/.book ## run the lessons, one by one, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
-
-pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
-	$(BIN)/python -m docs.book.pdf
 
 slides: lessons .venv/.book ## run the lessons, and make slides of each and the cheat sheet, one page of A4, in build/handouts
 	$(BIN)/python -m docs.book.handouts

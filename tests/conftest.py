@@ -20,6 +20,11 @@ from tidyprof_tests.conftest import (  # noqa: F401 - what both houses have
 SNIPPETS = "tests/snippets/"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a test of a report replace its expected output."""
+    parser.addoption("--accept-output", action="store_true", help="write the outputs of snippets")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Workers side by side have one warm interpreter."""
     share(config)

@@ -20,7 +20,7 @@ import nbformat
 import pytest
 
 from tests.warm import PYTHON, share, shared_python
-from tools.notebooks.excerpt import RECIPE
+from tools.notebooks import WORKSHOP
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LESSONS, SOLVED = REPOSITORY / "lessons", REPOSITORY / "build/combined"
@@ -120,7 +120,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         if is_lesson(item):
             for name, value in _environment(item.config).items():
                 patch.setenv(name, value)
-            if (LESSONS / item.path.stem / RECIPE).is_file():
+            if (LESSONS / item.path.stem / WORKSHOP).is_file():
                 # Its sections would write over what their lessons write, which may run at the same
                 # time.
                 patch.setenv("PROFLAB_RUNS", f"runs/{item.path.stem}")

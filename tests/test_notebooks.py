@@ -7,16 +7,12 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from proflab.exercises import all_exercises
 from proflab.exercises.model import exercise_cell
 from tools.notebook_lint import lint_all
-from tools.notebooks import COLUMNS, Folders, build, read_sources
+from tools.notebooks import COLUMNS, Folders, read_sources
 from tools.notebooks.minutes import ALL_AT_MOST, CORE_AT_MOST, needed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -56,32 +52,3 @@ def test_every_lesson_states_the_minutes_that_the_rule_gives_and_the_core_fits_i
     }
     assert sum(one.lesson.minutes for one in sources if one.lesson.core) <= CORE_AT_MOST
     assert sum(one.lesson.minutes for one in sources) <= ALL_AT_MOST
-
-
-@pytest.fixture(scope="module")
-def built() -> dict[Path, str]:
-    return build(COURSE)
-
-
-@pytest.mark.parametrize(
-    "folder", sorted((REPOSITORY / "lessons").glob("[0-9]*")), ids=lambda folder: folder.name[:2]
-)
-def test_what_the_first_cell_says_without_the_packages_is_explained_above_it(
-    built: dict[Path, str], folder: Path
-) -> None:
-    """Run in a Python that has nothing but its own library, as somebody's notebook does who opens
-    one anywhere.
-    """
-    cells = json.loads(built[COURSE.notebooks / f"{folder.name}.ipynb"])["cells"]
-    here = next(place for place, one in enumerate(cells) if one["cell_type"] == "code")
-    head, code = ("".join(one["source"]) for one in cells[here - 1 : here + 1])
-    above = ["".join(one["source"]) for one in cells[: here - 1]]
-    assert any(text.startswith("# ") for text in above), "the title is read first"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
-    )
-    error = done.stderr.splitlines()[-1].partition(":")[0]
-    assert error == "ModuleNotFoundError"
-    assert f"`{error}` in the first cell? " in head
-    assert "make lab" in head
-    assert "%pip install" in head

@@ -23,8 +23,7 @@ from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
 from proflab.lessons import Lesson, lessons
 from tidyprof.errors import UserError
-from tools.notebooks import Folders, build, read_sources
-from tools.notebooks.excerpt import excerpts
+from tools.notebooks import Folders, build, read_sources, read_workshops
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -94,11 +93,8 @@ def stage_lessons(names: list[str], pages: Path) -> None:
 
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
-    sources = read_sources(folders.lessons)
-    made = {
-        one.lesson.folder.name: one.lesson
-        for one in [*sources, *excerpts(folders.lessons, sources)]
-    }
+    sources = [*read_sources(folders.lessons), *read_workshops(folders.lessons)]
+    made = {one.lesson.folder.name: one.lesson for one in sources}
     for name in names:
         page = page_of(name, folders, texts, partial(lesson_note, made[name]))
         stage_linked(

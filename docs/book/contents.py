@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.notebooks.excerpt import RECIPE
+from tools.notebooks import WORKSHOP
 
 START = "README.md"
 """The first page, as a path in the repository; in the book it is `index.md`."""
@@ -14,6 +14,7 @@ READERS = "packages/tidyprof/docs"
 """The folder of the pages on tidyprof; its README comes first, since capital letters do."""
 
 TO_LOOK_UP = (
+    "setup",
     "cheat-sheet",
     "glossary",
     "known-issues",
@@ -64,7 +65,7 @@ def contents(repository: Path) -> tuple[Part, ...]:
     """
     lessons = [
         path.parent.name
-        for name in (RECIPE, "lesson.py")
+        for name in (WORKSHOP, "lesson.py")
         for path in sorted((repository / "lessons").glob(f"*/{name}"))
     ]
     readers = [f"{READERS}/{path.name}" for path in (repository / READERS).glob("*.md")]

@@ -27,24 +27,19 @@ SITE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:deployments/[\w-]+|releases)\)")
 _FINISHED = re.compile(r"\]\(notebooks/finished/(\w+)\.md\)")
 """A link to a finished lesson: in the book every lesson is one."""
 
-_ON_THE_BOOK = re.compile(r" \[The published book\].*? as one file\.")
+_ON_THE_BOOK = re.compile(r" \[The published book\][^\n]*")
 """The first page's words on the book itself."""
 
 _CLONED = re.compile(r"git clone URL (\S+) +# URL: [^\n]*")
 _ISSUE = "Open an issue here"
 """What the first page says of the repository's address, which its own page need not know."""
 
-PAIR = re.compile(
-    r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>'
-)
-"""A picture and its dark twin, as GitHub shows them: Sphinx copies no file that HTML names."""
-
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
     """Copy one Markdown page into `target`, and the files that it links to beside the pages. The
     first page gets the contents.
     """
-    text = PAIR.sub(_pair, (repository / page).read_text(encoding="utf-8"))
+    text = (repository / page).read_text(encoding="utf-8")
     text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", _ON_THE_BOOK.sub("", text)))
     if page == START:
         text = with_address(text.replace("\n", f"\n\n{COVER}\n", 1))
@@ -65,12 +60,6 @@ def with_address(text: str, environ: Mapping[str, str] = os.environ) -> str:
     address = f"{server}/{name}"
     text = _CLONED.sub(rf"git clone {address} \1", text)
     return text.replace(_ISSUE, f"[Open an issue]({address}/issues)")
-
-
-def _pair(match: re.Match[str]) -> str:
-    """The two pictures in a form of which the book's theme shows one."""
-    dark, light, words = match.groups()
-    return f"![{words}]({light}){{.only-light}}\n![{words}]({dark}){{.only-dark}}"
 
 
 def write_if_new(path: Path, text: str) -> None:

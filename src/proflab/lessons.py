@@ -20,7 +20,6 @@ from proflab.errors import CourseError
 class Lesson:
     """One lesson, from its lesson.toml.
 
-    words       -- tools and topics as people search for them, for README's table
     minutes     -- the time in a room, by the rule of tools.notebooks.minutes
     waiting     -- the part of the minutes that is spent waiting for commands
     tools       -- commands that it would use on a GPU node
@@ -30,7 +29,6 @@ class Lesson:
 
     folder: Path
     question: str
-    words: str
     minutes: int
     tools: tuple[str, ...] = ()
     waiting: int = 0
@@ -84,15 +82,13 @@ def _read(folder: Path) -> Lesson:
         )
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        fixed = (fields.pop("question"), fields.pop("words"), int(fields.pop("minutes")))
+        fixed = (fields.pop("question"), int(fields.pop("minutes")))
         tools, waiting = tuple(fields.pop("tools", ())), int(fields.pop("waiting", 0))
         return Lesson(
             folder, *fixed, tools, waiting, fields.pop("view", ""), fields.pop("blind", "")
         )
     except (OSError, KeyError, ValueError) as error:
-        raise CourseError(
-            f"{path}: {error}; it needs `question`, `words`, `minutes` and `tools`"
-        ) from None
+        raise CourseError(f"{path}: {error}; it needs `question`, `minutes` and `tools`") from None
 
 
 def place(here: str) -> str:

@@ -57,15 +57,6 @@ def test_the_lessons_come_first_and_in_order_after_the_ninety_minutes():
     ]
 
 
-def test_no_page_to_which_the_start_sends_everybody_is_for_instructors_alone():
-    start = (REPOSITORY / START).read_text(encoding="utf-8")
-    _, _, to_start = start.partition("\n## Start\n")
-    sent = set(re.findall(r"\]\((docs/\w+\.md)", to_start.partition("\n## ")[0]))
-    assert "docs/slurm.md" in sent
-    (alone,) = [part for part in PARTS if part.caption == "For instructors"]
-    assert sent.isdisjoint(alone.pages)
-
-
 def test_the_first_page_gets_all_pages_without_their_endings():
     listed = re.findall(
         r"^(?:(?:docs|notebooks|packages)/.+|CONTRIBUTING|CHANGELOG)$",

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode, reads, v4
 
-from docs.book.lesson_pages import FOLDED, joined_streams, lesson_page
-from proflab.recall import WIDGET
+from docs.book.lesson_pages import FOLDED, lesson_page
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
 from tools.notebooks import Folders, build
@@ -60,20 +59,6 @@ def code(page: NotebookNode, folded: bool) -> list[str]:
     ]
 
 
-def test_solutions_are_folded_and_the_learners_cells_are_not(
-    pair: tuple[NotebookNode, NotebookNode],
-):
-    page = lesson_page("02", *pair, note="*A note.*")
-    assert code(page, folded=False) == [
-        "1 + 1",
-        "# 3 minutes: how long?\nanswer = ...\nq.check(answer)",
-    ]
-    assert code(page, folded=True) == [
-        "# 3 minutes: how long?\nanswer = 42\nq.check(answer)",
-        "secret = 1",
-    ]
-
-
 def test_outputs_of_a_solution_stay_with_it(pair: tuple[NotebookNode, NotebookNode]):
     combined, learner = pair
     for cell in combined.cells:
@@ -90,24 +75,6 @@ def test_outputs_of_a_solution_stay_with_it(pair: tuple[NotebookNode, NotebookNo
         cell.outputs[0].text for cell in page.cells if FOLDED in cell.metadata.get("tags", [])
     ]
     assert folded == ["of er)", "of = 1"]
-
-
-def test_an_output_that_needs_a_kernel_is_shown_as_its_page(
-    pair: tuple[NotebookNode, NotebookNode],
-):
-    combined, learner = pair
-    data = {WIDGET: {"model_id": "1"}, "text/html": "<details></details>", "text/plain": "a"}
-    first = next(cell for cell in combined.cells if cell.cell_type == "code")
-    first.outputs = [v4.new_output("display_data", data)]
-    page = lesson_page("02", combined, learner, note="*A note.*")
-    (shown,) = [output.data for cell in page.cells for output in cell.get("outputs", [])]
-    assert set(shown) == {"text/html", "text/plain"}
-
-
-def test_the_title_has_the_number_and_the_note_follows(pair: tuple[NotebookNode, NotebookNode]):
-    page = lesson_page("02", *pair, note="*A note.*")
-    assert page.cells[0].source == "# 02 · Where does a step go?\n\n*A note.*\n\nText."
-    assert "Course" not in page.cells[-1].source
 
 
 def test_notebooks_of_different_lessons_are_refused(pair: tuple[NotebookNode, NotebookNode]):
@@ -129,14 +96,3 @@ def test_no_page_of_the_course_shows_a_solution():
         given = {cell.source for cell in learner.cells}
         assert set(code(page, folded=False)) <= given
         assert len(code(page, folded=True)) >= path.read_text().count(BEGIN) / 2
-
-
-def test_what_was_printed_in_pieces_is_put_together():
-    pieces = [("stdout", "a l"), ("stderr", "a wa"), ("stdout", "ine\n"), ("stderr", "rning\n")]
-    outputs = [v4.new_output("stream", name=name, text=text) for name, text in pieces]
-    shown = v4.new_output("display_data", data={"text/plain": "a table"})
-    joined = joined_streams(
-        [*outputs, shown, v4.new_output("stream", name="stdout", text="more\n")]
-    )
-    assert [output.get("text") for output in joined] == ["a line\n", "a warning\n", None, "more\n"]
-    assert outputs[0].text == "a l"

@@ -5,7 +5,6 @@ and as a whole.
 from __future__ import annotations
 
 import base64
-import io
 import re
 import shutil
 import ssl
@@ -28,13 +27,12 @@ import tidyprof
 from docs.book.__main__ import DOWNLOADS, build_site, lesson_note
 from docs.book.contents import Part, toctrees
 from docs.book.lesson_pages import FOLDED, METADATA
-from docs.book.pdf import print_book
 from proflab.lessons import lessons
 from proflab.perfetto_button import PerfettoButton, viewer_page
 from proflab.perfetto_trace import Trace, prepare
 from tests.browser.conftest import Site
-from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
-from tests.browser.test_viewer import HOSTILE, drawn, opened, press, said, timeline
+from tests.browser.pages import LOOKS, barriers, overhang, show
+from tests.browser.test_viewer import HOSTILE, timeline
 from tests.conftest import REPOSITORY, require
 from tidyprof.plots import viewer
 from tidyprof_tests.patience import PATIENCE_S
@@ -60,16 +58,6 @@ fetch(address).then(answer => answer.blob()).then(blob => Object.assign(new File
     onload: event => done(event.target.result.split(',')[1]) }).readAsDataURL(blob));
 """
 """Bytes of an address, in base64, as any page may fetch them."""
-
-SHEET = 672
-"""Pixels of a line on A4: 210 mm less two margins of 16 mm, at 96 pixels an inch."""
-
-LINE = """
-const range = document.createRange();
-range.selectNodeContents([...document.querySelectorAll('article p')]\
-.find(found => found.innerText.length > 900));
-return range.toString().length / new Set([...range.getClientRects()].map(box => box.top)).size;
-"""
 
 
 def lesson() -> str:
@@ -221,14 +209,6 @@ def wait_for(browser: Any, selector: str) -> list[Any]:
     )
 
 
-@pytest.fixture(scope="module")
-def paper(site: Path) -> Any:
-    """The whole book, printed."""
-    from pypdf import PdfReader
-
-    return PdfReader(print_book(site.with_name("pages")))
-
-
 @pytest.mark.parametrize(
     ("scheme", "width"),
     [
@@ -244,58 +224,6 @@ def test_a_book_has_no_barrier_and_fits_its_window(
         show(browser, f"{site.as_uri()}/{page}", scheme, width)
         assert overhang(browser) <= 0, page
         assert barriers(browser) == [], page
-
-
-def test_grey_on_white_is_found_with_axe_and_without_it(tmp_path: Path, browser: Any):
-    page = tmp_path / "page.html"
-    page.write_text(
-        "<!doctype html><body><p>black</p><p style='color:#999'>grey</p><p style='color:#fff'"
-        " hidden>no</p>"
-    )
-    show(browser, page.as_uri(), "light", 1280)
-    assert any("color-contrast" in barrier for barrier in barriers(browser))
-    assert not any("color-contrast" in barrier for barrier in barriers(browser, contrast=False))
-    texts, hard = hard_to_read(browser, "body", "svg")
-    assert (texts, [found.partition(":")[0] for found in hard]) == (2, ["2.8"])
-
-
-def test_lines_have_a_length_that_eyes_can_follow_and_code_does_not_scroll(
-    site: Path, browser: Any
-):
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
-    assert 60 < browser.execute_script(LINE) < 80
-    code = "const code = document.querySelector('.cell_input pre');"
-    assert browser.execute_script(f"{code} return code.scrollWidth - code.clientWidth") <= 0
-    assert (
-        browser.execute_script(f"{code} return parseFloat(getComputedStyle(code).fontSize)") >= 12.5
-    )
-    contents = (
-        "return document.querySelector('.toc-drawer').getBoundingClientRect().right <= innerWidth"
-    )
-    assert browser.execute_script(contents)
-
-
-def test_a_figure_loads_when_it_is_needed_and_opens_whole(site: Path, browser: Any):
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
-    link, image = browser.execute_script(
-        "const image = document.querySelector('.cell_output img'); return"
-        " [image.parentElement.href, image.loading]"
-    )
-    assert image == "lazy"
-    browser.get(link)
-    assert browser.execute_script("return document.images[0].naturalWidth") > 390
-
-
-@pytest.mark.parametrize(("scheme", "width"), LOOKS[::3])
-def test_the_viewer_of_a_figure_opens_in_the_book(
-    site: Path, browser: Any, scheme: str, width: int
-):
-    opened(browser, f"{site.as_uri()}/notebooks/00_first.html", scheme, width)
-    press(browser, "n", "+")
-    assert drawn(browser) == (10_000_000, 30_000_000)
-    assert said(browser).startswith("ProfilerStep#7")
-    assert overhang(browser) <= 0
-    assert barriers(browser) == []
 
 
 def test_perfetto_opens_the_very_trace_from_where_the_book_is(
@@ -316,206 +244,6 @@ def test_perfetto_opens_the_very_trace_from_where_the_book_is(
     assert copy.read_bytes() == trace().content
     assert len(tidyprof.steps(tidyprof.read(copy))) == 3
     assert len(list((site / "_traces").iterdir())) == 1
-
-
-def test_perfetto_is_not_offered_where_it_could_not_fetch_and_the_trace_can_be_saved(
-    site: Path, certificate: Path, browser: Any
-):
-    page = "notebooks/00_first.html"
-    with (
-        served(site, Access_Control_Allow_Origin="*") as plain,
-        served(site, certificate=certificate) as closed,
-    ):
-        for address in (site.as_uri(), plain, closed):
-            show(browser, f"{address}/{page}", "light", 390)
-            browser.execute_async_script("offers.finally(arguments[0])")
-            assert not any(link.is_displayed() for link in wait_for(browser, "a.open")), address
-            saved = wait_for(browser, ".perfetto a[download]")[0].get_attribute("href")
-            assert (site / saved.removeprefix(f"{address}/")).read_bytes() == trace().content
-
-
-def test_code_is_copied_at_a_click_and_outputs_are_not_offered(site: Path, browser: Any):
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
-    buttons = wait_for(browser, ".copybtn")
-    assert len(buttons) == 4
-    browser.execute_script(
-        "addEventListener('copy', () => { window.copied = document.activeElement.value ??"
-        " `${getSelection()}` }, true)"
-    )
-    buttons[0].click()
-    assert browser.execute_script("return window.copied") == LONGEST
-
-
-def test_the_search_from_a_file_shows_what_stands_around_the_words_and_where(
-    site: Path, browser: Any
-):
-    show(browser, f"{site.as_uri()}/search.html?q=occupancies", "light", 1280)
-    item = wait_for(browser, "#search-results li .context")[0]
-    assert item.text == "The occupancy of a step."
-    assert item.find_element("css selector", "mark").text == "occupancy"
-    links = browser.find_elements("css selector", "#search-results li a")
-    assert [link.text for link in links] == ["The gate", "When"]
-    assert links[1].get_attribute("href").endswith("docs/gate.html#when")
-
-
-def test_the_search_field_shows_that_it_has_the_keyboard(site: Path, browser: Any):
-    show(browser, f"{site.as_uri()}/index.html", "light", 1280)
-    look = (
-        "const look = getComputedStyle(arguments[0]); return [look.outlineStyle,"
-        " parseFloat(look.outlineWidth)]"
-    )
-    field = browser.find_element("css selector", ".sidebar-search")
-    assert browser.execute_script(look, field)[0] == "none"
-    field.send_keys("x")
-    style, width = browser.execute_script(look, field)
-    assert style == "solid"
-    assert width >= 2
-
-
-def test_a_printed_page_hides_nothing_and_cuts_nothing(site: Path, browser: Any):
-    from pypdf import PdfReader
-
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "dark", 1280)
-    assert "answer = 42" not in browser.execute_script("return document.body.innerText")
-    sheets = [
-        sheet.extract_text()
-        for sheet in PdfReader(io.BytesIO(base64.b64decode(browser.print_page()))).pages
-    ]
-    text = "\n".join(sheets)
-    assert "Skip to content" not in text
-    assert "Back to top" not in text
-    assert "answer = 42" in text
-    assert "Nothing overlaps." in text
-    assert "behind a click" not in text
-    assert "One step." not in text
-    assert text.count("x") >= 91
-    # A cell that is longer than a sheet begins below its paragraph, instead of on a sheet of its
-    # own.
-    assert any("A short paragraph" in sheet and "row_0 = 0" in sheet for sheet in sheets)
-    assert all(f"row_{number} = {number}" in text for number in range(90))
-
-
-def test_words_of_a_table_stay_whole_on_paper_and_the_table_stays_on_the_sheet(
-    site: Path, browser: Any
-):
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", SHEET)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    wide, lines, kept = browser.execute_script(
-        "const table = document.querySelector('.cell_output table'), cell = document.createRange();"
-        "cell.selectNodeContents(table.querySelector('td'));"
-        "return [table.getBoundingClientRect().right, cell.getClientRects().length,"
-        " getComputedStyle(table.tHead).breakAfter]"
-    )
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    assert wide <= SHEET
-    assert lines == 1
-    assert kept == "avoid"
-
-
-def test_a_wide_table_with_headings_is_stacked_on_a_small_screen(site: Path, browser: Any):
-    cells = (
-        "return [...document.querySelectorAll('table.headed td')].map(cell =>"
-        " [getComputedStyle(cell).display, getComputedStyle(cell, '::before').content])"
-    )
-    page = f"{site.as_uri()}/notebooks/00_first.html"
-    show(browser, page, "light", 390)
-    assert browser.execute_script(cells) == [
-        ["block", "none"],
-        *[["block", '"forwardforward: "']] * 2,
-    ]
-    show(browser, page, "light", 1280)
-    assert {display for display, _ in browser.execute_script(cells)} == {"table-cell"}
-
-
-def test_each_wide_table_scrolls_in_a_box_of_its_own(site: Path, browser: Any):
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
-    below = browser.execute_script(
-        "return [...document.querySelectorAll('.cell_output table.three')].map(table => {"
-        "  let box = table;"
-        "  do { box = box.parentElement } while (box.scrollWidth <= box.clientWidth);"
-        "  return [getComputedStyle(box).overflowX, box.querySelectorAll('table').length] })"
-    )
-    assert below == [["auto", 1]] * 2
-
-
-def test_only_what_goes_on_beyond_its_edge_has_a_shade(site: Path, browser: Any):
-    shades = (
-        "return [...document.querySelectorAll('article pre')].map(box =>"
-        " [box.scrollWidth > box.clientWidth, getComputedStyle(box).boxShadow !== 'none'])"
-    )
-    page = f"{site.as_uri()}/notebooks/00_first.html"
-    for width in (1280, 390):
-        show(browser, page, "light", width)
-        found = browser.execute_script(shades)
-        assert all(goes_on == shaded for goes_on, shaded in found)
-    assert any(goes_on for goes_on, _ in found)
-
-
-def test_a_small_screen_cuts_no_command_and_gives_columns_and_icons_room(site: Path, browser: Any):
-    show(browser, f"{site.as_uri()}/index.html", "light", 390)
-    code = (
-        "const code = document.querySelector('article pre'); return code.scrollWidth -"
-        " code.clientWidth"
-    )
-    assert browser.execute_script(code) <= 0
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
-    gap = "const [one, other] = document.querySelector('.header-right').children; "
-    gap += "return other.getBoundingClientRect().left - one.getBoundingClientRect().right"
-    assert browser.execute_script(gap) >= 8
-    show(browser, f"{site.as_uri()}/docs/gate.html", "light", 390)
-    stacked = (
-        "const cells = [...document.querySelectorAll('table')[1].rows[1].cells];"
-        "return [new Set(cells.map(cell => cell.getBoundingClientRect().top)).size,"
-        " cells.map(cell => getComputedStyle(cell, '::before').content)]"
-    )
-    assert browser.execute_script(stacked) == [
-        3,
-        ["none", '"where it was seen: "', '"since: "'],
-    ]
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_is_smaller_than_12_5_pixels(site: Path, browser: Any, width: int):
-    sizes = (
-        "return [...document.querySelectorAll('body *')].filter(element =>"
-        " element.checkVisibility() && !element.closest('svg, .visually-hidden, option') &&"
-        " [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()) &&"
-        " parseFloat(getComputedStyle(element).fontSize) < 12.495).map(found => found.outerHTML)"
-    )
-    for page in ("index.html", "notebooks/00_first.html", "docs/gate.html", "search.html"):
-        show(browser, f"{site.as_uri()}/{page}", "light", width)
-        assert browser.execute_script(sizes) == []
-
-
-def test_code_has_an_edge_and_its_comments_are_quieter_than_it(site: Path, browser: Any):
-    style = (
-        "const look = getComputedStyle(document.querySelector(arguments[0])); return"
-        " look[arguments[1]]"
-    )
-    show(browser, f"{site.as_uri()}/index.html", "light", 1280)
-    assert browser.execute_script(style, "article div.highlight", "borderTopWidth") == "1px"
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "dark", 1280)
-    remark, code = (
-        browser.execute_script(style, name, "color")
-        for name in (".highlight .c1", ".cell_input pre")
-    )
-    assert sum(map(int, re.findall(r"\d+", remark))) < 0.8 * sum(map(int, re.findall(r"\d+", code)))
-
-
-def test_what_is_to_be_typed_keeps_its_quotes_and_a_heading_has_no_line_for_its_mark(
-    site: Path, browser: Any
-):
-    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
-    assert 'Type {"kind": 1}.' in browser.execute_script(
-        "return document.querySelector('article').innerText"
-    )
-    narrow = (
-        "const heading = document.querySelector('h2'), range = document.createRange();"
-        "heading.style.width = 'max-content'; range.selectNodeContents(heading.firstChild);"
-        "heading.style.width = `${Math.ceil(range.getBoundingClientRect().width)}px`;"
-        "return heading.getBoundingClientRect().height / range.getBoundingClientRect().height"
-    )
-    assert browser.execute_script(narrow) < 1.7
 
 
 @pytest.mark.parametrize(
@@ -540,22 +268,6 @@ def test_the_search_has_each_page_once_by_titles_then_by_nearness_and_what_chang
     assert [title for title, _, _ in found(words, site, browser)] == titles
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence", "marks"),
-    [
-        ("hang", "… Another job hangs, or it was out of memory.", ["hangs"]),
-        ("out of memory", "… Another job hangs, or it was out of memory.", ["out of memory"]),
-        ("kind", 'Type {"kind": 1}.', ["kind"]),
-        ("straggle", "straggler: the rank that the others wait for.", ["straggler"]),
-    ],
-    ids=str,
-)
-def test_the_search_shows_the_sentence_with_the_words_and_marks_them_alone(
-    words: str, sentence: str, marks: list[str], site: Path, browser: Any
-):
-    assert found(words, site, browser)[0][1:] == (sentence, marks)
-
-
 def found(words: str, site: Path, browser: Any) -> list[tuple[str, str, list[str]]]:
     """What the book's search finds: titles of pages, excerpts, and what is marked in them."""
     show(browser, f"{site.as_uri()}/search.html?q={quote_plus(words)}", "light", 1280)
@@ -571,35 +283,4 @@ def found(words: str, site: Path, browser: Any) -> list[tuple[str, str, list[str
             [mark.text for mark in item.find_elements("css selector", "mark")],
         )
         for item in items
-    ]
-
-
-def test_the_whole_book_has_all_pages_and_an_outline(paper: Any):
-    assert "What it is about." in paper.pages[0].extract_text()
-    titles = [entry.title for entry in paper.outline if not isinstance(entry, list)]
-    assert titles == ["A course", "All pages"]
-    sheets = {
-        place.title: paper.get_destination_page_number(place) for place in parts_of(paper.outline)
-    }
-    for title in (TITLE, "The gate", "A short page"):
-        assert title in " ".join(paper.pages[sheets[title]].extract_text().split())
-    assert 0 < sheets[TITLE] < sheets["The gate"] == sheets["When"] < sheets["A short page"]
-
-
-def parts_of(outline: list[Any]) -> list[Any]:
-    """The entries of an outline, those below others too."""
-    return [
-        place
-        for entry in outline
-        for place in (parts_of(entry) if isinstance(entry, list) else [entry])
-    ]
-
-
-def test_links_between_pages_stay_within_the_pdf(paper: Any):
-    assert paper.named_destinations
-    links = [link.get_object() for sheet in paper.pages for link in sheet.get("/Annots", [])]
-    assert not [
-        link
-        for link in links
-        if "/URI" in link.get("/A", {}) and "file:" in str(link["/A"]["/URI"])
     ]

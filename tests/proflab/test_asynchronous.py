@@ -9,9 +9,6 @@ import threading
 from collections.abc import Callable
 
 import pytest
-
-from proflab.exercises import exercises_of
-from proflab.parts import timer_check
 from proflab.parts.timer_check import (
     LAUNCH_S,
     WORK_S,
@@ -20,6 +17,9 @@ from proflab.parts.timer_check import (
     check_timer,
     matrix_work,
 )
+
+from proflab.exercises import exercises_of
+from proflab.parts import timer_check
 
 waiting_timer = exercises_of("00").waiting_timer
 honest_timer, lying_timer = waiting_timer("before", "inside"), waiting_timer()

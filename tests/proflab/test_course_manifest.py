@@ -4,20 +4,13 @@ and in a wheel.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
-import pytest
-
-from proflab.errors import CourseError
-from proflab.recordings import find_entry, load_manifest, shipped_folder
+from proflab.recordings import load_manifest, shipped_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -41,46 +34,6 @@ def test_entries_are_consistent() -> None:
             else:
                 assert file.url.startswith("https://")
                 assert entry.source_commit in file.url
-
-
-def test_rocm_release_is_taken_from_the_manifest_only() -> None:
-    assert find_entry("torch-mi300x-resnet-ddp-rank0").short_rocm == "ROCm 6.4"
-    assert find_entry("rocprofv3-json-mi350x-torch-training").short_rocm is None
-    assert find_entry("torch-mi300x-resnet-ddp-rank0").short_gpu == "AMD Instinct MI300X"
-
-
-def test_unknown_name_gives_the_near_one() -> None:
-    with pytest.raises(CourseError, match=r"did you mean torch-mi210-gpu-only"):
-        find_entry("torch-mi210-gpu")
-
-
-def test_manifest_is_found_in_the_layout_of_a_wheel(tmp_path: Path) -> None:
-    package = tmp_path / "proflab"
-    shutil.copytree(
-        REPOSITORY / "src/proflab", package, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    shutil.copytree(REPOSITORY / "recordings", package / "shipped_recordings")
-    code = "from proflab.recordings import *; print(shipped_folder(), len(load_manifest()))"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY / "src")]),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == [str(package / "shipped_recordings"), str(len(load_manifest()))]
-
-
-def test_wheel_is_told_to_carry_the_manifest() -> None:
-    build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
-        "targets"
-    ]["wheel"]
-    assert build["force-include"]["recordings"] == "proflab/shipped_recordings"
 
 
 def imported(listed: list[dict], known: list[dict], folder: Path) -> tuple[Path, Path]:
@@ -112,44 +65,3 @@ def test_every_public_recording_has_its_truth_and_the_truths_are_small() -> None
     assert list(truths) == public
     assert all(entry["truth"] for entry in truths.values())
     assert path.stat().st_size < 62_000
-
-
-def test_import_script_leaves_out_files_without_an_address_and_keeps_the_courses_own(
-    tmp_path: Path,
-) -> None:
-    file = {
-        "path": "a/x",
-        "sha256": "0" * 64,
-        "bytes": 1,
-        "role": "recording",
-        "url": "https://example.org/x",
-    }
-    texts = dict.fromkeys(
-        ("kind", "tool", "gpu", "workload", "licence", "licence_url", "copyright", "notes"), "text"
-    )
-    mirror = [
-        {
-            "name": "a",
-            **texts,
-            "files": [file, {**file, "path": "a/y", "url": None}],
-            "truth": {"rows": 1},
-        },
-        {"name": "b", **texts, "files": [{**file, "path": "b/x", "url": None}]},
-    ]
-    own = {"name": "own", **texts, "files": [{**file, "path": "own/x", "url": None}]}
-    target, truths = imported(mirror, [own], tmp_path)
-    written = {entry["name"]: entry for entry in json.loads(target.read_text())}
-    assert set(written) == {"a", "own"}
-    assert [file["path"] for file in written["a"]["files"]] == ["a/x"]
-    assert written["a"]["main"] == "x"
-    assert "truth" not in written["a"]
-    assert json.loads(truths.read_text()) == {
-        "a": {
-            "address": "https://example.org/x",
-            "files": 1,
-            "bytes": 1,
-            "sha256": hashlib.sha256(f"{'0' * 64}  a/x\n".encode()).hexdigest(),
-            "licence": "text",
-            "truth": {"rows": 1},
-        }
-    }

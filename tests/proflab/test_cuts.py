@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import re
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -17,9 +16,8 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from proflab.lessons import lessons
 from proflab.recordings import Recording, fetch, load_manifest, recording, shipped_folder
-from tests.conftest import REPOSITORY, others_later
+from tests.conftest import others_later
 from tests.public_recordings import Mirror
 from tools.cuts import make_cut, notice
 from tools.cuts.recipes import RECIPES
@@ -28,32 +26,8 @@ CUTS = shipped_folder() / "cuts"
 MOST_BYTES = 12 * 10**6
 WITH_STACKS = "torch-mi300x-resnet-ddp-rank0"
 LLAMA_CPP = "rocprofv3-csv-gfx1151-llamacpp-decode"
-TRACES = [name for name in RECIPES if name.startswith("torch-")]
-ANALYSES = (
-    *(
-        tidyprof.kernels,
-        tidyprof.operators,
-        tidyprof.steps,
-        tidyprof.step_budget,
-        tidyprof.busy,
-        tidyprof.gaps,
-    ),
-    *(tidyprof.overlap, tidyprof.launches, tidyprof.blocked_calls),
-)
-FACTS = (
-    "gpu",
-    "rocm",
-    "backend",
-    "distributed",
-    "world_size",
-    "options",
-    "record_window_ns",
-    "warnings",
-)
 LARGE = ("torch-mi300-ddp-4ranks-fused", WITH_STACKS)
 COMPUTE = [name for name in RECIPES if name.startswith("rocprof-compute-")]
-_CALLED = re.compile(r'recording\("([\w-]+)"')
-_TEXT = re.compile(r'"((?:torch|rocprof|rpd|smi|modelled)[\w-]+)"')
 
 
 def large_ones_later(names: Iterable[str]) -> list[Any]:
@@ -71,28 +45,6 @@ def both(
     assert cut.source == "cut"
     monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings.whole()))
     return [cut, fetch(request.param)]
-
-
-def test_every_recording_that_a_lesson_names_is_here_without_network() -> None:
-    named = set()
-    for lesson in lessons().values():
-        text = lesson.source.read_text(encoding="utf-8")
-        named |= {
-            *_CALLED.findall(text),
-            *(name for name in _TEXT.findall(text) if name in load_manifest()),
-        }
-    assert named >= {"torch-mi300x-resnet-ddp-rank0", "torch-h200-case-plain", "modelled-resnet"}
-    assert {
-        name: recording(name).source
-        for name in named
-        if recording(name).source not in ("shipped", "cut")
-    } == {}
-    in_tests = "".join(
-        path.read_text(encoding="utf-8")
-        for tests in ("tests", "packages/tidyprof/tests")
-        for path in (REPOSITORY / tests).rglob("test_*.py")
-    )
-    assert {name for name in RECIPES if name not in named and name not in in_tests} == set()
 
 
 def test_the_manifest_lists_the_cuts_and_they_are_small() -> None:
@@ -157,63 +109,6 @@ def test_events_and_counters_are_those_of_the_whole(both: list[Recording]) -> No
         pd.testing.assert_frame_equal(left, right)
 
 
-@pytest.mark.parametrize("both", large_ones_later(TRACES), indirect=True)
-def test_analyses_of_a_cut_trace_are_those_of_the_whole(both: list[Recording]) -> None:
-    cut, whole = (tidyprof.read(one.path) for one in both)
-    for analyse in ANALYSES:
-        pd.testing.assert_frame_equal(analyse(cut), analyse(whole))
-    assert {name: cut.meta.get(name) for name in FACTS} == {
-        name: whole.meta.get(name) for name in FACTS
-    }
-
-
-@pytest.mark.parametrize("both", others_later(COMPUTE, COMPUTE[:1]), indirect=True)
-def test_a_cut_workload_has_its_roofline_and_its_speed_of_light(both: list[Recording]) -> None:
-    for cut, whole in zip(*map(read_all, both), strict=True):
-        for analyse in (
-            tidyprof.roofline_points,
-            tidyprof.roofline_ceilings,
-            tidyprof.speed_of_light,
-        ):
-            pd.testing.assert_frame_equal(analyse(cut), analyse(whole))
-
-
-@pytest.mark.parametrize("both", sorted(RECIPES), indirect=True)
-def test_a_cut_table_holds_nothing_that_the_whole_one_does_not(both: list[Recording]) -> None:
-    cut, whole = (one.files for one in both)
-    for name in (name for name in cut if name.endswith(".csv")):
-        left, right = (pd.read_csv(files[name], dtype=str) for files in (cut, whole))
-        rows = (
-            right.iloc[:, 0].isin(left.iloc[:, 0])
-            if name.endswith("2.1_Speed-of-Light.csv")
-            else slice(None)
-        )
-        pd.testing.assert_frame_equal(left, right.loc[rows, list(left)].reset_index(drop=True))
-
-
-@pytest.mark.parametrize("both", [LLAMA_CPP], indirect=True)
-def test_kernels_of_the_trace_in_csv_files(both: list[Recording]) -> None:
-    cut, whole = (tidyprof.read(one.files["decode_kernel_trace.csv"]) for one in both)
-    pd.testing.assert_frame_equal(tidyprof.kernels(cut), tidyprof.kernels(whole))
-    pd.testing.assert_frame_equal(tidyprof.busy(cut), tidyprof.busy(whole))
-
-
-@pytest.mark.parametrize("both", ["rpd-mi200-matmul", "rpd-vllm-mytrace"], indirect=True)
-def test_views_of_a_cut_database_answer_as_those_of_the_whole(
-    both: list[Recording], tmp_path: Path
-) -> None:
-    answers = []
-    for one in both:
-        with closing(sqlite3.connect(unpacked_to(tmp_path / one.source, one.path))) as connection:
-            tables = [
-                f"SELECT * FROM {name}"
-                for name in ("api", "op", "busy", "ktop", "top", "kernel", "copy", "copyop")
-            ]
-            answers.append([sorted(connection.execute(question).fetchall()) for question in tables])
-    assert answers[0] == answers[1]
-    assert all(answers[0])
-
-
 @pytest.mark.parametrize(
     "name", ["torch-mi300x-compile-triton", "rpd-mi200-matmul", "rocprof-compute-mi200-vcopy"]
 )
@@ -234,11 +129,3 @@ def unpacked(path: Path) -> bytes:
         with closing(sqlite3.connect(path)) as connection:
             return "\n".join(connection.iterdump()).encode()
     return gzip.decompress(content) if path.suffix == ".gz" else content
-
-
-def unpacked_to(target: Path, path: Path) -> Path:
-    """A database as SQLite opens it."""
-    target.write_bytes(
-        gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    )
-    return target

@@ -10,21 +10,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from proflab.parts.stacks_over_kernels import stacks_over_kernels
 
 import tidyprof
 from cifar_train.config import parse
 from cifar_train.data.loaders import build_loaders
 from cifar_train.data.transforms import BatchTransform
 from proflab import case
-from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.parts.stacks_over_kernels import _boxes, _named, stacks_over_kernels
-from proflab.parts.steady_part import SteadyPart, own_run, steady_part
+from proflab.exercises import Outcome, find, selftest
+from proflab.parts.steady_part import SteadyPart, own_run
 from proflab.recordings import recording
 from proflab.standins.__main__ import main
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 from tidyprof_tests.plots.test_plot_viewer import data_of
-
-lesson = exercises_of("03")
 
 ORIGIN = Origin("modelled", "by hand")
 MS = 1_000_000
@@ -104,45 +102,12 @@ def modelled(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     return captured(tmp_path_factory.mktemp("one"))
 
 
-def test_every_mistake_is_refused_on_a_run_by_hand(by_hand: SteadyPart) -> None:
-    selftest("03.3", by_hand)
-
-
-def test_every_mistake_is_refused_on_the_modelled_case(modelled: Profile, tmp_path: Path) -> None:
-    selftest("03.3", steady_part(modelled))
-    slow = (
-        "--pathology",
-        "slow-loader",
-        "--batched-transforms",
-        "--batch-size",
-        "16",
-        "--max-steps",
-        "8",
-    )
-    selftest("03.1", steady_part(captured(tmp_path, *slow)))
-
-
 def test_every_mistake_is_refused_on_the_recorded_stacks() -> None:
     found = recording("rocprof-sys-cpu")
     assert found.source == "shipped", (
         "it is the course's own: there is no cut of it, and no other copy"
     )
     selftest("03.2", tidyprof.read(found.path, origin=found.origin))
-
-
-def test_loader_processes_pass_as_the_cure_and_a_smaller_batch_does_not(
-    modelled: Profile, tmp_path: Path
-) -> None:
-    question = find("03.3").on(steady_part(modelled))
-    for name in ("small", "batched"):
-        (tmp_path / name).mkdir()
-    assert question.evaluate(captured(tmp_path, "--num-workers", "2")).outcome is Outcome.PASSED
-    assert question.evaluate(tmp_path / "out").outcome is Outcome.PASSED
-    batched = captured(tmp_path / "batched", "--batched-transforms")
-    assert question.evaluate(batched).outcome is Outcome.PASSED
-    refused = question.evaluate(captured(tmp_path / "small", "--batch-size", "32"))
-    assert refused.outcome is Outcome.WRONG
-    assert "you gave it less to do" in refused.message
 
 
 def test_batched_transforms_keep_images_labels_and_order_and_lose_the_digits() -> None:
@@ -163,39 +128,6 @@ def test_batched_transforms_keep_images_labels_and_order_and_lose_the_digits() -
     assert not torch.equal(single, whole)
     assert whole.mean().item() == pytest.approx(single.mean().item(), rel=0.02)
     assert whole.std().item() == pytest.approx(single.std().item(), rel=0.02)
-
-
-def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
-    found = recording("rocprof-sys-cpu")
-    real = tidyprof.read(found.path, origin=found.origin)
-    frames = real.events[real.events["kind"] == "sample"]
-    first = frames.groupby("sample").first()["duration_ns"]
-    inside = frames.loc[
-        frames["name"].astype(str).str.contains(lesson.BACKWARD, regex=False), "sample"
-    ].unique()
-    assert lesson.backward_share(real) == pytest.approx(100 * first.loc[inside].sum() / first.sum())
-    tree = tidyprof.call_stacks(real)
-    assert tree.groupby("short_name")["self_count"].sum().idxmax() == "__sigaction"
-    assert tree.query("depth == 0")["name"].iloc[0] == lesson.COMPLETE
-    sums = real.counters[
-        real.counters["name"].isin(["CPU Page Faults (S)", "CPU Context Switches (S)"])
-    ]
-    assert sums.groupby("name", observed=True)["value"].is_monotonic_increasing.all()
-
-
-@pytest.mark.parametrize(
-    ("times", "words"),
-    [
-        (lambda steady: lesson.IMAGES, "This is the sleep of a step"),
-        (lambda steady: steady.steps / lesson.STEPS, "`unseen.steps`"),
-        (lambda steady: steady.steps, "divide by their number too"),
-        (lambda steady: steady.steps * lesson.IMAGES, "This is all the sleep of the steady steps"),
-    ],
-)
-def test_a_sleep_of_another_whole_is_told_which(by_hand: SteadyPart, times, words: str) -> None:
-    result = find("03.1").on(by_hand).evaluate(lesson.sleep_per_image_ms(by_hand) * times(by_hand))
-    assert result.outcome is Outcome.WRONG
-    assert words in result.message
 
 
 @pytest.mark.parametrize(
@@ -241,80 +173,3 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     assert data["row"].count(ranges + 1) == (device["start_ns"] < 50 * MS).sum()
     with pytest.raises(ValueError, match="sample more often"):
         stacks_over_kernels(by_hand.profile, 49 * MS, 50 * MS)
-
-
-def test_every_range_is_drawn_and_named_in_the_colour_of_the_legend() -> None:
-    ranges = [("data", 0, 36), ("forward", 36, 44), ("loss", 44, 44.1), ("backward", 44.1, 58)]
-    rows = [
-        ("annotation", name, round(begin * MS), round(end * MS))
-        for name, begin, end in [*ranges, ("optimizer", 58, 60)]
-    ]
-    samples = {1: (0, 2 * MS, ["train", "read"]), 2: (2 * MS, 58 * MS, ["train", "step"])}
-    profile = profile_of(("kernel", "k", 59 * MS, 60 * MS), *rows, samples=samples)
-    stacks, busy = stacks_over_kernels(profile, 0, 60 * MS).axes
-    width = {text.get_text(): text.get_window_extent() for text in busy.texts}
-    assert [*width] == ["data", "backward", "forward", "optimizer", "loss"]
-    axis = busy.get_window_extent()
-    assert width["optimizer"].x1 <= axis.x1
-    assert width["optimizer"].y1 <= axis.y1
-    assert width["loss"].x1 < width["optimizer"].x0
-    legend = stacks.get_legend()
-    looks = {
-        text.get_text(): patch.get_facecolor()
-        for text, patch in zip(legend.get_texts(), legend.get_patches(), strict=True)
-    }
-    assert [*looks] == ["function", "range", "on the device"]
-    assert {bar.get_facecolor() for bar in busy.patches[1:]} == {looks["range"]}
-    assert {bar.get_facecolor() for bar in stacks.patches} == {looks["function"]}
-
-
-def test_a_sample_reaches_half_the_way_to_its_neighbours_and_equal_ones_are_one_box() -> None:
-    stacks = pd.DataFrame(
-        {
-            "taken_ns": [10, 20, 30, 80],
-            "stack": [("m", "a"), ("m", "a", "x"), ("m", "b"), ("m", "a")],
-        }
-    )
-    assert list(_boxes(stacks)) == [
-        (0, 5, 95, "m"),
-        (1, 5, 25, "a"),
-        (1, 25, 45, "b"),
-        (1, 65, 95, "a"),
-        (2, 15, 25, "x"),
-    ]
-    assert [box[3] for box in _boxes(stacks.head(1))] == ["a"]
-
-
-def test_a_box_has_a_name_or_is_several_functions_or_is_not_drawn() -> None:
-    boxes = [
-        (0, 0, 100, "train"),
-        (1, 0, 40, "next_batch"),
-        (1, 40, 60, "to"),
-        (1, 60, 80, "copy"),
-        (1, 90, 100, "step"),
-        (2, 0, 40, "fetch"),
-        (2, 40, 60, "below what has no name"),
-    ]
-    named = list(_named(boxes, lambda begin, end, name: end - begin >= 30))
-    assert named == [
-        (0, 0, 100, "train"),
-        (1, 0, 40, "next_batch"),
-        (1, 40, 80, "2 functions"),
-        (2, 0, 40, "fetch"),
-    ]
-    assert [name for *_, name in _named(boxes, lambda *box: box[1] - box[0] > 40)] == [
-        "train",
-        "3 functions",
-    ]
-    assert [name for *_, name in _named(boxes, lambda *box: box[1] - box[0] > 90)] == ["train"]
-
-
-def test_of_many_threads_those_with_most_to_tell_are_drawn() -> None:
-    asleep = {number: (number * MS, (number + 1) * MS, "aw", 3) for number in range(1, 9)}
-    busy = {
-        10 + place: (place * MS, (place + 1) * MS, f"a{place}", 1 + place % 2) for place in range(4)
-    }
-    figure = stacks_over_kernels(
-        profile_of(("kernel", "k", 0, MS), samples=asleep | busy), 0, 10 * MS
-    )
-    assert [axes.get_ylabel() for axes in figure.axes[:-1]] == ["thread 1", "thread 2"]

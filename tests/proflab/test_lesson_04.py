@@ -4,20 +4,13 @@ of a run.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
-import tidyprof
-from proflab import case
 from proflab.exercises import exercises_of, selftest
 from proflab.lessons import lesson as lesson_of
-from proflab.parts.clinic_runs import plain_step
-from proflab.parts.steady_part import mean_steps, own_run, steady_part
-from proflab.recordings import recording
-from tests.conftest import REPOSITORY
-from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from proflab.parts.steady_part import steady_part
+from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
 
 lesson = exercises_of("04")
 
@@ -48,26 +41,6 @@ def test_the_warm_up_is_left_out_on_each_rank_by_its_own_steps() -> None:
     }
 
 
-def test_a_recording_without_steps_says_how_to_get_them() -> None:
-    with pytest.raises(ValueError, match="--roctx and rocprofv3 with --marker-trace"):
-        steady_part(profile_of(event("kernel", "k", 0, 1000)))
-
-
-def test_mean_steps_are_named_by_their_run_and_keep_the_origin() -> None:
-    steps = [host_step(step, 10 * step, 10 * (step + 1)) for step in range(2)]
-    profile = profile_of(*steps, event("kernel", "k", 2, 5), event("kernel", "k", 12, 17))
-    means = mean_steps({"small": tidyprof.step_budget(profile)})
-    assert means[["step", "duration_ns", "compute_ns"]].to_numpy().tolist() == [["small", 10, 4]]
-    assert means.attrs["origin"] == str(ORIGIN)
-
-
-def test_what_a_stand_in_wrote_is_modelled_and_anything_else_measured(tmp_path: Path) -> None:
-    (written,) = (recording("modelled-resnet").path / "rocprofv3").glob("*kernel_trace.csv.gz")
-    assert own_run(written).origin.kind == "modelled"
-    (tmp_path / written.name).write_bytes(written.read_bytes())
-    assert own_run(tmp_path / written.name).origin.kind == "measured"
-
-
 @pytest.mark.parametrize("run", ["one GPU", "parallel"])
 def test_published_rows_agree_with_each_other(published: pd.DataFrame, run: str) -> None:
     table = published[published["run"] == run]
@@ -94,10 +67,6 @@ def test_a_copy_belongs_to_the_range_that_launched_it() -> None:
     selftest("04.1", (copies, marks))
 
 
-def test_a_job_script_is_tried_with_every_likely_mistake() -> None:
-    selftest("04.3", "train.py")
-
-
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -121,42 +90,3 @@ def test_a_job_script_is_tried_with_every_likely_mistake() -> None:
 )
 def test_other_mistakes_are_named(script: str, words: str) -> None:
     assert words in str(lesson.job_problem(script, "train.py"))
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        lesson.job_with(
-            "srun rocprofv3", "srun --ntasks 4 --label -c 8 --gpus-per-task=1 rocprofv3"
-        ),
-        lesson.job_with("srun ", "srun bash -c 'RANK=$SLURM_PROCID exec \"$@\"' task ").replace(
-            "rank%rank%_", "rank%env{RANK}%_"
-        ),
-        (
-            "#!/bin/bash -l\n#SBATCH -n 2\nmodule load rocm\nsrun rocprofv3 --sys-trace -f csv"
-            " rocpd -d ranks -o r%rank% -- python3 train.py --steps 20\n"
-        ),
-        (REPOSITORY / "snippets/04_profile_job.sh")
-        .read_text()
-        .replace("(($# == 0))", "set -- train.py; false"),
-    ],
-)
-def test_other_right_scripts_pass(script: str) -> None:
-    assert lesson.job_problem(script, "train.py") is None
-
-
-def test_the_mean_of_the_steps_says_how_many_loaders() -> None:
-    steps = case.measured().query(
-        "run == 'loaders' and traced and part == 'steady' and not profiled"
-    )
-    assert 4 < lesson.loaders_needed(steps["duration_ns"] / 1e6) < 5
-    again = case.measured().query("run == 'loaders' and not traced and part == 'steady'")
-    assert 8 < lesson.loaders_needed(again["duration_ns"] / 1e6) < 9
-    selftest("04.4", steps["duration_ns"] / 1e6)
-
-
-def test_the_loader_is_the_limit_of_a_larger_batch_in_the_model() -> None:
-    step = plain_step("--num-workers 2 --batch-size 1024")
-    parts = {name: value for name, value in step.items() if name != "step_ms"}
-    assert sum(parts.values()) == pytest.approx(step["step_ms"], rel=0.001)
-    assert max(parts, key=parts.get) == "data_wait_ms"

@@ -4,11 +4,8 @@ lesson's modules.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import os
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,17 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tidyprof
-from gpumodel import writers
-from gpumodel.simulation import simulate
-from gpumodel.writers.rpd import schema_text
-from proflab.case import options
-from proflab.exercises import Outcome, exercises_of, find, selftest
+from proflab.exercises import Outcome, exercises_of, find
 from proflab.parts import trace_database
 from proflab.parts.trace_database import Query, QuestionError, answer_of, wrong_query
-from proflab.recordings import shipped_folder
-from proflab.standins import append_to_path
-from proflab.standins.play import understand
 
 lesson = exercises_of("06")
 
@@ -113,101 +102,6 @@ def test_answers_by_hand(by_hand: sqlite3.Connection) -> None:
     assert values(by_hand, lesson.BY_RANGE) == []
 
 
-def test_overlapping_work_is_no_gap(by_hand: sqlite3.Connection) -> None:
-    # The copy ends at 40 µs and the next kernel starts at 90, but the first kernel runs until 70.
-    assert values(by_hand, lesson.IDLE_BY_LAG) == [(50_000,)]
-    assert values(by_hand, lesson.IDLE) == [(20_000,)]
-    selftest("06.3", by_hand, mistakes=False)
-
-
-def played(folder: Path, command: str, format_name: str = "rocpd") -> list[Path]:
-    """The files that the lesson's tools write of a command, played by the model."""
-    run = simulate(understand(command.split(), {}).workload)
-    more = {"name": "played.rpd", "tracer": "rocprofiler-sdk"} if format_name == "rpd" else {}
-    return writers.write(format_name, run, folder, **more)
-
-
-def read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-
-
-def opened(path: Path, folder: Path) -> sqlite3.Connection:
-    """A database, unpacked into the folder if it is packed."""
-    if path.suffix == ".gz":
-        plain = folder / path.stem
-        plain.write_bytes(gzip.decompress(path.read_bytes()))
-        path = plain
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-
-
-@pytest.mark.parametrize("origin", ["full", "cut"])
-def test_a_public_recording_refuses_what_only_looks_like_copies(
-    origin: str, recordings: Path, tmp_path: Path
-) -> None:
-    folder = recordings if origin == "full" else shipped_folder() / "cuts"
-    with closing(opened(folder / "rpd-vllm-mytrace/mytrace.rpd.gz", tmp_path)) as database:
-        selftest("06.5", database)
-        question = find("06.5").on(database)
-        assert "`copyop` has 536 of 1176 copies" in question.evaluate(lesson.COPY_CALLS).message
-        whole = question.evaluate(lesson.COPY_SHARE.replace("100.0", "100"))
-        assert "whole numbers, so SQL cuts off" in whole.message
-        # 6.2 of the 9.5 ms in copies are within the GPU.
-        assert "65 % of it is CopyDeviceToDevice" in question.evaluate(lesson.COPY_SHARE).message
-        message = question.evaluate("SELECT sum(duration) FROM copy").message
-        assert "no column `duration` in what you ask: the views copyop, kernel have it" in message
-
-
-def test_the_played_run_on_four_gpus_refuses_what_holds_only_without_overlap(
-    tmp_path: Path,
-) -> None:
-    first, *others = played(
-        tmp_path, "torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4"
-    )
-    with closing(read_only(first)) as database:
-        for number, path in enumerate(others, 1):
-            database.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
-        parts = OP.partition("AS ")[2]
-        names = ["main", *(f"gpu{number}" for number in range(1, 1 + len(others)))]
-        database.execute(
-            "CREATE TEMP VIEW op AS " + " UNION ALL ".join(parts.format(name) for name in names)
-        )
-        selftest("06.3", database)
-        selftest("06.4", database)
-        said = {
-            lesson.IDLE_BY_LAG: "`lag` knows one row",
-            lesson.IDLE_BY_GPU: "`PARTITION BY gpu` gives each GPU a line of its own",
-            lesson.IDLE_WITH_ITSELF: "The row itself is in this window",
-            lesson.IDLE_OF_FIRST: "one GPU of the four",
-        }
-        for sql, words in said.items():
-            assert words in find("06.3").on(database).evaluate(sql).message
-
-
-def test_the_played_training_proves_its_rungs(tmp_path: Path) -> None:
-    (path,) = played(tmp_path, f"python -m cifar_train {options('06')} --max-steps 4 --roctx")
-    with closing(with_view(read_only(path))) as database:
-        selftest("06.1", database)
-        selftest("06.2", database)
-        for sql in (
-            lesson.CALLS,
-            lesson.CALLS.replace("GROUP", "WHERE category NOT LIKE 'MARKER%' GROUP"),
-        ):
-            assert "calls on the host" in find("06.1").on(database).evaluate(sql).message
-
-
-def test_a_kernel_belongs_to_the_range_in_which_its_call_began_in_any_thread(
-    tmp_path: Path,
-) -> None:
-    (path,) = played(tmp_path, f"python -m cifar_train {options('06')} --max-steps 4 --roctx")
-    with closing(with_view(read_only(path))) as database:
-        in_all = values(database, "SELECT sum(duration) FROM kernels")[0][0]
-        found = dict(values(database, lesson.BY_RANGE))
-        assert list(found)[:2] == ["backward", "forward"]
-        assert sum(found.values()) == in_all
-        alone = lesson.BY_RANGE.replace("ON r.start", "ON m.tid = r.tid AND r.start")
-        assert "a thread of its own" in find("06.2").on(database).evaluate(alone).message
-
-
 MISTAKES_OF_SQL = [
     ("SELECT count(*) FROM opp", "no table `opp`: did you mean op"),
     ("SELECT dration FROM kernels", "no column `dration`: did you mean"),
@@ -247,14 +141,6 @@ def test_wrong_sql_gets_advice_and_no_traceback(
     assert words in result.message
 
 
-def test_an_empty_name_is_called_so(by_hand: sqlite3.Connection) -> None:
-    wrong = lesson.TOP_FIVE.replace("SELECT name", "SELECT ''")
-    assert "The text is empty" in Query("SELECT 'a'", ("name",)).judge(
-        "SELECT ''", wrong_query("SELECT 'a'")(by_hand), by_hand
-    )
-    assert find("06.1").on(by_hand).evaluate(wrong).outcome is Outcome.WRONG
-
-
 def test_a_question_without_end_is_given_up(
     by_hand: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,47 +176,6 @@ def test_a_check_changes_nothing_even_where_the_learner_could(
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
 
 
-PAIRS = Query(
-    "SELECT 'a', 10 UNION ALL SELECT 'b', 20", ("name", "ns"), ordered=True, units=("", "ns")
-)
-
-
-@pytest.mark.parametrize(
-    ("sql", "words"),
-    [
-        ("SELECT 10", "Its columns are 1, asked are: name, ns."),
-        ("SELECT 'a', 10 WHERE 0", "gives no row"),
-        ("SELECT 'a', 10", "Its rows are too few: 1."),
-        ("SELECT 'b', 20 UNION ALL SELECT 'a', 10", "their order is not"),
-        ("SELECT 10, 'a' UNION ALL SELECT 20, 'b'", "order of the columns is not: name, ns"),
-        (
-            "SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02",
-            "Row 1, ns: This is a thousand times too small.",
-        ),
-        ("SELECT 'a', 10 UNION ALL SELECT 'b', 21", "Row 2, ns: 21 is too big."),
-        ("SELECT 'a', 10 UNION ALL SELECT 'c', 20", "Row 2, name: It is not `c`."),
-        ("SELECT 'a', 10 UNION ALL SELECT 'b', NULL", "Row 2, ns: There is no value (NULL)."),
-    ],
-)
-def test_the_first_difference_of_two_answers_is_named(
-    sql: str, words: str, by_hand: sqlite3.Connection
-) -> None:
-    assert words in PAIRS.judge(sql, PAIRS.right(by_hand), by_hand)
-
-
-def test_names_of_columns_and_a_semicolon_are_free(by_hand: sqlite3.Connection) -> None:
-    same = "WITH t(x, y) AS (VALUES ('a', 10), ('b', 20.0)) SELECT x AS kernel, y FROM t;  -- done"
-    assert PAIRS.judge(same, PAIRS.right(by_hand), by_hand) is None
-
-
-def test_a_question_with_nothing_to_find_cannot_be_judged() -> None:
-    empty = sqlite3.connect(":memory:")
-    empty.executescript(schema_text())
-    result = find("06.5").on(empty).evaluate("SELECT 1")
-    assert (result.outcome, "holds nothing" in result.message) == (Outcome.NOT_ATTEMPTED, True)
-    empty.close()
-
-
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), min_size=1, max_size=6)
 
 
@@ -355,17 +200,3 @@ def test_order_counts_only_where_it_is_asked_and_numbers_always(rows, random, da
     changed = [(name, number + 100 * (row == place)) for row, (name, number) in enumerate(rows)]
     assert free.judge(_values(changed), free.right(database), database)
     database.close()
-
-
-def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(
-    tmp_path: Path, recordings: Path
-) -> None:
-    tracer = tmp_path / "runTracer.sh"
-    tracer.write_text("#!/bin/sh\n")
-    tracer.chmod(0o755)
-    environ = {"PATH": os.pathsep.join([str(tmp_path), os.defpath])}
-    kinds = {found.tool: found.kind for found in append_to_path(environ)}
-    assert (kinds["runTracer.sh"], kinds["rpd2tracing"]) == ("real", "stand-in")
-    source, target = recordings / "rpd-mi200-matmul/matmul_result.rpd", tmp_path / "blog.json"
-    subprocess.run(["rpd2tracing", source, target], env=environ, check=True, capture_output=True)
-    assert len(tidyprof.read(target).device_events) == len(tidyprof.read(source).device_events)

@@ -4,22 +4,13 @@ facts.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 import tidyprof
-from cifar_train.config import parse
-from cifar_train.launch.ranks import LAUNCHERS
-from gpumodel import Training, simulate, writers
-from proflab import case
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.lessons import lesson as lesson_of
-from proflab.parts.clinic_runs import modelled
-from proflab.parts.steady_part import own_run, steady_part
 from proflab.recordings import fetch, recording
-from tests.conftest import REPOSITORY
 from tests.public_recordings import Mirror
 from tidyprof.tables.contract import Profile
 
@@ -31,11 +22,6 @@ LAUNCHER_ROWS = (
     .fillna("")
     .set_index("launcher")
 )
-
-
-def test_the_launchers_variables_are_those_that_the_trainer_reads() -> None:
-    known = {(launcher.rank, launcher.local_rank) for launcher in LAUNCHERS}
-    assert set(zip(LAUNCHER_ROWS["rank"], LAUNCHER_ROWS["local_rank"], strict=True)) == known
 
 
 @pytest.mark.parametrize(
@@ -71,41 +57,6 @@ def test_bad_names_are_told_why(pattern: object, words: str) -> None:
     assert words in result.message
 
 
-@pytest.mark.parametrize("launcher", LAUNCHER_ROWS.index)
-def test_each_launchers_own_variable_names_the_ranks(launcher: str) -> None:
-    row = LAUNCHER_ROWS.loc[launcher]
-    assert lesson.naming_problem(f"rank%env{{{row['rank']}}}%", row) is None
-
-
-SCALING = pd.DataFrame(
-    [(1, 256, 13_000.0), (1, 1024, 50_000.0), (4, 256, 12_000.0), (4, 1024, 49_000.0)],
-    columns=["gpus", "batch", "rate_per_gpu"],
-)
-
-
-def test_more_gpus_are_compared_with_the_one_that_the_case_has() -> None:
-    assert lesson.gain(SCALING) == pytest.approx(4 * 12 / 50)
-    selftest("07.3", SCALING)
-    result = find("07.3").on(SCALING).evaluate(4 * 12 / 13)
-    assert "often waits" in result.message
-    assert (
-        find("07.3")
-        .on(SCALING)
-        .evaluate(4 * 12 / 50)
-        .message.startswith("In the model nothing is gained")
-    )
-
-
-def test_four_gpus_with_a_quarter_of_the_images_each_gain_nothing_in_the_model() -> None:
-    options = case.options("07")
-    rates = {
-        (gpus, batch): gpus
-        * modelled(f"{options} --batch-size {batch} --max-epochs 4", 1, gpus).images_per_second
-        for gpus, batch in ((1, 1024), (4, 256))
-    }
-    assert rates[4, 256] < 1.05 * rates[1, 1024]
-
-
 @pytest.fixture(params=["cut", pytest.param("mirror", marks=pytest.mark.long)])
 def unknown(
     request: pytest.FixtureRequest, recordings: Mirror, monkeypatch: pytest.MonkeyPatch
@@ -129,24 +80,3 @@ def test_every_mistake_is_refused_on_the_recording_in_full_and_cut(unknown: Prof
         "You compared step by step"
         in question.evaluate((late[3] - others.max(axis=1)).min()).message
     )
-
-
-def test_a_run_without_a_straggler_has_none_by_the_strict_rule(tmp_path: Path) -> None:
-    run = simulate(Training(parse(["--max-steps", "10", "--roctx"]), ranks=4, profiler="rocprofv3"))
-    writers.write("rocprofv3-csv", run, tmp_path, prefix="rank%rank%", traces=["kernel", "marker"])
-    part = steady_part(own_run(tmp_path))
-    late = lesson.lateness_ms(part.profile, part.steps)
-    latest = late.median().idxmax()
-    # One rank comes last most often, but not in each step later than any other in any.
-    assert tidyprof.ranks(part.profile).set_index("rank")["came_last"].idxmax() == latest
-    assert late[latest].min() < late.drop(columns=latest).max(axis=None)
-
-
-def test_the_guides_names_of_files_are_those_that_the_tool_writes() -> None:
-    guide = (REPOSITORY / "docs" / "slurm.md").read_text(encoding="utf-8")
-    for launcher, row in LAUNCHER_ROWS.iterrows():
-        names = [
-            ", ".join(dict.fromkeys(lesson.written_names(pattern, row, (1, 2, 1, 2))))
-            for pattern in ("rank%rank%", "rank%env{RANK}%")
-        ]
-        assert f"| {launcher} | `{row['rank']}` | {names[0]} | {names[1]} |" in guide

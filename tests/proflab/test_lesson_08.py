@@ -11,14 +11,9 @@ import pytest
 
 import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.lessons import lesson as lesson_of
-from proflab.parts import clinic, clinic_runs
-from tidyprof_tests.analyses.test_analyses import event, profile_of
-from tidyprof_tests.conftest import STRANGERS
+from proflab.parts import clinic
 
 lesson = exercises_of("08")
-
-PROGRAMS = STRANGERS / "gpu"
 
 
 @pytest.fixture(scope="module")
@@ -63,33 +58,6 @@ def test_the_signs_speak_for_the_true_fault_and_no_other(
     )
 
 
-def test_the_three_recorded_ones_look_alike(ward: dict[str, clinic.Patient]) -> None:
-    for patient in ward.values():
-        assert patient.signs["launch_bound_ms"] / patient.signs["step_ms"] > 0.45
-        if patient.healthy:
-            assert patient.changes.idxmax() == "launch_bound"
-            assert patient.signs["untraced_ms"] / patient.healthy.signs["untraced_ms"] > 1.8
-    # What the profiler shows of B is not the run: it is busy for most of the step that nobody
-    # watched.
-    assert ward["B"].healthy is None
-    assert (
-        ward["B"].signs["busy_percent"]
-        > 80
-        > 50
-        > 100 * ward["B"].signs["compute_ms"] / ward["B"].signs["step_ms"]
-    )
-
-
-def test_recorded_patients_are_the_programs_that_they_say() -> None:
-    folder = lesson_of("08").folder
-    for row in pd.read_csv(folder / "patients.csv", comment="#").itertuples():
-        form = "cured" if row.form == "well" or row.fault == "only-the-profiler" else "sick"
-        whole = PROGRAMS / row.program / form / "trace_rank0.json.zst"
-        assert (folder / row.file).read_bytes() == whole.read_bytes()
-        truth = pd.read_json(PROGRAMS / "truth.json").loc["untraced_ms", row.program]
-        assert row.untraced_ms == pytest.approx(truth[form])
-
-
 def test_triage_names_each_patient_as_the_table_of_suspects_says(
     sick: dict[str, clinic.Patient], ward: dict[str, clinic.Patient]
 ) -> None:
@@ -98,14 +66,6 @@ def test_triage_names_each_patient_as_the_table_of_suspects_says(
             tidyprof.triage(patient.profile).cause
             == lesson.suspects()[lesson.fault_of(patient)]["triage"]
         )
-
-
-def test_a_modelled_patient_has_a_control_of_as_many_ranks(sick: dict[str, clinic.Patient]) -> None:
-    assert {
-        fault for fault, one in sick.items() if one.signs["ranks"] != one.healthy.signs["ranks"]
-    } == set()
-    drawn = clinic.admit(7)
-    assert drawn["C"].signs["ranks"] == drawn["C"].healthy.signs["ranks"] == clinic.RANKS
 
 
 def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
@@ -118,55 +78,6 @@ def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
     for patient in (*first.values(), *ward.values()):
         told = f"{patient!r} {patient.profile.meta}"
         assert not any(suspect in told for suspect in lesson.suspects())
-
-
-def test_a_patient_says_how_many_steps_and_ranks_it_has(sick: dict[str, clinic.Patient]) -> None:
-    unmarked = profile_of(event("kernel", "gemm", 0, 10, device=0))
-    assert repr(clinic.Patient("A", unmarked)) == "Patient A: 0 steps"
-    assert repr(sick["slow-loader"]) == "Patient C: 1 step"
-    assert repr(sick["rank-skew"]) == "Patient C: 1 step, 4 ranks"
-
-
-def test_one_modelled_step_of_every_rank_is_kept(sick: dict[str, clinic.Patient]) -> None:
-    assert sick["rank-skew"].signs["ranks"] == 4
-    assert sick["rank-skew"].signs["kernels"] == sick["slow-loader"].healthy.signs["kernels"]
-    assert len(tidyprof.steps(sick["slow-loader"].profile)) == 1
-    ranges = {
-        fault: set(tidyprof.gaps(one.profile)["host_range"].dropna()) for fault, one in sick.items()
-    }
-    assert [fault for fault, found in ranges.items() if clinic.WRAPPER in found] == [
-        "rank-skew",
-        "slow-network",
-    ]
-
-
-def test_the_table_of_signs_has_a_row_for_each_run(sick: dict[str, clinic.Patient]) -> None:
-    table = clinic.signs_table({"healthy": clinic.healthy_run()} | sick).set_index("run")
-    # Two copies in a healthy step, images and labels; one by one, 256 images are 255 copies more.
-    assert table.loc[["healthy", "unpinned-copies"], "copies_to_device"].tolist() == [2, 257]
-    assert (
-        table.loc["slow-loader", "data_wait_ns"] > 1e9 > 1e6 > table.loc["healthy", "data_wait_ns"]
-    )
-    assert str(table.attrs["origin"]).startswith("modelled")
-
-
-def test_the_modelled_step_with_a_profiler_is_longer() -> None:
-    plain, healthy = clinic_runs.plain_step(), clinic.healthy_run().signs
-    # The device computes the same, about 8.4 ms; the host needs more than twice the time under the
-    # profiler.
-    assert 256e3 / clinic_runs.modelled().images_per_second == pytest.approx(
-        plain["step_ms"], rel=0.05
-    )
-    assert plain["step_ms"] < healthy["step_ms"] / 2
-
-
-@pytest.mark.parametrize("control", ["A", "B"])
-def test_a_wrong_control_is_named(control: str, ward: dict[str, clinic.Patient]) -> None:
-    other = ward[control].healthy or ward[control]
-    wrong = clinic.change(ward["C"], other).rename(index=lambda part: f"{part}_ns")
-    result = find("08.3").on(ward).evaluate(wrong)
-    assert result.outcome is Outcome.WRONG
-    assert "another program. Take `patient.healthy`." in result.message
 
 
 @pytest.mark.parametrize(
@@ -193,23 +104,6 @@ def test_a_wrong_diagnosis_gets_the_evidence_against_it(
     assert result.outcome is Outcome.WRONG
     assert f"Patient {letter}: " in result.message
     assert words in result.message
-
-
-def ladder(*green: bool) -> pd.DataFrame:
-    image_ns = [1000.0 / (1 + place) ** 2 for place in range(len(green))]
-    gates = ["green" if one else "not looked at" for one in green]
-    return pd.DataFrame(
-        {"image_ns": image_ns, "median_ns": [one**1.1 for one in image_ns], "gate": gates}
-    )
-
-
-def test_only_the_chain_above_the_first_open_gate_is_gated() -> None:
-    assert len(lesson.gated_part(ladder(True, True, True, False, True))) == 3
-    assert lesson.overall(
-        lesson.gated_part(ladder(True, True, True, False, True))
-    ) == pytest.approx(9)
-    selftest("08.1", ladder(True, True, True, False, False))
-    assert find("08.1").on(ladder(True, False, True)).evaluate(2).outcome is Outcome.NOT_ATTEMPTED
 
 
 def test_right_and_wrong_answers_of_every_patient(

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from proflab.exercises import Outcome, exercises_of, find
+from proflab.exercises import Outcome, find
 from proflab.parts.snapshots import (
     MEBIBYTE,
     memory_map,
-    modelled_snapshot,
     play_requests,
-    trainer_parameters,
 )
 from tidyprof import Profile, memory_blocks, plots
 from tidyprof_tests.plots.test_plot_viewer import data_of
 
-lesson = exercises_of("11")
 IN_LESSON = (
     [(round(6.6 * MEBIBYTE), place % 3 == 0) for place in range(94)],
     64 * MEBIBYTE,
@@ -57,10 +54,6 @@ def test_the_map_says_how_much_is_free(crowded: Profile) -> None:
     assert sum(free) == 3 * (20 - 6) * MEBIBYTE
 
 
-def test_the_trainers_parameters_are_those_of_resnet_50() -> None:
-    assert sum(trainer_parameters()) == 4 * 23_712_932  # ResNet-50 with 100 classes
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -75,22 +68,3 @@ def test_another_order_and_other_bytes_do_not_pass(answer: float, words: str) ->
     result = find("11.4").on(IN_LESSON).evaluate(answer)
     assert result.outcome is Outcome.WRONG
     assert words in result.message
-
-
-def test_what_stays_first_passes() -> None:
-    assert find("11.4").on(IN_LESSON).evaluate(284).outcome is Outcome.PASSED
-
-
-def test_a_run_that_does_not_grow_has_no_leak() -> None:
-    healthy = modelled_snapshot("healthy")
-    with pytest.raises(ValueError, match="no line keeps more"):
-        lesson.leak((healthy, healthy))
-
-
-def test_the_leak_may_be_named_by_the_end_of_its_line() -> None:
-    data = modelled_snapshot("healthy"), modelled_snapshot("growing", "--pathology memory-growth")
-    line, mib = lesson.leak(data)
-    assert line.endswith("after_backward")
-    assert find("11.3").on(data).evaluate(("after_backward", mib)).outcome is Outcome.PASSED
-    for wrong in (0.0, 0.5 * mib, 7 * mib):
-        assert find("11.3").on(data).evaluate((line, wrong)).outcome is Outcome.WRONG

@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable
-
-import pandas as pd
 import pytest
 
 import tidyprof
 from proflab.exercises import Outcome, find, selftest
-from proflab.lessons import lessons
 from proflab.recordings import fetch, recording
 from tests.public_recordings import Mirror
-
-
-def function_of_lesson(name: str, **known: object) -> Callable:
-    """A function of the lesson's, with what it uses of the lesson."""
-    source = ast.parse(lessons()["12"].source.read_text(encoding="utf-8"))
-    source.body = [node for node in source.body if getattr(node, "name", "") == name]
-    exec(compile(source, "lesson 12", "exec"), known)
-    return known[name]
-
-
-def times_of(
-    quarter: float = 10, three_quarters: float = 12, processor_percent: float = 99
-) -> pd.DataFrame:
-    calm = {"quarter": 1.0, "three_quarters": 1.4, "processor_percent": 100.0}
-    other = {
-        "quarter": quarter,
-        "three_quarters": three_quarters,
-        "processor_percent": processor_percent,
-    }
-    return pd.DataFrame([calm, other])
-
-
-def test_noise_in_one_time_is_doubt() -> None:
-    disturbed = function_of_lesson("disturbed")
-    assert disturbed(times_of(), has_gpu=False) == ""
-    assert disturbed(times_of(three_quarters=15), has_gpu=True) == "the times scatter"
-
-
-def test_a_load_that_never_changes_is_doubt_where_the_processor_does_the_work() -> None:
-    disturbed = function_of_lesson("disturbed")
-    shared = times_of(processor_percent=50)
-    assert (
-        disturbed(shared, has_gpu=False)
-        == "other programs had the processor for a part of the time"
-    )
-    assert disturbed(shared, has_gpu=True) == ""  # the thread may sleep while the device works
 
 
 def test_slips_about_graphs_are_named() -> None:

@@ -4,16 +4,9 @@ plays.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
-import pytest
 
-from proflab.exercises import exercises_of, find
-from proflab.parts import upgrades
-from tidyprof.gate.runs import repeats_in, run_times
-
-lesson = exercises_of("13")
+from proflab.exercises import find
 
 KERNELS = pd.DataFrame(
     [
@@ -42,21 +35,3 @@ def test_many_kernels_or_one():
         3, tables, lambda kernels: (large["new_ns"] > large["base_ns"]).sum()
     )
     assert "all of the large kernels" in message(3, tables, lambda kernels: len(large))
-
-
-def test_signs_and_names_of_an_exchange():
-    assert message(2, KERNELS, 1.3).startswith("You added up absolute values")
-    assert message(2, KERNELS, 0.414).startswith("That is the difference of all kernels")
-
-
-def test_runs_of_one_side_differ_and_can_be_played_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(upgrades, "STEPS", 2)
-    seconds = []
-    for _ in range(2):
-        folder = upgrades.record("second", repeats=2)
-        seconds.append([run_times(path).step_ns for path in repeats_in(folder)])
-    assert seconds[0] == seconds[1]
-    assert seconds[0][0] != seconds[0][1]

@@ -65,12 +65,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def slow_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Answers only when both files are asked for."""
-    yield from serve(fill(tmp_path / "web"), monkeypatch, together=2)
-
-
-@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The mirror, which is not there yet."""
     monkeypatch.setenv("PROFLAB_RECORDINGS", str(tmp_path / "mirror"))
@@ -91,56 +85,12 @@ def test_all_files_come_to_their_places_and_once(server: Server, folder: Path, c
     assert sorted(server.asked) == FILES
 
 
-def test_several_come_at_once(slow_server: Server, folder: Path) -> None:
-    assert mirror.main([]) == 0
-    assert held(folder) == CONTENT
-
-
-def test_what_could_not_be_had_is_a_line_each_and_only_that_is_fetched_again(
-    server: Server, folder: Path, capsys
-) -> None:
-    (server.folder / "tiny/trace.json").unlink()
-    assert mirror.main([]) == 2
-    line, sum_of_them = capsys.readouterr().err.splitlines()
-    address = f"{server.address}/tiny/trace.json"
-    assert line.startswith(f"error: tiny/trace.json: {address} could not be had (HTTPError: 404 ")
-    assert sum_of_them.startswith(f"error: {folder}: 1 of 2 files are missing; run it again")
-    assert "make mirror FROM=FOLDER" in sum_of_them
-    assert set(held(folder)) == {"tiny/reference/table.csv"}
-    fill(server.folder)
-    server.asked.clear()
-    assert mirror.main([]) == 0
-    assert server.asked == ["/tiny/trace.json"]
-    assert held(folder) == CONTENT
-
-
-def test_each_file_that_is_missing_has_its_line(server: Server, folder: Path, capsys) -> None:
-    for path in CONTENT:
-        (server.folder / path).unlink()
-    assert mirror.main([]) == 2
-    assert [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()[:-1]] == [*CONTENT]
-
-
 @pytest.mark.parametrize("wrong", [b"<html>portal</html>", b"x" * 10_000, b""])
 def test_another_content_is_refused(server: Server, folder: Path, capsys, wrong: bytes) -> None:
     fill(server.folder, {"tiny/trace.json": wrong})
     assert mirror.main([]) == 2
     assert "tiny/trace.json" in capsys.readouterr().err
     assert set(held(folder)) == {"tiny/reference/table.csv"}
-
-
-def test_a_damaged_file_of_the_mirror_is_fetched_again(server: Server, folder: Path) -> None:
-    fill(folder, {"tiny/trace.json": b'{"traceEvents": {}}'})
-    assert mirror.main([]) == 0
-    assert held(folder) == CONTENT
-    assert server.asked == ["/tiny/trace.json"]
-
-
-def test_a_folder_at_hand_comes_before_the_network(server: Server, folder: Path, tmp_path) -> None:
-    given = fill(tmp_path / "given", {"tiny/trace.json": b"damaged"})
-    assert mirror.main(["--from", str(given)]) == 0
-    assert held(folder) == CONTENT
-    assert server.asked == ["/tiny/trace.json"]
 
 
 def test_nobody_is_asked_where_downloads_are_forbidden(
@@ -150,17 +100,6 @@ def test_nobody_is_asked_where_downloads_are_forbidden(
     assert mirror.main([]) == 2
     assert "PROFLAB_OFFLINE=1 forbids the download" in capsys.readouterr().err
     assert server.asked == []
-
-
-def test_the_mirror_is_where_it_was_said_or_beside_or_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mirror, "BESIDE", tmp_path / "shared/recordings")
-    assert mirror.mirror_folder() == tmp_path / "cache" / "mirror"
-    (tmp_path / "shared/recordings").mkdir(parents=True)
-    assert mirror.mirror_folder() == tmp_path / "shared/recordings"
-    monkeypatch.setenv("PROFLAB_RECORDINGS", str(tmp_path / "said"))
-    assert mirror.mirror_folder() == tmp_path / "said"
 
 
 def run_two_tests(folder: Path, **environment: str) -> tuple[int, list[str]]:
@@ -182,16 +121,6 @@ TWO = (
     f"{READER}::test_the_same_run_converted_by_the_tool_itself",
     f"{READER}::test_names_are_kept_as_they_are",
 )
-
-
-def test_a_test_without_its_recording_waits_and_the_last_line_counts_it(folder: Path) -> None:
-    code, lines = run_two_tests(folder)
-    assert code == 0
-    waited = "tests that waited for public recordings: 1; `make mirror` fetches them (18 MB)"
-    assert lines[-2] == waited
-    assert "1 passed, 1 skipped" in lines[-1]
-    step = f"recording rpd-mi200-matmul is not here: `make mirror` gets it into {folder}"
-    assert any(line.startswith("SKIPPED") and line.endswith(step) for line in lines)
 
 
 def test_a_changed_recording_is_none_and_in_ci_nothing_waits(folder: Path) -> None:

@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode, v4
 
-from tests.proflab.test_notebook_build import write_lesson
-from tools.notebook_lint import RULES, Page, lint, lint_all
-from tools.notebooks import Folders, write
-from tools.notebooks.__main__ import main
+from tools.notebook_lint import Page, lint
 
 TITLE = "# One title"
 
@@ -151,10 +148,6 @@ def page(made: NotebookNode, folder: Path) -> Page:
     return Page(folder / "00_lesson.ipynb", made, folder)
 
 
-def test_every_rule_has_a_bad_example() -> None:
-    assert set(BAD) == set(RULES)
-
-
 @pytest.mark.parametrize(
     ("rule", "made"),
     [(rule, made) for rule, notebooks in BAD.items() for made in notebooks],
@@ -170,59 +163,3 @@ def test_bad_notebook_breaks_its_rule_and_no_other(
 @pytest.mark.parametrize("made", GOOD, ids=range(len(GOOD)))
 def test_good_notebook_has_no_findings(made: NotebookNode, tmp_path: Path) -> None:
     assert [str(finding) for finding in lint(page(made, tmp_path))] == []
-
-
-def test_finding_names_file_cell_and_rule(tmp_path: Path) -> None:
-    (finding,) = lint(page(notebook("1", "!pip install x"), tmp_path))
-    assert (
-        str(finding)
-        == f"{tmp_path}/00_lesson.ipynb, cell 3: no-installing: installs something: !pip"
-    )
-
-
-def test_a_line_of_code_that_scrolls_is_found_where_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "README.md").write_text("")
-    line = f"x = {'1' * 97}"
-    write_lesson(
-        Folders().lessons / "00_clock",
-        f"# %% [markdown]\n# # Title\n# {'word ' * 30}\n\n# %%\n{line}\n",
-    )
-    write(Folders())
-    assert main(["lint"]) == 0
-    assert main(["lint", "--columns", "101"]) == 0
-    capsys.readouterr()
-    assert main(["lint", "--columns"]) == 1
-    found = capsys.readouterr().out.splitlines()
-    assert [one.partition(": has")[0] for one in found] == [
-        f"{file}, cell 4: narrow-code"
-        for file in ("lessons/00_clock/lesson.py", "notebooks/00_clock.ipynb")
-    ]
-
-
-def test_lessons_are_linted_solved_and_notebooks_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folders = Folders()
-    (tmp_path / "README.md").write_text("")
-    lesson = write_lesson(
-        folders.lessons / "00_clock",
-        "# %% [markdown]\n# # Title\n\n# %%\n# solution\nanswer = open('/home/me/x')\n",
-    )
-    write(folders)
-    (finding,) = lint_all(
-        folders
-    )  # the path is cut from the learner's notebook, not from the lesson
-    assert (finding.path, finding.rule) == (lesson, "no-absolute-paths")
-    assert main(["lint"]) == 1
-    assert capsys.readouterr().out.startswith(
-        "lessons/00_clock/lesson.py, cell 4: no-absolute-paths"
-    )
-    lesson.write_text("# %% [markdown]\n# # Title\n")
-    write(folders)
-    assert main(["lint"]) == 0
-    (tmp_path / "README.md").unlink()
-    assert {finding.rule for finding in lint_all(folders)} == {"links-resolve"}

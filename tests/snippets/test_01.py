@@ -16,7 +16,6 @@ NAMES = (
     "timestamp,gpu,xcp,power_usage,max_power,hotspot_temperature,gfx_clk,gfx,mem,vram_used,"
     "vram_total"
 )
-OLD_NAMES = NAMES.replace(",xcp", "").replace(",max_power", "")
 BEGIN = 1_795_298_400  # 2026-11-21 22:00 UTC
 
 
@@ -76,38 +75,6 @@ def summary(
     }
 
 
-def test_the_work_of_each_gpu_is_found_by_its_memory(bare: Run, tmp_path: Path) -> None:
-    found = summary(bare, tmp_path)
-    assert found["0"]["samples"] == "3.0"
-    assert (found["0"]["busy %"], found["0"]["power W"], found["0"]["limit W"]) == (
-        "95.0",
-        "400.0",
-        "750.0",
-    )
-    assert found["0"]["energy Wh"] == f"{(350 * 10 + 450 * 10) / 3600:.1f}"
-    assert found["1"]["samples"] == "5.0"  # it held the same all the time
-
-
-def test_energy_is_not_added_up_across_a_pause(bare: Run, tmp_path: Path) -> None:
-    work, idle = (500, 100, 9000), (150, 0, 300)
-    found = summary(bare, tmp_path, played=[*[work] * 7, *[idle] * 60, *[work] * 7])
-    assert found["0"]["samples"] == "14.0"
-    assert found["0"]["energy Wh"] == f"{500 * 120 / 3600:.1f}"
-
-
-def test_a_window_and_joules_an_image(bare: Run, tmp_path: Path) -> None:
-    window = ("--begin", "2026-11-21T22:00:20", "--end", "2026-11-21T22:00:30", "--images", "100")
-    found = summary(bare, tmp_path, *window)
-    assert (found["0"]["samples"], found["0"]["J/image"]) == ("2.0", "45.0")
-    assert (found["1"]["samples"], found["1"]["J/image"]) == ("2.0", "14.0")
-
-
-def test_a_release_that_writes_capitals_and_names_no_limit(bare: Run, tmp_path: Path) -> None:
-    found = summary(bare, tmp_path, names=OLD_NAMES.upper())
-    assert "limit W" not in found["0"]
-    assert found["0"]["power W"] == "400.0"
-
-
 @pytest.mark.parametrize("code", [0, 3])
 def test_the_monitor_runs_beside_the_command_and_ends_with_it(
     bare: Run, tmp_path: Path, code: int
@@ -140,19 +107,3 @@ def test_the_monitor_runs_beside_the_command_and_ends_with_it(
     )
     assert again.returncode == 1
     assert "exists" in again.stderr
-
-
-def test_without_the_monitor_the_command_runs_all_the_same(bare: Run, tmp_path: Path) -> None:
-    command = (
-        "python",
-        "snippets/01_gpu_log.py",
-        "record",
-        "gpu.csv",
-        "/bin/sh",
-        "-c",
-        "echo trained; exit 3",
-    )
-    done = bare(*command, check=False, PATH=str(tmp_path))
-    assert (done.returncode, done.stdout) == (3, "trained\n")
-    assert done.stderr.startswith("no log of the GPUs: ")
-    assert "amd-smi" in done.stderr

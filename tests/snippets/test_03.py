@@ -4,7 +4,6 @@ called.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -46,16 +45,6 @@ def test_ranges_reach_roctx_and_end_also_after_an_error(bare: Run, tmp_path: Pat
     assert lines[-3:] == ["push backward", "pop", "passed on"]
 
 
-def test_a_torch_for_rocm_is_the_second_choice(bare: Run, tmp_path: Path) -> None:
-    loop(tmp_path)
-    prepare = (
-        "import torch; torch.version.hip = '7.0'; torch.cuda.nvtx.range_push = lambda name:"
-        " print('push', name)"
-    )
-    run = f"{prepare}; torch.cuda.nvtx.range_pop = lambda: print('pop'); import loop"
-    assert bare("python", "-c", run).stdout.count("push") == 5
-
-
 def test_kernels_are_waited_for_if_that_is_asked(bare: Run, tmp_path: Path) -> None:
     loop(tmp_path, roctx=ROCTX)
     prepare = (
@@ -66,13 +55,6 @@ def test_kernels_are_waited_for_if_that_is_asked(bare: Run, tmp_path: Path) -> N
     lines = bare(*run, RANGES_SYNCHRONIZE="1").stdout.splitlines()
     assert lines[:5] == ["push step 0", "push forward", "wait", "pop", "wait"]
     assert "wait" not in bare(*run).stdout
-
-
-def test_without_roctx_nothing_is_marked_and_that_is_said_once(bare: Run, tmp_path: Path) -> None:
-    loop(tmp_path)
-    done = bare("python", "loop.py")
-    assert done.stdout == "passed on\n"
-    assert done.stderr.count("nothing is marked") == 1
 
 
 def tool(tmp_path: Path, name: str) -> str:
@@ -115,55 +97,3 @@ def test_settings_and_command_of_each_rank(
     written = (tmp_path / settings).read_text()
     assert "ROCPROFSYS_SAMPLING_FREQ           = 300\n" in written
     assert "ROCPROFSYS_TIME_OUTPUT             = false\n" in written
-
-
-def test_a_forgotten_variable_is_warned_of(bare: Run, tmp_path: Path) -> None:
-    path = tool(tmp_path, "rocprof-sys-sample")
-    done = bare(
-        "bash",
-        "snippets/03_sample.sh",
-        "out",
-        "true",
-        PATH=path,
-        ROCPROFSYS_TRACE="false",
-        SAMPLES="50",
-    )
-    assert "ROCPROFSYS_TRACE=false in the environment" in done.stderr
-    assert "SAMPLING_FREQ           = 50\n" in (tmp_path / "out/settings-rank0.cfg").read_text()
-    assert bare("bash", "snippets/03_sample.sh", "out", check=False).returncode == 2
-
-
-def row(prefix: str, count: int, mean: float, low: float, high: float, deviation: float) -> dict:
-    stats = {
-        "sum": count * mean,
-        "count": count,
-        "mean": mean,
-        "min": low,
-        "max": high,
-        "stddev": deviation,
-    }
-    return {"prefix": prefix, "depth": prefix.count("_"), "entry": {"laps": count}, "stats": stats}
-
-
-def test_sums_of_all_processes_and_calls_of_two_kinds(bare: Run, tmp_path: Path) -> None:
-    rows = [
-        row("|0>>> train.py", 1, 9.0, 9.0, 9.0, 0.0),
-        row("|0>>>   |_launch", 10, 0.2, 0.1, 1.1, 0.3),
-    ]
-    for process in ("rank0-wall_clock-77", "rank1-wall_clock-78", "rank1-sampling_wall_clock-78"):
-        ranks = [{"graph": rows}]
-        (tmp_path / f"{process}.json").write_text(
-            json.dumps({"timemory": {"wall_clock": {"ranks": ranks}}})
-        )
-    lines = bare("python", "snippets/03_wall_clock.py", ".").stdout.splitlines()
-    assert [line.split()[:3] for line in lines[1:]] == [
-        *(["rank0-77", "0", "train.py"], ["rank1-78", "0", "train.py"]),
-        *(["rank0-77", "1", "launch"], ["rank1-78", "1", "launch"]),
-    ]
-    # Ten calls of 0.2 s on average, the quick ones 0.1 s and the slow ones 1.1 s: one was slow.
-    assert lines[3].split()[-1] == "1.000000"
-    assert len(bare("python", "snippets/03_wall_clock.py", ".", "1").stdout.splitlines()) == 2
-    assert (
-        "was ROCPROFSYS_PROFILE = true set?"
-        in bare("python", "snippets/03_wall_clock.py", "/", check=False).stderr
-    )

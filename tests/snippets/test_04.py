@@ -7,19 +7,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.snippets.conftest import Run
-
-KERNELS = [
-    ("void f<a, b>(int)", 0, 10),
-    ("g", 5_000, 20_000),
-    ("g", 6_000, 8_000),
-    ("ncclDevKernel", 18_000, 40_000),
-]
-"""Name, start and end in ns: from 0 to 10 and 5,000 to 40,000 something runs, from 20,000 on only
-the collective.
-"""
 
 TOOLS = {
     "scontrol": (
@@ -43,34 +31,6 @@ TOOLS = {
     """
     ),
 }
-
-
-def write(path: Path, device: str, *kernels: tuple[str, int, int]) -> None:
-    rows = [f'"KERNEL_DISPATCH","{device}","{name}",{start},{end}' for name, start, end in kernels]
-    head = '"Kind","Agent_Id","Kernel_Name","Start_Timestamp","End_Timestamp"'
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join([head, *rows]))
-
-
-def test_busy_time_is_that_of_the_union_and_gaps_lie_between(bare: Run, tmp_path: Path) -> None:
-    write(tmp_path / "out" / "rank0_kernel_trace.csv", "Agent 4", *reversed(KERNELS))
-    write(tmp_path / "out" / "rank1_kernel_trace.csv", "Agent 5", ("g", 0, 100))
-    first, second = bare("python", "snippets/04_busy_time.py", "out").stdout.strip().split("\n\n")
-    lines = first.splitlines()
-    assert lines[0] == "rank0_kernel_trace.csv, Agent 4: 4 kernels in 0.0 ms"
-    # 10 + 35,000 of 40,000 ns are busy, and 20,000 of them only with the collective.
-    assert lines[1] == "busy 87.5 %, of which collectives alone 50.0 %"
-    assert lines[3].split() == ["ncclDevKernel", "1", "22.0", "22.0", "22.0", "22.0", "55.0"]
-    assert lines[4].split()[:3] == ["g", "2", "17.0"]
-    assert [line for line in lines if "1, 12.5 %" in line] == [
-        "gaps of 1 to 10 µs: 1, 12.5 % of the time"
-    ]
-    assert "rank1_kernel_trace.csv, Agent 5: 1 kernels" in second
-    assert "busy 100.0 %, of which collectives alone 0.0 %" in second
-
-
-def test_without_a_trace_it_says_how_to_call_it(bare: Run) -> None:
-    assert "FOLDER_OR_FILE" in bare("python", "snippets/04_busy_time.py", ".", check=False).stderr
 
 
 def job(
@@ -114,32 +74,3 @@ def test_every_rank_runs_the_tool_with_names_of_its_own(bare: Run, tmp_path: Pat
         "<--output-file><rank%rank%_pid%pid%><--><python><my train.py><--steps><5>"
     )
     assert lines[-1] == "2 kernel traces of 2 ranks in profile_40123"
-
-
-def test_the_results_may_lie_elsewhere(bare: Run, tmp_path: Path) -> None:
-    assert (
-        job(bare, tmp_path, "train.py", RESULTS="here")[0][-1]
-        == "2 kernel traces of 2 ranks in here"
-    )
-
-
-def test_a_name_that_only_slurm_knows_gives_way_to_its_address(bare: Run, tmp_path: Path) -> None:
-    lines, _ = job(bare, tmp_path, "train.py", KNOWN="none")
-    assert any("10.0.0.7:20123" in line for line in lines)
-
-
-def test_a_file_that_is_missing_fails_the_job(bare: Run, tmp_path: Path) -> None:
-    assert job(bare, tmp_path, "train.py", check=False, ONE_NAME="rank")[0][-1].startswith(
-        "1 kernel traces of 2 ranks"
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "job_id", "said"), [((), "40123", "usage"), (("train.py",), "", "with sbatch")]
-)
-def test_a_wrong_start_ends_at_once(
-    bare: Run, tmp_path: Path, words: tuple[str, ...], job_id: str, said: str
-) -> None:
-    lines, errors = job(bare, tmp_path, *words, check=False, SLURM_JOB_ID=job_id)
-    assert not lines
-    assert said in errors

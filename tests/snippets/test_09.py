@@ -8,13 +8,6 @@ from tests.snippets.conftest import Run
 
 SCRIPT = "snippets/09_debug_a_fault.sh"
 SHOW = "import os, sys; print({name: value for name, value in os.environ.items()}); sys.exit(3)"
-REPORT = """\
-Queue error (HSA_STATUS_ERROR_EXCEPTION: made up)
---------------------------------------------------------
-wave_1: pc=0x10 (kernel_code_entry=0x1 <void f<int>(x)>) (stopped, reason: ASSERT_TRAP)
-wave_2: pc=0x10 (stopped, reason: ASSERT_TRAP)
-wave_3: pc=0x20 (running)
-"""
 
 GUARD = """
 import importlib.util, sys, torch
@@ -72,29 +65,6 @@ def test_a_program_runs_with_the_settings_and_keeps_its_exit_code(
     assert "'--all --output=fault/rank2/agent.txt --save-code-objects=fault/rank2/objects'" in seen
     assert "AMD_LOG_LEVEL" not in seen
     assert (tmp_path / "fault/rank2/objects").is_dir()
-
-
-def test_without_the_agent_it_says_so_and_goes_on(bare: Run, tmp_path: Path) -> None:
-    done = bare(
-        "bash", SCRIPT, "python", "-c", SHOW, check=False, DEBUG_AGENT_LIB="/nowhere", HIP_LOG="yes"
-    )
-    assert "/nowhere is not here" in done.stderr
-    seen = (tmp_path / "fault/rank0/out.txt").read_text()
-    assert "HSA_TOOLS_LIB" not in seen
-    assert "'AMD_LOG_LEVEL': '4'" in seen
-    assert "python train.py" in bare("bash", SCRIPT, check=False).stdout
-    assert "no blanks" in bare("bash", SCRIPT, "true", check=False, FAULT="a folder").stderr
-
-
-def test_waves_are_counted_by_reason_and_place(bare: Run, tmp_path: Path) -> None:
-    (tmp_path / "report.txt").write_text(REPORT)
-    agent = tmp_path / "agent.so"
-    agent.touch()
-    done = bare(
-        "bash", SCRIPT, "cp", "report.txt", "fault/rank0/agent.txt", DEBUG_AGENT_LIB=str(agent)
-    )
-    assert "Queue error (HSA_STATUS_ERROR" in done.stdout
-    assert done.stdout.splitlines()[-1].split() == ["2", "ASSERT_TRAP", "at", "0x10"]
 
 
 def test_the_guard_names_the_first_bad_label(bare: Run, tmp_path: Path) -> None:

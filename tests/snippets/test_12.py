@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
-
-from tests.conftest import REPOSITORY
 from tests.snippets.conftest import Run
 
 SNIPPET = "snippets/12_decode_bound.py"
@@ -54,16 +47,6 @@ def test_bounds_counted_by_hand(bare: Run, tmp_path: Path) -> None:
     assert "a step takes at least 8000.000 ms (arithmetic)" in found  # 2 * 1232 * 4 operations
 
 
-def test_what_it_cannot_bound_is_refused(bare: Run, tmp_path: Path) -> None:
-    roofs = ("--bandwidth", "5.3", "--peak", "1307")
-    experts = bound(bare, tmp_path, *roofs, config=CONFIG | {"num_experts": 8}, check=False)
-    assert (experts.returncode, "no bound for this config: num_experts" in experts.stderr) == (
-        1,
-        True,
-    )
-    assert "give --bandwidth and --peak" in bound(bare, tmp_path, check=False).stderr
-
-
 def test_prefill_and_decode_are_timed(bare: Run) -> None:
     lines = bare("python", SNIPPET).stdout.splitlines()
     for line, name in zip(lines, ("prefill", "decode "), strict=False):
@@ -73,32 +56,3 @@ def test_prefill_and_decode_are_timed(bare: Run) -> None:
     assert lines[2].startswith(
         "decode reads 0.034 GB of weights"
     )  # 8 * (1024 + 1) * 1024 numbers of four bytes
-
-
-def test_a_graph_is_recorded_after_what_its_stream_has_to_wait_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    done: list[str] = []
-
-    def stream(name: str) -> SimpleNamespace:
-        return SimpleNamespace(
-            name=name, wait_stream=lambda other: done.append(f"{name} waits for {other.name}")
-        )
-
-    @contextmanager
-    def entered(what: str, where: SimpleNamespace) -> Iterator[None]:
-        done.append(f"{what} {where.name}")
-        yield
-
-    cuda = SimpleNamespace(
-        Stream=lambda: stream("side"),
-        current_stream=lambda: stream("main"),
-        stream=lambda where: entered("in", where),
-        CUDAGraph=lambda: "graph",
-        graph=lambda graph, stream: entered("record in", stream),
-    )
-    snippet = runpy.run_path(str(REPOSITORY / SNIPPET))
-    monkeypatch.setattr(snippet["torch"], "cuda", cuda)
-    assert snippet["recorded"](lambda: done.append("work")) == "graph"
-    warm_up = ["side waits for main", "in side", "work", "work", "work", "main waits for side"]
-    assert done == [*warm_up, "record in side", "work"]

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,12 +44,6 @@ def loop(tmp_path: Path) -> str:
     return "loop.py"
 
 
-def test_it_is_off_and_silent_by_default(bare: Run, loop: str, tmp_path: Path) -> None:
-    before = sorted(path.name for path in tmp_path.iterdir())
-    assert bare("python", loop).stdout == "gradient 96.0\n"
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == before
-
-
 def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) -> None:
     assert "gradient 96.0" in bare("python", loop, WATCH="times", WATCH_DIR="out", RANK="3").stdout
     lines = [
@@ -62,14 +55,6 @@ def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) ->
         set(line) == {"rank", "step", "data", "forward", "backward"} and line["rank"] == 3
         for line in lines
     )
-
-
-def test_a_step_may_state_its_samples(bare: Run, loop: str, tmp_path: Path) -> None:
-    (tmp_path / loop).write_text(LOOP.replace("watch.step()", "watch.step(samples=step % 5)"))
-    for watch in ("times", "trace"):
-        assert "gradient 96.0" in bare("python", loop, WATCH=watch).stdout
-    lines = [json.loads(line) for line in (tmp_path / "times_rank0.jsonl").read_text().splitlines()]
-    assert [line["samples"] for line in lines] == [step % 5 for step in range(24)]
 
 
 def test_a_trace_has_the_parts_as_ranges_of_some_steps(
@@ -96,28 +81,6 @@ def test_a_trace_has_the_parts_as_ranges_of_some_steps(
     assert all(waited >= 0 for waited in line)
 
 
-@pytest.mark.parametrize("mode", ["times", "trace"])
-@pytest.mark.parametrize("skip", ["", "few", "-3", "2.5", "1e1", "²"])
-def test_nonsense_for_a_number_of_steps_is_one_line(
-    loop: str, mode: str, skip: str, tmp_path: Path
-) -> None:
-    environment = os.environ | {"WATCH": mode, "WATCH_SKIP": skip, "PYTHONUTF8": "1"}
-    done = subprocess.run(
-        [sys.executable, loop],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 1
-    assert done.stderr.decode() == f"WATCH_SKIP={skip} is no number of steps, such as 8\n"
-    assert not list(tmp_path.glob("times*"))
-
-
-def events_of(path: Path) -> list[dict[str, Any]]:
-    return json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-
-
 def test_a_trace_holds_the_steps_before_it_without_a_profiler_and_the_machine(
     bare: Run, loop: str, tmp_path: Path
 ) -> None:
@@ -131,72 +94,11 @@ def test_a_trace_holds_the_steps_before_it_without_a_profiler_and_the_machine(
     assert {"host", "gpu", "rocm", "cuda", "python"} < {*machine}
 
 
-def test_an_option_records_after_fewer_steps_and_one_records_shapes(
-    bare: Run, loop: str, tmp_path: Path
-) -> None:
-    (tmp_path / loop).write_text(LOOP.replace("range(24)", "range(8)"))
-    found = bare("python", loop, WATCH="trace", WATCH_SKIP="4", WATCH_SHAPES="1")
-    assert "are needed" not in found.stderr
-    trace = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))
-    assert trace["watch_untraced"]["steps"] == 3  # but for the first
-    assert any("Input Dims" in event.get("args", {}) for event in trace["traceEvents"])
-
-
-def test_stacks_end_when_their_memory_is_full(bare: Run, loop: str, tmp_path: Path) -> None:
-    block = tmp_path / "instrument_me.py"
-    block.write_text(
-        block.read_text().replace(
-            "WATCH_TIMED, WATCH_STACK_GB = 10, 4", "WATCH_TIMED, WATCH_STACK_GB = 10, -1"
-        )
-    )
-    found = bare("python", loop, WATCH="trace", WATCH_STACK="1")
-    assert "GB are full, the trace ends here" in found.stderr
-    assert found.stdout == "gradient 96.0\n"
-    assert (
-        sum(event["name"] == "backward" for event in events_of(tmp_path / "trace_rank0.json.gz"))
-        == 1
-    )
-
-
-@pytest.mark.parametrize(("steps", "recorded"), [(4, None), (20, None), (22, 1), (23, 2), (24, 3)])
-def test_too_few_steps_for_a_trace_are_said(
-    bare: Run, loop: str, tmp_path: Path, steps: int, recorded: int
-) -> None:
-    (tmp_path / loop).write_text(LOOP.replace("range(24)", f"range({steps})"))
-    said = bare("python", loop, WATCH="trace").stderr
-    assert (f"WATCH=trace: {steps} steps, 24 are needed" in said) == (steps < 24)
-    trace = tmp_path / "trace_rank0.json.gz"
-    assert trace.exists() == (recorded is not None)
-    if recorded:
-        ranges = [
-            event["name"] for event in events_of(trace) if event.get("cat") == "user_annotation"
-        ]
-        assert ranges.count("backward") == recorded
-
-
 def test_a_killed_run_leaves_the_times_of_its_steps(bare: Run, loop: str, tmp_path: Path) -> None:
     killed = "    watch.step()\n    if step == 7:\n        import os; os.kill(os.getpid(), 9)"
     (tmp_path / loop).write_text(LOOP.replace("    watch.step()", killed))
     assert bare("python", loop, WATCH="times", check=False).returncode == -9
     assert len((tmp_path / "times_rank0.jsonl").read_text().splitlines()) == 8
-
-
-def test_a_trace_has_python_functions_when_asked_for(bare: Run, loop: str, tmp_path: Path) -> None:
-    found = []
-    for asked in ({}, {"WATCH_STACK": "1"}):
-        bare("python", loop, WATCH="trace", **asked)
-        events = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))[
-            "traceEvents"
-        ]
-        found.append(
-            {
-                event["name"].partition("(")[0]
-                for event in events
-                if event.get("cat") == "python_function"
-            }
-        )
-    assert not found[0]
-    assert "torch/_tensor.py" in found[1]
 
 
 TRAINER = """
@@ -273,12 +175,6 @@ def test_a_callback_times_the_parts_of_a_loop_that_a_library_has(
     assert all({*line} - {"rank", "step", "log"} == parts for line in lines)
 
 
-def test_another_word_is_refused(bare: Run, loop: str) -> None:
-    done = bare("python", loop, WATCH="time", check=False)
-    assert done.returncode == 1
-    assert "WATCH=time is neither times nor trace" in done.stderr
-
-
 TRAIN = """
 import os
 from pathlib import Path
@@ -318,17 +214,3 @@ def test_the_check_list_asks_every_question(
             "ranks/trace_rank1",
         ),
     }
-
-
-def test_a_failed_question_ends_the_list(
-    bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(
-        "PATH",
-        with_programs(tmp_path, srun="#!/bin/bash\nexit 3\n", scontrol="#!/bin/bash\n"),
-        prepend=":",
-    )
-    job = {"SLURM_JOB_ID": "8", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost"}
-    done = bare("bash", "snippets/14_check_list.sh", check=False, **job)
-    assert done.returncode == 1
-    assert "clock_1: failed" in done.stderr

@@ -3,7 +3,7 @@
 A lesson is a solved notebook, lessons/NN_name/lesson.py, in jupytext's py:percent form. From it
 come notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for
 the tests: each cell as the learner gets it, then as it is solved, so that one run proves both.
-Sections of several lessons make a notebook, too, by a recipe (tools.notebooks.excerpt).
+A workshop, lessons/90_minutes/workshop.py, is a lesson without a number in the course.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import difflib
 import functools
 import hashlib
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 from proflab.display import ACCENTS, near
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
 from proflab.releases import filled, shown
-from tools.drawings import DRAWINGS
 from tools.issue_page import PAGE as ISSUES_PAGE
 from tools.issue_page import all_issues
 from tools.notebooks.clean import METADATA, cleaned
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 SOLUTION_TAG = "solution"
+
+WORKSHOP = "workshop.py"
+"""Source of a notebook with sections of several lessons, next to its lesson.toml."""
 
 SNIPPETS = Path("snippets")
 """Folder of the files that learners take to work: `{snippet NAME}` on a line of its own shows the
@@ -64,7 +68,7 @@ _QUESTION = re.compile(
     r" (?!solution$).+\n)*)",
     re.MULTILINE,
 )
-_TABLE = re.compile(r"^\| lesson \| question \| with \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
+_TABLE = re.compile(r"^\| lesson \| question \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""
 
 _TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.md\))")
@@ -76,14 +80,17 @@ _ISSUE = re.compile(r"^\{issue (\S+)\}$", re.MULTILINE)
 """A row of a lesson's table of known issues, by the anchor of the entry."""
 
 _DRAWING = re.compile(r"^\{drawing (\S+)\}$", re.MULTILINE)
-"""A drawing of tools.drawings."""
+"""A drawing of DRAWINGS, by the name of its file."""
+
+DRAWINGS = Path("docs/drawings")
+"""Folder of the drawings. The title of each is its alternative text."""
 
 Built = tuple[str, str, list[str]]
 """A cell of a notebook before it is made: its type, its text, its tags."""
 
 ELSEWHERE = (
     "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make"
-    " lab`]({}README.md#start) starts the right one. Elsewhere, as on Colab, run `%pip install"
+    " lab`]({}README.md#get-started) starts the right one. Elsewhere, as on Colab, run `%pip install"
     " '.[train]'` in the course's folder, then restart the kernel."
 )
 """What to do if the packages are missing; the braces get the way to the top of the course."""
@@ -127,16 +134,22 @@ class Source:
 
 def read_sources(folder: Path) -> list[Source]:
     """All lessons in order; raises CourseError for a lesson that can't be used."""
-    return [_read(lesson) for lesson in lessons(folder).values()]
+    return [_read(lesson, lesson.source) for lesson in lessons(folder).values()]
+
+
+def read_workshops(folder: Path) -> list[Source]:
+    """Return the notebooks that hold sections of several lessons."""
+    return [
+        _read(Lesson(path.parent, **tomllib.loads(path.with_name("lesson.toml").read_text())), path)
+        for path in sorted(folder.glob(f"*/{WORKSHOP}"))
+    ]
 
 
 def build(folders: Folders) -> dict[Path, str]:
     """Path of a notebook -> its text: the learners' notebooks, the combined ones, and README."""
-    from tools.notebooks.excerpt import excerpts
-
     sources = read_sources(folders.lessons)
     learner, combined = {}, {}
-    for group in (sources, *([one] for one in excerpts(folders.lessons, sources))):
+    for group in (sources, *([one] for one in read_workshops(folders.lessons))):
         learner |= _texts(group, learner_cells, home="../")
         combined |= _texts(group, combined_cells, home="../../")
     return {
@@ -153,22 +166,19 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _TABLE.search(text):
         return {}
-    lines = [("lesson", "question", "with", "minutes"), ("---", "---", "---", "---:")]
-    for core, name in ((True, "the core: one case"), (False, "electives, each on its own")):
+    lines = [("lesson", "question", "minutes"), ("---", "---", "---:")]
+    for core, name in ((True, "the core: one example run"), (False, "electives, each on its own")):
         chosen = [source.lesson for source in sources if source.lesson.core == core]
         lines += [
             (
                 f"[{one.number}](notebooks/{one.folder.name}.ipynb)",
                 one.question,
-                one.words,
                 one.minutes,
             )
             for one in chosen
         ]
         minutes = sum(one.minutes for one in chosen)
-        lines += (
-            [("", f"**{name}**, about {round(minutes / 60)} hours", "", minutes)] if chosen else []
-        )
+        lines += [("", f"**{name}**, about {round(minutes / 60)} hours", minutes)] if chosen else []
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     text = _TABLE.sub(lambda _: table, text)
     return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
@@ -319,12 +329,16 @@ def _snippet(folder: Path, name: str, home: str) -> str:
 
 
 def _drawing(name: str, home: str) -> str:
-    """A drawing with its words as the image's alternative text; raises CourseError if there is
-    none.
+    """Return a drawing with its title as the alternative text.
+
+    Raises CourseError if there is no such drawing.
     """
-    if name not in DRAWINGS:
-        raise CourseError(f"there is no drawing {name!r}: {near(name, DRAWINGS)}")
-    return f"![{DRAWINGS[name]().words}]({home}docs/drawings/{name}.svg)"
+    path = DRAWINGS / f"{name}.svg"
+    try:
+        title = ElementTree.parse(path).find("{*}title")
+    except OSError:
+        raise CourseError(f"there is no drawing {path}") from None
+    return f"![{title.text}]({home}{path})"
 
 
 def _issue_row(anchor: str, home: str) -> str:
@@ -337,8 +351,7 @@ def _issue_row(anchor: str, home: str) -> str:
     return f"| {issue.brief} | [{issue.todo}]({home}{ISSUES_PAGE}#{anchor}) |"
 
 
-def _read(lesson: Lesson) -> Source:
-    path = lesson.source
+def _read(lesson: Lesson, path: Path) -> Source:
     try:
         import jupytext
         import nbformat

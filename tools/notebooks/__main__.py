@@ -10,8 +10,7 @@ from pathlib import Path
 from proflab.errors import CourseError
 from tidyprof.errors import UserError
 from tools.notebook_lint import lint_all
-from tools.notebooks import COLUMNS, Folders, read_sources, stale, write
-from tools.notebooks.excerpt import excerpts
+from tools.notebooks import COLUMNS, Folders, read_sources, read_workshops, stale, write
 from tools.notebooks.minutes import needed, sections
 
 
@@ -95,12 +94,10 @@ def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
 
 def _run_minutes(folders: Folders, options: argparse.Namespace) -> int:
     wrong = 0
-    sources = read_sources(folders.lessons)
-    for source in [*sources, *excerpts(folders.lessons, sources)]:
+    for source in [*read_sources(folders.lessons), *read_workshops(folders.lessons)]:
         lesson, total = source.lesson, needed(source)
-        file = "lesson.toml" if source.whole else source.path.name
         wrong += lesson.minutes != total
-        print(f"{lesson.number} {total:4d} minutes by the rule, {file} says {lesson.minutes}")
+        print(f"{lesson.number} {total:4d} minutes by the rule, lesson.toml says {lesson.minutes}")
         print(
             "".join(f"     {minutes:5.1f} {heading}\n" for heading, minutes in sections(source)),
             end="",
