@@ -25,14 +25,10 @@ ANSWER_S = 60
 POLL_S = 2.0
 """Time between two looks at a job, in seconds."""
 
-QUEUED = {
-    "PENDING": "waiting",
-    "CONFIGURING": "waiting",
-    "SUSPENDED": "waiting",
-    "REQUEUED": "waiting",
-}
-"""squeue's states of a job that does not run (man squeue, JOB STATE CODES); other states in the
-queue count as running, until the job is over.
+WAITING = ("PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED")
+OVER = ("", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
+"""States of squeue (man squeue, JOB STATE CODES) of a job that does not run yet, and of one that is
+over or has left the queue; in other states it counts as running.
 """
 
 FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
@@ -61,15 +57,27 @@ class Job:
         if self.number is None:
             return "no Slurm"
         queued = _ask("squeue", "--noheader", f"--job={self.number}", "--format=%T")
-        if queued and queued not in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"):
-            return QUEUED.get(queued, "running")
-        return self._left_behind() or self._accounted()
+        if queued not in OVER:
+            return "waiting" if queued in WAITING else "running"
+        left = _last_start(self.folder) / "exit_code"
+        if left.is_file():
+            code = left.read_text().strip()
+            return "done" if code == "0" else f"failed: {self._last_words or f'exit code {code}'}"
+        which = ("--allocations", f"--jobs={self.number}", "--format=State")
+        found = re.match(r"[A-Z_]+", _ask("sacct", "--noheader", "--parsable2", *which))
+        if found is None:
+            return "unknown"
+        return "done" if found[0] == "COMPLETED" else f"failed: {self._last_words or found[0]}"
 
     @property
     def log(self) -> str:
         """The output of the job so far."""
         path = None if self.folder is None else self.folder.with_name(f"{self.folder.name}.out")
         return path.read_text(errors="replace") if path is not None and path.is_file() else ""
+
+    @property
+    def _last_words(self) -> str:
+        return (["", *filter(str.strip, self.log.splitlines())])[-1]
 
     def wait(self, seconds: float = 600) -> Job:
         """Wait until the job is over, at most `seconds`. `state` tells how it ended."""
@@ -79,70 +87,29 @@ class Job:
         return self
 
     def result(self) -> list[Path]:
-        """The paths to give to `tidyprof.read`: the job's own files once it is done, until then
-        those of the recording.
+        """Return the paths to give to `tidyprof.read`: the job's own files once it is done, until
+        then those of the recording.
 
         Shows a line that tells which. Raises CourseError if there is neither.
         """
         state = self.state
-        if state == "done":
-            found = readable_paths(_last_start(self.folder))
-            if found:
-                show(
-                    Notice(
-                        f"Job {self.number} is done",
-                        f"what follows is its own result, from `{self.folder}`",
-                    )
-                )
-                return found
-            state = "done, but without files that a reader knows"
-        reason = (
-            "there is no Slurm here" if self.number is None else f"job {self.number} is {state}"
-        )
+        found = readable_paths(_last_start(self.folder)) if state == "done" else []
+        if found:
+            text = f"what follows is its own result, from `{self.folder}`"
+            show(Notice(f"Job {self.number} is done", text))
+            return found
+        reason = f"job {self.number}: {state}" if self.number else "there is no Slurm here"
         if self.recording is None:
             raise CourseError(
-                f"{self.script}: {reason}, and no recording was named; look at `job.state` and"
-                " `job.log`"
+                f"{self.script}: {reason}, without files that a reader knows, and no recording was"
+                " named; look at `job.log`"
             )
         path = self.recording.path if isinstance(self.recording, Recording) else self.recording
         show(Notice("A recording", f"{reason}; what follows is from `{path.name}`", tone="open"))
         return [path]
 
     def __repr__(self) -> str:
-        if self.number is None:
-            return f"Job {self.script}: not submitted, there is no Slurm here"
-        return f"Job {self.number} {self.script}: {self.state}; results in {self.folder}"
-
-    def _left_behind(self) -> str:
-        """The state in the job's own exit file; "" if it wrote none."""
-        path = _last_start(self.folder) / "exit_code"
-        if not path.is_file():
-            return ""
-        code = path.read_text().strip()
-        return "done" if code == "0" else f"failed: {self._last_words() or f'exit code {code}'}"
-
-    def _accounted(self) -> str:
-        """The state in Slurm's accounting, or in its controller if there is no accounting."""
-        answer = _ask(
-            "sacct",
-            "--noheader",
-            "--parsable2",
-            "--allocations",
-            f"--jobs={self.number}",
-            "--format=State",
-        )
-        found = re.match(r"[A-Z_]+", answer)
-        if found is None:
-            found = re.search(
-                r"(?<=JobState=)[A-Z_]+", _ask("scontrol", "show", "job", str(self.number))
-            )
-        if found is None:
-            return "unknown"
-        return "done" if found[0] == "COMPLETED" else f"failed: {self._last_words() or found[0]}"
-
-    def _last_words(self) -> str:
-        lines = [line for line in self.log.splitlines() if line.strip()]
-        return lines[-1] if lines else ""
+        return f"Job {self.number or ''} {self.script}: {self.state}; results in {self.folder}"
 
 
 def job(
@@ -168,26 +135,25 @@ def job(
     if script not in known:
         raise CourseError(f"there is no job script {script!r}: {near(script, known)}")
     if shutil.which("sbatch") is None:
-        text = (
-            f"`{script}` cannot be submitted here; on a cluster this cell would do it. The lesson"
-            " goes on without it."
-        )
+        text = f"`{script}` cannot be submitted; on a cluster this cell would do it."
         show(Notice("No Slurm here", text, tone="open"))
         return Job(script, None, None, recording)
-    number = _submit(folder, script, [f"--ntasks={ranks}", f"--nodes={nodes}", *options], arguments)
-    submitted = Job(script, number, _folder_of(script, number), recording)
-    show(
-        Notice(
-            "Submitted",
-            f"job {number}, `{script}`, ranks: {ranks}; go on, and ask `job.state` later",
-        )
-    )
-    return submitted
+    command = [str(folder / "submit.sh"), script, f"--ntasks={ranks}", f"--nodes={nodes}"]
+    number = _submitted([*command, *options, "--", *arguments])
+    # The folder of results has the name of the log: only the site's settings tell where that is.
+    known_to_slurm = _ask("scontrol", "show", "job", number)
+    log = re.search(r"StdOut=(.+)\.out$", known_to_slurm, re.MULTILINE)
+    if log is None:
+        raise CourseError(f"job {number} was submitted, but Slurm lost it; see `squeue --me`")
+    place = Path(log[1].replace("%x", script).replace("%j", number))
+    text = f"job {number}, `{script}`, ranks: {ranks}; go on, and ask `job.state` later"
+    show(Notice("Submitted", text))
+    return Job(script, int(number), place, recording)
 
 
 def scripts_folder() -> Path:
-    """The folder of job scripts: in COURSE_DIR, else in this checkout. Raises CourseError if there
-    is none.
+    """Return the folder of job scripts: in COURSE_DIR, or in this checkout. Raises CourseError if
+    there is none.
     """
     course = Path(os.environ.get("COURSE_DIR") or Path(__file__).parents[2])
     folder = course / "scripts" / "slurm"
@@ -198,40 +164,19 @@ def scripts_folder() -> Path:
     return folder
 
 
-def _submit(folder: Path, script: str, options: Sequence[str], arguments: Sequence[str]) -> int:
-    command = [str(folder / "submit.sh"), script, *options, "--", *arguments]
+def _submitted(command: Sequence[str]) -> str:
+    """The number of the new job. Raises CourseError."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise CourseError(
-            f"sbatch gave no answer within {ANSWER_S} s; see `squeue --me` before you try again"
-        ) from None
+        raise CourseError(f"sbatch gave no answer in {ANSWER_S} s; see `squeue --me`") from None
     answer = done.stdout.strip()
     if done.returncode or not answer.isdecimal():
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [
-            answer or "no reason given"
-        ]
-        raise CourseError(
-            f"{script} was not submitted: {said[0]}; the site's values are in"
-            " scripts/slurm/site.env"
-        )
-    return int(answer)
-
-
-def _folder_of(script: str, number: int) -> Path:
-    """The folder of results, which has the name of the log: only the site's settings tell where
-    that is.
-    """
-    found = re.search(
-        r"StdOut=(.+)\.out$", _ask("scontrol", "show", "job", str(number)), re.MULTILINE
-    )
-    if found is None:
-        raise CourseError(
-            f"job {number} was submitted, but Slurm does not know it any more; see `squeue --me`"
-        )
-    return Path(found[1].replace("%x", script).replace("%j", str(number)))
+        said = (done.stderr.strip() or answer or "no reason given").splitlines()[0]
+        raise CourseError(f"not submitted: {said}; the site's values are in scripts/slurm/site.env")
+    return answer
 
 
 def _ask(*command: str) -> str:
@@ -252,8 +197,8 @@ def _last_start(folder: Path) -> Path:
 
 
 def readable_paths(folder: Path) -> list[Path]:
-    """The paths in a job's folder for `tidyprof.read`: a file for each rank, or one folder for all
-    ranks.
+    """Return the paths in a job's folder for `tidyprof.read`: a file for each rank, or one folder
+    for all ranks.
     """
     for pattern in FILES:
         if found := sorted(folder.glob(pattern)):

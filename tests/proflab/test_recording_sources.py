@@ -16,7 +16,10 @@ from proflab import recordings as module
 from proflab.errors import CourseError
 from proflab.recordings import Cut, Entry, RecordedFile, RecordingUnavailable, fetch
 
-CONTENT = {"tiny/trace.json": b'{"traceEvents": []}', "tiny/reference/table.csv": b"name,calls\nk,1\n"}
+CONTENT = {
+    "tiny/trace.json": b'{"traceEvents": []}',
+    "tiny/reference/table.csv": b"name,calls\nk,1\n",
+}
 SHORTENED = {"tiny/trace.json": b'{"traceEvents":[]}'}
 
 
