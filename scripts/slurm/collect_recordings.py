@@ -29,8 +29,7 @@ from typing import Any
 import msgspec
 
 import tidyprof
-from proflab.jobs import readable_paths
-from proflab.published import publish
+from proflab.published import publish, readable_paths
 from proflab.recordings import Entry
 from tidyprof.errors import ProfileReadError, UserError
 from tidyprof.whole_files import whole_file

@@ -67,3 +67,20 @@ def published_run(record: Mapping[str, Any]) -> dict[str, Any]:
         key: record.get(key) if kept is None else {one: record[key].get(one) for one in kept}
         for key, kept in RUN.items()
     }
+
+
+FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
+"""Files below the folder of a Slurm job that a reader takes one by one."""
+
+FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl")
+"""Files that mark a folder which a reader takes as a whole."""
+
+
+def readable_paths(folder: Path) -> list[Path]:
+    """Return the paths in a job's folder for `tidyprof.read`: a file for each rank, or one folder
+    for all ranks.
+    """
+    for pattern in (*FILES, *FOLDERS):
+        if found := sorted(folder.glob(pattern)):
+            return found if pattern in FILES else [found[0].parent]
+    return []

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from proflab.display import Notice, near, show, size
+from proflab.display import near, size
 from proflab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -151,17 +151,6 @@ def fetch(name: str) -> Recording:
             entry, f"the download failed ({type(error).__name__}: {reason})"
         ) from error
     return Recording(entry, cache_folder(), "cache")
-
-
-def try_recording(name: str) -> Recording | None:
-    """Like `recording`, but without a recording the reason is shown and None returned, so that a
-    lesson goes on.
-    """
-    try:
-        return recording(name)
-    except RecordingUnavailable as error:
-        show(Notice("Recording not here", str(error), tone="open"))
-        return None
 
 
 def places(entry: Entry) -> list[Place]:
