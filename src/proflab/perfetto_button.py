@@ -12,14 +12,13 @@ import base64
 import html
 import json
 import os
-import re
 import secrets
 from dataclasses import dataclass
 from importlib import resources
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from proflab.display import Notice, near, show, size
+from proflab.display import Notice, show, size
 from proflab.errors import CourseError
 from proflab.perfetto_trace import LIMIT_BYTES, Trace, prepare
 from tidyprof.harmless import printable
@@ -32,18 +31,9 @@ VIEWER = "https://ui.perfetto.dev"
 network.
 """
 
-VERSIONS = {"v45.0": "v45.0-c4577456a", "v46.0": "v46.0-35b3d9845"}
-"""Older versions of the page whose full names are published.
-
-v45.0: https://github.com/google/perfetto/issues/882. v46.0:
-https://github.com/ROCm/omnitrace/pull/391; AMD refers to it for traces of omnitrace and rocprof-sys
-that later versions reject.
-"""
-
 PATIENCE_S = 20.0
 """Seconds after which a viewer that has not answered is reported: long enough for slow lines."""
 
-_VERSION = re.compile(r"v\d+(\.\d+)*-[0-9a-f]{6,40}")
 _ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
 _BUTTON = (  # colours are the browser's, which greys what is disabled
     "padding:0.3em 0.8em;margin-right:0.5em"
@@ -116,17 +106,11 @@ class PerfettoButton:
             f"{self._what()}. The button opens {self.page} in a new tab and hands the trace over"
             " inside your browser; nothing is uploaded."
         )
-        if self.trace.protobuf:
-            text += (
-                " If Perfetto reports `Unknown field type`, pass `version='v46.0'`, an older"
-                " viewer."
-            )
         return Notice(printable(self.title), text)
 
 
 def perfetto(
     trace_or_profile: str | PathLike[str] | Profile,
-    version: str | None = None,
     title: str | None = None,
     *,
     step: int | None = None,
@@ -137,18 +121,16 @@ def perfetto(
     trace_or_profile -- anything that `tidyprof.read` reads or has returned. Files of torch.profiler
                         and of Perfetto are handed over unchanged, others as a Chrome trace that
                         tidyprof writes.
-    version          -- a key of VERSIONS, or the full name of a version such as v46.0-35b3d9845;
-                        None: the newest.
     title            -- name that Perfetto shows for the trace.
     step             -- show this step only, from the beginning to the end of the host's range.
 
     A trace above LIMIT_BYTES is not put into the notebook; other ways to open it are shown instead.
-    Raises CourseError for an unknown version or step, and for a trace that can't be read or has
+    Raises CourseError for an unknown step, and for a trace that can't be read or has
     nothing to show.
     """
     from tidyprof.errors import ProfileReadError
 
-    page = viewer_page(version)
+    page = viewer_page()
     try:
         trace, profile = prepare(trace_or_profile, step)
     except ProfileReadError as error:
@@ -161,20 +143,9 @@ def perfetto(
     _show_timeline(profile, name, step)
 
 
-def viewer_page(version: str | None = None) -> str:
-    """Return the address of the viewer's page in this version. Raises CourseError for a name that
-    can't be a version.
-    """
-    base = os.environ.get("PROFLAB_PERFETTO_URL", VIEWER).rstrip("/")
-    if version is None:
-        return f"{base}/"
-    full = VERSIONS.get(version, version)
-    if not _VERSION.fullmatch(full):
-        raise CourseError(
-            f"{version!r} is no version of Perfetto's page: {near(version, VERSIONS)}; another"
-            " needs its full name, as the page shows it at its lower left"
-        )
-    return f"{base}/{full}/"
+def viewer_page() -> str:
+    """Return the address of the viewer's page."""
+    return f"{os.environ.get('PROFLAB_PERFETTO_URL', VIEWER).rstrip('/')}/"
 
 
 def _too_large(trace: Trace, profile: Profile, page: str) -> Notice:

@@ -29,13 +29,11 @@ class Trace:
     name     -- file name, for titles and for saving.
     content  -- the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds
                 LIMIT_BYTES.
-    protobuf -- whether it is in Perfetto's own format; else it is a Chrome trace.
     made_by  -- "" for a file as it was found, else how it was made from another format.
     """
 
     name: str
     content: bytes | None
-    protobuf: bool = False
     made_by: str = ""
 
 
@@ -67,7 +65,7 @@ def prepare(
             if not content.startswith(b"\x1f\x8b"):
                 content = gzip.compress(b"".join(stream.chunks()), 6, mtime=0)
                 name = f"{name.removesuffix('.zst')}.gz"
-            return Trace(name, _limited(content), kind == "perfetto"), profile
+            return Trace(name, _limited(content)), profile
     return _converted(profile, step, path.name.removesuffix(".gz").rpartition(".")[0] or path.name)
 
 

@@ -26,7 +26,7 @@ number of exercises for which this help was used.
 """
 
 SHOWN = 5
-"""Number of mistakes, and of wrong answers to questions about earlier lessons, that are shown."""
+"""Number of mistakes that are shown."""
 
 Records = list[dict[str, Any]]
 
@@ -133,18 +133,10 @@ def _mistakes(learners: Iterable[Records], ids: Collection[str]) -> Iterator[str
 
 
 def _recalled(learners: Iterable[Records]) -> Iterator[str]:
-    """How many first answers to questions about earlier lessons were right, and the most frequent
-    wrong ones.
-    """
-    answers = (first_answers(records) for records in learners)
-    given = Counter((id, *answer) for one in answers for id, answer in one.items())
-    if not given:
-        return
-    wrong = Counter({(id, text): times for (id, text, right), times in given.items() if not right})
-    right = given.total() - wrong.total()
-    yield f"Questions about earlier lessons: {right} of {given.total()} first answers right."
-    for (id, text), times in sorted(wrong.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
-        yield f"Wrong first answers in {id}: {times} x {text}"
+    """How many first answers to questions about earlier lessons were right."""
+    given = [right for own in learners for _, right in first_answers(own).values()]
+    if given:
+        yield f"Questions about earlier lessons: {sum(given)} of {len(given)} first answers right."
 
 
 def _lesson(id: str) -> str:

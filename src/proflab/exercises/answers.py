@@ -177,7 +177,7 @@ class Property:
         """None, or the sentence of `check`."""
         verdict = self.check(answer, data)
         wrong = "It does not have the property that is asked."
-        return None if verdict in (None, True) else wrong if verdict is False else verdict
+        return verdict if isinstance(verdict, str) else wrong if verdict is False else None
 
     def same(self, answer: Any, known: Any) -> bool:
         """Never: `check` itself has to know the mistakes."""

@@ -127,41 +127,32 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
     if found := re.search(r"no such (table|column): (\S+)", complaint):
         what, name = found.groups()
         own = name.rpartition(".")[2]
-        having = _columns(connection) if what == "column" else {}
-        if own in having:
+        # Only views, since they have the names that the lesson uses. PRAGMA takes no placeholder.
+        views = [one for one, kind in _relations(connection).items() if kind == "view"]
+        asked = {one: connection.execute(f'PRAGMA table_info("{one}")') for one in views}
+        columns = {one: [row[1] for row in rows] for one, rows in asked.items()}
+        having = [one for one in views if own in columns[one]] if what == "column" else []
+        if having:
             return (
-                f"there is no column `{name}` in what you ask: the"
-                f" view{'s' * (len(having[own]) > 1)} {', '.join(having[own])} have it. What has"
-                " `start` and `end` lasts `end - start`"
+                f"there is no column `{name}` in what you ask: the views {', '.join(having)} have"
+                " it. What has `start` and `end` lasts `end - start`"
             )
-        return f"there is no {what} `{name}`: {near(own, having or _tables(connection))}"
+        known = (
+            [*itertools.chain(*columns.values())] if what == "column" else _relations(connection)
+        )
+        return f"there is no {what} `{name}`: {near(own, known)}"
     for pattern, words in _EXPLANATIONS.items():
         if found := re.search(pattern, complaint):
             return words.format(*found.groups())
     return f"SQLite says: {complaint}"
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    listed = f"SELECT name FROM {_ALL} WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
-    return [name for (name,) in connection.execute(listed)]
-
-
-def _columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Column -> the views that have it. Only views, since they have the names that the lesson
-    uses.
-    """
-    views = [
-        name
-        for (name,) in connection.execute(
-            f"SELECT name FROM {_ALL} WHERE type = 'view' ORDER BY name"
-        )
-    ]
-    having: dict[str, list[str]] = {}
-    for view in views:
-        # PRAGMA takes no placeholder for a name.
-        for column in connection.execute(f'PRAGMA table_info("{view}")'):
-            having.setdefault(column[1], []).append(view)
-    return having
+def _relations(connection: sqlite3.Connection) -> dict[str, str]:
+    """Name of each table and view -> its kind."""
+    asked = f"SELECT name, type FROM {_ALL} WHERE type IN ('table', 'view') ORDER BY name"
+    return {
+        name: kind for name, kind in connection.execute(asked) if not name.startswith("sqlite_")
+    }
 
 
 class KnownQuery(str):
@@ -226,61 +217,36 @@ class Query:
 
     def _difference(self, given: Answer, right: Answer) -> str:
         # From the coarse to the fine: the sentence names the difference to remove first.
+        asked = ", ".join(self.columns)
         if len(given.columns) != len(right.columns):
-            return f"Its columns are {len(given.columns)}, asked are: {', '.join(self.columns)}."
+            return f"Its columns are {len(given.columns)}, asked are: {asked}."
         if not given.rows:
-            return (
-                "It gives no row: no row fulfils the condition. Look at the values with SELECT"
-                " DISTINCT."
-            )
+            return "It gives no row. Look at the values with SELECT DISTINCT."
         if len(given.rows) != len(right.rows):
-            return (
-                f"Its rows are too {'many' if len(given.rows) > len(right.rows) else 'few'}:"
-                f" {len(given.rows):,}."
-            )
+            side = "many" if len(given.rows) > len(right.rows) else "few"
+            return f"Its rows are too {side}: {len(given.rows):,}."
         if self.ordered and _agree(given.rows, right.rows, ordered=False):
             return "The rows are right, their order is not: look at ORDER BY."
-        for order in itertools.permutations(range(len(right.columns))):
-            if _agree(
-                [tuple(row[place] for place in order) for row in given.rows],
-                right.rows,
-                self.ordered,
-            ):
-                return (
-                    "The values are right, the order of the columns is not:"
-                    f" {', '.join(self.columns)}."
-                )
         have, want = (rows if self.ordered else _sorted(rows) for rows in (given.rows, right.rows))
-        cells = itertools.product(range(len(want)), range(len(right.columns)))
         row, column = next(
             (row, column)
-            for row, column in cells
+            for row, column in itertools.product(range(len(want)), range(len(right.columns)))
             if not _equal(have[row][column], want[row][column])
         )
-        where = (
-            ""
-            if len(want) == len(right.columns) == 1
-            else f"Row {row + 1}, {self.columns[column]}: "
-        )
-        return where + self._about(have[row][column], want[row][column], column)
-
-    def _about(self, value: Any, expected: Any, column: int) -> str:
+        alone = len(want) == len(right.columns) == 1
+        where = "" if alone else f"Row {row + 1}, {self.columns[column]}: "
+        value, expected = have[row][column], want[row][column]
         if isinstance(value, int | float) and isinstance(expected, int | float):
             hint = unit_hint(value, expected, self.units[column] if self.units else "")
-            return hint or f"{number(value)} is too {'big' if value > expected else 'small'}."
-        known = {
-            None: "There is no value (NULL).",
-            "": "The text is empty: such rows have no name.",
-        }
-        return known.get(value) or f"It is not `{str(value)[:60]}`."
+            side = "big" if value > expected else "small"
+            return where + (hint or f"{number(value)} is too {side}.")
+        return f"{where}{'NULL' if value is None else repr(value)[:60]} is not the right value."
 
 
 def _agree(given: list[tuple], right: list[tuple], ordered: bool) -> bool:
     given, right = (rows if ordered else _sorted(rows) for rows in (given, right))
     return [len(row) for row in given] == [len(row) for row in right] and all(
-        _equal(*pair)
-        for row, wanted in zip(given, right, strict=True)
-        for pair in zip(row, wanted, strict=True)
+        map(_equal, itertools.chain(*given), itertools.chain(*right))
     )
 
 
@@ -291,12 +257,9 @@ def _equal(value: Any, expected: Any) -> bool:
 
 
 def _sorted(rows: list[tuple]) -> list[tuple]:
-    """Rows in an order that does not depend on SQL, even if numbers, texts and NULL are in one
+    """Rows in an order that does not depend on SQL, even if numbers, strings and NULL are in one
     column.
     """
     return sorted(
-        rows,
-        key=lambda row: [
-            (isinstance(value, int | float), value is None, str(value)) for value in row
-        ],
+        rows, key=lambda row: [(isinstance(one, int | float), one is None, str(one)) for one in row]
     )
