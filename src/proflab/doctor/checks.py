@@ -91,7 +91,7 @@ def _nvidia(machine: Machine) -> bool:
 
 def _amd_gpu(machine: Machine) -> Result:
     if found := architectures(machine):
-        return "ok", _counted(found)
+        return "ok", ", ".join(f"{count} x {name}" for name, count in Counter(found).items())
     if machine.path(KFD).exists():
         return "unknown", f"{KFD} is there, but the driver lists no GPU", "In a job, ask for a GPU."
     for name in machine.names(PCI):
@@ -115,44 +115,15 @@ def _access(machine: Machine) -> Result:
 
 
 def _visibility(machine: Machine) -> Result:
-    names = ("ROCR", "HIP", "CUDA")
-    masks = {
-        f"{name}_VISIBLE_DEVICES": value.strip()
-        for name in names
-        if (value := machine.environment.get(f"{name}_VISIBLE_DEVICES")) is not None
-    }
+    names = [f"{name}_VISIBLE_DEVICES" for name in ("ROCR", "HIP", "CUDA")]
+    masks = {name: machine.environment[name] for name in names if name in machine.environment}
     shown = ", ".join(f"{name}={value}" for name, value in masks.items())
-    outer = masks.get("ROCR_VISIBLE_DEVICES")
-    # HIP also obeys CUDA's variable, if its own is not set.
-    inner = masks.get("HIP_VISIBLE_DEVICES", masks.get("CUDA_VISIBLE_DEVICES"))
     if {"", "-1"} & {*masks.values()}:
         here = architectures(machine) or _nvidia(machine)
         return "fix" if here else "note", f"{shown} hides every GPU"
-    if (
-        outer
-        and inner
-        and all(
-            one.strip().isdigit() and int(one) >= len(outer.split(",")) for one in inner.split(",")
-        )
-    ):
-        return "fix", f"{shown} leave no GPU: HIP counts the remaining GPUs from 0"
+    if len(masks) > 1 and names[0] in masks:
+        return "note", f"{shown}: HIP counts the GPUs that ROCR has left from 0"
     return "ok", shown or "no variable hides a GPU"
-
-
-def _nvidia_gpu(machine: Machine) -> Result:
-    if not machine.which("nvidia-smi"):
-        return "not needed", "none here"
-    query = ("--query-gpu=name,driver_version", "--format=csv,noheader")
-    answer = machine.run("nvidia-smi", *query)
-    # Other lines are messages.
-    rows = [line.split(",") for line in answer.text.splitlines() if line.count(",") == 1]
-    if answer.code or not rows:
-        return "unknown", f"nvidia-smi: {answer.last_line}"
-    return "ok", f"{_counted([row[0] for row in rows])}, driver {rows[0][1]}"
-
-
-def _counted(names: Sequence[str]) -> str:
-    return ", ".join(f"{count} x {name}" for name, count in Counter(names).items())
 
 
 def _release(folder: Path) -> str:
@@ -431,7 +402,6 @@ CHECKS: dict[str, Check] = {
         "Unset all of these variables but one, or let Slurm set them.",
         "two-visibility-variables-hide-every-gpu",
     ),
-    "NVIDIA GPU": Check(_nvidia_gpu, "Run `nvidia-smi` yourself; the driver may hang."),
     "ROCm": Check(
         _rocm,
         "Load one ROCm module only (`module load rocm`), or set ROCM_PATH to its folder.",
@@ -457,7 +427,6 @@ CHECKS: dict[str, Check] = {
         partial(_tool, "omnistat-query", [], False),
         "Install https://github.com/ROCm/omnistat in a separate environment.",
     ),
-    "rocminfo": Check(partial(_tool, "rocminfo", [], True), _LOAD.format("rocminfo")),
     "preloaded tools": Check(
         _preloaded, "Unset these variables before you profile.", "two-profilers-in-one-process"
     ),
