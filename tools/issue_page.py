@@ -6,19 +6,62 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from proflab.doctor.findings import KnownIssue, Versions, all_issues
-from proflab.doctor.report import DOCUMENT, TITLES
+import msgspec
+
 from tools.generated_page import write_or_check
 
-PAGE = Path(DOCUMENT)
+PAGE = Path("docs/known-issues.md")
+TABLE = Path(__file__).parents[1] / "docs" / "known-issues.toml"
 
-_ROWS = re.compile(
-    r"(?<=doctor's row )`[\w-]+`|(?<=doctor's rows )`[\w-]+`(?:(?:, | and )`[\w-]+`)*"
-)
-"""Rows of the doctor by their keys, which programs read; people see titles."""
+
+@dataclass(frozen=True)
+class Versions:
+    """Versions of `tool` that have an issue: from `since` through `last`, or up to but not
+    including `until`. A bound is "" if no source states it.
+    """
+
+    tool: str
+    since: str = ""
+    last: str = ""
+    until: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class KnownIssue:
+    """One entry of the table. `looked` is the day on which its sources were last read."""
+
+    symptom: str
+    check: str
+    cure: str
+    versions: Versions
+    sources: Sequence[str]
+    looked: date
+    section: str
+    heading: str
+    brief: str = ""
+    todo: str = ""
+
+
+@cache
+def all_issues() -> dict[str, KnownIssue]:
+    """Return the entries by the anchor of their heading, as GitHub makes it."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-"): msgspec.convert(
+            entry | {"section": section, "heading": heading}, KnownIssue
+        )
+        for section, entries in tomllib.loads(TABLE.read_text(encoding="utf-8")).items()
+        for heading, entry in entries.items()
+    }
+
 
 HEAD = """\
 # Known issues
@@ -26,12 +69,10 @@ HEAD = """\
 What goes wrong when PyTorch is profiled on AMD GPUs, as others have reported it. Each entry says \
 how to recognise it, how to check, what to do, which versions have it, where it is published, and \
 when the entry was last compared with that. `python -m proflab doctor` makes the checks that a \
-program can make, and names the issues of the versions that are here; `--json` lists them for \
-programs.
+program can make, and names the entries that belong to them.
 
 Nobody has repeated these reports on a GPU for this course. "Not stated" means that the source \
-names no version. The table behind this page is `src/proflab/doctor/known_issues.toml`; add what \
-is missing there.
+names no version. The table behind this page is `docs/known-issues.toml`; add what is missing there.
 """
 
 
@@ -47,7 +88,7 @@ def _entry(issue: KnownIssue) -> str:
     sources = " ".join(f"<{source}>" for source in issue.sources)
     points = {
         "Symptom": issue.symptom,
-        "Check": _ROWS.sub(_titles, issue.check),
+        "Check": issue.check,
         "Cure": issue.cure,
         "Versions": f"{versions(issue.versions)}.",
         "Source": f"{sources} ({issue.looked:%-d %B %Y})",
@@ -55,10 +96,6 @@ def _entry(issue: KnownIssue) -> str:
     return "\n".join(
         [f"### {issue.heading}\n", *(f"- **{name}:** {text}" for name, text in points.items()), ""]
     )
-
-
-def _titles(found: re.Match[str]) -> str:
-    return re.sub(r"`([\w-]+)`", lambda key: f"*{TITLES[key[1]]}*", found[0])
 
 
 def versions(found: Versions) -> str:
@@ -73,12 +110,13 @@ def versions(found: Versions) -> str:
         (False, False, True): f"before {found.until}",
     }
     span = spans.get((bool(found.since), bool(found.last), bool(found.until)))
-    tool = TITLES.get(found.tool, found.tool)
     if span is None:
         return (
-            found.note if found.note.startswith("all") else f"{tool}: {found.note or 'not stated'}"
+            found.note
+            if found.note.startswith("all")
+            else f"{found.tool}: {found.note or 'not stated'}"
         )
-    return "; ".join(filter(None, [f"{tool} {span}", found.note]))
+    return "; ".join(filter(None, [f"{found.tool} {span}", found.note]))
 
 
 if __name__ == "__main__":

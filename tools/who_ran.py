@@ -40,7 +40,7 @@ HEAD = """\
 A row for each machine with GPUs on which the course was run, as far as its authors were told. {amd}
 
 To add yours, run `make gpu-check` on it and send the archive: [help the \
-course](slurm.md#help-the-course-run-it-on-a-gpu) says what it tries, and what it hides. Whoever \
+course](slurm.md#help-the-course-run-it-on-a-gpu) says what it tries, and what it packs. Whoever \
 has been sent one makes a row of it by `.venv/bin/python -m tools.who_ran gpu_check.tar.gz --name \
 "Ada Example"`, with the name where the sender gave one, and looks at the difference before it is \
 committed: its texts are somebody else's.

@@ -17,6 +17,7 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure
+from proflab.parts.method import method
 from tidyprof import plots
 
 lesson = proflab.start("00")
@@ -65,7 +66,7 @@ lesson = proflab.start("00")
 # proven cure. Each ends with what its view can't tell, and that is the question of the next one:
 
 # %%
-show_figure(proflab.lessons.method("00"))
+show_figure(method("00"))
 
 # %% [markdown]
 # ## A first trace

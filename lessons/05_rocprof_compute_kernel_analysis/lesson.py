@@ -19,8 +19,8 @@ import proflab
 import tidyprof
 from proflab import case, exercise, ledger, say, show_table
 from proflab.parts.clinic_runs import modelled
+from proflab.parts.roofline import show_roofline
 from proflab.parts.steady_part import own_run
-from proflab.showing import show_roofline
 
 lesson = proflab.start("05")
 

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proflab.exercises.model import Exercise, Mistake
-from proflab.exercises.queries import Query, wrong_query
-from proflab.parts.trace_database import answer_of
+from proflab.parts.trace_database import Query, answer_of, wrong_query
 
 TOP_FIVE = (
     "SELECT name, count(*), sum(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC"

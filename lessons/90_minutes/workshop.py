@@ -24,6 +24,7 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure
+from proflab.parts.method import method
 from tidyprof import plots
 
 lesson_00 = proflab.start("00", within="90_minutes")
@@ -72,7 +73,7 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # proven cure. Each ends with what its view can't tell, and that is the question of the next one:
 
 # %%
-show_figure(proflab.lessons.method("00"))
+show_figure(method("00"))
 
 # %% [markdown]
 # ## A first trace

@@ -1,5 +1,4 @@
-"""Make recordings of finished jobs, in the layout of the modelled ones, and enter them in the
-manifest.
+"""Make recordings of finished jobs, and enter them in the manifest.
 
     python scripts/slurm/collect_recordings.py RESULTS RECORDINGS --copyright "Copyright (c) 2026
     Somebody"
@@ -7,30 +6,31 @@ manifest.
 RESULTS is RESULTS_DIR of site.env, or an archive of `make gpu-check`. All jobs of one GPU, model
 and number of ranks become one set, `measured-GPU-MODEL` or `measured-GPU-MODEL-Nranks`, with a
 folder for each tool. What the player wrote, what no reader takes and what holds no GPU work is left
-out: nothing was measured there. With --replace a set measured on an AMD GPU takes the place of
-`modelled-MODEL`. Names of hosts and of the user, paths, tokens and environments are hidden; what
-the readers measure must be the same without them.
+out: nothing was measured there. A set holds traces and tables of counters with the columns of
+`proflab.published`, which tell nothing of people and machines.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import json
 import re
 import shutil
 import sys
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from gpu_check_archive import job_folders
 
 import tidyprof
-from proflab.jobs import readable_paths
+from proflab.published import publish, readable_paths
 from proflab.recordings import Entry
-from proflab.scrubbing import Scrubber
 from tidyprof.errors import ProfileReadError, UserError
 from tidyprof.whole_files import whole_file
 
@@ -47,14 +47,14 @@ FOLDERS = {
 }
 """The tool's folder in a set, by job script; the other scripts leave nothing to record."""
 
-COMPRESSED = (".json", ".csv", ".db", ".rpd", ".pftrace", ".proto")
-UNPACKED = "rocprof-compute"
-"""A workload folder is known by the names of its files, so these stay as they are."""
-
 LARGEST_MB = 50
 """Files above this size, as they are stored, have no place in a repository."""
 
 _FOLDER = re.compile(r"(?P<script>[a-z0-9_]+?)_(?P<job>\d+)(_restart\d+)?")
+_TRACED = re.compile(
+    r"[^/]+/traces/(?P<model>\w+)/(?P<file>metrics_rank0_of_1\.jsonl|trace_rank0\.json\.gz)"
+)
+"""The files of an archive of gpu-check that are taken."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,9 +63,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("results", type=Path)
     parser.add_argument("recordings", type=Path)
     parser.add_argument("--copyright", required=True)
-    parser.add_argument(
-        "--replace", action="store_true", help="remove the modelled sets of the same models"
-    )
     options = parser.parse_args(arguments)
     try:
         with job_folders(options.results) as results:
@@ -79,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         entry_of(name, run, options.recordings / name, options.copyright)
         for name, run in sets.items()
     ]
-    enter(entries, options.recordings, replaced(sets) if options.replace else set())
+    enter(entries, options.recordings)
     return 0
 
 
@@ -88,13 +85,12 @@ def collect(results: Path, recordings: Path) -> dict[str, dict[str, Any]]:
     into.
     """
     sets: dict[str, dict[str, Any]] = {}
-    scrubber = Scrubber(hosts(results))
     for folder in sorted(results.iterdir()):
         match = _FOLDER.fullmatch(folder.name)
         if match and folder.is_dir() and match["script"] in FOLDERS:
             try:
                 run = check(folder)
-                store(folder, recordings / set_name(run) / FOLDERS[match["script"]], scrubber)
+                store(folder, recordings / set_name(run) / FOLDERS[match["script"]])
                 sets[set_name(run)] = run
                 print(f"recorded {folder.name} in {set_name(run)}")
             except (UserError, ProfileReadError) as error:
@@ -159,67 +155,49 @@ def set_name(run: dict[str, Any]) -> str:
     return f"measured-{gpu}-{run['config']['model']}" + (f"-{ranks}ranks" if ranks > 1 else "")
 
 
-def hosts(results: Path) -> set[str]:
-    """The names of all machines that the trainers of finished jobs ran on."""
-    metrics = [
-        path.read_text().splitlines() for path in results.glob("*/train/metrics_rank*.jsonl")
-    ]
-    return {json.loads(lines[0])["host"] for lines in metrics if lines}
+def store(folder: Path, target: Path) -> None:
+    """Write what may be published of a job into the tool's folder of a set: a trace for each file
+    that readers take, and a table of its counters.
 
-
-def store(folder: Path, target: Path, scrubber: Scrubber) -> None:
-    """Copy what readers take of a job into the tool's folder of a set, without names and paths.
-
-    Raises UserError for files too large, and where the copy would be read as something else.
+    Raises UserError for files that are too large.
     """
     shutil.rmtree(target, ignore_errors=True)
-    for path in readable_paths(folder):
-        root = path if path.is_dir() else path.parent
-        copies = [
-            copy(
-                file,
-                target / scrubber.text(str(file.relative_to(root))),
-                scrubber,
-                pack=target.name != UNPACKED,
-            )
-            for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
-            if file.is_file()
-        ]
-        if measured(path) != measured(target if path.is_dir() else copies[0]):
-            shutil.rmtree(target)
-            raise UserError(
-                f"{path.name} is read as something else once names are hidden: is a kernel named"
-                " like you?"
-            )
-    large = [path.name for path in target.rglob("*") if path.stat().st_size > LARGEST_MB * 10**6]
-    if large:
+    for number, path in enumerate(readable_paths(folder)):
+        profile = publish(path, target / f"trace_{number}.json.gz")
+        if len(profile.counters):
+            profile.counters.to_csv(target / f"counters_{number}.csv.gz", index=False)
+    if any(path.stat().st_size > LARGEST_MB * 10**6 for path in target.iterdir()):
         shutil.rmtree(target)
-        raise UserError(
-            f"{large[0]} is larger than {LARGEST_MB} MB; take fewer steps (TRAIN_OPTIONS)"
-        )
+        raise UserError(f"a file is larger than {LARGEST_MB} MB; take fewer steps (TRAIN_OPTIONS)")
 
 
-def measured(path: Path) -> tuple[str, str]:
-    """What a reader finds of kernels and counters: names, times and values."""
-    profile = tidyprof.read(path)
-    work = profile.device_events[["kind", "name", "start_ns", "duration_ns"]]
-    return work.to_csv(index=False), profile.counters[["time_ns", "name", "value"]].to_csv(
-        index=False
-    )
-
-
-def copy(source: Path, target: Path, scrubber: Scrubber, *, pack: bool) -> Path:
-    """Copy a file without names and paths, compressed where that is wanted and its type allows
-    it.
+@contextmanager
+def job_folders(results: Path) -> Iterator[Path]:
+    """Yield the folder of job folders, or a temporary one with the traces of an archive of
+    gpu-check, each as a finished job. Only files with the expected names are taken from an archive.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    content = scrubber.content(source)
-    if pack and source.suffix in COMPRESSED:
-        target = target.with_name(f"{target.name}.gz")
-        # Without a time stamp the same content gives the same file.
-        content = gzip.compress(content, mtime=0)
-    target.write_bytes(content)
-    return target
+    if results.is_dir():
+        yield results
+        return
+    with tempfile.TemporaryDirectory() as name:
+        numbers: dict[str, int] = {}
+        try:
+            with tarfile.open(results) as archive:
+                for entry in archive:
+                    if (found := _TRACED.fullmatch(entry.name)) and entry.isfile():
+                        number = numbers.setdefault(found["model"], len(numbers))
+                        job = Path(name) / f"torch_profiler_{number}"
+                        if entry.size > LARGEST_MB * 10**6:
+                            raise UserError(f"{results}: {entry.name} is too large")
+                        (job / "train").mkdir(parents=True, exist_ok=True)
+                        (job / "exit_code").write_text("0")
+                        content = archive.extractfile(entry).read()
+                        (job / "train" / found["file"]).write_bytes(content)
+        except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+            raise UserError(f"{results}: cannot be unpacked ({error})") from error
+        if not numbers:
+            raise UserError(f"{results}: no trace is in it; did the part `traces` pass?")
+        yield Path(name)
 
 
 def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) -> dict[str, Any]:
@@ -253,8 +231,7 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
         "licence_url": "https://opensource.org/license/mit",
         "copyright": copyright_line,
         "notes": (
-            f"Measured {run['written'][:10]} with {platform_of(run)}; names of machines and people,"
-            " and paths, are replaced by letters."
+            f"Measured {run['written'][:10]} with {platform_of(run)}; a selection of columns."
         ),
         "rocm": platform_of(run) if run["versions"]["hip"] else None,
         "torch": run["versions"]["torch"],
@@ -263,30 +240,14 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
     return msgspec.to_builtins(msgspec.convert(entry, Entry))
 
 
-def replaced(sets: dict[str, dict[str, Any]]) -> set[str]:
-    """The modelled sets that give way, which are of AMD's GPUs: of one rank, healthy."""
-    alike = [
-        run for run in sets.values() if run["launch"]["world_size"] == 1 and run["versions"]["hip"]
-    ]
-    return {f"modelled-{run['config']['model']}" for run in alike}
-
-
-def enter(made: list[dict[str, Any]], recordings: Path, dropped: set[str]) -> None:
-    """Put entries into the manifest, each in the place of one of the same name, else at the end;
-    remove the dropped.
-    """
+def enter(made: list[dict[str, Any]], recordings: Path) -> None:
+    """Put entries into the manifest, each in the place of one of the same name, else at the end."""
     manifest = recordings / "manifest.json"
     known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else []
-    new = {entry["name"]: entry for entry in made}
-    merged = [
-        new.pop(entry["name"], entry) for entry in known if entry["name"] not in dropped
-    ] + list(new.values())
+    merged = {entry["name"]: entry for entry in [*known, *made]}
     with whole_file(manifest) as partial:
-        partial.write_text(
-            json.dumps(merged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-    for name in dropped:
-        shutil.rmtree(recordings / name, ignore_errors=True)
+        text = json.dumps(list(merged.values()), indent=1, ensure_ascii=False)
+        partial.write_text(f"{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 #!/bin/bash
 # Records the whole set on real GPUs and makes recordings of it, as the course ships them. Run it on the login node.
-#   COPYRIGHT="Copyright (c) 2026 Somebody" scripts/slurm/record_all.sh [--replace]
-# With --replace a measured set takes the place of the modelled one.
+#   COPYRIGHT="Copyright (c) 2026 Somebody" scripts/slurm/record_all.sh
 set -euo pipefail
 COURSE_DIR_HERE=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=/dev/null
@@ -11,4 +10,4 @@ source "$COURSE_DIR_HERE/scripts/slurm/site.sh"
 export STANDINS=no RESULTS_DIR=$RESULTS_DIR/recording
 "$COURSE_DIR/scripts/slurm/submit_all.sh" --wait || echo "record_all: some jobs failed; the others are taken" >&2
 python "$COURSE_DIR/scripts/slurm/collect_recordings.py" "$RESULTS_DIR" "$COURSE_DIR/recordings" \
-    --copyright "$COPYRIGHT" "$@"
+    --copyright "$COPYRIGHT"

@@ -3,10 +3,9 @@
 from proflab.correctness_gate import CorrectnessGate
 from proflab.doctor import check_up
 from proflab.exercises import exercise
-from proflab.jobs import job
 from proflab.perfetto_button import perfetto
 from proflab.predictions import predict, reveal
-from proflab.recordings import Recording, RecordingUnavailable, recording, try_recording
+from proflab.recordings import Recording, RecordingUnavailable, recording
 from proflab.session import start
 from proflab.showing import say, show_figure, show_table
 from proflab.sources import source
@@ -17,7 +16,6 @@ __all__ = [
     "RecordingUnavailable",
     "check_up",
     "exercise",
-    "job",
     "perfetto",
     "predict",
     "recording",
@@ -27,5 +25,4 @@ __all__ = [
     "show_table",
     "source",
     "start",
-    "try_recording",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proflab.doctor import checkup as doctor_cli
 from tidyprof.command_line import Parser, add_version, parsed, program
 from tidyprof.errors import UserError
 from tidyprof.standard_streams import discard, tell
@@ -19,7 +20,7 @@ EXAMPLES = {
     "fetch": ("torch-mi250-minitoy", "--all"),
     "progress": ("", "--lesson 02 03", "--runs collected --page room.html"),
     "case": ("", "--html case.html"),
-    "rehearse": ("", "02 04 --keep rehearsed"),
+    "rehearse": ("", "02 04"),
     "tape": ("record -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
 }
 """Command -> examples of its arguments, one for each line of its help."""
@@ -51,9 +52,12 @@ def build_parser() -> argparse.ArgumentParser:
     add_version(parser, "rocm-profiling-course")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    doctor = _add(commands, "doctor", doctor_cli.HELP)
-    doctor_cli.add_arguments(doctor)
-    doctor.set_defaults(run=doctor_cli.run)
+    doctor = _add(commands, "doctor", "look at what is here, and say how to fix what is wrong")
+    doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    doctor.add_argument(
+        "--patience", type=float, default=30.0, metavar="SECONDS", help="longest wait for a program"
+    )
+    doctor.set_defaults(run=_doctor)
 
     progress = _add(commands, "progress", "show for each lesson which exercises are passed")
     progress.add_argument(
@@ -89,9 +93,6 @@ def build_parser() -> argparse.ArgumentParser:
         commands, "rehearse", "run the lessons as shipped, the day before, and print one table"
     )
     rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
-    rehearsal.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="keep what they write, a folder for each lesson"
-    )
     rehearsal.set_defaults(run=_rehearse)
 
     tape = _add(commands, "tape", "record a command of a real tool as a tape")
@@ -107,6 +108,18 @@ def _add(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.examples = EXAMPLES[name]
     return command
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from proflab.doctor import Machine, check_up, table
+
+    findings = check_up(Machine(patience_s=options.patience))
+    to_fix = any(one.status == "fix" for one in findings)
+    if options.json:
+        print(json.dumps({"ok": not to_fix, "findings": [asdict(one) for one in findings]}))
+    else:
+        print(table(findings))
+    return int(to_fix)
 
 
 def _recordings(options: argparse.Namespace) -> int:
@@ -151,18 +164,14 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _progress(options: argparse.Namespace) -> int:
-    from proflab import journal
     from proflab.exercises import all_exercises
-    from proflab.progress import progress_file, progress_files, progress_table, room_table
+    from proflab.progress import progress_file, progress_files, progress_table
 
     if not (options.runs or options.page or progress_file().is_file()):
         print("no exercise answered yet; work on a lesson, or say where with --runs FOLDER")
         return 0
     files = progress_files(options.runs or [progress_file()])
-    if len(files) == 1:
-        records = journal.read(files[0])
-        return _give(progress_table(records, all_exercises(), options.lesson), options.page)
-    return _give(room_table(files, all_exercises(), options.lesson), options.page)
+    return _give(progress_table(files, all_exercises(), options.lesson), options.page)
 
 
 def _case(options: argparse.Namespace) -> int:
@@ -190,10 +199,10 @@ def _give(table: Table, file: Path | None) -> int:
 
 
 def _rehearse(options: argparse.Namespace) -> int:
-    from proflab.rehearsal import chosen, rehearsal_table, rehearse
+    from proflab.rehearsal import rehearsal_table, rehearse
 
     done = []
-    for one in rehearse(chosen(options.numbers), options.keep):
+    for one in rehearse(options.numbers):
         print(f"lesson {one.lesson.number}: {one.problem or 'fine'}", flush=True)
         done.append(one)
     print(f"\n{rehearsal_table(done)}")

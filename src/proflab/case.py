@@ -281,17 +281,6 @@ def _evidence(line: Line, marks: Mapping[str, str]) -> str:
 
 
 def _changed(one: Experiment) -> Changed:
-    speed, gate = (
-        one.speed_up,
-        "green" if one.gate.green else "not green" if one.gate.parts else "not looked at",
-    )
-    return Changed(
-        one.change,
-        one.per,
-        speed.before_ns,
-        speed.after_ns,
-        one.interval,
-        one.verdict,
-        gate,
-        one.origin,
-    )
+    gate = "green" if one.gate.green else "not green" if one.gate.parts else "not looked at"
+    times = (one.before, one.after)
+    return Changed(one.change, one.per, *times, one.interval, one.verdict, gate, one.origin)

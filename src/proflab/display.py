@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 import numbers
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,9 +43,6 @@ triangle.
 
 _NO_PROSE = re.compile(r"(<(?:code|pre)\b.*?</(?:code|pre)>|<[^>]*>)", re.DOTALL)
 """Code, and tags of HTML."""
-
-_UNLIMITED = 100_000
-"""Width in columns for a table that is not to be folded: more than any table has."""
 
 _READABLE = 100
 """Width in columns that sentences take at most on a terminal."""
@@ -100,58 +97,38 @@ class Table:
     earlier: int = 0
 
     def __str__(self) -> str:
-        from rich.console import Console
-        from rich.measure import Measurement
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        if self.widths:
-            width = min(terminal_width(), _READABLE)
-            notes = [parted(textwrap.fill(joined(line), width)) for line in self.note.splitlines()]
-            return printable_lines(
-                "\n".join([self.caption, *self._below_each_other(width), *notes])
-            )
-        table = RichTable(box=None, pad_edge=False)
-        for place, column in enumerate(self.columns):
-            side = "right" if column in self.flush_right else "left"
-            table.add_column(Text(column), overflow="fold", no_wrap=place == 0, justify=side)
-        for row in self.rows:
-            table.add_row(*(Text(printable_lines(value)) for value in row))
-        target, width = io.StringIO(), terminal_width()
-        console = Console(file=target, width=width, force_jupyter=False, color_system=None)
-        # rich would break words to fit: rows whose words have no room are written line by line.
-        least = Measurement.get(
-            console, console.options.update(max_width=_UNLIMITED), table
-        ).minimum
-        if least > width:
-            lines = list(self._below_each_other(width))
+        width = terminal_width()
+        rows = [[printable_lines(str(value)) for value in row] for row in self.rows]
+        cells = [list(self.columns), *rows]
+        wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        has_lines = any("\n" in text for row in rows for text in row)
+        if self.widths or has_lines or sum(wide) + 2 * len(wide) > width:
+            # Sentences, or more than a line holds: the first cell, and below it the others.
+            width = min(width, _READABLE)
+            lines = [line for row in rows for line in self._below_each_other(row, width)]
         else:
-            console.print(table)
-            lines = [line.rstrip() for line in target.getvalue().splitlines()]
-        width = terminal_width(_UNLIMITED)
+            right = [name in self.flush_right for name in self.columns]
+            lines = [
+                "  ".join(
+                    text.rjust(size) if side else text.ljust(size)
+                    for text, size, side in zip(row, wide, right, strict=True)
+                ).rstrip()
+                for row in cells
+            ]
         notes = [parted(textwrap.fill(joined(line), width)) for line in self.note.splitlines()]
         return printable_lines("\n".join([self.caption, *lines, *notes]))
 
     __repr__ = __str__
 
-    def _below_each_other(self, width: int) -> Iterator[str]:
-        """The rows where columns would break words: the first cell, and below it the others, each
-        on its own line if one of them is long.
-        """
+    def _below_each_other(self, row: Sequence[str], width: int) -> Iterator[str]:
         wrap = textwrap.TextWrapper(
             width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
         )
-        are_short = all(len(text) < width - 4 for row in self.rows for text in row)
-        for first, *others in self.rows:
-            named = [
-                f"{name}: {text}"
-                for name, text in zip(self.columns[1:], others, strict=True)
-                if text
-            ]
-            yield first
-            for text in [", ".join(others)] if are_short else named:
-                lines = joined(printable_lines(text)).replace("\n", "\n  ").split("\n")
-                yield from (parted(wrap.fill(line)) for line in lines)
+        yield row[0]
+        for name, text in zip(self.columns[1:], row[1:], strict=True):
+            if text:
+                for line in joined(f"{name}: {text}").splitlines():
+                    yield parted(wrap.fill(line))
 
     def _repr_html_(self) -> str:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]
@@ -212,11 +189,9 @@ def show(item: Notice | Table) -> None:
     display(item)
 
 
-def terminal_width(elsewhere: int = 160) -> int:
-    """Width of the terminal in columns, or `elsewhere` if the output goes to a file or a pipe."""
-    import shutil
-
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else elsewhere
+def terminal_width() -> int:
+    """Return the width of the terminal in columns; 160 if the output goes to a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
 
 
 def inline_html(text: str) -> str:

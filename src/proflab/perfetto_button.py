@@ -12,15 +12,13 @@ import base64
 import html
 import json
 import os
-import re
 import secrets
 from dataclasses import dataclass
 from importlib import resources
 from os import PathLike
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from proflab.display import Notice, near, show, size
+from proflab.display import Notice, show, size
 from proflab.errors import CourseError
 from proflab.perfetto_trace import LIMIT_BYTES, Trace, prepare
 from tidyprof.harmless import printable
@@ -33,18 +31,9 @@ VIEWER = "https://ui.perfetto.dev"
 network.
 """
 
-VERSIONS = {"v45.0": "v45.0-c4577456a", "v46.0": "v46.0-35b3d9845"}
-"""Older versions of the page whose full names are published.
-
-v45.0: https://github.com/google/perfetto/issues/882. v46.0:
-https://github.com/ROCm/omnitrace/pull/391; AMD refers to it for traces of omnitrace and rocprof-sys
-that later versions reject.
-"""
-
 PATIENCE_S = 20.0
 """Seconds after which a viewer that has not answered is reported: long enough for slow lines."""
 
-_VERSION = re.compile(r"v\d+(\.\d+)*-[0-9a-f]{6,40}")
 _ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
 _BUTTON = (  # colours are the browser's, which greys what is disabled
     "padding:0.3em 0.8em;margin-right:0.5em"
@@ -72,7 +61,6 @@ class PerfettoButton:
     trace: Trace
     page: str
     title: str
-    keep_api_open: bool = False
     patience_s: float = PATIENCE_S
     has_timeline: bool = True
 
@@ -91,7 +79,6 @@ class PerfettoButton:
             "page": self.page,
             "title": printable(self.title),
             "fileName": printable(self.trace.name),
-            "keepApiOpen": self.keep_api_open,
             "patienceSeconds": self.patience_s,
             "elsewhere": f"{_BELOW if self.has_timeline else ''}{_SAVE}",
         }
@@ -119,42 +106,31 @@ class PerfettoButton:
             f"{self._what()}. The button opens {self.page} in a new tab and hands the trace over"
             " inside your browser; nothing is uploaded."
         )
-        if self.trace.protobuf:
-            text += (
-                " If Perfetto reports `Unknown field type`, pass `version='v46.0'`, an older"
-                " viewer."
-            )
         return Notice(printable(self.title), text)
 
 
 def perfetto(
     trace_or_profile: str | PathLike[str] | Profile,
-    version: str | None = None,
     title: str | None = None,
     *,
-    keep_api_open: bool = False,
     step: int | None = None,
 ) -> None:
     """Show a button that opens a trace in Perfetto, and below it the timeline of `tidyprof.plots`
     with its text alternative.
 
-    trace_or_profile -- anything that `tidyprof.read` reads or has returned. Chrome traces and
-                        Perfetto's own files are handed over unchanged, other files as a Chrome
-                        trace that tidyprof writes.
-    version          -- a key of VERSIONS, or the full name of a version such as v46.0-35b3d9845;
-                        None: the newest.
+    trace_or_profile -- anything that `tidyprof.read` reads or has returned. Files of torch.profiler
+                        and of Perfetto are handed over unchanged, others as a Chrome trace that
+                        tidyprof writes.
     title            -- name that Perfetto shows for the trace.
-    keep_api_open    -- let Perfetto accept another trace later; a second press then uses the same
-                        tab.
     step             -- show this step only, from the beginning to the end of the host's range.
 
     A trace above LIMIT_BYTES is not put into the notebook; other ways to open it are shown instead.
-    Raises CourseError for an unknown version or step, and for a trace that can't be read or has
+    Raises CourseError for an unknown step, and for a trace that can't be read or has
     nothing to show.
     """
     from tidyprof.errors import ProfileReadError
 
-    page = viewer_page(version)
+    page = viewer_page()
     try:
         trace, profile = prepare(trace_or_profile, step)
     except ProfileReadError as error:
@@ -163,34 +139,16 @@ def perfetto(
     if trace.content is None:
         show(_too_large(trace, profile, page))
     else:
-        show(PerfettoButton(trace, page, name, keep_api_open, has_timeline=_drawable(profile)))
+        show(PerfettoButton(trace, page, name, has_timeline=len(profile.events) > 0))
     _show_timeline(profile, name, step)
 
 
-def viewer_page(version: str | None = None) -> str:
-    """Address of the viewer's page in this version. Raises CourseError for a name that can't be a
-    version, and for a PROFLAB_PERFETTO_URL that is no address.
-    """
-    base = os.environ.get("PROFLAB_PERFETTO_URL", VIEWER).rstrip("/")
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CourseError(
-            f"PROFLAB_PERFETTO_URL is {base!r}, which is no web address: write https://... or"
-            " unset it"
-        )
-    if version is None:
-        return f"{base}/"
-    full = VERSIONS.get(version, version)
-    if not _VERSION.fullmatch(full):
-        raise CourseError(
-            f"{version!r} is no version of Perfetto's page: {near(version, VERSIONS)}; another"
-            " needs its full name, as the page shows it at its lower left. The channels canary and"
-            " autopush are chosen on the page itself"
-        )
-    return f"{base}/{full}/"
+def viewer_page() -> str:
+    """Return the address of the viewer's page."""
+    return f"{os.environ.get('PROFLAB_PERFETTO_URL', VIEWER).rstrip('/')}/"
 
 
-def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:
+def _too_large(trace: Trace, profile: Profile, page: str) -> Notice:
     """What to do with a trace that would slow the notebook down each time it is saved."""
     from tidyprof import steps
 
@@ -200,7 +158,7 @@ def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:
         " written with `tidyprof.write_chrome_trace`. If that is too slow, start `trace_processor"
         " server http FILE` first (https://perfetto.dev/docs/visualization/large-traces)."
     )
-    found = [] if profile is None else steps(profile)["step"].tolist()
+    found = steps(profile)["step"].tolist()
     if len(found) < 2:
         return Notice("Too large for a button", text, tone="open")
     # From the middle, since the first steps are warm-up.
@@ -208,31 +166,16 @@ def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:
     return Notice("Too large for a button", f"{text} Or show one step:", tone="open", code=cut)
 
 
-def _show_timeline(profile: Profile | None, title: str, step: int | None) -> None:
+def _show_timeline(profile: Profile, title: str, step: int | None) -> None:
     """Show our own timeline, for learners who can't reach Perfetto or for whom it is no help."""
     from proflab.showing import show_figure
     from tidyprof.plots import timeline
 
-    if profile is None:
-        show(
-            Notice(
-                "No timeline here",
-                "tidyprof does not know the tool that wrote this; Perfetto can show it.",
-            )
-        )
-    elif not _drawable(profile):
-        show(
-            Notice(
-                "No timeline here",
-                "there are samples of counters only; Perfetto draws them as curves.",
-            )
-        )
-    else:
+    if len(profile.events):
         show_figure(timeline(profile, step=step, title=printable(title)))
-
-
-def _drawable(profile: Profile | None) -> bool:
-    return profile is not None and len(profile.events) > 0
+    else:
+        text = "there are samples of counters only; Perfetto draws them as curves."
+        show(Notice("No timeline here", text))
 
 
 def _button(action: str, label: str) -> str:

@@ -4,8 +4,7 @@ enough for a notebook.
 
 from __future__ import annotations
 
-import io
-import re
+import gzip
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -22,8 +21,6 @@ LIMIT_BYTES = 8_000_000
 by a third more than that.
 """
 
-_CHROME_EVENT = re.compile(rb'"ph"\s*:\s*"')
-
 
 @dataclass(frozen=True)
 class Trace:
@@ -32,45 +29,44 @@ class Trace:
     name     -- file name, for titles and for saving.
     content  -- the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds
                 LIMIT_BYTES.
-    protobuf -- whether it is in Perfetto's own format; else it is a Chrome trace.
     made_by  -- "" for a file as it was found, else how it was made from another format.
     """
 
     name: str
     content: bytes | None
-    protobuf: bool = False
     made_by: str = ""
 
 
 def prepare(
     source: str | PathLike[str] | Profile, step: int | None = None
-) -> tuple[Trace, Profile | None]:
-    """The trace to hand over, and the profile to draw, which is None for a Chrome trace that only
-    Perfetto can read.
+) -> tuple[Trace, Profile]:
+    """Return the trace to hand over, and the profile to draw.
 
-    Chrome traces and Perfetto's own files stay unchanged; other files, and a single step, become a
-    Chrome trace. Raises CourseError for an unknown step and for a profile without events,
-    ProfileReadError for a file that can't be read.
+    Traces of torch.profiler and Perfetto's own files stay unchanged; other files, and a single
+    step, become a Chrome trace. Raises CourseError for an unknown step and for a profile without
+    events, ProfileReadError for a file that can't be read.
     """
     import tidyprof
+    from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+    from tidyprof.readers.registry import FORMATS
 
     if isinstance(source, tidyprof.Profile):
-        return _converted(
-            source, step, f"{source.origin.kind}-{source.meta.get('tool', 'profile')}"
-        )
+        stem = f"{source.origin.kind}-{source.meta.get('tool', 'profile')}"
+        return _converted(source, step, stem)
     path = Path(source)
-    if path.is_dir():
-        return _converted(tidyprof.read(path), step, path.name)
-    kind = _native_kind(path)
-    # tidyprof can't read it, but Perfetto can.
-    if kind == "foreign" and step is None:
-        return _as_found(path), None
     profile = tidyprof.read(path)
-    if kind == "other" or step is not None:
-        return _converted(
-            profile, step, path.name.removesuffix(".gz").rpartition(".")[0] or path.name
-        )
-    return _as_found(path, protobuf=kind == "protobuf"), profile
+    if step is None and path.is_file():
+        stream = ByteStream(path)
+        head = stream.head(HEAD_BYTES)
+        kind = next((one.folder for one in FORMATS if one.recognises(path, head)), "")
+        if kind in ("torch", "perfetto"):
+            content = path.read_bytes()
+            name = path.name
+            if not content.startswith(b"\x1f\x8b"):
+                content = gzip.compress(b"".join(stream.chunks()), 6, mtime=0)
+                name = f"{name.removesuffix('.zst')}.gz"
+            return Trace(name, _limited(content)), profile
+    return _converted(profile, step, path.name.removesuffix(".gz").rpartition(".")[0] or path.name)
 
 
 def step_of(profile: Profile, step: int) -> Profile:
@@ -96,54 +92,8 @@ def step_of(profile: Profile, step: int) -> Profile:
     )
 
 
-def _native_kind(path: Path) -> str:
-    """What Perfetto takes a file for: `chrome` or `protobuf`; `foreign` for a Chrome trace of an
-    unknown tool; `other`.
-    """
-    from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
-    from tidyprof.readers.registry import FORMATS
-
-    head = ByteStream(path).head(HEAD_BYTES)
-    known = next((known.folder for known in FORMATS if known.recognises(path, head)), None)
-    if known in ("torch", "perfetto"):
-        return "chrome" if known == "torch" else "protobuf"
-    is_chrome_trace = head.lstrip()[:1] in (b"{", b"[") and _CHROME_EVENT.search(head)
-    return "foreign" if is_chrome_trace and not known else "other"
-
-
-def _packed(path: Path) -> bytes | None:
-    """The file compressed with gzip, unchanged if it already is; None if the result exceeds
-    LIMIT_BYTES.
-    """
-    from isal import igzip
-
-    from tidyprof.io.byte_stream import ByteStream
-
-    if _is_gzip(path):
-        with path.open("rb") as file:
-            content = file.read(LIMIT_BYTES + 1)
-        return content if len(content) <= LIMIT_BYTES else None
-    # Stops at the limit, since a trace may have gigabytes.
-    target = io.BytesIO()
-    with igzip.IGzipFile(filename="", mode="wb", fileobj=target, mtime=0) as packed:
-        for piece in ByteStream(path).chunks():
-            packed.write(piece)
-            if target.tell() > LIMIT_BYTES:
-                return None
-    return target.getvalue() if target.tell() <= LIMIT_BYTES else None
-
-
-def _is_gzip(path: Path) -> bool:
-    from tidyprof.io.byte_stream import compression_of
-
-    with path.open("rb") as file:
-        return compression_of(file.read(4)) == "gzip"
-
-
-def _as_found(path: Path, protobuf: bool = False) -> Trace:
-    """A file that Perfetto reads, under a name that tells how it is compressed now."""
-    name = path.name if _is_gzip(path) else f"{path.name.removesuffix('.zst')}.gz"
-    return Trace(name, _packed(path), protobuf)
+def _limited(content: bytes) -> bytes | None:
+    return content if len(content) <= LIMIT_BYTES else None
 
 
 def _converted(profile: Profile, step: int | None, stem: str) -> tuple[Trace, Profile]:
@@ -161,4 +111,4 @@ def _converted(profile: Profile, step: int | None, stem: str) -> tuple[Trace, Pr
         path = Path(folder, "trace.json.gz")
         write_chrome_trace(shown, path)
         name = f"{stem}{'' if step is None else f'-step{step}'}.json.gz"
-        return Trace(name, _packed(path), made_by=made_by), shown
+        return Trace(name, _limited(path.read_bytes()), made_by=made_by), shown

@@ -8,7 +8,6 @@ import contextlib
 import math
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from proflab import journal
@@ -21,39 +20,6 @@ ABOUT_RIGHT = 1.15
 """Largest factor by which a right guess differs from the result: a guess has about two digits, and
 a result often differs by as much in another run.
 """
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A prediction that counts, beside the first result that was shown for it.
-
-    late   -- whether the prediction was made after the result had been shown.
-    origin -- where the result comes from, "" if it does not say.
-    """
-
-    id: str
-    predicted: float | str
-    found: float | str
-    unit: str
-    what: str
-    late: bool
-    origin: str
-
-    @property
-    def lesson(self) -> str:
-        """Number of the lesson: the part of the id before the point."""
-        return self.id.partition(".")[0]
-
-    @property
-    def ratio(self) -> float | None:
-        """Predicted / found; None for words, and unless both are positive numbers."""
-        values = (self.predicted, self.found)
-        if any(
-            isinstance(value, str) or not math.isfinite(value) or value <= 0 for value in values
-        ):
-            return None
-        return self.predicted / self.found
-
 
 _ASKED: dict[str, tuple[str, str]] = {}
 """Id of each prediction that this process asked for -> its unit, and of what."""
@@ -68,11 +34,8 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
     """
     _ASKED[id] = unit, what
     if value is ...:
-        show(
-            Notice(
-                "Not predicted yet", f"Replace the `...` with your guess of {what or id}.", "open"
-            )
-        )
+        text = f"Replace the `...` with your guess of {what or id}."
+        show(Notice("Not predicted yet", text, "open"))
         return
     plain = _as_number(value, unit)
     if doubt := _doubt(value, plain, unit):
@@ -80,30 +43,17 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
         return
     standing, revealed = _history(id)
     if revealed and standing is not None:
-        show(
-            Notice(
-                "Kept",
-                f"the result has been shown; your prediction stays {_with_unit(standing)}.",
-                "info",
-            )
-        )
+        text = f"the result has been shown; your prediction stays {_with_unit(standing)}."
+        show(Notice("Kept", text, "info"))
         return
-    record = {
-        "id": id,
-        "event": "predict",
-        "value": plain,
-        "unit": unit,
-        "what": what,
-        "late": revealed,
-    }
-    journal.append(FILE, record)
-    show(
-        Notice("Noted", f"you expect {_with_unit(record)}{f' for {what}' if what else ''}.", "info")
-    )
+    record = {"id": id, "event": "predict", "value": plain, "unit": unit, "what": what}
+    journal.append(FILE, record | {"late": revealed})
+    text = f"you expect {_with_unit(record)}{f' for {what}' if what else ''}."
+    show(Notice("Noted", text, "info"))
 
 
 def _as_number(value: object, unit: str) -> float | str:
-    """A guess as it is stored: a number, also from a text such as "65 %", else the text."""
+    """A guess as it is stored: a number, also from a text such as "65 %", or the text."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return float(value)
     with contextlib.suppress(ValueError):
@@ -119,10 +69,8 @@ def _doubt(value: object, plain: float | str, unit: str) -> str:
     if unit and (isinstance(plain, str) or not math.isfinite(plain)):
         return f"`{value}` can't be compared with the result: guess a number, in {unit}."
     if unit == "%" and 0 < plain < 1 and not isinstance(value, str):
-        return (
-            f"For {number(100 * plain)} % write {number(100 * plain)}. If you mean less than 1 %:"
-            f' "{value} %".'
-        )
+        percent = number(100 * plain)
+        return f'For {percent} % write {percent}. If you mean less than 1 %: "{value} %".'
     return ""
 
 
@@ -148,18 +96,15 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
     rows = [
         ("predicted", _with_unit(prediction)),
         ("result", f"{_three_digits(plain)} {unit}".strip()),
+        ("verdict", verdict(prediction["value"], plain, unit)),
     ]
-    rows.append(("verdict", verdict(prediction["value"], plain, unit)))
     note = "This prediction was made after the result had been shown." if prediction["late"] else ""
-    show(
-        Table(
-            f"{id}: {prediction['what'] or 'prediction and result'}", ("which", "value"), rows, note
-        )
-    )
+    title = f"{id}: {prediction['what'] or 'prediction and result'}"
+    show(Table(title, ("which", "value"), rows, note))
 
 
 def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
-    """How a prediction compares with the result, both in `unit`, in words."""
+    """Return how a prediction compares with the result, both in `unit`, in words."""
     if isinstance(predicted, str) != isinstance(result, str):
         return "not compared: one is a number, the other is not"
     if isinstance(predicted, str) or isinstance(result, str):
@@ -167,66 +112,46 @@ def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
         return "as predicted" if same else "different"
     if predicted == result:
         return "as predicted"
-    if predicted == 0 or result == 0 or (predicted < 0) != (result < 0):
+    factor, side = _times_off(predicted, result), "high" if predicted > result else "low"
+    if factor is None:
         off = f"{number(abs(float(predicted - result)))} {unit}".strip()
-        return f"{off} too {'high' if predicted > result else 'low'}"
-    ratio = predicted / result
-    factor = float(max(ratio, 1 / ratio))
+        return f"{off} too {side}"
     if factor <= ABOUT_RIGHT:
         return "about right"
-    return f"{number(float(f'{factor:.2g}'))} times too {'high' if ratio > 1 else 'low'}"
+    return f"{number(float(f'{factor:.2g}'))} times too {side}"
 
 
-def compared() -> list[Comparison]:
-    """Every prediction whose result has been shown, in the order of the results; damaged lines are
-    left out.
-    """
-    standing: dict[str, dict[str, Any]] = {}
-    found: dict[str, Comparison] = {}
-    for record in _records():
-        id = record["id"]
-        if record["event"] == "predict" and id not in found:
-            standing[id] = record
-        elif record["event"] == "reveal" and id in standing and id not in found:
-            found[id] = _comparison(standing[id], record)
-    return list(found.values())
+def _times_off(predicted: float, result: float) -> float | None:
+    """The larger number over the smaller one; None unless both have one sign."""
+    if predicted * result <= 0:
+        return None
+    return float(max(predicted / result, result / predicted))
 
 
 def show_guesses() -> None:
     """Show every prediction in numbers that was made in time, beside its result; the farthest off
     first.
     """
-    off = {one: max(one.ratio, 1 / one.ratio) for one in compared() if one.ratio and not one.late}
-    rows = [
-        (
-            one.id,
-            one.what,
-            number(one.predicted),
-            _three_digits(one.found),
-            one.unit,
-            _three_digits(float(off[one])),
-        )
-        for one in sorted(off, key=off.__getitem__, reverse=True)
-    ]
-    if rows:
-        columns = ("id", "what", "predicted", "found", "unit", "times off")
-        note = "your guesses, and the lessons' results"
-        numbers_of = ("predicted", "found", "times off")
-        show(Table("How well you guessed", columns, rows, note, flush_right=numbers_of))
-    else:
+    rows = []
+    for id in dict.fromkeys(record["id"] for record in _records() if record["event"] == "reveal"):
+        guess, _ = _history(id)
+        found = next(one for one in _records() if (one["id"], one["event"]) == (id, "reveal"))
+        if guess is None or guess["late"]:
+            continue
+        values = (guess["value"], found["value"])
+        if any(isinstance(one, str) or not 0 < one < math.inf for one in values):
+            continue
+        off = _times_off(*values)
+        texts = (number(values[0]), _three_digits(values[1]), guess["unit"], _three_digits(off))
+        rows.append((off, (id, guess["what"], *texts)))
+    if not rows:
         show(Notice("No guess yet", "There is none in numbers to compare with its result.", "open"))
-
-
-def _comparison(prediction: dict[str, Any], result: dict[str, Any]) -> Comparison:
-    return Comparison(
-        id=prediction["id"],
-        predicted=prediction["value"],
-        found=result["value"],
-        unit=prediction["unit"],
-        what=prediction["what"],
-        late=prediction["late"],
-        origin=result["origin"],
-    )
+        return
+    rows.sort(key=lambda row: -row[0])
+    columns = ("id", "what", "predicted", "found", "unit", "times off")
+    note = "your guesses, and the lessons' results"
+    right = ("predicted", "found", "times off")
+    show(Table("How well you guessed", columns, [row for _, row in rows], note, flush_right=right))
 
 
 def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
@@ -247,17 +172,10 @@ def _records() -> Iterator[dict[str, Any]]:
     out.
     """
     for record in journal.read(journal.runs_folder() / FILE):
-        id, event, value = record.get("id"), record.get("event"), record.get("value")
+        value = record.get("value")
         is_plain = isinstance(value, float | int | str) and not isinstance(value, bool)
-        if isinstance(id, str) and event in ("predict", "reveal") and is_plain:
-            texts = {name: str(record.get(name, "")) for name in ("unit", "what", "origin")}
-            yield {
-                "id": id,
-                "event": event,
-                "value": value,
-                "late": bool(record.get("late")),
-                **texts,
-            }
+        if isinstance(record.get("id"), str) and is_plain and "event" in record:
+            yield {"unit": "", "what": "", "late": False} | record
 
 
 def _three_digits(value: float | str) -> str:

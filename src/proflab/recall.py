@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-import re
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from proflab import journal
 from proflab.display import SUMMARY, Notice, inline_html, show
-from proflab.errors import CourseError
 from proflab.exercises.model import PROGRESS_FILE
 from proflab.lessons import Lesson
 from tidyprof.harmless import html_text
@@ -34,12 +31,6 @@ if TYPE_CHECKING:
     from ipywidgets import Button, Widget
 
 FILE = "questions.toml"
-
-ANSWERS = (3, 4)
-"""Number of answers to a question, at least and at most."""
-
-MOST_WORDS = {"question": 30, "answer": 12, "reply": 30}
-"""Most words of each: a question is read in a quarter of a minute, see tools.notebooks.minutes."""
 
 HEADING = "Do you remember? Choose an answer to each question: a reply follows."
 
@@ -52,7 +43,7 @@ _LOOKS = (
     "<style>.proflab-answer.jupyter-button{white-space:normal;text-align:left;line-height:1.4;"
     "padding:0.3em 0.8em;font-size:inherit}</style>"
 )
-"""A button of ipywidgets is one line of centred text, which is cut if it is too long: this style
+"""A button of ipywidgets is one line of centered text, which is cut if it is too long: this style
 folds it.
 """
 
@@ -68,9 +59,8 @@ class Answer:
     @property
     def notice(self) -> Notice:
         """The reply as it is shown."""
-        return Notice(
-            "Right" if self.right else "Not so", self.reply, "passed" if self.right else "wrong"
-        )
+        heading, tone = ("Right", "passed") if self.right else ("Not so", "wrong")
+        return Notice(heading, self.reply, tone)
 
 
 @dataclass(frozen=True)
@@ -87,9 +77,8 @@ class Asked:
     @property
     def words(self) -> int:
         """Number of words to read before one can choose."""
-        return sum(
-            len(text.split()) for text in (self.text, *(answer.text for answer in self.answers))
-        )
+        texts = (self.text, *(answer.text for answer in self.answers))
+        return sum(len(text.split()) for text in texts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,11 +89,18 @@ class Recall:
 
     questions: Sequence[Asked]
 
+    def _numbered(self) -> Iterator[tuple[str, Asked]]:
+        for number, one in enumerate(self.questions, 1):
+            yield f"{number}. (Lesson {one.of}) {one.text}", one
+
     def __str__(self) -> str:
-        asked = enumerate(self.questions, 1)
-        return "\n".join(
-            [HEADING, *(line for number, one in asked for line in _lines(number, one))]
-        )
+        lines = [HEADING]
+        for text, one in self._numbered():
+            lettered = list(zip("abcd", one.answers, strict=False))
+            lines.append(text)
+            lines += [f"   {letter}) {answer.text}" for letter, answer in lettered]
+            lines += [f"   To {letter}: {answer.notice}" for letter, answer in lettered]
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -112,139 +108,62 @@ class Recall:
         bundle: dict[str, Any] = {"text/plain": str(self), "text/html": self.page()}
         # An environment that is older than these questions lacks ipywidgets: the page does, too.
         with contextlib.suppress(ImportError):
-            bundle[WIDGET] = buttons(self.questions)._repr_mimebundle_()[WIDGET]
+            bundle[WIDGET] = self.buttons()._repr_mimebundle_()[WIDGET]
         return bundle
 
     def page(self) -> str:
-        """HTML without a script: each answer unfolds into its reply."""
-        asked = "".join(
-            f"<p>{_text(number, one)}</p>{_unfolding(one)}"
-            for number, one in enumerate(self.questions, 1)
-        )
+        """Return HTML without a script: each answer unfolds into its reply."""
+        asked = ""
+        for text, one in self._numbered():
+            asked += f"<p>{inline_html(text)}</p>"
+            for answer in one.answers:
+                folded = f"{SUMMARY}{inline_html(answer.text)}</summary>"
+                asked += f"<details>{folded}{answer.notice._repr_html_()}</details>"
         return f'<div style="{_BOX}"><p><strong>{HEADING}</strong></p>{asked}</div>'
+
+    def buttons(self) -> Widget:
+        """Return a button for each answer, which shows its reply below the question and records the
+        click.
+        """
+        from ipywidgets import HTML, Layout, VBox
+
+        parts: list[Widget] = [HTML(f"{_LOOKS}<strong>{html_text(HEADING)}</strong>")]
+        for number, (text, one) in enumerate(self._numbered(), 1):
+            said = HTML(layout=Layout(margin="0"))
+            parts.append(HTML(f'<div style="{_ASKED}">{inline_html(text)}</div>'))
+            parts += [_button(number, one, answer, said) for answer in one.answers]
+            parts.append(said)
+        return VBox(parts, layout=Layout(max_width="60em", padding="0.2em 0.9em"))
 
 
 def ask(lesson: Lesson) -> None:
-    """Show the lesson's questions. Raises CourseError for a file of questions that can't be
-    used.
-    """
+    """Show the lesson's questions."""
     show(Recall(questions(lesson)))
 
 
 def questions(lesson: Lesson) -> tuple[Asked, ...]:
-    """The questions of a lesson in order, none if it has no file of them; raises CourseError for a
-    file that can't be used.
-    """
+    """Return the questions of a lesson in order, none if it has no file of them."""
     path = lesson.folder / FILE
-    try:
-        found = (
-            tomllib.loads(path.read_text(encoding="utf-8"))["question"] if path.is_file() else []
-        )
-        asked = tuple(map(_read, found))
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise CourseError(
-            f"{path}: {error}; each question needs `id`, `of`, `text`, `right` and `wrong`, see"
-            " proflab.recall"
-        ) from None
-    for problem in _problems(lesson.number, asked):
-        raise CourseError(f"{path}: {problem}")
-    return asked
+    found = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"question": []}
+    return tuple(map(_read, found["question"]))
 
 
 def _read(fields: Mapping[str, Any]) -> Asked:
-    (right, reply), wrong = fields["right"], fields["wrong"]
-    answers = [Answer(right, reply, True), *(Answer(text, said, False) for text, said in wrong)]
-    texts = [fields[name] for name in ("id", "of", "text")]
-    texts += [text for answer in answers for text in (answer.text, answer.reply)]
-    if other := [text for text in texts if not isinstance(text, str)]:
-        raise TypeError(f"{other[0]!r} is no text")
+    pairs = [fields["right"], *fields["wrong"]]
+    answers = [Answer(text, reply, not place) for place, (text, reply) in enumerate(pairs)]
     random.Random(fields["text"]).shuffle(answers)  # the same order each time, and for everybody
-    name, of, text = texts[:3]
-    return Asked(name, of, text, tuple(answers))
+    return Asked(fields["id"], fields["of"], fields["text"], tuple(answers))
 
 
-def _problems(lesson: str, asked: Sequence[Asked]) -> Iterator[str]:
-    for id, times in Counter(one.id for one in asked).items():
-        if times > 1:
-            yield f"{times} questions are called {id}: number them"
-    for one in asked:
-        yield from (f"question {one.id}: {problem}" for problem in _problems_of(lesson, one))
-
-
-def _problems_of(lesson: str, one: Asked) -> Iterator[str]:
-    least, most = ANSWERS
-    if not re.fullmatch(rf"{lesson}\.q\d", one.id):
-        yield f"the id has to be one like {lesson}.q1"
-    if not (re.fullmatch(r"\d\d", one.of) and one.of < lesson):
-        yield f"it is about lesson {one.of!r}, which is none before {lesson}"
-    if not least <= len(one.answers) <= most:
-        yield f"it has {len(one.answers)} answers; {least} to {most} are asked"
-    for name, texts in {
-        "question": [one.text],
-        "answer": [answer.text for answer in one.answers],
-        "reply": [answer.reply for answer in one.answers],
-    }.items():
-        # A click records the text of its answer, so equal texts could not be told apart.
-        if len({*texts}) < len(texts):
-            yield f"two of it have the same {name}"
-        for text in texts:
-            if not 0 < len(text.split()) <= MOST_WORDS[name]:
-                yield (
-                    f"this {name} has {len(text.split())} words, of at most {MOST_WORDS[name]}:"
-                    f" {text!r}"
-                )
-
-
-def _text(number: int, one: Asked) -> str:
-    return inline_html(_asked(number, one))
-
-
-def _asked(number: int, one: Asked) -> str:
-    return f"{number}. (Lesson {one.of}) {one.text}"
-
-
-def _unfolding(one: Asked) -> str:
-    return "".join(
-        f"<details>{SUMMARY}{inline_html(answer.text)}</summary>"
-        f"{answer.notice._repr_html_()}</details>"
-        for answer in one.answers
-    )
-
-
-def _lines(number: int, one: Asked) -> Iterator[str]:
-    yield _asked(number, one)
-    yield from (
-        f"   {letter}) {answer.text}" for letter, answer in zip("abcd", one.answers, strict=False)
-    )
-    for letter, answer in zip("abcd", one.answers, strict=False):
-        yield f"   To {letter}: {answer.notice}"
-
-
-def buttons(asked: Sequence[Asked]) -> Widget:
-    """A button for each answer, which shows its reply below the question and records the click."""
-    from ipywidgets import HTML, Layout, VBox
-
-    parts: list[Widget] = [HTML(f"{_LOOKS}<strong>{html_text(HEADING)}</strong>")]
-    for number, one in enumerate(asked, 1):
-        said = HTML(layout=Layout(margin="0"))
-        parts += [
-            HTML(f'<div style="{_ASKED}">{_text(number, one)}</div>'),
-            *_choices(number, one, said),
-            said,
-        ]
-    return VBox(parts, layout=Layout(max_width="60em", padding="0.2em 0.9em"))
-
-
-def _choices(number: int, one: Asked, said: Widget) -> Iterator[Button]:
+def _button(number: int, one: Asked, answer: Answer, said: Widget) -> Button:
     from ipywidgets import Button, Layout
 
-    for answer in one.answers:
-        looks = Layout(width="auto", height="auto")
-        text = answer.text.replace("`", "")
-        button = Button(description=text, tooltip=f"An answer to question {number}", layout=looks)
-        button.add_class("proflab-answer")
-        button.on_click(partial(_chosen, one, answer, said))
-        yield button
+    looks = Layout(width="auto", height="auto")
+    text = answer.text.replace("`", "")
+    button = Button(description=text, tooltip=f"An answer to question {number}", layout=looks)
+    button.add_class("proflab-answer")
+    button.on_click(partial(_chosen, one, answer, said))
+    return button
 
 
 def _chosen(one: Asked, answer: Answer, said: Widget, button: Button) -> None:
@@ -257,13 +176,12 @@ def _chosen(one: Asked, answer: Answer, said: Widget, button: Button) -> None:
 
 
 def first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
-    """The first answers of one learner: id of the question -> the answer, and whether it was
+    """Return the first answers of one learner: id of the question -> the answer, and whether it was
     right.
     """
     found: dict[str, tuple[str, bool]] = {}
     for record in records:
         if record.get("event") == "recall" and isinstance(record.get("question"), str):
-            found.setdefault(
-                record["question"], (str(record.get("answer")), record.get("right") is True)
-            )
+            answer = (str(record.get("answer")), record.get("right") is True)
+            found.setdefault(record["question"], answer)
     return found

@@ -14,22 +14,15 @@ import functools
 import hashlib
 import os
 import re
-import stat
-import sys
-import tempfile
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from cifar_train.data.limited_download import limited
-from proflab.display import Notice, near, show, size
+from proflab.display import near, size
 from proflab.errors import CourseError
-from tidyprof.whole_files import scratch_folder
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Origin
@@ -44,9 +37,6 @@ CUT = "cut"
 """The place of the shipped part of somebody's recording, and the name of its folder beside the
 whole recordings.
 """
-
-_checked: dict[tuple[str, int, int], str] = {}
-"""Path, size and time of a file -> its checksum."""
 
 
 class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not a fault
@@ -90,7 +80,7 @@ class Recording:
             for file in self.entry.files
         }
 
-    @cached_property
+    @functools.cached_property
     def origin(self) -> Origin:
         """`recorded` with GPU, ROCm release (if stated) and publishing repository, or `modelled`
         with the error.
@@ -147,21 +137,20 @@ def fetch(name: str) -> Recording:
     """
     entry = find_entry(name)
     found = _find(entry, [place for place in places(entry) if place.source != CUT])
-    if found is None:
-        download(entry)
-        return Recording(entry, cache_folder(), "cache")
-    return found
-
-
-def try_recording(name: str) -> Recording | None:
-    """Like `recording`, but without a recording the reason is shown and None returned, so that a
-    lesson goes on.
-    """
+    if found is not None:
+        return found
+    if os.environ.get("PROFLAB_OFFLINE") == "1" or not entry.has_address:
+        raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
     try:
-        return recording(name)
-    except RecordingUnavailable as error:
-        show(Notice("Recording not here", str(error), tone="open"))
-        return None
+        for file in entry.files:
+            fetch_file(file, cache_folder())
+    except (OSError, ValueError) as error:
+        # Errors of requests are OSErrors; pooch's checksum error is a ValueError.
+        reason = str(error).splitlines()[0][:200]
+        raise _unavailable(
+            entry, f"the download failed ({type(error).__name__}: {reason})"
+        ) from error
+    return Recording(entry, cache_folder(), "cache")
 
 
 def places(entry: Entry) -> list[Place]:
@@ -181,108 +170,34 @@ def places(entry: Entry) -> list[Place]:
 
 
 def cache_folder() -> Path:
-    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder, else one below
-    TMPDIR.
-    """
+    """Return the folder of downloaded recordings: PROFLAB_CACHE, or the user's cache folder."""
     if folder := os.environ.get("PROFLAB_CACHE"):
         # A cell may change its folder and must still find the files there, such as the players.
         return Path(folder).absolute()
     import pooch
 
-    with suppress(RuntimeError):  # neither HOME nor an entry in the list of users
-        own = Path(pooch.os_cache(CACHE_NAME))
-        first = next(folder for folder in (own, *own.parents) if os.path.exists(folder))
-        if os.access(first, os.W_OK | os.X_OK):
-            return own
-    return _temporary_cache()
-
-
-def _temporary_cache() -> Path:
-    """A folder below TMPDIR that nobody else can change, since programs are found in it. Raises
-    CourseError.
-    """
-    folder = Path(tempfile.gettempdir()) / f"{CACHE_NAME}-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        # lstat: a link of another user must not lead elsewhere.
-        status = folder.lstat()
-    except OSError as error:
-        raise _no_cache(f"{folder} cannot be made ({error.strerror})") from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise _no_cache(f"{folder} can be changed by others")
-    warnings.warn(
-        f"HOME cannot be written; downloads are kept in {folder}, or in PROFLAB_CACHE", stacklevel=3
-    )
-    return folder
-
-
-def _no_cache(reason: str) -> CourseError:
-    return CourseError(
-        f"HOME cannot be written, and {reason}; set PROFLAB_CACHE to a folder of yours"
-    )
-
-
-def download(entry: Entry) -> None:
-    """Fetch a recording into the cache, with a progress bar, and verify it; raises
-    RecordingUnavailable.
-    """
-    if os.environ.get("PROFLAB_OFFLINE") == "1" or not entry.has_address:
-        raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
-    try:
-        _fetch_files(entry)
-    except (OSError, ValueError) as error:
-        # Errors of requests are OSErrors; pooch's checksum error is a ValueError.
-        reason = str(error).splitlines()[0][:200]
-        raise _unavailable(
-            entry, f"the download failed ({type(error).__name__}: {reason})"
-        ) from error
-
-
-def _fetch_files(entry: Entry) -> None:
-    from tqdm import tqdm
-
-    cache = cache_folder()
-    # JupyterLab shows standard error on red, as if it were a fault.
-    shown = sys.stderr if sys.stderr.isatty() else sys.stdout
-    with tqdm(
-        total=entry.total_bytes,
-        unit="B",
-        unit_scale=True,
-        desc=entry.name,
-        file=shown,
-        leave=False,
-    ) as bar:
-        for file in entry.files:
-            fetch_file(file, cache)
-            bar.update(file.bytes)
+    return Path(pooch.os_cache(CACHE_NAME))
 
 
 def fetch_file(file: RecordedFile, folder: Path) -> None:
     """Download one file into a folder of recordings, if it is not there yet, and verify it.
 
-    Raises OSError, also for errors of requests, and ValueError for another checksum or size.
+    Raises OSError, also for errors of requests, and ValueError for another checksum.
     """
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
     target = folder / file.path
-    if problem((file,), folder) is None:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    # Verified in a folder of its own first: other processes only ever see a whole file.
-    with scratch_folder(folder) as scratch:
-        download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
-        pooch.retrieve(file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (scratch / target.name).replace(target)
+    downloader = pooch.HTTPDownloader(timeout=TIMEOUT_S)
+    checksum = f"sha256:{file.sha256}"
+    pooch.retrieve(file.url, checksum, target.name, target.parent, downloader=downloader)
 
 
 def _find(entry: Entry, searched: list[Place]) -> Recording | None:
     for place in searched:
         if place.problem is None:
-            return Recording(
-                entry.of_cut() if place.source == CUT else entry, place.root, place.source
-            )
+            found = entry.of_cut() if place.source == CUT else entry
+            return Recording(found, place.root, place.source)
         if place.problem:
             warnings.warn(
                 f"{place.root}: recording {entry.name} is not used: {place.problem}", stacklevel=3
@@ -291,7 +206,9 @@ def _find(entry: Entry, searched: list[Place]) -> Recording | None:
 
 
 def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
-    """Why this folder can't serve these files: None if it can, "" if it holds none of them."""
+    """Return why this folder can't serve these files: None if it can, "" if it holds none of
+    them.
+    """
     missing = [file.path for file in files if not (root / file.path).is_file()]
     if len(missing) == len(files):
         return ""
@@ -299,8 +216,10 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
         return f"{missing[0]} is missing ({len(missing)} of {len(files)} files)"
     # Checksums come last: they read every file as a whole.
     for file in files:
+        path = root / file.path
         try:
-            digest = _sha256(root / file.path)
+            status = path.stat()
+            digest = _sha256(path, status.st_size, status.st_mtime_ns)
         except OSError as error:
             return f"{file.path} can't be read: {error.strerror}"
         if digest != file.sha256:
@@ -308,22 +227,18 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
     return None
 
 
-def _sha256(path: Path) -> str:
+@functools.cache
+def _sha256(path: Path, size: int, changed_ns: int) -> str:
     """Checksum in hexadecimal digits, remembered until the file's size or time changes."""
-    status = path.stat()
-    key = (str(path), status.st_size, status.st_mtime_ns)
-    if key not in _checked:
-        with path.open("rb") as file:
-            _checked[key] = hashlib.file_digest(file, "sha256").hexdigest()
-    return _checked[key]
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
     step = (
         "set PROFLAB_RECORDINGS to a folder that holds it, or run `python -m proflab fetch"
-        f" {entry.name}` on a "
+        f" {entry.name}` on a machine with network"
     )
-    step += "machine with network"
     if not entry.has_address:
         reason, step = "it ships with the course and has no address", "reinstall the course"
     return RecordingUnavailable(

@@ -6,6 +6,7 @@ All of it is in releases.toml, with sources. Releases are compared as numbers: 7
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -93,15 +94,12 @@ def number(rocm: str) -> tuple[int, ...]:
 
 @functools.cache
 def releases() -> tuple[Release, ...]:
-    """All releases, the oldest first."""
-    fields = ("rocm", "date", "preview", "confirmed")
+    """Return all releases, the oldest first."""
+    fields = {one.name for one in dataclasses.fields(Release)}
     return tuple(
         Release(
-            entry["rocm"],
-            entry["date"],
-            _without(entry, fields),
-            entry.get("preview", False),
-            entry.get("confirmed", True),
+            versions={tool: text for tool, text in entry.items() if tool not in fields},
+            **{name: value for name, value in entry.items() if name in fields},
         )
         for entry in _data()["release"]
     )
@@ -208,7 +206,3 @@ def sources() -> Mapping[str, str]:
 @functools.cache
 def _data() -> dict:
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-
-
-def _without(entry: Mapping[str, object], names: tuple[str, ...]) -> dict:
-    return {name: value for name, value in entry.items() if name not in names}

@@ -17,7 +17,7 @@ from typing import Any
 
 from proflab import case, journal, recall
 from proflab.display import Table, show
-from proflab.doctor.probes.gpu import architecture
+from proflab.doctor.checks import architecture
 from proflab.errors import CourseError
 from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson, place

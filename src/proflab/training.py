@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import msgspec
 import pandas as pd
 
 from cifar_train.config import precision_label
@@ -33,46 +31,13 @@ STEP_DTYPES = {
 record.
 """
 
+KINDS = ("run", "step", "summary")
+"""Kinds of records that are read; others (such as `check`) are left alone."""
+
+WRONG_VALUES = (ValueError, TypeError, AttributeError, RecursionError)
+
 PARTS = ("warmup", "steady")
 """Parts of a run, as the trainer divided it by its --warmup-steps."""
-
-Positive = Annotated[int, msgspec.Meta(gt=0, le=2**62)]
-NotNegative = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-
-
-class _Step(msgspec.Struct):
-    step: NotNegative
-    epoch: NotNegative
-    part: Literal["warmup", "steady"]
-    profiled: bool
-    duration_ns: Positive
-    images: Positive
-    loss: float
-
-
-class _Config(msgspec.Struct):
-    model: str
-    precision: str
-    batch_size: Positive
-
-
-class _Run(msgspec.Struct):
-    config: _Config
-    device: str
-    host: str
-    written: str | None = None
-
-
-class _Summary(msgspec.Struct):
-    device: str
-    arithmetic: str
-    steps: Positive
-    median_step_ns: Positive
-    images_per_second: float
-
-
-_RECORDS = {"run": _Run, "step": _Step, "summary": _Summary}
-"""Kind of a record -> what is checked in it; other kinds (such as `check`) are left alone."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,76 +94,38 @@ def training_run(folder: str | PathLike[str]) -> TrainingRun:
 
     Raises CourseError, in one line, for a folder without results and for a damaged file.
     """
-    path = _metrics_file(Path(folder))
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _RECORDS}
-    for kind, record in _records(path):
-        found[kind].append(record)
-    # A run that was stopped early has no summary.
-    for kind in ("run", "summary"):
-        if len(found[kind]) != 1:
-            raise _damaged(path, f"it has {len(found[kind])} records `{kind}`, not one")
-    run, summary = found["run"][0], found["summary"][0]
-    if len(found["step"]) != summary["steps"]:
-        raise _damaged(
-            path, f"it has {len(found['step'])} steps, but its summary counts {summary['steps']}"
-        )
-    if [step["step"] for step in found["step"]] != list(range(summary["steps"])):
-        raise _damaged(path, "its steps are not numbered from 0 in order")
-    return TrainingRun(
-        path.parent, _step_table(found["step"], _origin(run)), summary, run["config"]
-    )
-
-
-def _metrics_file(folder: Path) -> Path:
-    if not folder.is_dir():
+    found = sorted(Path(folder).glob("metrics_rank0_of_*.jsonl"))
+    if len(found) != 1:
         raise CourseError(
-            f"{folder}: there is no such folder; run the training cell above first "
-            f"(python -m cifar_train --run-dir {folder})"
+            f"{folder}: it holds {len(found)} files metrics_rank0_of_N.jsonl, and one is read; run"
+            " the training cell above first, with a separate --run-dir for each run"
         )
-    found = sorted(folder.glob("metrics_rank0_of_*.jsonl"))
-    if not found:
-        raise CourseError(
-            f"{folder}: there is no metrics_rank0_of_N.jsonl in it; the training failed or is still"
-            " running: read the message below its cell and run it again"
-        )
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
-        raise CourseError(
-            f"{folder}: it holds the results of several runs ({names}); give each run its own"
-            " --run-dir"
-        )
-    return found[0]
-
-
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The records that matter, checked, each with its kind."""
+    (path,) = found
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(path, f"it can't be read ({type(error).__name__})") from None
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            kind = record["record"]
-            if kind in _RECORDS:
-                msgspec.convert(record, _RECORDS[kind])
-                yield kind, record
-        except (ValueError, TypeError, KeyError, RecursionError, msgspec.ValidationError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise _damaged(
-                path, f"line {number} is no record of the trainer ({reason[:120]})"
-            ) from None
-
-
-def _step_table(records: list[dict[str, Any]], origin: Origin) -> pd.DataFrame:
-    table = pd.DataFrame(records)
-    table["part"] = pd.Categorical(table["part"], categories=PARTS)
-    table["images_per_second"] = table["images"] / table["duration_ns"] * 1e9
-    table = table[list(STEP_DTYPES)].astype(
-        {name: kind for name, kind in STEP_DTYPES.items() if kind != "category"}
-    )
-    table.attrs["origin"] = origin
-    return table
+        records = [record for record in map(json.loads, lines) if record["record"] in KINDS]
+        # A run that was stopped early has no summary.
+        (run,), (summary,) = (
+            [record for record in records if record["record"] == kind] for kind in KINDS[::2]
+        )
+        table = pd.DataFrame([one for one in records if one["record"] == "step"])
+        table["part"] = pd.Categorical(table["part"], categories=PARTS)
+        table["images_per_second"] = table["images"] / table["duration_ns"] * 1e9
+        numbers = {name: kind for name, kind in STEP_DTYPES.items() if kind != "category"}
+        table = table[list(STEP_DTYPES)].astype(numbers)
+        complete = table["step"].tolist() == list(range(summary["steps"]))
+        if not complete or table["part"].isna().any() or (table["duration_ns"] <= 0).any():
+            raise ValueError(f"its {summary['steps']} steps are not whole")
+        table.attrs["origin"] = _origin(run)
+        found_run = TrainingRun(path.parent, table, summary, run["config"])
+        _ = found_run.conditions, found_run.summary["images_per_second"]
+    except (OSError, ArithmeticError, LookupError, *WRONG_VALUES) as error:
+        reason = (str(error).splitlines() or [""])[0][:120]
+        raise CourseError(
+            f"{path}: the file was cut off or changed ({type(error).__name__}: {reason}); run the"
+            " training again"
+        ) from None
+    return found_run
 
 
 def _origin(run: dict[str, Any]) -> Origin:
@@ -210,9 +137,3 @@ def _origin(run: dict[str, Any]) -> Origin:
         (run.get("written") or "")[:10],
     ]
     return Origin("measured" if here else "recorded", ", ".join(part for part in parts if part))
-
-
-def _damaged(path: Path, finding: str) -> CourseError:
-    return CourseError(
-        f"{path}: {finding}; the file was cut off or changed: run the training again"
-    )

@@ -95,21 +95,6 @@ def test_a_killed_kernel_leaves_nothing(kernel, cell):
     until(lambda: not any(map(is_alive, started)))
 
 
-@pytest.mark.parametrize("cell", ["a cell's command"])
-@pytest.mark.long
-def test_an_interrupted_cell_leaves_nothing(kernel, cell):
-    manager, client = kernel
-    pid = manager.provisioner.pid
-    request = client.execute(CELLS[cell])
-    started = until(lambda: children_of(pid, STARTED.get(cell, 1)))
-    manager.interrupt_kernel()
-    until(lambda: not any(map(is_alive, started)))
-    # The kernel lives on and takes the next cell.
-    while client.get_shell_msg(timeout=PATIENCE_S)["parent_header"]["msg_id"] != request:
-        pass
-    assert client.execute_interactive("1", timeout=PATIENCE_S)["content"]["status"] == "ok"
-
-
 def is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from proflab.parts.stacks_over_kernels import stacks_over_kernels
 
 import tidyprof
 from cifar_train.config import parse
@@ -17,7 +18,6 @@ from cifar_train.data.loaders import build_loaders
 from cifar_train.data.transforms import BatchTransform
 from proflab import case
 from proflab.exercises import Outcome, find, selftest
-from proflab.parts.stacks_over_kernels import stacks_over_kernels
 from proflab.parts.steady_part import SteadyPart, own_run
 from proflab.recordings import recording
 from proflab.tapes.__main__ import main

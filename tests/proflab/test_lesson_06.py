@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proflab.exercises import Outcome, exercises_of, find
-from proflab.exercises.queries import Query, wrong_query
 from proflab.parts import trace_database
-from proflab.parts.trace_database import QuestionError, answer_of
+from proflab.parts.trace_database import Query, QuestionError, answer_of, wrong_query
 
 lesson = exercises_of("06")
 

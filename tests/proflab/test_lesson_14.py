@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from proflab.parts.own_parts import plot_own_parts
 
 from proflab.exercises import exercises_of, find
 from proflab.exercises.registry import selftest
-from proflab.parts.own_parts import plot_own_parts
 from tidyprof import plots
 
 lesson = exercises_of("14")

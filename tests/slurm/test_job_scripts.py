@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from proflab.jobs import readable_paths
+from proflab.published import readable_paths
 from proflab.training import training_run
 from tests.conftest import LONG, REPOSITORY, require
 from tests.slurm.cluster import RECORDS_ITSELF, SCRIPTS, Cluster, SubmittedJob, made_up

@@ -5,23 +5,21 @@ archive at the end.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import platform
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from proflab.scrubbing import Scrubber
-from tidyprof.errors import UserError
+from proflab.published import publish, published_run
 from tidyprof.harmless import markdown_text
 from tools.gpu_check.parts import PARTS, PYTHON, DiffersError, Gpus, NotHereError, Part
 
@@ -37,9 +35,6 @@ name = torch.cuda.get_device_name(0) if count else ""
 platform = f"HIP {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
 print(json.dumps([maker, name, count, torch.__version__, platform]))
 """
-HIDDEN = (
-    "names, addresses, paths, secrets and environments are hidden as far as they can be recognised"
-)
 LICENCE = "whoever sends it agrees that it is published under this repository's licence"
 SUMMARY = "summary.json"
 """The results for programs: `python -m tools.who_ran` makes a row of them."""
@@ -67,12 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = report(gpus, results)
     (options.folder / "report.md").write_text(page, encoding="utf-8")
     (options.folder / SUMMARY).write_text(json.dumps(summary(gpus, results)), encoding="utf-8")
-    archive, left_out = pack(options.folder)
-    print("\n".join([page, *(f"not packed: {text}" for text in left_out)]))
-    print(
-        f"{archive}: send it with an issue of this repository, once you have looked into it:"
-        f" {HIDDEN}. {LICENCE.capitalize()}"
-    )
+    archive = pack(options.folder, results.get("traces", {}).get("state") == "passed")
+    print(f"{page}\n{archive}: send it with an issue of this repository. {LICENCE.capitalize()}")
     return int(any(result["state"] in ("differed", "failed") for result in results.values()))
 
 
@@ -149,14 +140,16 @@ def _try(part: Part, gpus: Gpus, folder: Path, deadline: float) -> tuple[str, st
                 )
             log = folder / f"{name}.log"
             if problem := run(command, log, min(left, 60 * part.minutes)):
-                return "failed", f"{name}: {problem}; {log} says more"
+                print(f"{name}: {problem}; {log} says more", file=sys.stderr)
+                return "failed", f"{name}: {problem}"
         return "passed", part.check(gpus, folder)
     except NotHereError as reason:
         return "could not run", str(reason)
     except DiffersError as found:
         return "differed", str(found)
     except Exception as error:  # one part that breaks must not keep the others from being tried
-        return "failed", f"{type(error).__name__}: {error}"
+        print(f"{part.name}: {error}", file=sys.stderr)
+        return "failed", type(error).__name__
 
 
 def run(command: Sequence[str], log: Path, limit_s: float) -> str:
@@ -211,28 +204,31 @@ def summary(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> dict[str,
     }
 
 
-def pack(folder: Path) -> tuple[Path, list[str]]:
-    """One archive of the folder's own files, scrubbed of people and machines; and a text for each
-    file that was left out.
+def pack(folder: Path, traced: bool) -> Path:
+    """Write the archive: report, summary and, if they were recorded, what may be published of the
+    traces. Logs and other files stay here.
     """
-    scrubber = Scrubber([socket.gethostname()])
     archive = folder.with_name(f"{folder.name}.tar.gz")
-    left_out = []
-    with tarfile.open(archive, "w:gz") as target:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            if path.resolve() != folder.resolve() / path.relative_to(folder):
-                left_out.append(f"{path} is a link, and links are not followed")
-                continue
-            try:
-                content = scrubber.content(path)
-            except UserError as error:
-                left_out.append(str(error))
-                continue
-            # The name of a file may tell a user or a host, too.
-            entry = tarfile.TarInfo(scrubber.text(str(path.relative_to(folder.parent))))
-            entry.size = len(content)
-            target.addfile(entry, io.BytesIO(content))
-    return archive, left_out
+    with tempfile.TemporaryDirectory() as name, tarfile.open(archive, "w:gz") as target:
+        place = Path(name)
+        for one in ("report.md", SUMMARY):
+            shutil.copy(folder / one, place)
+        for trace in sorted(folder.glob("traces/*/trace_rank0*.json.gz")) if traced else ():
+            publish(trace, place / "traces" / trace.parent.name / "trace_rank0.json.gz")
+            (metrics,) = trace.parent.glob("metrics_rank0_of_*.jsonl")
+            run = json.loads(metrics.read_text(encoding="utf-8").splitlines()[0])
+            (place / "traces" / trace.parent.name / "metrics_rank0_of_1.jsonl").write_text(
+                json.dumps(published_run(run)), encoding="utf-8"
+            )
+        target.add(place, folder.name, filter=anonymous)
+    return archive
+
+
+def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return an entry without its owner."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 if __name__ == "__main__":

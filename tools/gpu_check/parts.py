@@ -116,13 +116,8 @@ def _doctor(gpus: Gpus, folder: Path) -> Commands:
 
 def _doctor_said(gpus: Gpus, folder: Path) -> str:
     report = json.loads((folder / "doctor.log").read_text(encoding="utf-8"))
-    if not report["ok"]:
-        fixes = [
-            f"{row['title']}: {row['found']}"
-            for row in report["findings"]
-            if row["status"] == "fix"
-        ]
-        raise DiffersError("the doctor finds: " + "; ".join(fixes))
+    if fixes := [row["check"] for row in report["findings"] if row["status"] == "fix"]:
+        raise DiffersError(f"the doctor has something to fix: {', '.join(fixes)}")
     return f"{gpus.count} x {gpus.name}, torch {gpus.build}, nothing to fix"
 
 
@@ -176,8 +171,7 @@ def _lessons(gpus: Gpus, folder: Path) -> Commands:
     if not real:
         raise NotHereError("none of AMD's tools is in PATH; load ROCm's module")
     numbers = [number for number, one in lessons().items() if real & set(one.tools)]
-    kept = ["--keep", str(folder)]
-    return {number: [PYTHON, "-m", "proflab", "rehearse", number, *kept] for number in numbers}
+    return {number: [PYTHON, "-m", "proflab", "rehearse", number] for number in numbers}
 
 
 def _lessons_said(gpus: Gpus, folder: Path) -> str:
@@ -195,60 +189,6 @@ def _jobs(gpus: Gpus, folder: Path) -> Commands:
             "not on a login node of Slurm; scripts/slurm/record_all.sh does it there"
         )
     return {"jobs": ["scripts/slurm/submit_all.sh", "--wait"]}
-
-
-def _model(gpus: Gpus, folder: Path) -> Commands:
-    from gpumodel.devices import device, names
-
-    known = [name for name in names() if name in gpus.name and device(name).gfx]
-    if not known:
-        raise NotHereError(f"kernels of {gpus.name} are not modelled")
-    device = [
-        "--model-device",
-        known[0],
-        "--batch-size",
-        str(BATCH),
-        "--max-steps",
-        str(STEPS),
-        "--torch-profile",
-    ]
-    return {
-        model: [
-            PYTHON,
-            "-m",
-            "gpumodel",
-            "write",
-            "kineto",
-            str(folder / model),
-            *device,
-            "--model",
-            model,
-        ]
-        for model in MODELS
-    }
-
-
-def _model_said(gpus: Gpus, folder: Path) -> str:
-    said = []
-    for model in MODELS:
-        measured, modelled = (
-            _kernels_of_a_step(_trace(place / model))[1]
-            for place in (folder.parent / "traces", folder)
-        )
-        said.append(
-            f"{model} {modelled:.2f} ms for {measured:.2f} ms ({modelled / measured - 1:+.0%})"
-        )
-    return "kernels of a step, modelled for measured: " + "; ".join(said)
-
-
-def _trace(folder: Path) -> Path:
-    """The trace of the first rank. Raises NotHereError without one; the part that should have
-    recorded it has reported that.
-    """
-    found = sorted(folder.glob("*rank0*.json*"))
-    if not found:
-        raise NotHereError(f"{folder} holds no trace to compare")
-    return found[0]
 
 
 def _kernels_of_a_step(path: Path) -> tuple[float, float, int]:
@@ -273,7 +213,6 @@ PARTS = (
     Part("traces", "torch.profiler with every option, three models", 4, _traces, _traces_read),
     Part("ranks", "one GPU and all, by RCCL or NCCL", 3, _ranks, _rates),
     Part("compile", "torch.compile", 6, _compiled, _rates),
-    Part("model", "the model of this GPU against what was measured", 3, _model, _model_said),
     Part("lessons", "AMD's tools by the cells of the lessons", 10, _lessons, _lessons_said),
     Part(
         "jobs",

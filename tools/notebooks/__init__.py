@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from proflab.display import ACCENTS, near
-from proflab.doctor.findings import all_issues
-from proflab.doctor.report import DOCUMENT
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
 from proflab.releases import filled, shown
+from tools.issue_page import PAGE as ISSUES_PAGE
+from tools.issue_page import all_issues
 from tools.notebooks.clean import METADATA, cleaned
 from tools.solutions import learner_sources, solved_source
 
@@ -348,7 +348,7 @@ def _issue_row(anchor: str, home: str) -> str:
     issue = all_issues().get(anchor)
     if issue is None or not issue.brief:
         raise CourseError(f"no known issue {anchor!r} has a brief: {near(anchor, all_issues())}")
-    return f"| {issue.brief} | [{issue.todo}]({home}{DOCUMENT}#{anchor}) |"
+    return f"| {issue.brief} | [{issue.todo}]({home}{ISSUES_PAGE}#{anchor}) |"
 
 
 def _read(lesson: Lesson, path: Path) -> Source:

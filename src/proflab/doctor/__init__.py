@@ -1,16 +1,76 @@
-"""What is installed here: GPU, ROCm, profilers, PyTorch, ranks, limits, data; with a line of cure
-for each fault.
+"""What works on this machine: GPU, ROCm, profilers, PyTorch, limits; with a fix for each fault.
 
-`check_up()` asks a `Machine` many small questions, all at once and each with a time limit, and
-returns a `Report`. A question without an answer is "unknown", never "ok". Nothing here imports
-torch.
+`check_up()` asks every row of `checks.CHECKS`, all at once and each with a time limit. A question
+without an answer is "unknown", never "ok". Nothing here imports torch.
 """
 
 from __future__ import annotations
 
-from proflab.doctor.checkup import check_up
-from proflab.doctor.findings import Finding, Issue, Status
-from proflab.doctor.machine import Machine
-from proflab.doctor.report import Report
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-__all__ = ["Finding", "Issue", "Machine", "Report", "Status", "check_up"]
+from proflab.display import Table
+from proflab.doctor.checks import CHECKS, Check
+from proflab.doctor.machine import Machine
+
+GRACE_S = 3.0
+"""Time in seconds, beyond the machine's patience, for a check to judge the output of its program.
+"""
+
+ISSUES = "docs/known-issues.md"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row: `status` is ok, note, fix, unknown or not needed."""
+
+    check: str
+    status: str
+    found: str
+    fix: str = ""
+
+
+def check_up(
+    machine: Machine | None = None, checks: Mapping[str, Check] = CHECKS
+) -> tuple[Finding, ...]:
+    """Return the finding of every check, in at most `machine.patience_s` and GRACE_S.
+
+    A check that hangs is unknown. Its thread is a daemon, so a file system that hangs can't keep
+    the program from ending.
+    """
+    machine = machine or Machine()
+    deadline = time.monotonic() + machine.patience_s + GRACE_S
+    answers: dict[str, Finding] = {}
+
+    def ask(name: str, check: Check) -> None:
+        answers[name] = _finding(name, check, machine)
+
+    threads = [threading.Thread(target=ask, args=item, daemon=True) for item in checks.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    late = "no answer: a file system or the network may hang"
+    return tuple(answers.get(name) or Finding(name, "unknown", late) for name in checks)
+
+
+def _finding(name: str, check: Check, machine: Machine) -> Finding:
+    try:
+        status, found, *own_fix = check.probe(machine)
+    except Exception as error:  # one broken check must not cost the others
+        return Finding(name, "unknown", f"this check failed ({type(error).__name__}: {error})")
+    # Output of programs becomes one printable line.
+    found = " ".join("".join(one if one.isprintable() else " " for one in found).split())[:160]
+    if own_fix or status in ("ok", "not needed"):
+        return Finding(name, status, found, "".join(own_fix))
+    see = f" See {ISSUES}#{check.issue}" if check.issue else ""
+    return Finding(name, status, found, check.fix + see)
+
+
+def table(findings: tuple[Finding, ...]) -> Table:
+    """Return the rows, with the fixes below them."""
+    rows = [(one.check, one.status, one.found) for one in findings]
+    fixes = [f"{one.check}: {one.fix}" for one in findings if one.fix]
+    return Table("What is here", ("check", "status", "found"), rows, "\n".join(fixes))

@@ -16,21 +16,17 @@ from typing import Any, Protocol
 
 from proflab.display import number, quoted
 
-_TIME = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-_BYTES = {
-    **{"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12},
-    **{"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40},
-}
-_SHARE = {"fraction": 1.0, "percent": 0.01}
-_FAMILIES = (_TIME, _BYTES, _SHARE)
+_FAMILIES = (
+    {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
+    {
+        **{unit: 1e3**place for place, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
+        **{unit: 2.0 ** (10 * place) for place, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
+    },
+    {"fraction": 1.0, "percent": 0.01},
+)
 _ALIASES = {"µs": "us", "μs": "us", "%": "percent", "KB": "kB"}
-
-_WORDS = {
-    100.0: "a hundred times",
-    1e3: "a thousand times",
-    1e6: "a million times",
-    1e9: "a billion times",
-}
+_WHOLE = {"fraction": 1.0, "percent": 100.0}
+_TIMES = {100.0: "a hundred", 1e3: "a thousand", 1e6: "a million", 1e9: "a billion"}
 
 _CLOSE = 0.02
 """Largest relative distance of a ratio from a unit's factor; less than the distance of MB from MiB
@@ -39,7 +35,7 @@ _CLOSE = 0.02
 
 
 def unit_hint(answer: float, expected: float, unit: str) -> str | None:
-    """A likely cause of the difference of two numbers, or None.
+    """Return a likely cause of the difference of two numbers, or None.
 
     `unit` is the unit of `expected`: a time (ns, us, ms, s), a size (B, kB, MiB, ...), `fraction`,
     `percent`, `ratio`, or any of these per something (`GB/s`); "" for a plain count.
@@ -49,51 +45,23 @@ def unit_hint(answer: float, expected: float, unit: str) -> str | None:
     ratio = answer / expected
     if _near(ratio, -1.0):
         return "The size is right, the sign is not: what was subtracted from what?"
-    return (
-        _other_unit(ratio, unit)
-        or _other_side(answer, expected, unit)
-        or _power_of_thousand(ratio, unit)
-    )
-
-
-def _other_unit(ratio: float, unit: str) -> str | None:
+    size = max(ratio, 1 / ratio)
+    times = next((words for factor, words in _TIMES.items() if _near(size, factor)), "")
+    # How far off the answer is, if by a round factor; otherwise only the next sentence is said.
+    off = f"This is {times} times too {'big' if ratio > 1 else 'small'}. " if times else ""
     numerator, slash, rest = unit.partition("/")
     numerator = _ALIASES.get(numerator, numerator)
-    for family in _FAMILIES:
-        if numerator not in family:
-            continue
-        for other, scale in family.items():
-            if other != numerator and _near(ratio, family[numerator] / scale):
-                return f"{_phrase(ratio)}This looks like {other}{slash}{rest}; {unit} is asked."
-    return None
-
-
-def _other_side(answer: float, expected: float, unit: str) -> str | None:
-    whole = {"fraction": 1.0, "percent": 100.0}.get(_ALIASES.get(unit, unit))
-    if whole is not None and _near(answer, whole - expected):
+    family = next((one for one in _FAMILIES if numerator in one), {})
+    for other, scale in family.items():
+        if other != numerator and _near(ratio, family[numerator] / scale):
+            return f"{off}This looks like {other}{slash}{rest}; {unit} is asked."
+    if numerator in _WHOLE and not slash and _near(answer, _WHOLE[numerator] - expected):
         return "This is the rest: the share of everything else."
     if unit == "ratio" and _near(answer * expected, 1.0):
         return "This is upside down: what is divided by what?"
+    if unit and times and not _near(size, 100.0):
+        return f"{off}Check the units of what you combined; {unit} is asked."
     return None
-
-
-def _power_of_thousand(ratio: float, unit: str) -> str | None:
-    if unit and any(
-        _near(ratio, factor) or _near(ratio, 1 / factor) for factor in _WORDS if factor != 100.0
-    ):
-        return f"{_phrase(ratio)}Check the units of what you combined; {unit} is asked."
-    return None
-
-
-def _phrase(ratio: float) -> str:
-    """How far off the answer is, if by a round factor; else "", so that only the next sentence is
-    said.
-    """
-    size = max(ratio, 1 / ratio)
-    for factor, words in _WORDS.items():
-        if _near(size, factor):
-            return f"This is {words} too {'big' if ratio > 1 else 'small'}. "
-    return ""
 
 
 def _near(value: float, target: float) -> bool:
@@ -149,9 +117,7 @@ class Number:
     def same(self, answer: Any, known: Any) -> bool:
         """Whether they are equal within this exercise's tolerance."""
         value, other = as_number(answer, self.unit), as_number(known, self.unit)
-        return (
-            not isinstance(value, str) and not isinstance(other, str) and self._close(value, other)
-        )
+        return not isinstance(value, str) and self._close(value, other)
 
     def _close(self, value: float, right: float) -> bool:
         return abs(value - right) <= max(self.relative * abs(right), self.absolute)
@@ -210,11 +176,8 @@ class Property:
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
         """None, or the sentence of `check`."""
         verdict = self.check(answer, data)
-        if verdict is None or verdict is True:
-            return None
-        return (
-            verdict if isinstance(verdict, str) else "It does not have the property that is asked."
-        )
+        wrong = "It does not have the property that is asked."
+        return verdict if isinstance(verdict, str) else wrong if verdict is False else None
 
     def same(self, answer: Any, known: Any) -> bool:
         """Never: `check` itself has to know the mistakes."""
@@ -222,31 +185,27 @@ class Property:
 
 
 def as_number(answer: Any, unit: str = "") -> float | str:
-    """The answer as a finite float, or a sentence on why it is none. Arrays of one element and
-    texts of a number count, too.
+    """Return the answer as a finite float, or a sentence on why it is none. Arrays of one element
+    and strings of a number count, too.
     """
     if hasattr(answer, "shape") and hasattr(answer, "item"):
-        count = math.prod(answer.shape)
-        if count != 1:
-            return f"One number is asked, {_but(answer)[:-1]} with {count} values."
+        if math.prod(answer.shape) != 1:
+            return (
+                f"One number is asked, {_but(answer)[:-1]} with {math.prod(answer.shape)} values."
+            )
         answer = answer.item()
     if isinstance(answer, str):
-        return _from_text(answer, unit)
+        try:
+            answer = float(answer.strip())
+        except ValueError:
+            wanted = f" in {unit}" if unit else ""
+            return f"A bare number{wanted} is asked, this is the text {quoted(answer)}."
     if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
         return f"A number is asked, {_but(answer)}"
     value = float(answer)
     if not math.isfinite(value):
         return f"{value} is no number to work with: was something missing, or divided by zero?"
     return value
-
-
-def _from_text(answer: str, unit: str) -> float | str:
-    try:
-        value = float(answer.strip())
-    except ValueError:
-        wanted = f" in {unit}" if unit else ""
-        return f"A bare number{wanted} is asked, this is the text {quoted(answer)}."
-    return value if math.isfinite(value) else f"{quoted(answer)} is no number to work with."
 
 
 def _plain(text: str) -> str:

@@ -145,30 +145,23 @@ class Question:
     def evaluate(self, answer: Any) -> Result:
         """Judge the answer without showing or recording anything."""
         if untouched(answer):
-            return Result(
-                Outcome.NOT_ATTEMPTED, "Replace the `...` with your answer and run the cell again."
-            )
+            text = "Replace the `...` with your answer and run the cell again."
+            return Result(Outcome.NOT_ATTEMPTED, text)
         if self.data is None and self.exercise.needs_data:
-            return Result(
-                Outcome.NOT_ATTEMPTED,
-                "There is no data to check it against: the recording is not here.",
-            )
+            text = "There is no data to check it against: the recording is not here."
+            return Result(Outcome.NOT_ATTEMPTED, text)
         # An error here is a message, too: a learner's cell must not end in a traceback of the
         # course.
         try:
             right = self.exercise.answer.right(self.data)
         except Exception as error:
-            return Result(
-                Outcome.NOT_ATTEMPTED,
-                f"It can't be checked on this data: {_describe(error)}",
-                error,
-            )
+            text = f"It can't be checked on this data: {_describe(error)}"
+            return Result(Outcome.NOT_ATTEMPTED, text, error)
         try:
             return self._judge(answer, right)
         except Exception as error:
-            return Result(
-                Outcome.WRONG, f"The check can't work with this answer: {_describe(error)}", error
-            )
+            text = f"The check can't work with this answer: {_describe(error)}"
+            return Result(Outcome.WRONG, text, error)
 
     def prove(self, mistakes: bool = True) -> None:
         """Assert that the right answer passes, each known mistake gets its message, and `...` is
@@ -177,47 +170,44 @@ class Question:
         Raises AssertionError that names the exercise and what failed. Whether the solution in the
         lesson is right, the lesson itself shows.
         """
-        # All answers that follow ask for these again.
-        known = [
-            replace(mistake, answer=_remembered(mistake.answer))
-            for mistake in self.exercise.mistakes
-        ]
-        Question(replace(self.exercise, mistakes=known), self.data)._prove(mistakes)
-
-    def _prove(self, mistakes: bool) -> None:
-        self._expect("untouched", ..., Outcome.NOT_ATTEMPTED)
-        # Text accepts several answers, and a learner gives one.
         right = self.exercise.answer.right(self.data)
-        self._expect(
-            "the right answer",
-            right[0] if isinstance(self.exercise.answer, Text) else right,
-            Outcome.PASSED,
-        )
-        for place, mistake in enumerate(self.exercise.mistakes if mistakes else (), start=1):
+        # Text accepts several answers, and a learner gives one.
+        right = right[0] if isinstance(self.exercise.answer, Text) else right
+        expected: list[tuple[Any, Outcome, str]] = [
+            (..., Outcome.NOT_ATTEMPTED, ""),
+            (right, Outcome.PASSED, ""),
+        ]
+        # Each answer is computed once: all others are compared with it.
+        known = [
+            replace(one, answer=_constant(one.answer(self.data)))
+            for one in (self.exercise.mistakes if mistakes else ())
+        ]
+        for mistake in known:
             message = _text(mistake.message, self.data)
-            if not message:
+            expected.append((mistake.answer(self.data), Outcome.WRONG, message or "a message"))
+        question = Question(replace(self.exercise, mistakes=known or self.exercise.mistakes))
+        question = question.on(self.data)
+        for answer, outcome, message in expected:
+            result = question.evaluate(answer)
+            # A pass with a cause is a failure here: its insight could not be made.
+            failed = outcome is Outcome.PASSED and result.cause is not None
+            if result.outcome is not outcome or failed or message not in result.message:
                 raise AssertionError(
-                    f"exercise {self.exercise.id}, mistake {place}: its message is empty"
-                )
-            self._expect(f"mistake {place}", mistake.answer(self.data), Outcome.WRONG, message)
+                    f"exercise {self.exercise.id}: {outcome.value} and {message!r} expected for"
+                    f" {answer!r}, but {result.outcome.value}: {result.message or result.cause}"
+                ) from result.cause
 
     def hint(self, number: int = 1) -> None:
         """Show hint `number`, counted from 1; later ones help more."""
         hints = self.exercise.hints
         self._note("hint", number=number)
         if not isinstance(number, int) or not 1 <= number <= len(hints):
-            show(
-                Notice(
-                    "No such hint",
-                    f"There are hints 1 to {len(hints)}, then `q.solution()`.",
-                    "open",
-                )
-            )
+            text = f"There are hints 1 to {len(hints)}, then `q.solution()`."
+            show(Notice("No such hint", text, "open"))
             return
         more = f"`q.hint({number + 1})`" if number < len(hints) else "`q.solution()`"
-        show(
-            Notice(f"Hint {number} of {len(hints)}", f"{hints[number - 1]} (More: {more})", "info")
-        )
+        text = f"{hints[number - 1]} (More: {more})"
+        show(Notice(f"Hint {number} of {len(hints)}", text, "info"))
 
     def solution(self) -> None:
         """Show one way to get the answer."""
@@ -252,22 +242,6 @@ class Question:
         except Exception:  # a mistake that can't be made on this data is none
             return False
 
-    def _expect(self, what: str, answer: Any, outcome: Outcome, message: str = "") -> None:
-        result = self.evaluate(answer)
-        # A pass with a cause is a failure here: its insight could not be made.
-        place = f"exercise {self.exercise.id}, {what} ({answer!r})"
-        if result.outcome is not outcome or (
-            outcome is Outcome.PASSED and result.cause is not None
-        ):
-            found = f"{result.outcome.value}: {result.message or result.cause}"
-            raise AssertionError(
-                f"{place}: {outcome.value} expected, but {found}"
-            ) from result.cause
-        if message not in result.message:
-            raise AssertionError(
-                f"{place}: the message {message!r} expected, but it was {result.message!r}"
-            )
-
     def _note(self, event: str, **details: Any) -> None:
         journal.append(PROGRESS_FILE, {"exercise": self.exercise.id, "event": event, **details})
 
@@ -283,16 +257,8 @@ def untouched(answer: Any) -> bool:
     return answer is ...
 
 
-def _remembered(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that computes the answer once and remembers it, for one and the same data."""
-    found: list[Any] = []
-
-    def answered(data: Any) -> Any:
-        if not found:
-            found.append(answer(data))
-        return found[0]
-
-    return answered
+def _constant(value: Any) -> Callable[[Any], Any]:
+    return lambda data: value
 
 
 def _text(message: Message, data: Any) -> str:

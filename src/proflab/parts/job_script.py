@@ -1,7 +1,7 @@
 """A job script for rocprofv3 under srun, tried without a cluster: which program starts which, and
 which files result.
 
-`bash -n` and, if it is installed, shellcheck read the script. Then it runs in an empty folder, with
+`bash -n` reads the script. Then it runs in an empty folder, with
 a srun that starts two tasks one after the other, and with tools that log their command line and
 start the program after it. The options are read with the player's table of rocprofv3.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -98,12 +97,6 @@ def _unreadable(script: str) -> str | None:
     read = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
     if read.returncode:
         return f"bash can't read it: {read.stderr.strip().splitlines()[0].removeprefix('bash: ')}"
-    if shutil.which("shellcheck"):
-        check = ["shellcheck", "--severity=error", "--format=gcc", "-"]
-        read = subprocess.run(check, input=script, capture_output=True, text=True, check=False)
-        # Other codes mean that shellcheck itself failed.
-        if read.returncode == 1:
-            return f"shellcheck says: {read.stdout.splitlines()[0].split(':', 1)[1]}"
     return None
 
 

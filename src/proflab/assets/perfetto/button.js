@@ -42,7 +42,7 @@
         buffer: buffer,
         title: config.title,
         fileName: config.fileName,
-        keepApiOpen: config.keepApiOpen,
+        keepApiOpen: false,
         localOnly: true,
       };
       tab.postMessage({ perfetto: trace }, viewer, [buffer]);
@@ -63,10 +63,8 @@
     }
 
     function openViewer() {
-      const listening = config.keepApiOpen && tab && !tab.closed;
       // In the click itself, or the browser takes the new tab for an unwanted pop-up.
-      if (listening) tab.focus();
-      else tab = window.open(config.page, "_blank");
+      tab = window.open(config.page, "_blank");
       if (!tab) {
         // VS Code's frames have no allow-popups: src/vs/workbench/contrib/webview/browser/pre/index.html there.
         say("blocked", `No new tab: allow pop-ups for this page and press again. VS Code never allows them. ${config.elsewhere}`);

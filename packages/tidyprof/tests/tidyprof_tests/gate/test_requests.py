@@ -105,29 +105,6 @@ def test_each_measure_sees_its_own(
     assert ": a first token at the 99th percentile took 2" in capsys.readouterr().out
 
 
-def test_other_numbers_of_requests_are_other_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    sides = [
-        str(write_requests(tmp_path / name, number, requests=requests))
-        for number, (name, requests) in enumerate((("base", 200), ("new", 400)))
-    ]
-    main(["gate", *sides, "--measure", "latency"])
-    assert "other work: 200 requests each before and 400 now (+100.0 %)" in capsys.readouterr().out
-
-
-def test_a_first_token_that_took_no_time_counts_and_a_hundred_requests_are_enough(tmp_path: Path):
-    lines = [
-        json.dumps({"rank": 0, "step": step, "latency_ms": 5.0 + step, "ttft_ms": float(step % 4)})
-        for step in range(100)
-    ]
-    (tmp_path / "times_rank0.jsonl").write_text("\n".join(lines) + "\n")
-    assert dict(run_times(tmp_path, measure="ttft").work) == {"requests": 100}
-    assert run_times(tmp_path, measure="latency-p99").step_ns == pytest.approx(
-        np.quantile(range(6, 105), 0.99) * MS
-    )
-
-
 def test_steps_and_requests_in_one_file(tmp_path: Path):
     """A server's steps, of which some end a request."""
     steps = [{"rank": 0, "step": step, "forward": 0.01, "samples": 4} for step in range(10)]

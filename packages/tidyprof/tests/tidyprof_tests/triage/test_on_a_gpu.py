@@ -14,9 +14,6 @@ import pytest
 import tidyprof
 from tidyprof.cli.main import main
 from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, operator, write_trace
-from tidyprof_tests.triage import raw_files
-from tidyprof_tests.triage.raw import Truth
-from tidyprof_tests.triage.test_sentences import lines_of, problems
 
 MS = 1_000
 """A millisecond in the unit of this file."""
@@ -220,24 +217,6 @@ def test_silence_in_a_part_of_the_user_names_it(
     assert not says(found, "Optimizer.step")
 
 
-def test_operators_that_launch_nothing_are_no_launching(tmp_path: Path) -> None:
-    def fill(step: Step) -> None:
-        step.launch(100, 7.5 * MS)
-        for place in range(60):
-            step.operator("aten::index", 7.7 * MS + place * 200, 195)
-
-    assert triaged(tmp_path, 20 * MS, fill).cause == "silent-host"
-
-
-def test_gaps_that_a_launch_ends_are_launching(tmp_path: Path) -> None:
-    def fill(step: Step) -> None:
-        for place in range(400):
-            step.operator("aten::add", place * 50, 40)
-            step.launch(place * 50 + 20, 20)
-
-    assert triaged(tmp_path, 20 * MS, fill).cause == "launch-bound"
-
-
 def test_copies_through_pageable_memory_both_ways_are_copies(tmp_path: Path) -> None:
     def fill(step: Step, directions: tuple[str, ...]) -> None:
         for place, name in enumerate(4 * directions):
@@ -289,21 +268,11 @@ def test_replays_without_their_kernels_are_told(
 ) -> None:
     path = replaying(tmp_path / "trace.json", counts)
     found = tidyprof.triage(tidyprof.read(path))
-    assert not problems(Truth(raw_files.read(path)), lines_of(path))
     assert bool(told) == says(found, "launches of graphs")
     assert says(found, told) or not told
     assert (found.cause == "can't tell") == unclear
     assert not (told and found.sure)
     assert ("known-issues" in found.next_step) == unclear
-
-
-def test_allocation_in_each_step_is_memory_pressure(tmp_path: Path) -> None:
-    def fill(step: Step) -> None:
-        step.launch(0, 7.5 * MS)
-        for place in range(6):
-            step.call(("cudaMalloc", "cudaFree")[place % 2], (7.8 + 2 * place) * MS, 2 * MS)
-
-    assert triaged(tmp_path, 20 * MS, fill).cause == "memory-pressure"
 
 
 def test_many_small_waits_block_the_host(tmp_path: Path) -> None:
@@ -586,11 +555,3 @@ def test_a_step_that_no_step_can_take_is_refused(
     with pytest.raises(ValueError, match="no step takes"):
         tidyprof.triage(tidyprof.read(path), step_ms=step_ms)
     refused(capsys, path, step_ms)
-
-
-def test_a_step_that_is_no_number_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "argument --step-ms: 'abc'" in refused(
-        capsys, trace(tmp_path / "trace.json", 1 * MS, short), "abc"
-    )

@@ -1,0 +1,256 @@
+"""Call stacks of each thread over time, above the share of time in which the GPU was busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby, takewhile
+from operator import itemgetter
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+import tidyprof
+from tidyprof.plots import TidyFigure, style, viewer
+from tidyprof.plots.bars import fitting, name_bar
+from tidyprof.plots.figure import add_legend, new_figure, settings
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
+
+Box = tuple[int, float, float, str]
+"""A function in a stack: its depth, begin and end in ns, and its name."""
+
+MOST_THREADS = 2
+"""Number of threads that are drawn, those with the most different stacks first: a sleeping thread
+has one stack all the time.
+"""
+
+BINS, LEVELS = 300, 7
+INCHES = 7.6
+"""Width of the axes, in inches."""
+
+LONE_NS = np.array([500_000, 500_000])
+"""Time in ns that a thread's only sample reaches to either side."""
+
+REACH = 3
+"""A sample stands for at most this many usual distances between two samples of its thread: a thread
+that sleeps has no samples.
+"""
+
+RANGES = (115, 20, 127, 147)
+"""Middle and height of the ranges, above the 100 % of the GPU; where names of narrow ones are; and
+the end of the axis; in percent of the GPU.
+"""
+
+LOOKS = {
+    "function": (style.SKY_BLUE, ""),
+    "range": (style.GREY, ""),
+    "on the device": (style.BLUE, ""),
+}
+"""What is drawn -> color and hatch."""
+
+
+def stacks_over_kernels(
+    profile: Profile, begin_ns: int, end_ns: int, title: str | None = None
+) -> TidyFigure:
+    """Draw what each thread was doing, by its samples, and how busy the GPU was in which range.
+
+    The main thread is the one that marks the ranges. A sample is drawn up to half the way to the
+    next one of its thread. Callers that all samples share are left out, and so are functions that
+    are too narrow for a name. Raises ValueError if no call stack was sampled in this time.
+    """
+    stacks = _stacks(profile, begin_ns, end_ns)
+    most = stacks.groupby("thread")["stack"].nunique().nlargest(MOST_THREADS).index
+    ranges = tidyprof.phases(profile)
+    marking = set(profile.events.loc[profile.events["kind"] == "annotation", "thread"].dropna())
+    threads = {
+        one: "main thread" if one in marking else f"thread {place}"
+        for place, one in enumerate(most, start=1)
+    }
+    # In whole ns: a float can't hold every ns of a time since 1970.
+    edges = begin_ns + (end_ns - begin_ns) * np.arange(BINS + 1, dtype=np.int64) // BINS
+    device = profile.device_events
+    busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
+    share = 100 * busy.covered_within(edges[:-1], edges[1:]) / np.diff(edges)
+    boxes = {one: list(_boxes(stacks[stacks["thread"] == one])) for one in threads}
+    count = len(threads) + 1
+    with settings():
+        figure, panes = new_figure(str(profile.origin), 2.1 * count, count, title)
+        for axes, (thread, label) in zip(panes, threads.items(), strict=False):
+            cut = [
+                (depth, max(begin, begin_ns) - begin_ns, min(end, end_ns) - begin_ns, name)
+                for depth, begin, end, name in boxes[thread]
+            ]
+            named = list(_named(cut, end_ns - begin_ns))
+            for depth, begin, end, name in named:
+                _bar(axes, depth, 1, begin, end, end_ns - begin_ns, name, "function")
+            lowest = max((depth for depth, *_ in named), default=0)
+            axes.set(ylim=(lowest + 0.5, -0.5), yticks=[], xticklabels=[], ylabel=label)
+        last = panes[-1]
+        last.stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
+        last.set(ylim=(0, RANGES[3]), yticks=range(0, 101, 20), ylabel="GPU busy, %")
+        last.set_xlabel(
+            "time since the beginning of the window, ms; above the GPU the ranges of the host"
+        )
+        _draw_ranges(last, ranges, begin_ns, end_ns)
+        add_legend(panes[0], LOOKS)
+        for axes in panes:
+            axes.set_xlim(0, (end_ns - begin_ns) / 1e6)
+    figure.alternative_text = (
+        f"Call stacks of {len(threads)} thread{'s' * (len(threads) > 1)} over"
+        f" {(end_ns - begin_ns) / 1e6:.1f} ms, {len(stacks)} samples in all, above the"
+        f" share of time in which the GPU ran something: {share.mean():.0f} % on average."
+        + _in_the_gap(profile, stacks[stacks["thread"].isin(marking)], begin_ns, end_ns)
+    )
+    lanes, rows = [], []
+    for thread, label in threads.items():
+        rows += [(len(lanes) + depth, *box, 0) for depth, *box in boxes[thread]]
+        lanes += [label] + [""] * max((depth for depth, *_ in boxes[thread]), default=0)
+    for look, (label, table, name) in enumerate(
+        [("ranges of the host", ranges, "phase"), ("device", device, "short_name")], start=1
+    ):
+        ends = table["start_ns"] + table["duration_ns"]
+        columns = (table["start_ns"], ends, table[name].astype(str))
+        rows += [(len(lanes), *row, look) for row in zip(*columns, strict=True)]
+        lanes.append(label)
+    drawn = pd.DataFrame(rows, columns=["row", "begin", "end", "name", "look"])
+    drawn = drawn[(drawn["end"] > begin_ns) & (drawn["begin"] < end_ns)]
+    starts, ends = (drawn[side].round().astype("int64") - begin_ns for side in ("begin", "end"))
+    figure.closer = viewer.boxes(
+        drawn.assign(start=starts, length=ends - starts, whole_name=drawn["name"]),
+        end_ns - begin_ns,
+        lanes,
+        LOOKS,
+        origin=str(profile.origin),
+        title=title,
+        unit="ns",
+        things="boxes",
+        axis="A stack reaches half the way to the samples beside it, callers above what they call",
+        deep=True,
+    )
+    return figure
+
+
+def _in_the_gap(profile: Profile, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> str:
+    """A sentence: the function in which most samples of the main thread end, in the longest gap of
+    this time; "" without a gap or without samples in it.
+    """
+    gaps = tidyprof.gaps(profile)
+    begins = gaps["start_ns"].clip(begin_ns, end_ns)
+    lengths = (gaps["start_ns"] + gaps["duration_ns"]).clip(begin_ns, end_ns) - begins
+    if not lengths.any():
+        return ""
+    begin, length = begins[lengths.idxmax()], lengths.max()
+    inside = stacks[stacks["taken_ns"].between(begin, begin + length)]
+    if not len(inside):
+        return ""
+    ends = inside["stack"].str[-1].value_counts()
+    return (
+        f" In the longest gap of the GPU, {length / 1e6:.1f} ms, {ends.iloc[0]} of the"
+        f" {len(inside)} samples of the main thread end in {ends.index[0]}."
+    )
+
+
+def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
+    """One row for each sample taken in this time: taken_ns, thread, and the stack from the
+    outermost function inwards.
+    """
+    frames = profile.events[profile.events["kind"] == "sample"]
+    frames = frames.assign(taken_ns=frames["start_ns"] + frames["duration_ns"])
+    frames = frames[frames["taken_ns"].between(begin_ns, end_ns, inclusive="left")]
+    if not len(frames):
+        raise ValueError("no call stack was sampled in this time; look at a longer time")
+    moments = frames.sort_values(["taken_ns", "depth"]).groupby("sample", sort=False)
+    return moments.agg(
+        taken_ns=("taken_ns", "first"), thread=("thread", "first"), stack=("short_name", tuple)
+    )
+
+
+def _fits(share: float, name: str) -> bool:
+    """Whether a name has room in this share of the width."""
+    return bool(fitting(name, int(share * INCHES * 72 / style.CHARACTER_POINTS - 1)))
+
+
+def _named(boxes: Iterable[Box], whole: float) -> Iterator[Box]:
+    """The boxes with room for their name, each under a caller that has it; narrow neighbors become
+    one box, if that has room.
+
+    boxes -- level by level, from the outermost function inwards.
+    """
+
+    def fits(box: Box) -> bool:
+        return _fits((box[2] - box[1]) / whole, box[3])
+
+    # A reader could not place a box without a named caller above it.
+    parents = [(-np.inf, np.inf)]
+    for depth, level in groupby(boxes, key=itemgetter(0)):
+        found, named, narrow = list(level), [], []
+        for left, right in parents:
+            run: list[Box] = []
+            for box in [one for one in found if left <= one[1] < right]:
+                if run and (box[1] > run[-1][2] or fits(box)):
+                    narrow.append(run)
+                    run = []
+                (named if fits(box) else run).append(box)
+            narrow.append(run)
+        several = [
+            (depth, run[0][1], run[-1][2], f"{len({name for *_, name in run})} functions")
+            for run in narrow
+            if len(run) > 1
+        ]
+        yield from (*named, *filter(fits, several))
+        parents = [(begin, end) for _, begin, end, _ in named]
+
+
+def _draw_ranges(axes: Axes, ranges: pd.DataFrame, begin_ns: int, end_ns: int) -> None:
+    """Draw the parts of the step, as the program names them. A name that is wider than its range is
+    above it, unless one of a longer range is there.
+    """
+    whole = end_ns - begin_ns
+    left = ranges["start_ns"].clip(begin_ns, end_ns) - begin_ns
+    right = (ranges["start_ns"] + ranges["duration_ns"]).clip(begin_ns, end_ns) - begin_ns
+    parts = ranges.assign(left=left, right=right).query("left < right")
+    taken: list[tuple[float, float]] = []
+    for part in parts.sort_values("duration_ns")[::-1].itertuples():
+        _bar(axes, *RANGES[:2], part.left, part.right, whole, part.phase, "range")
+        if _fits((part.right - part.left) / whole, part.phase):
+            continue
+        wide = whole * len(part.phase) * style.CHARACTER_POINTS / 72 / INCHES
+        begin = min(part.left, whole - wide)
+        if all(begin + wide < first or last < begin for first, last in taken):
+            taken.append((begin, begin + wide))
+            at = ((begin + wide / 2) / 1e6, RANGES[2])
+            axes.text(*at, part.phase, ha="center", va="bottom", parse_math=False)
+
+
+def _bar(
+    axes: Axes, y: float, height: float, left: float, right: float, whole: float, name: str, what
+) -> None:
+    """Draw one named box; times in ns."""
+    look, width = LOOKS[what], (right - left) / 1e6
+    edge = {"edgecolor": style.TEXT, "linewidth": 0.3}
+    axes.barh(y, width, left=left / 1e6, height=height, color=look[0], **edge)
+    name_bar(axes, left / 1e6 + width / 2, y, name, (right - left) / whole * INCHES, look)
+
+
+def _boxes(stacks: pd.DataFrame) -> Iterator[Box]:
+    """Depth, begin, end and name of every function of one thread; neighbors with the same callers
+    are one box.
+    """
+    taken = stacks["taken_ns"].to_numpy()
+    between = np.diff(taken)
+    half = LONE_NS
+    if len(between):
+        half = np.pad(np.minimum(between, REACH * np.median(between)) / 2, 1, mode="edge")
+    begins, ends = taken - half[:-1], taken + half[1:]
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
+    # Of the shared callers the innermost one stays, as the ground of the stacks.
+    outer = max(0, len(list(shared)) - 1)
+    rows = [stack[outer : outer + LEVELS] for stack in stacks["stack"]]
+    for depth in range(LEVELS):
+        first = 0
+        for place, row in enumerate(rows):
+            if place + 1 == len(rows) or rows[place + 1][: depth + 1] != row[: depth + 1]:
+                if len(row) > depth:
+                    yield depth, begins[first], ends[place], row[depth]
+                first = place + 1

@@ -1,0 +1,497 @@
+"""The table of checks: for each row its question to a `Machine`, the fix, and the known issue.
+
+A question returns a status, what was found, and perhaps a fix that replaces the one in the table.
+
+The files of AMD's kernel driver: amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c in Linux.
+Groups: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html.
+Visibility variables: https://rocm.docs.amd.com/en/docs-7.1.1/reference/env-variables.html.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from proflab import journal
+from proflab.display import size
+from proflab.doctor.machine import Answer, Machine
+
+KFD = "/dev/kfd"
+TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+PCI = "/sys/bus/pci/devices"
+COMPUTE_CLASSES = ("0x1200", "0x0380")
+"""PCI classes of Instinct cards: processing accelerator, and display controller without a display.
+"""
+
+NETWORK_FILE_SYSTEMS = re.compile(
+    "cifs|panfs|lustre|pvfs2|smb3|dvs|nfs4?|beegfs|afs|wekafs|virtiofs|9p|gpfs"
+    "|(fuse[.])?(glusterfs|ceph|sshfs)"
+)
+"""Types in /proc/mounts whose files are on another machine."""
+
+TRAINING_CORES = 3
+"""One for the training run, two for its loader processes (cifar_train.config)."""
+
+LITTLE_MEMORY, ENOUGH_MEMORY = 2 * 10**9, 6 * 10**9
+"""In bytes. Training ResNet-50 with 8 images per step took 1.2 GB in the main process alone
+(measured on a CPU); two loader processes and a notebook need more.
+"""
+
+LITTLE_DISK, ENOUGH_DISK = 10**9, 5 * 10**9
+"""In bytes. rocprof-sys and rocprofv3 keep a trace buffer of 1 GB by default, which is written to
+disk at the end.
+"""
+
+CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
+
+Result = tuple[str, ...]
+
+
+class Check(NamedTuple):
+    """One row: its question, the fix, and the anchor of the known issue."""
+
+    probe: Callable[[Machine], Result]
+    fix: str = ""
+    issue: str = ""
+
+
+def architecture(properties: str) -> str | None:
+    """Return the architecture in a node's file `properties`, such as gfx942; None for a CPU, which
+    has no SIMD units.
+
+    `gfx_target_version` is major * 10000 + minor * 100 + stepping.
+    """
+    values = dict(re.findall(r"^(simd_count|gfx_target_version) (\d+)$", properties, re.MULTILINE))
+    version = int(values.get("gfx_target_version", 0))
+    # A name has the minor number and the stepping in hexadecimal: 90010 is gfx90a.
+    name = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+    return name if int(values.get("simd_count", 0)) else None
+
+
+def architectures(machine: Machine) -> list[str]:
+    """Return the architecture of each AMD GPU that the driver lists, even if this user may not use
+    it.
+    """
+    nodes = machine.names(TOPOLOGY) if machine.path(KFD).exists() else []
+    found = (architecture(machine.read(f"{TOPOLOGY}/{node}/properties")) for node in nodes)
+    return [name for name in found if name]
+
+
+def _nvidia(machine: Machine) -> bool:
+    return machine.path("/dev/nvidiactl").exists()
+
+
+def _amd_gpu(machine: Machine) -> Result:
+    if found := architectures(machine):
+        return "ok", ", ".join(f"{count} x {name}" for name, count in Counter(found).items())
+    if machine.path(KFD).exists():
+        return "unknown", f"{KFD} is there, but the driver lists no GPU", "In a job, ask for a GPU."
+    for name in machine.names(PCI):
+        vendor, kind = (machine.read(f"{PCI}/{name}/{file}") for file in ("vendor", "class"))
+        if vendor == "0x1002" and kind.startswith(COMPUTE_CLASSES):
+            return "fix", f"a card is built in, but there is no {KFD}"
+    hint = "Nothing to do: every lesson also works on recordings."
+    if machine.which("srun"):
+        hint += " On a cluster, start JupyterLab in a job with `scripts/slurm/jupyter.sh`."
+    return "note", "none here", hint
+
+
+def _access(machine: Machine) -> Result:
+    if not machine.path(KFD).exists():
+        return "not needed", "no AMD GPU"
+    devices = [f"/dev/dri/{name}" for name in machine.names("/dev/dri") if name[:4] == "rend"]
+    closed = [path for path in (KFD, *devices) if not machine.may_use(path)]
+    if closed:
+        return "fix", f"{closed[0]} is closed to you"
+    return "ok", f"{KFD} and {len(devices)} render devices open"
+
+
+def _visibility(machine: Machine) -> Result:
+    names = [f"{name}_VISIBLE_DEVICES" for name in ("ROCR", "HIP", "CUDA")]
+    masks = {name: machine.environment[name] for name in names if name in machine.environment}
+    shown = ", ".join(f"{name}={value}" for name, value in masks.items())
+    if {"", "-1"} & {*masks.values()}:
+        here = architectures(machine) or _nvidia(machine)
+        return "fix" if here else "note", f"{shown} hides every GPU"
+    if len(masks) > 1 and names[0] in masks:
+        return "note", f"{shown}: HIP counts the GPUs that ROCR has left from 0"
+    return "ok", shown or "no variable hides a GPU"
+
+
+def _release(folder: Path) -> str:
+    """Return the version that a ROCm folder states, such as 7.2.1-81; "" without one."""
+    file = folder / ".info" / "version"
+    return file.read_text().strip() if file.is_file() else ""
+
+
+def _installed(machine: Machine) -> str:
+    """Return the version of ROCm in ROCM_PATH or in its default folder."""
+    return _release(machine.path(machine.environment.get("ROCM_PATH") or "/opt/rocm"))
+
+
+def _of_tool(path: str) -> str:
+    """Return the version of the ROCm release that a program belongs to."""
+    return _release(Path(path).resolve().parents[1])
+
+
+def _short(version: str) -> str:
+    return ".".join(re.findall(r"\d+", version)[:2])
+
+
+def _rocm(machine: Machine) -> Result:
+    version, tool = _installed(machine), machine.which("rocprofv3")
+    other = _of_tool(tool) if tool else ""
+    if not version:
+        return "fix" if architectures(machine) else "not needed", "none here"
+    if other and other != version:
+        return "note", f"{version}, but rocprofv3 belongs to ROCm {other}"
+    return "ok", version
+
+
+def _preloaded(machine: Machine) -> Result:
+    # A program that has used the GPU leaves the last variable behind, and its children then record
+    # nothing (https://github.com/pytorch/pytorch/issues/182373).
+    names = ("LD_PRELOAD", "HSA_TOOLS_LIB", "ROCP_TOOL_LIB", "ROCPROFILER_REGISTER_LIBRARY")
+    tool = re.compile("rocprof|roctracer|rpd_tracer|omnitrace|debug-agent")
+    found = [name for name in names if tool.search(machine.environment.get(name, ""))]
+    return ("fix", f"every program loads a tool: {', '.join(found)}") if found else ("ok", "none")
+
+
+def _stand_in(machine: Machine, path: str) -> bool:
+    """Return True for a stand-in of the course, whose launcher is a short script."""
+    with open(path, "rb") as file:
+        return b"proflab" in file.read(2000)
+
+
+def _tool(program: str, arguments: Sequence[str], needed: bool, machine: Machine) -> Result:
+    path, gpu = machine.which(program), bool(architectures(machine))
+    if path is None or _stand_in(machine, path):
+        what = "missing" if path is None else "stand-in: measures nothing"
+        if gpu and needed:
+            return "fix", what
+        return "note" if path is None and gpu else "not needed", what
+    origin = f"of ROCm {_of_tool(path)}" if _of_tool(path) else "real"
+    if not arguments:
+        return "ok", origin
+    answer = machine.run(path, *arguments)
+    version = re.search(r"\d+(\.\d+)+", answer.text)
+    if answer.code is None:
+        return "unknown", f"{origin}, no answer in {machine.patience_s:g} s"
+    if answer.code and gpu:
+        return "fix", f"{origin}, fails: {answer.last_line}"
+    return "ok", f"{version[0]}, {origin}" if version and not answer.code else origin
+
+
+def _rocprofv3_at_work(machine: Machine) -> Result:
+    path = machine.which("rocprofv3")
+    if not architectures(machine) or path is None or _stand_in(machine, path):
+        return "not needed", "no AMD GPU, or no real rocprofv3"
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--kernel-trace", "--output-format", "csv", "-d", folder, "-o", "one")
+        answer = machine.run(path, *options, "--", *CHILD)
+        traces = [file.read_text() for file in Path(folder).rglob("*kernel_trace.csv")]
+    if answer.code is None:
+        return "unknown", f"no answer in {machine.patience_s:g} s"
+    if rows := sum(len(text.splitlines()) - 1 for text in traces):
+        return "ok", f"rows for one kernel: {rows}"
+    return "fix", f"no kernel was recorded: {answer.last_line}"
+
+
+def _python(machine: Machine) -> Result:
+    found = f"{platform.python_version()} in {sys.prefix}"
+    active = machine.environment.get("VIRTUAL_ENV")
+    if active and Path(active).resolve() != Path(sys.prefix).resolve():
+        return "note", f"{found}, but VIRTUAL_ENV is {active}"
+    return "ok", found
+
+
+def _build(machine: Machine) -> dict[str, str]:
+    """Return the values of torch/version.py, None as ""; empty if torch is not installed."""
+    text = machine.module_file("torch", "version.py")
+    found = r"""^(__version__|hip|cuda)\b[^=]*=\s*(?:['"]([^'"]*)['"]|None)"""
+    return dict(re.findall(found, text, re.MULTILINE))
+
+
+def _torch(machine: Machine) -> Result:
+    build = _build(machine)
+    if not build:
+        return "note", "not installed: training does not work"
+    kind = "HIP" if build.get("hip") else "CUDA" if build.get("cuda") else "CPU"
+    shown = f"{build['__version__']}, {kind} build"
+    if architectures(machine) and kind != "HIP":
+        return "fix", f"{shown}, but the GPU is AMD's"
+    if _nvidia(machine) and kind == "CPU":
+        return (
+            "note",
+            f"{shown}, although there is an NVIDIA GPU",
+            "Install a CUDA build to use it.",
+        )
+    built_for, here = re.search(r"rocm([\d.]+)", build["__version__"]), _short(_installed(machine))
+    if built_for and here and _short(built_for[1]) != here:
+        return "note", f"{shown}, but the ROCm here is {here}"
+    return "ok", shown
+
+
+def _torch_at_work(machine: Machine) -> Result:
+    if not _build(machine):
+        return "not needed", "torch is not installed"
+    answer = machine.run(*CHILD, "--profile")
+    lines = [line for line in answer.text.splitlines() if line.startswith('{"stage"')]
+    stages = {record["stage"]: record for record in map(json.loads, lines)}
+    kernel, device = stages.get("kernel"), stages.get("device")
+    gpu = architectures(machine) or _nvidia(machine)
+    if kernel and kernel["right"]:
+        name = f"{device['count']} x {device['name']}; one kernel ran"
+        if kernel["recorded"]:
+            return "ok", f"{name}, and torch.profiler recorded it"
+        return (
+            "fix",
+            f"{name}, but torch.profiler did not record it",
+            ("Use a newer torch, and rocprofv3 meanwhile; trace-without-any-gpu-record says more."),
+        )
+    if device and not device["count"]:
+        return ("fix", "torch sees no device") if gpu else ("ok", "torch works, on the CPU")
+    if (
+        answer.code is None
+        and not (stages or machine.path(KFD).exists())
+        and _build(machine)["hip"]
+    ):
+        return "fix", "import torch hangs", "Work on a GPU node, or `make clean lab TORCH=cpu`."
+    if answer.code is None:
+        return (
+            "unknown",
+            f"torch got no further than {list(stages) or 'the start'}",
+            ("Give it longer: `python -m proflab doctor --patience 60`."),
+        )
+    return "fix", answer.last_line
+
+
+def _slurm(machine: Machine) -> Result:
+    if not machine.which("srun"):
+        return "not needed", "none here"
+    answer: Answer = machine.run("srun", "--version")
+    if answer.code != 0:
+        return "unknown", f"srun: {answer.last_line}"
+    if job := machine.environment.get("SLURM_JOB_ID"):
+        return "ok", f"{answer.last_line}, in job {job}"
+    return (
+        "ok",
+        f"{answer.last_line}, outside of a job: a login node",
+        ("GPU lessons: `srun --gpus=1 --cpus-per-task=8 --pty bash`."),
+    )
+
+
+def _ranks(machine: Machine) -> Result:
+    pairs = {
+        "RANK": "WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+        "PMI_RANK": "PMI_SIZE",
+        "SLURM_PROCID": "SLURM_NTASKS",
+    }
+    known = machine.environment
+    for rank, ranks in pairs.items():
+        if rank in known and known.get(ranks, "1") != "1":
+            return "note", f"this shell claims to be rank {known[rank]} of {known[ranks]} ({rank})"
+    return "ok", "a single process, as it should be in a shell or notebook"
+
+
+def _groups(machine: Machine, file: str) -> list[str]:
+    """Return the texts of a file of this process's control group and of those above it."""
+    own = re.search(r"^0::(.*)$", machine.read("/proc/self/cgroup"), re.MULTILINE)
+    places = [PurePosixPath(own[1]), *PurePosixPath(own[1]).parents] if own else []
+    return [machine.read(f"/sys/fs/cgroup{place}/{file}") for place in places]
+
+
+def _cores(machine: Machine) -> Result:
+    words = [text.split() for text in _groups(machine, "cpu.max")]
+    quotas = [int(pair[0]) / int(pair[1]) for pair in words if pair and pair[0].isdigit()]
+    usable = min([machine.cores(), *quotas])
+    if usable < TRAINING_CORES:
+        return "note", f"{usable:g}; training and its loader processes want {TRAINING_CORES}"
+    return "ok", f"{usable:g} may be used"
+
+
+def _memory(machine: Machine) -> Result:
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", machine.read("/proc/meminfo"), re.MULTILINE)
+    if not found:
+        return "unknown", "/proc/meminfo can't be read"
+    limits = [int(text) for text in _groups(machine, "memory.max") if text.isdigit()]
+    usable = min([int(found[1]) * 1024, *limits])
+    return _enough(usable, LITTLE_MEMORY, ENOUGH_MEMORY), f"{size(usable)} free"
+
+
+def _enough(value: int, little: int, enough: int) -> str:
+    return "fix" if value < little else "note" if value < enough else "ok"
+
+
+def _disk(folder: Callable[[Machine], str], machine: Machine) -> Result:
+    place = folder(machine)
+    free, writable = machine.space(place)
+    if not writable:
+        return "fix", f"{place} can't be written"
+    return _enough(free, LITTLE_DISK, ENOUGH_DISK), f"{size(free)} free in {place}"
+
+
+def _temporary(machine: Machine) -> str:
+    return machine.environment.get("TMPDIR") or tempfile.gettempdir()
+
+
+def _miopen(machine: Machine) -> Result:
+    if not architectures(machine):
+        return "not needed", "no AMD GPU"
+    home = machine.environment.get("HOME", "/")
+    folder = machine.environment.get("MIOPEN_USER_DB_PATH") or f"{home}/.config/miopen"
+    mounts = [line.split()[1:3] for line in machine.read("/proc/mounts").splitlines()]
+    inside = [(len(at), kind) for at, kind in mounts if PurePosixPath(folder).is_relative_to(at)]
+    kind = max(inside)[1] if inside else "an unknown file system"
+    status = "fix" if NETWORK_FILE_SYSTEMS.fullmatch(kind) else "ok"
+    return status, f"{folder} is on {kind}"
+
+
+def _kernel_value(name: str, highest: int, machine: Machine) -> Result:
+    text = machine.read(f"/proc/sys/kernel/{name}")
+    if not text:
+        return "not needed", f"there is no /proc/sys/kernel/{name}"
+    return "note" if int(text) > highest else "ok", f"{name.split('/')[-1]} is {text}"
+
+
+def _data(machine: Machine) -> Result:
+    if Path("data/cifar-100-python/train").is_file():
+        return "ok", "CIFAR-100 is staged in data"
+    return "note", "CIFAR-100 is not staged in data; synthetic images replace it"
+
+
+def _browser(machine: Machine) -> Result:
+    known = machine.environment
+    # JupyterHub comes first: it needs no forwarded port, even if its servers are Slurm jobs.
+    if any(name.startswith("JUPYTERHUB_") for name in known):
+        return "ok", "JupyterHub serves the notebooks"
+    if "SLURM_JOB_ID" in known:
+        return (
+            "note",
+            "inside a Slurm job: the browser needs a forwarded port",
+            ("`scripts/slurm/jupyter.sh` starts JupyterLab so that a browser reaches it."),
+        )
+    if "SSH_CONNECTION" in known:
+        return "note", "over SSH: the browser needs a forwarded port"
+    return "ok", "the browser is on this machine"
+
+
+_LOAD = "`module load rocm`, or install ROCm's package {}."
+CHECKS: dict[str, Check] = {
+    "AMD GPU": Check(
+        _amd_gpu,
+        "`sudo modprobe amdgpu`; start a container with --device=/dev/kfd --device=/dev/dri.",
+        "no-devkfd-although-a-gpu-is-built-in",
+    ),
+    "access to the GPU": Check(
+        _access,
+        "`sudo usermod -aG render,video $USER`, then log in again; on a cluster ask the support.",
+        "devkfd-is-there-but-may-not-be-used",
+    ),
+    "visible GPUs": Check(
+        _visibility,
+        "Unset all of these variables but one, or let Slurm set them.",
+        "two-visibility-variables-hide-every-gpu",
+    ),
+    "ROCm": Check(
+        _rocm,
+        "Load one ROCm module only (`module load rocm`), or set ROCM_PATH to its folder.",
+        "tools-and-libraries-of-two-rocm-releases",
+    ),
+    "rocprofv3": Check(
+        partial(_tool, "rocprofv3", ["--version"], True), _LOAD.format("rocprofiler-sdk")
+    ),
+    "rocprof-sys": Check(
+        partial(_tool, "rocprof-sys-run", ["--version"], True), _LOAD.format("rocprofiler-systems")
+    ),
+    "rocprof-compute": Check(
+        partial(_tool, "rocprof-compute", ["--version"], True),
+        _LOAD.format("rocprofiler-compute") + " It needs the packages of its requirements.txt.",
+        "rocprof-compute-asks-for-python-packages",
+    ),
+    "rpd": Check(
+        partial(_tool, "runTracer.sh", [], False),
+        "Build it: https://github.com/ROCm/rocmProfileData (make; make install).",
+    ),
+    "amd-smi": Check(partial(_tool, "amd-smi", ["version"], True), _LOAD.format("amd-smi-lib")),
+    "omnistat": Check(
+        partial(_tool, "omnistat-query", [], False),
+        "Install https://github.com/ROCm/omnistat in a separate environment.",
+    ),
+    "preloaded tools": Check(
+        _preloaded, "Unset these variables before you profile.", "two-profilers-in-one-process"
+    ),
+    "rocprofv3 at work": Check(
+        _rocprofv3_at_work,
+        "Use rocprofv3 of the ROCm release that torch was built for.",
+        "rocprofv3-in-a-virtual-environment-finds-no-gpu",
+    ),
+    "Python": Check(
+        _python,
+        "`deactivate` (in job scripts `unset VIRTUAL_ENV PYTHONHOME`) before you load modules.",
+        "a-virtual-environment-shadows-the-modules-python",
+    ),
+    "torch": Check(
+        _torch,
+        "`make clean setup TORCH=rocm7.2` with your ROCm release, or load the site's module.",
+        "pip-installs-a-torch-that-cannot-use-the-gpu",
+    ),
+    "torch at work": Check(
+        _torch_at_work,
+        "Look at the rows on access and visible GPUs first, then run `make clean setup`.",
+        "torch-sees-the-gpu-and-its-first-kernel-fails",
+    ),
+    "Slurm": Check(_slurm, "Run `srun --version` yourself."),
+    "ranks": Check(
+        _ranks,
+        "A program started here waits for the other ranks: start it with srun or torchrun.",
+        "a-process-waits-for-ranks-that-do-not-exist",
+    ),
+    "cores": Check(
+        _cores,
+        "Ask for more with --cpus-per-task=8, or train with --num-workers 0.",
+        "loader-processes-without-cores",
+    ),
+    "memory": Check(_memory, "Close other programs, or ask Slurm for more with --mem=16G."),
+    "space for results": Check(
+        partial(_disk, lambda machine: str(journal.runs_folder())),
+        "Make room, or set PROFLAB_RUNS to a folder elsewhere.",
+    ),
+    "temporary space": Check(
+        partial(_disk, _temporary), "Make room, or set TMPDIR to a folder elsewhere."
+    ),
+    "MIOpen databases": Check(
+        _miopen,
+        "`export MIOPEN_USER_DB_PATH=/tmp/$USER-miopen MIOPEN_CUSTOM_CACHE_DIR=/tmp/$USER-miopen`.",
+        "miopen-databases-on-a-network-file-system",
+    ),
+    "CPU counters": Check(
+        partial(_kernel_value, "perf_event_paranoid", 2),
+        "Sampling by timer works anyway; for counters `sudo sysctl kernel.perf_event_paranoid=2`.",
+        "hardware-counters-of-the-cpu-are-forbidden",
+    ),
+    "attaching": Check(
+        partial(_kernel_value, "yama/ptrace_scope", 0),
+        "Start programs under the tool; to attach, `sudo sysctl kernel.yama.ptrace_scope=0`.",
+        "attaching-to-a-running-process-is-forbidden",
+    ),
+    "data set": Check(
+        _data,
+        "Optional: `cifar-train --download-only` on a machine with a network.",
+        "cifar-100-takes-an-hour-to-download",
+    ),
+    "notebook's address": Check(
+        _browser,
+        "On your laptop: `ssh -N -L 8888:localhost:8888 THIS_MACHINE`, then open its address.",
+    ),
+}
+"""Name of a row -> its check. Names are stable: scripts may rely on them."""

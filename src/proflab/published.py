@@ -1,0 +1,86 @@
+"""The part of a profile and of a training run that may be published: known columns and versions.
+
+Only what is listed here is kept, so names of machines, people and files never get into an archive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tidyprof
+from tidyprof.tables.codes import DEVICE_KINDS
+from tidyprof.tables.contract import COUNTER_COLUMNS, EVENT_COLUMNS, Profile
+
+COLUMNS = (*EVENT_COLUMNS, "external_id", "collective", "group_size")
+META = ("tool", "tool_version", "gpu", "rocm", "torch", "hip_runtime_version", "origin")
+
+IDENTIFIER = re.compile(r"[\w:]+")
+"""Names of operators and of calls to the runtime that are kept: no path and no sentence."""
+
+RANGE = re.compile(
+    r"ProfilerStep#\d+|data|normalise|forward|loss|backward|optimizer|Optimizer\.\w+#\w+\.\w+"
+)
+"""Ranges that are kept: those of PyTorch and of the course's trainer."""
+
+RUN = {
+    "record": None,
+    "device": None,
+    "written": None,
+    "planned_steps": None,
+    "config": ("model", "precision", "batch_size"),
+    "launch": ("world_size",),
+    "versions": ("torch", "hip", "cuda"),
+}
+"""Key of the trainer's run record -> the keys that are kept below it."""
+
+
+def published(profile: Profile) -> Profile:
+    """Return the device work, known host events and counters, with known columns only."""
+    events, counters = profile.events, profile.counters
+    kind, name = events["kind"].astype(str), events["name"].astype(str)
+    kept = (
+        kind.isin(DEVICE_KINDS)
+        | kind.isin(("operator", "runtime")) & name.str.fullmatch(IDENTIFIER)
+        | (kind == "annotation") & name.str.fullmatch(RANGE)
+    )
+    return Profile(
+        events[kept][[column for column in COLUMNS if column in events]],
+        counters[[column for column in COUNTER_COLUMNS if column in counters]],
+        {key: profile.meta[key] for key in META if key in profile.meta},
+    )
+
+
+def publish(source: Path, target: Path) -> Profile:
+    """Write what may be published of a profile as a Chrome trace; return it."""
+    found = published(tidyprof.read(source))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tidyprof.write_chrome_trace(found, target)
+    return found
+
+
+def published_run(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the known values of the trainer's run record."""
+    return {
+        key: record.get(key) if kept is None else {one: record[key].get(one) for one in kept}
+        for key, kept in RUN.items()
+    }
+
+
+FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
+"""Files below the folder of a Slurm job that a reader takes one by one."""
+
+FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl")
+"""Files that mark a folder which a reader takes as a whole."""
+
+
+def readable_paths(folder: Path) -> list[Path]:
+    """Return the paths in a job's folder for `tidyprof.read`: a file for each rank, or one folder
+    for all ranks.
+    """
+    for pattern in (*FILES, *FOLDERS):
+        if found := sorted(folder.glob(pattern)):
+            return found if pattern in FILES else [found[0].parent]
+    return []
