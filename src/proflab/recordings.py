@@ -172,7 +172,7 @@ def places(entry: Entry) -> list[Place]:
 def cache_folder() -> Path:
     """Return the folder of downloaded recordings: PROFLAB_CACHE, or the user's cache folder."""
     if folder := os.environ.get("PROFLAB_CACHE"):
-        # A cell may change its folder and must still find the files there, such as the players.
+        # A cell may change its folder and must still find the files there.
         return Path(folder).absolute()
     import pooch
 

@@ -61,7 +61,7 @@ def rehearse(numbers: Sequence[str]) -> Iterator[Rehearsed]:
 
 def rehearsal_table(done: Sequence[Rehearsed]) -> Table:
     """Return a row for each lesson: its result, its time, and which of its tools are real here."""
-    kinds = {found.tool: found.kind for found in append_to_path()}
+    kinds = append_to_path()
     rows = []
     for one in done:
         tools = [

@@ -110,7 +110,7 @@ def start(number: str, within: str = "") -> Session:
     put_python_first()
     guard_this_process()
     warnings.filterwarnings("ignore", message="IProgress not found")
-    replayed = {found.tool for found in append_to_path() if found.kind == "player"}
+    replayed = {tool for tool, kind in append_to_path().items() if kind == "player"}
     _set_plot_style()
     if within not in _SHARED:
         case.put_into_environment(number)

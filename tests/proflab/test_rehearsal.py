@@ -17,7 +17,7 @@ def test_a_rehearsal_finds_what_fails(tmp_path: Path, monkeypatch: pytest.Monkey
     for name, source in {"00_fine": "open('left', 'w')", "01_broken": "1 / 0"}.items():
         notebook = v4.new_notebook(cells=[v4.new_code_cell(source)])
         write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
-        known[name[:2]] = Lesson(tmp_path / "lessons" / name, "Why?", "", 5, ("srun-of-nobody",))
+        known[name[:2]] = Lesson(tmp_path / "lessons" / name, "Why?", 5, ("srun-of-nobody",))
     monkeypatch.setattr(rehearsal, "lessons_folder", lambda: tmp_path / "lessons")
     monkeypatch.setattr(rehearsal, "lessons", lambda: known)
     monkeypatch.setattr(rehearsal, "lesson", known.__getitem__)

@@ -105,6 +105,7 @@ def test_a_missing_tool_gets_its_player_and_the_table_says_so(
     proflab.start("05")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["rocprof-compute", "replay"] in rows
+    assert os.environ["PATH"].count("tapes/bin") == 1
     subprocess.run(["sh", "-c", "rocprof-compute --version"], capture_output=True, check=True)
 
 
@@ -122,12 +123,10 @@ def test_python_of_the_course_comes_first_and_once(monkeypatch: pytest.MonkeyPat
         assert os.environ["PATH"] == os.pathsep.join([home, "/usr/bin", "/bin"])
 
 
-@pytest.mark.parametrize("variable", ["PROFLAB_RUNS", "PROFLAB_CACHE"])
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch, variable: str):
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch):
     (tmp_path / "file").touch()
-    monkeypatch.setenv(variable, str(tmp_path / "file" / "below"))
-    monkeypatch.setenv("PATH", str(tmp_path))  # so that no tool is found
-    with pytest.raises(CourseError, match=variable):
+    monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path / "file" / "below"))
+    with pytest.raises(CourseError, match="PROFLAB_RUNS"):
         proflab.start("00")
 
 

@@ -8,6 +8,6 @@ for missing tools. A real tool always wins.
 
 from __future__ import annotations
 
-from proflab.tapes.path import Found, append_to_path
+from proflab.tapes.path import append_to_path
 
-__all__ = ["Found", "append_to_path"]
+__all__ = ["append_to_path"]

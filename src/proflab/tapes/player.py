@@ -143,7 +143,7 @@ def _write_files(tape: Tape, request: Request, environment: Mapping[str, str]) -
             known.get("hostname", platform.node()),
             int(known.get("pid", 1)),
             program.words,
-            program.environment_of(file["process"], environment),
+            {**environment, **program.environment_of(file["process"])},
         )
         places = {name: expand(text, process) for name, text in request.places.items()}
         target = Path(_filled(file["name"], places, {}))

@@ -21,43 +21,41 @@ since torchrun and mpirun inherit Slurm's variables within a job.
 """
 
 _COUNT = re.compile(r"(?:^| )--?(?:nproc[-_]per[-_]node|ntasks|np|n)[ =]?(\d+)")
-_PROGRAM = re.compile(r"-m|--|bash|python[\d.]*|cifar-train|.*\.py")
+_PROGRAM = re.compile(r"(?<= )(?=(?:-m|--|bash|\S*python[\d.]*|cifar-train|\S*\.py) )")
 
 
 @dataclass(frozen=True)
 class Program:
     """A program, with the words of its launcher taken away.
 
+    words    -- the program's command line.
     options  -- each option with its values; "" holds the words in front.
     ranks    -- how many processes it has.
     rank     -- the rank of this process if a launcher started it, otherwise None.
     launcher -- the launcher in the command itself, or "".
-    words    -- the program's command line.
     """
 
-    options: Mapping[str, tuple[str, ...]]
-    ranks: int
-    rank: int | None
-    launcher: str
     words: tuple[str, ...]
+    options: Mapping[str, tuple[str, ...]]
+    ranks: int = 1
+    rank: int | None = None
+    launcher: str = ""
 
     @property
-    def run_folder(self) -> str | None:
-        """The folder into which the trainer writes its own files."""
-        values = self.options.get("--run-dir", ())
-        return values[0] if values else None
+    def run_folder(self) -> str:
+        """The folder into which the trainer writes its own files, or ""."""
+        return "".join(self.options.get("--run-dir", ()))
 
     @property
     def key(self) -> dict[str, tuple[str, ...]]:
         """What selects a tape: every option that isn't in IGNORED."""
         return {name: words for name, words in self.options.items() if name not in IGNORED}
 
-    def environment_of(self, rank: int, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return `environment` with the variables that the command's launcher sets for a rank."""
-        if not self.launcher:
-            return dict(environment)
-        own_rank, size = LAUNCHERS[self.launcher]
-        return {**environment, own_rank: str(rank), size: str(self.ranks)}
+    def environment_of(self, rank: int) -> dict[str, str]:
+        """Return the variables that the command's launcher sets for a rank."""
+        return dict(
+            zip(LAUNCHERS.get(self.launcher, ()), (str(rank), str(self.ranks)), strict=False)
+        )
 
 
 def read_program(words: Sequence[str], environment: Mapping[str, str]) -> Program:
@@ -66,26 +64,18 @@ def read_program(words: Sequence[str], environment: Mapping[str, str]) -> Progra
     The number of ranks comes from the launcher in the command. Without one, it comes from the
     variables of the launcher that started this process.
     """
-    own, launcher, ranks = list(words), "", 1
-    if own[1:3] == ["-m", "torch.distributed.run"]:
-        own = ["torchrun", *own[3:]]
-    name = PurePath(own[0]).name if own else ""
-    rank = None
+    own, name = list(words), PurePath(words[0]).name if words else ""
     if name in LAUNCHERS:
-        start = next(
-            (place for place, word in enumerate(own) if place and _PROGRAM.fullmatch(word)),
-            len(own),
-        )
-        found = _COUNT.search(" ".join(own[1:start]))
-        launcher, ranks, own = name, int(found[1]) if found else 1, own[start:]
-        if own[:1] == ["-m"]:
-            own = ["python", *own]  # torchrun adds Python itself
-    elif own:
-        for one in LAUNCHERS.values():
-            if all(environment.get(variable, "").isdecimal() for variable in one):
-                rank, ranks = (int(environment[variable]) for variable in one)
-                break
-    return Program(_options(own), ranks, rank, launcher, tuple(own))
+        options = _PROGRAM.split(f"{' '.join(own)} ", maxsplit=1)[0]
+        own = own[len(options.split()) :]
+        count = _COUNT.search(options)
+        own = ["python", *own] if own[:1] == ["-m"] else own  # torchrun adds Python itself
+        return Program(tuple(own), _options(own), int(count[1]) if count else 1, None, name)
+    for one in LAUNCHERS.values() if own else ():
+        if all(environment.get(variable, "").isdecimal() for variable in one):
+            rank, ranks = (int(environment[variable]) for variable in one)
+            return Program(tuple(own), _options(own), ranks, rank)
+    return Program(tuple(own), _options(own))
 
 
 def _options(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -94,12 +84,11 @@ def _options(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, tuple[str, ...]] = {}
     name = ""
-    for place, word in enumerate(words):
-        if place == 0:
-            word = re.sub(r"python[\d.]*", "python", PurePath(word).name)
+    for word in words:
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             found[name] = (value,) if equals else ()
         else:
-            found[name] = (*found.get(name, ()), word)
+            plain = word if found else re.sub(r"python[\d.]*", "python", PurePath(word).name)
+            found[name] = (*found.get(name, ()), plain)
     return found

@@ -118,20 +118,18 @@ def build_parser(tool: str) -> ToolParser:
     parser.code = table.get("error_code", 2)
     own = {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})}
     _add(parser, parser, table, own, lambda option: is_there(tool, option))
-    others = table.get("other_commands", "").split()
-    if "commands" in table or others:
+    if "commands" in table:
         commands = parser.add_subparsers(dest="command", metavar="COMMAND")
         for name, entry in table["commands"].items():
             if releases.has(family, name, rocm):
                 command = commands.add_parser(
-                    name, aliases=entry.get("aliases", []), allow_abbrev=False
+                    name,
+                    aliases=entry.get("aliases", []),
+                    allow_abbrev=False,
+                    prefix_chars=entry.get("prefix", "-"),
                 )
                 command.code = parser.code
                 _add(parser, command, table, entry, lambda option, of=name: is_there(of, option))
-        # With a prefix that nobody types, no word is taken for an option.
-        for name in set(others) - set(table["commands"]):
-            command = commands.add_parser(name, add_help=False, prefix_chars="\0")
-            command.add_argument("rest", nargs="*")
     return parser
 
 
