@@ -42,9 +42,6 @@ up.
 
 WATCHED = {
     "torch_profile": True,
-    "profile_wait": 1,
-    "profile_warmup": 1,
-    "profile_active": 3,
     "max_steps": 5,
 }
 

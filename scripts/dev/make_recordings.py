@@ -35,12 +35,10 @@ COMPRESSED = (".json", ".csv", ".db", ".pftrace", ".proto")
 
 WATCHED = {
     "torch_profile": True,
-    "profile_wait": 3,
-    "profile_warmup": 1,
     "record_shapes": True,
     "max_steps": 6,
 }
-"""Steps 4 and 5 of six are recorded by torch.profiler, as a user would."""
+"""The last steps of six are recorded by torch.profiler, as a user would."""
 
 COUNTED_KERNELS = 12
 """So many kernels, those with the most time, have counters of one dispatch each; all would be
@@ -95,10 +93,7 @@ def recipes() -> list[Recipe]:
 
 def write_formats(recipe: Recipe, folder: Path) -> None:
     """All files of an entry, uncompressed, below `folder`."""
-    active = 1 if recipe.pathology else 2
-    watched = recipe.play(
-        "torch", **WATCHED, profile_active=active, profile_all_ranks=recipe.ranks > 1
-    )
+    watched = recipe.play("torch", **WATCHED, profile_all_ranks=recipe.ranks > 1)
     write("kineto", watched, folder / "torch", compress=False)
     counted = recipe.play("rocprofv3", max_steps=2)
     write(

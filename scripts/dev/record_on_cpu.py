@@ -23,14 +23,11 @@ from cifar_train.config import MODELS
 
 OPTIONS = {
     "--batch-size": 8,
-    "--max-steps": 6,
+    "--max-steps": 7,
     "--data": "synthetic",
     "--device": "cpu",
     "--num-workers": 0,
     "--precision": "float32",
-    "--profile-wait": 3,
-    "--profile-warmup": 1,
-    "--profile-active": 2,
 }
 SWITCHES = ("--torch-profile", "--record-shapes")
 RECORDED = {model: (model,) for model in MODELS} | {"vit-compiled": ("vit", "--compile")}

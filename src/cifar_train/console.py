@@ -15,23 +15,9 @@ SECONDS_BETWEEN_LINES = 5.0
 """Shortest time between two lines on progress in a log; a choice."""
 
 
-_notes_on_stderr = False
-
-
-def keep_stdout_for_json() -> None:
-    """Send notes to standard error from now on, so that standard output has nothing but the line of
-    --json.
-    """
-    global _notes_on_stderr
-    _notes_on_stderr = True
-
-
 def say(message: str) -> None:
-    """Print one piece of news, in lines that fit a page. It goes to standard output, since a
-    notebook shows standard error in red.
-    """
-    stream = sys.stderr if _notes_on_stderr else sys.stdout
-    print(as_shown(f"cifar_train: {message}", stream, PAGE_COLUMNS), file=stream, flush=True)
+    """Print one piece of news. A notebook shows standard error in red, so this takes the other."""
+    print(as_shown(f"cifar_train: {message}", sys.stdout, PAGE_COLUMNS), flush=True)
 
 
 class Progress(Hook):

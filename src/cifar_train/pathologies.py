@@ -219,7 +219,7 @@ def broken_grad(model: nn.Module) -> nn.Module:
     """A fast normalisation whose backward pass does not exist.
 
     Symptom: the backward pass gets faster, and the loss falls less. Seen in: backward
-    time, and parameters without a gradient (--check-gradients). Truth: the last
+    time, and parameters without a gradient. Truth: the last
     normalisation layer writes its result without autograd, which cuts the graph there.
     """
 

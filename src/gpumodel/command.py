@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from cifar_train import config as trainer
 from cifar_train import matmul
-from cifar_train.launch.ranks import discover
+from cifar_train.ranks import discover
 from gpumodel.workload import MAXIMUM_RANKS, MatrixProduct, Training, Workload
 from tidyprof.errors import UserError
 
@@ -187,9 +187,6 @@ def _matrix_product(
         )
     options = matmul.build_parser().parse_args(arguments)
     (rows, inner), columns = options.x_shape, options.w_shape[1]
-    # No matrix is made here: one row is enough to check that the shapes fit, whatever memory this
-    # machine has.
-    matmul.check_shapes([min(rows, 1), inner], options.w_shape, options.repeat)
     _refuse_other_devices(options.device)
     known = {name: value for name, value in knobs.items() if name in ("device", "profiler", "seed")}
     return MatrixProduct(rows, inner, columns, options.repeat, **known)

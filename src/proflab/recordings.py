@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from cifar_train.data.limited_download import limited
 from proflab.display import Notice, near, show, size
 from proflab.errors import CourseError
 from tidyprof.whole_files import scratch_folder
@@ -271,7 +270,7 @@ def fetch_file(file: RecordedFile, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # Verified in a folder of its own first: other processes only ever see a whole file.
     with scratch_folder(folder) as scratch:
-        download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
+        download = pooch.HTTPDownloader(timeout=TIMEOUT_S)
         pooch.retrieve(file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download)
         target.parent.mkdir(parents=True, exist_ok=True)
         (scratch / target.name).replace(target)

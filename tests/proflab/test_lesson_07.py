@@ -11,7 +11,7 @@ import pytest
 
 import tidyprof
 from cifar_train.config import parse
-from cifar_train.launch.ranks import LAUNCHERS
+from cifar_train.ranks import LAUNCHERS
 from gpumodel import Training, simulate, writers
 from proflab import case
 from proflab.exercises import Outcome, exercises_of, find, selftest

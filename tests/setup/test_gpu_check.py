@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from cifar_train.report import _processor_name
+from cifar_train.report import device_name
 from tidyprof_tests.chrome_writer import small_step, write_trace
 from tools.gpu_check import __main__ as check
 from tools.gpu_check import parts
@@ -192,7 +193,7 @@ def test_real_parts_run_and_are_judged_here_on_the_processor(
         "PYTHON": warm,
     }.items():
         monkeypatch.setattr(parts, name, value)
-    here = replace(FAKE, name=_processor_name())
+    here = replace(FAKE, name=device_name(torch.device("cpu")))
     for name in ("training", "ranks"):
         place = tmp_path / name
         place.mkdir()

@@ -14,9 +14,9 @@ from cifar_train.config import TrainConfig
 from cifar_train.data.cifar100 import IMAGE_SIZE
 from cifar_train.data.loaders import Loaders
 from cifar_train.hooks import PHASES, Hook, Hooks
-from cifar_train.launch.ranks import Launch
 from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
+from cifar_train.ranks import Launch
 from gpumodel.recording.device_functions import DeviceAdam, DeviceFunctions, MetaGradScaler
 from gpumodel.recording.fusion import fuse
 from gpumodel.recording.gradient_exchange import GradientExchange
@@ -146,7 +146,6 @@ def _loaders(config: TrainConfig) -> Loaders:
     loader = _OneBatch((images, torch.zeros(count, dtype=torch.int64)))
     return Loaders(
         train=loader,
-        validation=None,
         sampler=loader,
         description="",
         steps_per_epoch=1,
@@ -158,17 +157,9 @@ def _transform(images: torch.Tensor) -> torch.Tensor:
     """The training transforms for a batch. The trainer draws random numbers for many batches at
     once, so a steady step draws none.
     """
-    from cifar_train.data.transforms import BatchParameters, apply_parameters
+    from cifar_train.data.transforms import DRAWS, apply_parameters
 
-    count = len(images)
-    parameters = BatchParameters(
-        flip=torch.empty(count, dtype=torch.bool, device="meta"),
-        corner=torch.empty(count, 2, device="meta"),
-        size=torch.empty(count, 2, device="meta"),
-        factors=torch.empty(count, 3, device="meta"),
-        order=torch.empty(count, 3, dtype=torch.int64, device="meta"),
-    )
-    return apply_parameters(images, parameters)
+    return apply_parameters(images, torch.empty(len(images), DRAWS, device="meta"))
 
 
 def _distributed(

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 FOLDER = "modelled"
 """Folder of the traces, below the runs folder."""
 
-SCHEDULE = (
-    "--max-epochs 2 --max-steps 7 --torch-profile --record-shapes "
-    "--profile-wait 3 --profile-warmup 1 --profile-active 3"
-)
+SCHEDULE = "--max-epochs 2 --max-steps 7 --torch-profile --record-shapes"
 
 
 def modelled_trace(

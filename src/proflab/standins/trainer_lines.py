@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cifar_train.config import apply_to_config, precision_label
 from gpumodel.workload import MatrixProduct
@@ -19,8 +18,6 @@ def trainer_lines(run: Run) -> list[str]:
     """
     if isinstance(run.workload, MatrixProduct):
         return _product_lines(run)
-    if run.workload.config.json:
-        return [json.dumps(_summary(run))]
     return _training_lines(run)
 
 
@@ -94,17 +91,3 @@ def _peak_memory(run: Run) -> float | None:
         if (rank.counters["name"] == "memory_used").any()
     ]
     return max(peaks, default=None)
-
-
-def _summary(run: Run) -> dict[str, Any]:
-    ranks = [
-        {
-            "rank": rank.rank,
-            "world_size": len(run.ranks),
-            "device": run.device.marketing_name,
-            "steps": len(rank.images_per_second),
-            "images_per_second": _rate(run, rank) if rank.images_per_second else None,
-        }
-        for rank in run.ranks
-    ]
-    return {"origin": "modelled", "error": run.error, "ranks": ranks}

@@ -76,11 +76,11 @@ def _windows(run: Run, rank: RankRun) -> Iterator[tuple[str, Window | None]]:
         return
     steps = _step_times(rank)
     length = schedule.wait + schedule.warmup + schedule.active
-    for cycle in range(schedule.repeat):
+    for cycle in range(1):
         first = cycle * length + schedule.wait + schedule.warmup
         recorded = [steps[step] for step in range(first, first + schedule.active) if step in steps]
         if recorded:
-            suffix = f"_cycle{cycle + 1}" if schedule.repeat > 1 else ""
+            suffix = f"_cycle{cycle + 1}" if cycle else ""
             yield (
                 suffix,
                 Window(min(start for start, _ in recorded), max(end for _, end in recorded)),
@@ -119,7 +119,7 @@ def header_text(recording: Recording) -> str:
 
 
 def _members(recording: Recording) -> list[tuple[str, Any]]:
-    run, config = recording.run, config_of(recording.run)
+    run = recording.run
     members: list[tuple[str, Any]] = [
         ("roctracer_version", 4.1),
         ("hip_runtime_version", HIP_VERSION),
@@ -129,12 +129,6 @@ def _members(recording: Recording) -> list[tuple[str, Any]]:
         members.append(("distributedInfo", _distributed(recording)))
     if recording.record_shapes:
         members.append(("record_shapes", 1))
-    if config is not None:
-        members += [
-            (option, 1)
-            for option in ("with_stack", "profile_memory", "with_flops")
-            if getattr(config, option)
-        ]
     return [
         *members,
         ("trace_id", identity(run, recording.rank).upper()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cifar_train.launch.ranks import discover
+from cifar_train.ranks import discover
 from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, unknown
 from proflab.doctor.machine import Answer, Machine
 from tidyprof.errors import UserError
