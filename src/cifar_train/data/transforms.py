@@ -7,7 +7,7 @@ contrast and saturation.
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import grid_sample
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import rgb_to_grayscale, to_dtype
 
@@ -71,16 +71,18 @@ def apply_parameters(images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     # The logarithm of the aspect ratio is uniform; its root widens one side and shortens the other.
     root = (CROP_ASPECT[1] ** 0.5) ** (2 * aspect - 1)
     width, height = (side * root).clamp(max=1), (side / root).clamp(max=1)
-    # In the units of affine_grid, the image reaches from -1 to 1; a negative width mirrors it.
-    places = torch.zeros(len(images), 2, 3, device=images.device)
-    places[:, 0, 0] = torch.where(flip < 0.5, -width, width)
-    places[:, 1, 1] = height
-    places[:, 0, 2] = (1 - width) * (2 * column - 1)
-    places[:, 1, 2] = (1 - height) * (2 * row - 1)
-    grid = affine_grid(places, list(images.shape), align_corners=False)
+    # In the units of grid_sample, the image reaches from -1 to 1, between the edges of its pixels.
+    last = 1 - 1 / IMAGE_SIZE
+    pixels = torch.linspace(-last, last, IMAGE_SIZE, device=images.device)
+    columns = (1 - width) * (2 * column - 1) + pixels[:, None] * torch.where(
+        flip < 0.5, -width, width
+    )
+    rows = (1 - height) * (2 * row - 1) + pixels[:, None] * height
+    shape = (IMAGE_SIZE, IMAGE_SIZE, len(images))
+    grid = torch.stack((columns.expand(shape), rows[:, None].expand(shape)), dim=-1)
     result = grid_sample(
         to_dtype(images, torch.float32, scale=True),
-        grid,
+        grid.permute(2, 0, 1, 3),
         padding_mode="border",
         align_corners=False,
     )
@@ -89,5 +91,6 @@ def apply_parameters(images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     )
     result = (result * brightness).clamp(0, 1)
     mean = rgb_to_grayscale(result).mean(dim=(1, 2, 3), keepdim=True)
-    result = mean.lerp(result, contrast).clamp(0, 1)
-    return rgb_to_grayscale(result).lerp(result, saturation).clamp(0, 1)
+    result = (mean + contrast * (result - mean)).clamp(0, 1)
+    gray = rgb_to_grayscale(result)
+    return (gray + saturation * (result - gray)).clamp(0, 1)
