@@ -131,17 +131,17 @@ MOST = 2**31 - 1
 """Largest number for any option: no run has so many steps, and every library takes it."""
 
 
-def option(default: Any, help: str, group: str = "training", **more: Any) -> Any:
-    """A dataclass field that also carries what argparse needs to know.
+def option(default: Any, help: str, **more: Any) -> Any:
+    """Return a dataclass field that also carries what argparse needs to know.
 
-    more -- short, choices and minimum.
+    more -- short, choices, minimum, and group where the options of a group start.
     """
-    return field(default=default, metadata={"help": help, "group": group} | more)
+    return field(default=default, metadata={"help": help} | more)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Every option of the trainer. Raises UserError for unknown or impossible values.
+    """Every option of the trainer. Raises UserError for impossible values.
 
     Batch sizes count images per rank; steps count optimizer steps over all epochs.
     """
@@ -166,43 +166,26 @@ class TrainConfig:
         choices=DATA_SOURCES,
         group="data",
     )
-    data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp", group="data")
-    download_only: bool = option(
-        False, "fetch CIFAR-100 into the data path and stop; needs no GPU", group="data"
-    )
+    data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp")
+    download_only: bool = option(False, "fetch CIFAR-100 into the data path and stop; needs no GPU")
     num_workers: int = option(
         2,
         "loader processes per rank; 0 loads in the training process",
         minimum=0,
-        group="data",
     )
-    batched_transforms: bool = option(
-        False, "transform whole batches instead of single images", group="data"
-    )
+    batched_transforms: bool = option(False, "transform whole batches instead of single images")
 
     device: str = option(
         "auto", "auto takes a GPU where torch sees one", choices=DEVICES, group="speed"
     )
-    compile: bool = option(
-        False, "torch.compile the model; compilation time is reported apart", group="speed"
-    )
-    channels_last: bool = option(
-        False, "keep images and weights in NHWC memory order", group="speed"
-    )
-    fused_optimizer: bool = option(
-        False, "one fused kernel for the optimizer's update", group="speed"
-    )
+    compile: bool = option(False, "torch.compile the model; compilation time is reported apart")
+    channels_last: bool = option(False, "keep images and weights in NHWC memory order")
+    fused_optimizer: bool = option(False, "one fused kernel for the optimizer's update")
 
     torch_profile: bool = option(False, "record a torch.profiler trace", group="profiling")
-    profile_all_ranks: bool = option(
-        False, "a trace of every rank, not of rank 0 alone", group="profiling"
-    )
-    record_shapes: bool = option(
-        False, "store the shapes of every operator's inputs", group="profiling"
-    )
-    roctx: bool = option(
-        False, "mark the phases of a step with ROCTX ranges for AMD's tools", group="profiling"
-    )
+    profile_all_ranks: bool = option(False, "a trace of every rank, not of rank 0 alone")
+    record_shapes: bool = option(False, "store the shapes of every operator's inputs")
+    roctx: bool = option(False, "mark the phases of a step with ROCTX ranges for AMD's tools")
 
     run_dir: Path | None = option(
         None, "folder for results; default runs/cifar_train/DATE-TIME", group="output"
@@ -226,16 +209,16 @@ class TrainConfig:
                     f"{flag(name)} needs --torch-profile: without it nothing is recorded"
                 )
 
-    def schedule_for(self, steps: int | None = None) -> ProfileSchedule | None:
-        """The profiler's schedule, fitted to `steps` (default max_steps); None without
-        --torch-profile. Raises UserError for a run that is too short to record.
+    def schedule_for(self) -> ProfileSchedule | None:
+        """Return the profiler's schedule, fitted to max_steps; None without --torch-profile.
+
+        Raises UserError for a run that is too short to record.
         """
         if not self.torch_profile:
             return None
-        steps = self.max_steps if steps is None else steps
         if self.pathology == "no-warmup":
-            return ProfileSchedule(0, 0, min(ProfileSchedule.active, steps))
-        return ProfileSchedule.fit(steps)
+            return ProfileSchedule(0, 0, min(ProfileSchedule.active, self.max_steps))
+        return ProfileSchedule.fit(self.max_steps)
 
     def warmup_for(self, steps: int) -> int:
         """How many of the first steps in a run of `steps` are warm-up: for the set-up of libraries,
@@ -252,10 +235,7 @@ class TrainConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; paths become strings."""
-        values = dataclasses.asdict(self)
-        return {
-            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
-        }
+        return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
     def write(self, folder: Path) -> Path:
         """Write the resolved configuration to `folder`/config.json and return its path."""
@@ -273,17 +253,13 @@ def precision_label(precision: str, arithmetic: str) -> str:
 
 
 def flag(name: str) -> str:
-    """The command-line spelling of a field: profile_wait becomes --profile-wait."""
+    """The command-line spelling of a field: max_steps becomes --max-steps."""
     return "--" + name.replace("_", "-")
 
 
 def _check_field(item: dataclasses.Field, value: Any) -> None:
-    choices, minimum = item.metadata.get("choices"), item.metadata.get("minimum")
-    if value is None:
-        return
-    if choices is not None and value not in choices:
-        raise UserError(f"{flag(item.name)} must be one of {', '.join(choices)}, not {value!r}")
-    if minimum is not None and not minimum <= value <= MOST:
+    minimum = item.metadata.get("minimum")
+    if minimum is not None and value is not None and not minimum <= value <= MOST:
         raise UserError(
             f"{flag(item.name)} must be a whole number from {minimum} to {MOST}, not"
             f" {shortened(str(value))}"
@@ -307,12 +283,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.examples = EXAMPLES
     add_version(parser, "rocm-profiling-course")
-    groups: dict[str, argparse._ArgumentGroup] = {}
+    group = parser.add_argument_group("training")
     for item in dataclasses.fields(TrainConfig):
-        title = item.metadata["group"]
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-        _add_option(groups[title], item)
+        if "group" in item.metadata:
+            group = parser.add_argument_group(item.metadata["group"])
+        _add_option(group, item)
     return parser
 
 

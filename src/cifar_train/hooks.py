@@ -96,36 +96,18 @@ class PhaseRanges(Hook):
     """Marks the five phases of a step with begin(name) and end(), one range at a time."""
 
     def __init__(self, begin: Callable[[str], None], end: Callable[[], None]) -> None:
-        self._begin = begin
-        self._end = end
+        def switch(name: str) -> Callable[[int], None]:
+            def at(step: int) -> None:
+                end()
+                begin(name)
 
-    def _next(self, name: str) -> None:
-        self._end()
-        self._begin(name)
+            return at
 
-    def step_begin(self, step: int) -> None:
-        """Open `data`."""
-        self._begin("data")
-
-    def after_data(self, step: int) -> None:
-        """Close `data`, open `forward`."""
-        self._next("forward")
-
-    def after_forward(self, step: int) -> None:
-        """Close `forward`, open `loss`."""
-        self._next("loss")
-
-    def after_loss(self, step: int) -> None:
-        """Close `loss`, open `backward`."""
-        self._next("backward")
-
-    def after_backward(self, step: int) -> None:
-        """Close `backward`, open `optimizer`."""
-        self._next("optimizer")
-
-    def step_end(self, outcome: StepOutcome) -> None:
-        """Close `optimizer`."""
-        self._end()
+        self.step_begin = lambda step: begin(PHASES[0])
+        self.after_data, self.after_forward, self.after_loss, self.after_backward = map(
+            switch, PHASES[1:]
+        )
+        self.step_end = lambda outcome: end()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ FEWEST_TIMED = 3
 
 
 class UntracedSteps(Hook):
-    """Times the later half of the first `wait` steps as a whole, since a profiler lengthens the
+    """Times the later half of the first `wait` steps as a whole, because a profiler lengthens the
     steps that it records.
 
     found -- steps (how many), step_ns and parts_ns (`data`), means in ns; None until the last of
@@ -42,35 +42,31 @@ class UntracedSteps(Hook):
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
-        self._first, self._last, self._device = wait // 2, wait, device
-        if self._last - self._first < FEWEST_TIMED:
-            self._first = self._last
+        self._steps = range(wait // 2, wait if wait - wait // 2 >= FEWEST_TIMED else 0)
+        self._device = device
         self._begin_ns = self._data_begin_ns = self._data_ns = 0
         self.found: dict[str, Any] | None = None
 
     def step_begin(self, step: int) -> None:
         """Begin to time the wait for a batch."""
-        if step == self._first < self._last:
+        if self._steps and step == self._steps[0]:
             synchronize(self._device)
             self._begin_ns = time.perf_counter_ns()
         self._data_begin_ns = time.perf_counter_ns()
 
     def after_data(self, step: int) -> None:
         """End the wait for a batch."""
-        if self._first <= step < self._last:
+        if step in self._steps:
             self._data_ns += time.perf_counter_ns() - self._data_begin_ns
 
     def step_end(self, outcome: StepOutcome) -> None:
         """End the measurement with the last of these steps."""
-        if self._first < self._last == outcome.step + 1:
+        if self._steps and outcome.step == self._steps[-1]:
             synchronize(self._device)
-            count = self._last - self._first
+            count = len(self._steps)
             step_ns = (time.perf_counter_ns() - self._begin_ns) / count
-            self.found = {
-                "steps": count,
-                "step_ns": step_ns,
-                "parts_ns": {"data": self._data_ns / count},
-            }
+            data = {"data": self._data_ns / count}
+            self.found = {"steps": count, "step_ns": step_ns, "parts_ns": data}
 
 
 class TorchProfile(Hook):

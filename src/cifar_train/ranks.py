@@ -117,8 +117,8 @@ def _place(environment: Mapping[str, str], launcher: Launcher) -> Launch:
         )
     # Ranks on a single node can meet there, whatever its name is.
     alone = "1" if launcher.name == "Slurm" else str(world_size)
-    address = "127.0.0.1" if environment.get(launcher.one_node) == alone else None
-    address = environment.get("MASTER_ADDR", address or ("127.0.0.1" if world_size == 1 else ""))
+    is_local = world_size == 1 or environment.get(launcher.one_node) == alone
+    address = environment.get("MASTER_ADDR", "127.0.0.1" if is_local else "")
     if not address:
         raise UserError(
             f"MASTER_ADDR is not set: {world_size} processes of {launcher.name} need the host of"

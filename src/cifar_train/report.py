@@ -119,15 +119,15 @@ def step_records(
     warmup = trainer.config.warmup_for(trainer.planned_steps)
     schedule = trainer.config.schedule_for()
     # A profiler costs time from its warm-up on, so these steps count as profiled, too.
-    watched = schedule is not None and (
-        trainer.launch.rank == 0 or trainer.config.profile_all_ranks
-    )
+    watched = trainer.launch.rank == 0 or trainer.config.profile_all_ranks
     return [
         StepRecord(
             step=outcome.step,
             epoch=outcome.epoch,
             part="warmup" if outcome.step < warmup else "steady",
-            profiled=watched and schedule.phase(outcome.step) in ("warmup", "active"),
+            profiled=bool(
+                schedule and watched and schedule.phase(outcome.step) in ("warmup", "active")
+            ),
             duration_ns=duration,
             images=outcome.images,
             loss=outcome.loss.item(),
@@ -182,11 +182,8 @@ def write_metrics(
     """
     target = folder / f"metrics_{trainer.launch.tag}.jsonl"
     last = {"record": "summary", **asdict(summary), "stopped_by": stop_reason}
-    lines = [
-        run_record(trainer),
-        *({"record": "step", **asdict(record)} for record in records),
-        last,
-    ]
+    steps = [{"record": "step", **asdict(record)} for record in records]
+    lines = [run_record(trainer), *steps, last]
     with whole_file(target) as partial:
         partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return target
@@ -196,10 +193,8 @@ def peak_memory_bytes(device: torch.device) -> int:
     """Largest memory in use so far, in bytes: that of the device's allocator, or on a CPU the
     resident set of this process.
     """
-    if device.type == "cpu":
-        # Linux counts ru_maxrss in KiB, macOS in bytes.
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    if device.type == "cpu":  # Linux counts in KiB
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return getattr(torch, device.type).max_memory_allocated(device)
 
 

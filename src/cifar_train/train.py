@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import time
@@ -193,11 +194,6 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
                 f"the profiler's default schedule was cut to this run: wait {schedule.wait} +"
                 f" warmup {schedule.warmup} + active {schedule.active}"
             )
-    if planned < config.max_steps:
-        trainer.notes.append(
-            f"the data ends after {steps} ({config.max_epochs} epoch of "
-            f"{trainer.loaders.steps_per_epoch}); --max-epochs gives more"
-        )
     if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:
         trainer.notes.append(
             f"a step of {config.batch_size} images can take a minute on a processor, the first one"
@@ -213,7 +209,7 @@ def _compile(trainer: Trainer) -> int:
 
     Running statistics and random numbers are put back, so that the run starts like an eager one.
     """
-    state = {name: value.clone() for name, value in trainer.raw_model.state_dict().items()}
+    state = copy.deepcopy(trainer.raw_model.state_dict())
     begin = time.perf_counter_ns()
     try:
         shape = (trainer.config.batch_size, 3, IMAGE_SIZE, IMAGE_SIZE)
