@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
 EXERCISES = "lessons/*/exercises.py"
-SCRIPTS = ("scripts/slurm/*.sh", "scripts/slurm/mpi/*.sh", "snippets/*.sh")
+SCRIPTS = ("scripts/slurm/*.sh", "snippets/*.sh")
 
 SHELLS = ("bash", "sh", "shell", "console")
 """Languages of code blocks that hold commands. A block without a language holds commands if one of
