@@ -18,7 +18,7 @@ from cifar_train.hooks import Hook, StepOutcome
 def synchronize(device: torch.device) -> None:
     """Wait until the device has finished all launched work; nothing to do on a CPU."""
     if device.type != "cpu":
-        getattr(torch, device.type).synchronize(device)
+        torch.cuda.synchronize(device)
 
 
 class StepClock(Hook):
@@ -36,7 +36,7 @@ class StepClock(Hook):
     def _mark(self) -> Any:
         if self._device.type == "cpu":
             return time.perf_counter_ns()
-        event = getattr(torch, self._device.type).Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 

@@ -111,7 +111,7 @@ def apply_to_config(config: TrainConfig) -> TrainConfig:
 MODELS = ("resnet", "swinv2", "vit")
 PRECISIONS = ("float32", "automixed", "bfloat16")
 DATA_SOURCES = ("auto", "cifar100", "synthetic")
-DEVICES = ("auto", "cpu", "cuda", "xpu")
+DEVICES = ("auto", "cpu", "cuda")
 DATA_FOLDER = Path("data")
 PATHOLOGIES = tuple(ZOO)
 
@@ -122,11 +122,6 @@ EXAMPLES = (
 )
 """Examples for the help: what may follow the program's name."""
 
-MOST_CHOICES_IN_BRACES = 5
-"""Up to so many values are listed right after an option, as argparse does; more are listed in its
-help.
-"""
-
 MOST = 2**31 - 1
 """Largest number for any option: no run has so many steps, and every library takes it."""
 
@@ -134,7 +129,7 @@ MOST = 2**31 - 1
 def option(default: Any, help: str, **more: Any) -> Any:
     """Return a dataclass field that also carries what argparse needs to know.
 
-    more -- short, choices, minimum, and group where the options of a group start.
+    more -- short, choices, metavar, minimum, and group where the options of a group start.
     """
     return field(default=default, metadata={"help": help} | more)
 
@@ -191,7 +186,11 @@ class TrainConfig:
         None, "folder for results; default runs/cifar_train/DATE-TIME", group="output"
     )
     pathology: str | None = option(
-        None, "add a known fault, to practise finding it", choices=PATHOLOGIES, group="zoo"
+        None,
+        f"add a known fault, to practice finding it: {', '.join(ZOO)}",
+        choices=PATHOLOGIES,
+        metavar="NAME",
+        group="zoo",
     )
 
     def __post_init__(self) -> None:
@@ -299,18 +298,13 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
         group.add_argument(*names, action="store_true", help=meta["help"], **common)
         return
     default = "" if item.default is None else " (default: %(default)s)"
-    kind = int if item.type.startswith("int") else _path if item.type.startswith("Path") else str
-    choices = meta.get("choices")
-    # argparse does not break a line within a list of choices, but it does so within the help.
-    is_long = choices is not None and len(choices) > MOST_CHOICES_IN_BRACES
+    kind = {"int": int, "Path": _path}.get(item.type.removesuffix(" | None"), str)
     group.add_argument(
         *names,
         type=kind,
-        choices=choices,
-        metavar=(
-            "NAME" if is_long else None if choices else {int: "N", _path: "PATH", str: "STR"}[kind]
-        ),
-        help=meta["help"] + (f": {', '.join(choices)}" if is_long else "") + default,
+        choices=meta.get("choices"),
+        metavar=meta.get("metavar", {int: "N", _path: "PATH"}.get(kind)),
+        help=meta["help"] + default,
         **common,
     )
 

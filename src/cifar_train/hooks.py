@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class Hooks(Hook):
         self._hooks = tuple(hooks)
         self._stack = ExitStack()
         for point in ("step_begin", "after_data", "after_forward", "after_loss", "after_backward"):
-            setattr(self, point, _one_after_another([getattr(hook, point) for hook in self._hooks]))
-        self.step_end = _one_after_another([hook.step_end for hook in reversed(self._hooks)])
+            setattr(self, point, partial(_call, [getattr(hook, point) for hook in self._hooks]))
+        self.step_end = partial(_call, [hook.step_end for hook in reversed(self._hooks)])
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -84,12 +85,9 @@ class Hooks(Hook):
         self._stack.__exit__(*details)
 
 
-def _one_after_another(calls: list[Callable[[Any], None]]) -> Callable[[Any], None]:
-    def call_all(argument: Any) -> None:
-        for call in calls:
-            call(argument)
-
-    return call_all
+def _call(calls: list[Callable[[Any], None]], argument: Any) -> None:
+    for call in calls:
+        call(argument)
 
 
 class PhaseRanges(Hook):

@@ -72,6 +72,8 @@ class UntracedSteps(Hook):
 class TorchProfile(Hook):
     """Records the scheduled steps, and writes a trace and a table.
 
+    untraced -- a hook that has to be called within this one; what it finds goes into the trace.
+
     Create it before the device is first used: on ROCm a tracer that registers late may see no GPU
     work.
     """
@@ -83,7 +85,7 @@ class TorchProfile(Hook):
         self._device_type = device_type
         self.folder: Path | None = None
         self.files: list[Path] = []
-        self._untraced = UntracedSteps(schedule.wait, torch.device(device_type))
+        self.untraced = UntracedSteps(schedule.wait, torch.device(device_type))
         self._profiler = _new_profiler(config, schedule, device_type, self._export)
 
     def __enter__(self) -> Self:
@@ -95,22 +97,13 @@ class TorchProfile(Hook):
         with sigterm_waits():
             self._profiler.__exit__(*details)
 
-    def step_begin(self, step: int) -> None:
-        """Tell the clock of untraced steps that a step begins, with its data."""
-        self._untraced.step_begin(step)
-
-    def after_data(self, step: int) -> None:
-        """Tell it that the data have come."""
-        self._untraced.after_data(step)
-
     def step_end(self, outcome: StepOutcome) -> None:
         """Tell the profiler that a step is over. It may then write the trace, which it can do only
         once, so a SIGTERM has to wait.
         """
-        self._untraced.step_end(outcome)
         with sigterm_waits():
-            if self._untraced.found and self._profiler.current_action.name.startswith("RECORD"):
-                self._profiler.add_metadata_json(UNTRACED_KEY, json.dumps(self._untraced.found))
+            if self.untraced.found and self._profiler.current_action.name.startswith("RECORD"):
+                self._profiler.add_metadata_json(UNTRACED_KEY, json.dumps(self.untraced.found))
             self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:
@@ -131,7 +124,7 @@ def _new_profiler(
 ) -> profiler.profile:
     activities = [profiler.ProfilerActivity.CPU]
     if device_type != "cpu":
-        activities.append(getattr(profiler.ProfilerActivity, device_type.upper()))
+        activities.append(profiler.ProfilerActivity.CUDA)
     return profiler.profile(
         activities=activities,
         schedule=profiler.schedule(**asdict(schedule), repeat=1),

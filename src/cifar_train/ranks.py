@@ -24,7 +24,7 @@ MEETING_SECONDS = 60
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 """Longest wait inside one collective; the first steps may compile kernels for minutes."""
 
-BACKENDS = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
+BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
 """Kind of device -> collective library; on ROCm torch's "nccl" is RCCL, and its "cuda" is HIP."""
 
 FIRST_PORT, PORTS = 20_000, 12_768
@@ -154,27 +154,21 @@ def pick_device(wanted: str, launch: Launch) -> torch.device:
     """
     import torch
 
-    kinds = [
-        kind
-        for kind in ("cuda", "xpu")
-        if hasattr(torch, kind) and getattr(torch, kind).is_available()
-    ]
-    kind = (kinds or ["cpu"])[0] if wanted == "auto" else wanted
-    if kind == "cpu":
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if wanted == "cpu" or (wanted == "auto" and not count):
         return torch.device("cpu")
-    if kind not in kinds:
+    if not count:
         raise UserError(
-            f"--device {kind}: torch {torch.__version__} sees no such device; --device cpu always"
+            f"--device {wanted}: torch {torch.__version__} sees no such device; --device cpu always"
             " works"
         )
-    count = getattr(torch, kind).device_count()
     if count > 1 and launch.local_rank >= count:
         raise UserError(
             f"local rank {launch.local_rank} has no device, because only {count} are visible; start"
             f" at most {count} processes per node, or check ROCR_VISIBLE_DEVICES and"
             " HIP_VISIBLE_DEVICES"
         )
-    return torch.device(kind, launch.local_rank if count > 1 else 0)
+    return torch.device("cuda", launch.local_rank if count > 1 else 0)
 
 
 def join(launch: Launch, device: torch.device, seconds: float = MEETING_SECONDS) -> None:

@@ -78,7 +78,7 @@ class Summary:
 def device_name(device: torch.device) -> str:
     """Return the device's marketing name, or the CPU's."""
     if device.type != "cpu":
-        return getattr(torch, device.type).get_device_name(device)
+        return torch.cuda.get_device_name(device)
     cpus = Path("/proc/cpuinfo")
     found = re.search(r"^model name\s*: (.*)", cpus.read_text() if cpus.exists() else "", re.M)
     return found[1] if found else platform.processor() or platform.machine()
@@ -125,9 +125,7 @@ def step_records(
             step=outcome.step,
             epoch=outcome.epoch,
             part="warmup" if outcome.step < warmup else "steady",
-            profiled=bool(
-                schedule and watched and schedule.phase(outcome.step) in ("warmup", "active")
-            ),
+            profiled=bool(schedule and watched and schedule.watches(outcome.step)),
             duration_ns=duration,
             images=outcome.images,
             loss=outcome.loss.item(),
@@ -195,7 +193,7 @@ def peak_memory_bytes(device: torch.device) -> int:
     """
     if device.type == "cpu":  # Linux counts in KiB
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return getattr(torch, device.type).max_memory_allocated(device)
+    return torch.cuda.max_memory_allocated(device)
 
 
 def render(

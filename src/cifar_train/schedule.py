@@ -19,13 +19,9 @@ class ProfileSchedule:
     warmup: int = 1
     active: int = 3
 
-    def phase(self, step: int) -> str:
-        """Return what the profiler does in this step, counted from 0."""
-        if step < self.wait:
-            return "wait"
-        if step < self.wait + self.warmup:
-            return "warmup"
-        return "active" if step < self.wait + self.warmup + self.active else "done"
+    def watches(self, step: int) -> bool:
+        """Return True if the profiler warms up or records in this step, counted from 0."""
+        return self.wait <= step < self.wait + self.warmup + self.active
 
     @classmethod
     def fit(cls, steps: int) -> ProfileSchedule:

@@ -104,7 +104,7 @@ def _prepare_device(
         # A GPU build of torch reports the missing GPU as an error when the profiler starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     else:
-        getattr(torch, device.type).set_device(device)
+        torch.cuda.set_device(device)
     if not config.torch_profile or (launch.rank != 0 and not config.profile_all_ranks):
         return None
     return profiling.TorchProfile(config, config.schedule_for(), device.type, launch.tag)
@@ -241,7 +241,10 @@ def _hooks(
     of the earlier ones.
     """
     hooks: list[Hook] = [Progress(trainer.planned_steps)] if trainer.launch.rank == 0 else []
-    hooks += [clock] if profile is None else [profile, clock, profiling.record_function_ranges()]
+    if profile is None:
+        hooks.append(clock)
+    else:
+        hooks += [profile, profile.untraced, clock, profiling.record_function_ranges()]
     if trainer.config.roctx:
         hooks.append(profiling.roctx_ranges())
     return hooks + trainer.pathology_hooks

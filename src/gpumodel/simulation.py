@@ -202,11 +202,7 @@ def _batches(config: TrainConfig, ranks: int) -> list[int]:
 def _watching(config: TrainConfig, profiler: str, step: int) -> Watching:
     """torch.profiler watches only the steps of its schedule, the other tools all of them."""
     schedule = config.schedule_for()
-    if (
-        profiler == "torch"
-        and schedule is not None
-        and schedule.phase(step) not in ("warmup", "active")
-    ):
+    if profiler == "torch" and schedule is not None and not schedule.watches(step):
         return costs.PROFILERS["none"]
     return costs.PROFILERS[profiler]
 

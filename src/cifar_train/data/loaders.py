@@ -70,7 +70,7 @@ def build_loaders(
 ) -> Loaders:
     """Return the batches of one rank of `world_size`.
 
-    `source` is what resolve_data_source returned, `device_type` is "cpu", "cuda" or "xpu". Raises
+    `source` is what resolve_data_source returned, `device_type` is "cpu" or "cuda". Raises
     UserError for missing or damaged files, and for more ranks or larger batches than images.
     """
     images, labels, description = _open(config, source)
