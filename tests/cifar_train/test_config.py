@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from cifar_train.cli import main
 from cifar_train.config import TrainConfig, parse
 from cifar_train.matmul import main as multiply
-from tidyprof.errors import UserError
 
 
 def test_seed_command_line_keeps_its_defaults_and_short_flags():
@@ -72,13 +70,6 @@ def test_default_schedule_records_three_steps_after_a_warmup():
         assert sum(map(schedule.watches, range(steps))) == min(4, steps)
 
 
-def test_resolved_configuration_is_written(tmp_path):
-    config = parse(["-bs", "8", "--run-dir", str(tmp_path)])
-    saved = json.loads(config.write(tmp_path).read_text())
-    assert saved == config.as_dict()
-    assert (saved["batch_size"], saved["run_dir"]) == (8, str(tmp_path))
-
-
 def test_warmup_is_at_most_a_third_of_a_short_run():
     assert [TrainConfig().warmup_for(steps) for steps in (1, 3, 6, 15, 100)] == [0, 1, 2, 5, 5]
     assert TrainConfig(warmup_steps=50).warmup_for(20) == 20
@@ -112,8 +103,3 @@ def test_a_matrix_product_is_right_and_counted(capsys):
     assert multiply(["--x-shape", "8", "4", "--w-shape", "4", "2", "--device", "cpu"]) == 0
     for wrong in (["--x-shape", "3", "4", "--w-shape", "5", "6"], ["--repeat", "0"]):
         assert multiply(wrong) == 2
-
-
-def test_a_configuration_made_in_python_is_checked_too():
-    with pytest.raises(UserError):
-        TrainConfig(batch_size=0)

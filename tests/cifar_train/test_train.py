@@ -281,14 +281,6 @@ def test_mfu_where_the_peak_is_known(quick, monkeypatch, name, kind, expected):
     assert summary.mfu == share
 
 
-def test_rates_of_all_ranks_are_added_up_and_the_table_fits_80_columns(quick):
-    result = run(quick(max_steps=4))
-    assert max(map(len, result.text.replace(str(result.folder), "runs/mine").splitlines())) <= 80
-    (summary,) = result.summaries
-    two = [replace(summary, images_per_second=rate) for rate in (100.0, 50.0)]
-    assert "150.0" in report.render(two, trainer_for(quick()), result.files, None)
-
-
 @pytest.mark.long
 def test_compile_is_timed_apart_and_keeps_the_losses(quick, tmp_path):
     require(shutil.which("g++") is not None, "a C++ compiler (Debian package g++)")

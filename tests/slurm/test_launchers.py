@@ -88,13 +88,6 @@ def test_a_container_gets_the_folders_and_the_command(
     assert f" {runtime} exec {given}--bind {mounts}" in job.log
 
 
-def test_pyxis_gets_the_folders_by_options_of_srun(cluster: Cluster):
-    job = cluster.submit("no_profiler", CONTAINER="image.sif", CONTAINER_RUNTIME="pyxis")
-    assert job.exit_code() != 0  # this Slurm has no such plug-in
-    mounts = f"{REPOSITORY}:{REPOSITORY},{job.folder}:{job.folder}"
-    assert f" --container-image=image.sif --container-mounts={mounts}" in job.log
-
-
 @pytest.mark.parametrize(
     ("ranks", "nodes", "bound"), [(2, 1, True), (4, 2, True), (1, 1, False), (2, 2, False)]
 )
