@@ -46,7 +46,6 @@ def test_reads_what_the_trainer_writes(tmp_path: Path, monkeypatch: pytest.Monke
         **{
             "precision": "float32",
             "device": "cpu",
-            "check_gradients": True,
             "run_dir": tmp_path / "run",
         },
     )
