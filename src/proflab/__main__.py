@@ -20,7 +20,6 @@ EXAMPLES = {
     "fetch": ("torch-mi250-minitoy", "--all"),
     "progress": ("", "--lesson 02 03", "--runs collected --page room.html"),
     "case": ("", "--html case.html"),
-    "rehearse": ("", "02 04"),
 }
 """Command -> examples of its arguments, one for each line of its help."""
 
@@ -88,11 +87,6 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
     fetch.set_defaults(run=_fetch)
 
-    rehearsal = _add(
-        commands, "rehearse", "run the lessons as shipped, the day before, and print one table"
-    )
-    rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
-    rehearsal.set_defaults(run=_rehearse)
     return parser
 
 
@@ -188,17 +182,6 @@ def _give(table: Table, file: Path | None) -> int:
             f"{file}: can't be written ({error.strerror}); name a file in a folder of yours"
         ) from None
     return 0
-
-
-def _rehearse(options: argparse.Namespace) -> int:
-    from proflab.rehearsal import rehearsal_table, rehearse
-
-    done = []
-    for one in rehearse(options.numbers):
-        print(f"lesson {one.lesson.number}: {one.problem or 'fine'}", flush=True)
-        done.append(one)
-    print(f"\n{rehearsal_table(done)}")
-    return int(any(one.problem for one in done))
 
 
 if __name__ == "__main__":
