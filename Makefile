@@ -24,7 +24,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler mirror quick test test-course test-tidyprof long lint lessons notebooks book slides bench tables figures gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler mirror quick test test-course test-tidyprof long lint lessons notebooks book slides bench tables figures gpu-check constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -104,27 +104,18 @@ book: lessons .venv/.book ## run the lessons, one by one, and make the site of t
 slides: lessons .venv/.book ## run the lessons, and make slides of each and the cheat sheet, one page of A4, in build/handouts
 	$(BIN)/python -m docs.book.handouts
 
-bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
+bench: .venv/.dev ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py $(TIDYPROF)/benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
 
 tables: .venv/.dev ## write triage's tables of files into docs (a minute)
 	$(BIN)/python -m benchmarks.bench_triage
 
-figures: .venv/.dev ## write the figures of triage, the gate and many ranks into docs (an hour)
-	$(BIN)/python -m benchmarks.bench_triage 10
+figures: .venv/.dev ## write the figures of the gate and many ranks into docs (an hour)
 	$(BIN)/python -m benchmarks.bench_gate
 	$(BIN)/python -m benchmarks.bench_ranks
 
-build/peers/.ready: $(TIDYPROF)/benchmarks/peers.txt
-	$(call quoted,$(PYTHON)) -m venv build/peers
-	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement $(TIDYPROF)/benchmarks/peers.txt
-	touch $@
-
 gpu-check: setup ## on a machine with a GPU: try everything on it in half an hour (or MINUTES), and pack one archive to send
 	$(BIN)/python -m tools.gpu_check $(if $(MINUTES),--minutes $(MINUTES))
-
-recordings: .venv/.dev ## write the modelled recordings again
-	$(BIN)/python scripts/dev/make_recordings.py
 
 constraints: setup ## write the installed versions to constraints.txt
 	scripts/dev/freeze

@@ -16,8 +16,7 @@ SOURCES = (REPOSITORY / "src", REPOSITORY / "packages/tidyprof/src")
 MAY_IMPORT = {
     "tidyprof": set(),
     "cifar_train": {"tidyprof"},
-    "gpumodel": {"cifar_train", "tidyprof"},
-    "proflab": {"cifar_train", "gpumodel", "tidyprof"},
+    "proflab": {"cifar_train", "tidyprof"},
 }
 WITHOUT_TORCH = (
     ("tidyprof", "--help"),

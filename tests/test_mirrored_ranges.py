@@ -16,9 +16,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from proflab.parts.clinic import vital_signs
 
 import tidyprof
-from proflab.parts.clinic import vital_signs
 from tidyprof import Intervals, Profile, analyses, plots
 from tidyprof.analyses.steps import marks_to_try
 from tidyprof.plots.figure import TidyFigure

@@ -14,14 +14,13 @@ from typing import Any, get_type_hints
 
 import pytest
 
-import gpumodel
 import proflab
 import tidyprof
 from tests.conftest import REPOSITORY
 from tidyprof.readers.registry import FORMATS, ReadOptions, read
 from tidyprof.tables.contract import Origin, Profile
 
-PACKAGES = (gpumodel, proflab, tidyprof)
+PACKAGES = (proflab, tidyprof)
 WRONG_CALLS = (
     "tidyprof.read(1, 2, 3)",
     "tidyprof.read('trace.json', ranks=1)",
@@ -32,7 +31,6 @@ WRONG_CALLS = (
     "tidyprof.kernels(tidyprof.read('trace.json'), wrong=1)",
     "tidyprof.plots.top_kernel",
     "tidyprof.wrong",
-    "gpumodel.wrong",
     "proflab.wrong",
 )
 RIGHT_CALLS = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from tools.course_commands import markdown_tokens, uses_in_cell
+from tools.course_commands import problems_in_cell
 from tools.notebooks import QUESTION_TAG, Folders, solved_notebooks
 from tools.notebooks.minutes import lines_of
 
@@ -249,9 +249,7 @@ def no_typed_numbers(page: Page) -> Iterator[tuple[int, str]]:
 def known_commands(page: Page) -> Iterator[tuple[int, str]]:
     """Every command is one that its tool understands, by the tool's own options."""
     for place, cell in enumerate(page.notebook.cells, start=1):
-        for use in uses_in_cell(cell, page.path):
-            for problem in use.problems:
-                yield place, f"line {use.line}: {problem}: {use.text}"
+        yield from ((place, problem) for problem in problems_in_cell(cell))
 
 
 RULES: dict[str, Rule] = {
@@ -288,6 +286,13 @@ def _parse(source: str) -> ast.Module:
 
 def _without_comments(source: str) -> str:
     return re.sub(r"^\s*#.*$", "", source, flags=re.MULTILINE)
+
+
+def markdown_tokens(source: str) -> list:
+    """Return the tokens that markdown-it makes of the text, with tables."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable("table").parse(source)
 
 
 def _inline(source: str) -> Iterator:

@@ -42,8 +42,8 @@ HEAD = f"""\
 What changed for the tools of this course from ROCm {shown()[0]} to {shown()[-1]}, \
 and what to write so that it works on
 all of them. The course's own commands keep to what stands after *on all*. \
-Where a tool is missing, its stand-in
-follows the ROCm that is there, else the newest production release, \
+Where a tool is missing, the player
+of tapes follows the ROCm that is there, else the newest production release, \
 or the one that `PROFLAB_ROCM` names.
 
 *All* goes back to {shown()[0]} and maybe further; \

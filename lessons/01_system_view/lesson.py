@@ -19,10 +19,9 @@ import os
 import pandas as pd
 import proflab
 import tidyprof
-from gpumodel.devices import device
 from proflab import case as the_case
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.watched_runs import one_table, watched_run
+from proflab.parts.watched_runs import one_table, stated_limit, watched_run
 from proflab.parts.work_map import work_map
 from tidyprof import plots
 
@@ -93,7 +92,7 @@ proflab.predict("01.b", power_guess, unit="W", what="what it takes more than bef
 # sensor belongs to the GPU and not to your job. On a shared node number 0 can be a neighbour's, since the monitor
 # ignores `ROCR_VISIBLE_DEVICES`, the variable that hides GPUs from a program. `amd-smi process` tells who is on which.
 #
-# Without a GPU the stand-in models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD` trains. The
+# Without a GPU the course replays the sensors of a modeled MI300X during the command in `PROFLAB_WORKLOAD`. The
 # training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power between idle and
 # limit is assumed. `2>&1` puts a tool's messages among its results.
 
@@ -200,7 +199,7 @@ say(
 # you stop the server, and give both commands the same interval, in seconds.
 #
 # A real omnistat is used where `OMNISTAT_DIR` names the folder with its programs, and `OMNISTAT_CONFIG` its
-# configuration file; set them before you start Jupyter. Without them the stand-in plays the job.
+# configuration file; set them before you start Jupyter. Without them the course replays the job.
 
 # %% language="bash"
 # exec 2>&1; export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
@@ -270,7 +269,7 @@ names, title = ["gpu_busy", "power", "memory_used"], "GPUs 0 and 1, first benchm
 show_figure(plots.counters(begun, names, [0, 1], title))
 
 # %%
-limit = device("MI300X").power_watt
+limit = stated_limit("MI300X")
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
 say(

@@ -67,7 +67,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images aga
 # | `--output-format` | always name it: up to ROCm 6.4 you get CSV without it, from 7.0 on the database `rocpd` |
 # | `--output-directory`, `--output-file` | folder and start of the names; else `<machine>/<process>` |
 #
-# Without a GPU the stand-in plays the training on a modelled MI300X, and every figure says `modelled`.
+# Without a GPU the course replays the training on a modeled MI300X, and every figure says `modelled`.
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \

@@ -11,7 +11,7 @@
 # - ask for sums, rankings, shares and gaps, with the first step left out, and over the files of many ranks;
 # - check a ready-made view before you believe it.
 #
-# You need lessons 00 and 02, and no SQL. Without an AMD GPU, stand-ins answer the commands with files of a *modelled*
+# You need lessons 00 and 02, and no SQL. Without an AMD GPU, the course replays the commands with files of a *modelled*
 # MI300X. The databases are those of rocprofv3 since ROCm 7.0, the `.rpd` files those of rpd of 2026 and of 2024.
 
 # %%
@@ -294,7 +294,7 @@ q.check(answer)
 # exec 2>&1
 # runTracer.sh -o $FOLDER/small.rpd \
 #     python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
-# # A Chrome trace for Perfetto, by the course's stand-in:
+# # A Chrome trace for Perfetto:
 # rpd2tracing $FOLDER/small.rpd $FOLDER/small.json
 
 # %% [markdown]

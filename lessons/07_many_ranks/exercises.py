@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import tidyprof
 from proflab.exercises.answers import Number, Property
 from proflab.exercises.model import Exercise, Mistake
-from proflab.standins.output_files import Process, expand
+from proflab.tapes.names import Process, expand
 
 if TYPE_CHECKING:
     import pandas as pd

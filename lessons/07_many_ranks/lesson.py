@@ -11,7 +11,7 @@
 # - say what a transfer should cost, and whether more GPUs pay.
 #
 # You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to {newest rocm}; the text says what differs
-# elsewhere. Without four GPUs stand-ins answer, with files of a modelled MI300X.
+# elsewhere. Without four GPUs the course replays files of a modelled MI300X.
 
 # %%
 import re
@@ -303,7 +303,7 @@ say(
 
 # %%
 played = {
-    (gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", 1, gpus)
+    (gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", gpus)
     for gpus in (1, 4)
     for batch in (256, 1024)
 }

@@ -273,7 +273,7 @@ q.check(answer)
 # and of the parameters are in both.
 
 # %%
-growing = modelled_snapshot("growing", "--pathology memory-growth")
+growing = modelled_snapshot("growing")
 
 # %%
 # 5 minutes: which line leaks, and how many MiB does it keep in each step? Answer with a pair such as

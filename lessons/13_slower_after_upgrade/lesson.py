@@ -72,14 +72,11 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 #     -- python -m cifar_train --max-steps 4 --roctx
 
 # %% [markdown]
-# Here the [model](../docs/gpumodel.md) plays the repeats. Noise is added, an assumption: in each run all kernels take a
+# Here the repeats are those of a [model](../docs/gpumodel.md). Noise is added, an assumption: in each run all kernels take a
 # little longer, by a random factor. Of the first release two recordings are left.
 
 # %%
-folders = {}
-for side in ("first", "second", "third", "other_node"):
-    folders[side] = upgrades.record(side, repeats=2 if side == "first" else 5)
-    print(f"recorded: {side}", flush=True)
+folders = {side: upgrades.unpack() / side for side in ("first", "second", "third", "other_node")}
 runs = {side: [run_times(path) for path in repeats_in(folder)] for side, folder in folders.items()}
 origin = runs["second"][0].origin
 rows = [(side, run.step_ns) for side, found in runs.items() for run in found]
@@ -254,8 +251,7 @@ q.check(answer)
 # %%
 clocks = []
 for side in ("second", "other_node"):
-    print(f"watching: {side}", flush=True)
-    smi = pd.read_csv(upgrades.watch(side))
+    smi = pd.read_csv(upgrades.watched(side))
     clocks.append((side, *smi.loc[smi["gfx"] > 50, ["gfx_clk", "gfx", "max_power"]].median()))
 columns = "side clock_mhz busy_percent limit_watt"
 clocks = pd.DataFrame(clocks, columns=columns.split())

@@ -32,8 +32,8 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # %% [markdown]
 # ## How this course works
 #
-# `real` in the table means that a tool is installed. What is `missing` can wait. A `stand-in` is a program of this
-# course that answers in place of a missing tool, and says so. Run the cells from top to bottom. Files go to a folder of
+# `real` in the table means that a tool is installed. What is `missing` can wait. `replay` means that a tool
+# is missing and the course replays a stored run of it. Run the cells from top to bottom. Files go to a folder of
 # their own, `$FOLDER` in commands, and nothing leaves your machine. In an exercise you replace `...` with your answer
 # and run the cell; `q.hint()`, `q.hint(2)` and `q.solution()` help. New words are in
 # [the glossary](../docs/glossary.md) as well.
@@ -281,7 +281,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # its machine code, which for Python would land in the interpreter. Sampling leaves the program as it is, and kernels of
 # libraries such as rocBLAS or hipBLASLt are traced like others.
 #
-# Without a GPU the stand-in answers from a model of an MI300X. Every figure then says `modelled`.
+# Without a GPU the course replays a stored run of a modeled MI300X. Every figure then says `modelled`.
 
 # %% language="bash"
 # rm -rf $FOLDER/one

@@ -5,7 +5,7 @@
 
 RESULTS is RESULTS_DIR of site.env, or an archive of `make gpu-check`. All jobs of one GPU, model
 and number of ranks become one set, `measured-GPU-MODEL` or `measured-GPU-MODEL-Nranks`, with a
-folder for each tool. What a stand-in wrote, what no reader takes and what holds no GPU work is left
+folder for each tool. What the player wrote, what no reader takes and what holds no GPU work is left
 out: nothing was measured there. A set holds traces and tables of counters with the columns of
 `proflab.published`, which tell nothing of people and machines.
 """
@@ -107,7 +107,7 @@ def check(folder: Path) -> dict[str, Any]:
         raise UserError("the job did not end with exit code 0")
     if any(folder.rglob("*modelled.json")):
         raise UserError(
-            "a stand-in wrote it, nothing was measured; load the real tool's module and submit"
+            "a tape was replayed, nothing was measured; load the real tool's module and submit"
             " again"
         )
     run = run_record(folder)

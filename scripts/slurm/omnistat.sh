@@ -6,12 +6,12 @@
 #SBATCH --job-name=omnistat --output=%x_%j.out --open-mode=append --signal=TERM@180
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=00:15:00
 # shellcheck source=/dev/null
-source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
 need omnistat-usermode omnistat-query
 export OMNISTAT_VICTORIA_DATADIR=$RESULTS/data_prom
-# For the stand-in, which plays the job that omnistat would have watched.
+# For the player, which replays the job that omnistat would have watched.
 export PROFLAB_WORKLOAD="srun -n $NTASKS ${TRAIN[*]}"
 omnistat-usermode --start --interval 1
 step "${TRAIN[@]}"

@@ -10,7 +10,7 @@ fi
 [ -z "${PROXY:-}" ] || export http_proxy=$PROXY https_proxy=$PROXY
 if [ "${STANDINS:-no}" = yes ]; then
     # At the end of PATH: a real tool always wins.
-    PATH=$PATH:$COURSE_DIR/src/proflab/standins/bin
+    PATH=$PATH:$COURSE_DIR/src/proflab/tapes/bin
     export PROFLAB_PYTHON=${VENV:+$VENV/bin/}python
 fi
 export PATH

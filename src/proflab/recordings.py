@@ -172,7 +172,7 @@ def places(entry: Entry) -> list[Place]:
 def cache_folder() -> Path:
     """Return the folder of downloaded recordings: PROFLAB_CACHE, or the user's cache folder."""
     if folder := os.environ.get("PROFLAB_CACHE"):
-        # A cell may change its folder and must still find the files there, such as the stand-ins.
+        # A cell may change its folder and must still find the files there.
         return Path(folder).absolute()
     import pooch
 
@@ -282,7 +282,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     main   -- the file to read, below the recording's folder; None if the whole folder is one
               recording.
     cut    -- None if the course ships no cut of it.
-    origin -- `modelled` for files of gpumodel, whose known `error` is then stated.
+    origin -- `modelled` for files of the former model, whose known `error` is then stated.
     """
 
     name: str

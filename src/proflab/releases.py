@@ -19,7 +19,7 @@ from proflab.display import near
 from proflab.errors import CourseError
 
 VARIABLE = "PROFLAB_ROCM"
-"""Environment variable with the release that the stand-ins follow, such as 7.2."""
+"""Environment variable with the release that the player follows, such as 7.2."""
 
 
 @dataclass(frozen=True)

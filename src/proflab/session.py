@@ -23,7 +23,7 @@ from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson, place
 from proflab.releases import installed
 from proflab.showing import say
-from proflab.standins import append_to_path
+from proflab.tapes import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
 """Packages that a training run needs; their versions are read without importing them."""
@@ -96,10 +96,10 @@ def start(number: str, within: str = "") -> Session:
     """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash`
     find the tools.
 
-    This Python comes first in PATH; stand-ins come last, for tools that are missing. All that the
-    notebook starts ends with its kernel. Without an AMD GPU the variables of QUIET are set, unless
-    they are set already. The warning of a library that asks for a notebook's progress bar, which
-    the course does not use, is not shown.
+    This Python comes first in PATH; the player comes last, under the names of missing tools. All
+    that the notebook starts ends with its kernel. Without an AMD GPU the variables of QUIET are
+    set, unless they are set already. The warning of a library that asks for a notebook's progress
+    bar, which the course does not use, is not shown.
 
     The case's command line is $CASE, the folder $FOLDER. In a notebook with sections of several
     lessons, `within` names the folder that they share, which may be the folder of runs itself, and
@@ -110,7 +110,7 @@ def start(number: str, within: str = "") -> Session:
     put_python_first()
     guard_this_process()
     warnings.filterwarnings("ignore", message="IProgress not found")
-    stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
+    replayed = {tool for tool, kind in append_to_path().items() if kind == "player"}
     _set_plot_style()
     if within not in _SHARED:
         case.put_into_environment(number)
@@ -131,7 +131,7 @@ def start(number: str, within: str = "") -> Session:
     if not session.has_gpu:
         for name, level in QUIET.items():
             os.environ.setdefault(name, level)
-    show(_table(session, stand_ins))
+    show(_table(session, replayed))
     return session
 
 
@@ -170,11 +170,11 @@ def tool_version(path: Path) -> str:
     return f"ROCm {release}" if release else ""
 
 
-def _table(session: Session, stand_ins: Collection[str]) -> Table:
+def _table(session: Session, replayed: Collection[str]) -> Table:
     rows = [("Python", platform.python_version(), "real")]
     rows += [_package_row(name) for name in PACKAGES]
     rows += [
-        (name, "", "stand-in") if name in stand_ins else _tool_row(name)
+        (name, "", "replay") if name in replayed else _tool_row(name)
         for name in session.lesson.tools
     ]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))

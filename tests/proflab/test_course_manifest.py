@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from proflab.recordings import load_manifest, shipped_folder
@@ -34,28 +32,6 @@ def test_entries_are_consistent() -> None:
             else:
                 assert file.url.startswith("https://")
                 assert entry.source_commit in file.url
-
-
-def imported(listed: list[dict], known: list[dict], folder: Path) -> tuple[Path, Path]:
-    """The manifest and the truths that the script writes from a list and the manifest before."""
-    (folder / "list.json").write_text(json.dumps(listed))
-    target, truths = folder / "manifest.json", folder / "recordings.json"
-    target.write_text(json.dumps(known))
-    script = str(REPOSITORY / "scripts/dev/import_manifest.py")
-    places = ["--target", str(target), "--truths", str(truths)]
-    command = [sys.executable, script, str(folder / "list.json"), *places]
-    subprocess.run(command, check=True, capture_output=True)
-    return target, truths
-
-
-def test_the_truths_are_of_the_files_that_the_manifest_names(tmp_path: Path) -> None:
-    """Both come from one list: what the script writes from the two together is the two again."""
-    course, tests = REPOSITORY / "recordings/manifest.json", REPOSITORY / "tests/recordings.json"
-    known, truths = json.loads(course.read_text()), json.loads(tests.read_text())
-    listed = [{**truths[entry["name"]], **entry} for entry in known if entry["name"] in truths]
-    target, written = imported(listed, known, tmp_path)
-    assert target.read_text() == course.read_text()
-    assert written.read_text() == tests.read_text()
 
 
 def test_every_public_recording_has_its_truth_and_the_truths_are_small() -> None:

@@ -69,7 +69,7 @@ MACHINES: dict[str, tuple[dict, dict[str, str]]] = {
     "no ROCm": ({"without": "opt/rocm/.info/version"}, {"ROCm": "fix"}),
     "tool is missing": ({"programs": {"rocprof-compute": None}}, {"rocprof-compute": "fix"}),
     "tool is a stand-in": (
-        {"programs": {"rocprof-sys-run": "exec python -m proflab.standins"}},
+        {"programs": {"rocprof-sys-run": "exec python -m proflab.tapes"}},
         {"rocprof-sys": "fix"},
     ),
     "tool is broken": (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from proflab.parts.watched_runs import WatchedRun, one_table
 
 from proflab.exercises import Outcome, exercises_of, find
-from proflab.parts.watched_runs import WatchedRun, one_table
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 lesson = exercises_of("01")

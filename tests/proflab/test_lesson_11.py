@@ -7,13 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from proflab.exercises import Outcome, find
 from proflab.parts.snapshots import (
     MEBIBYTE,
     memory_map,
     play_requests,
 )
+
+from proflab.exercises import Outcome, find
 from tidyprof import Profile, memory_blocks, plots
 from tidyprof_tests.plots.test_plot_viewer import data_of
 

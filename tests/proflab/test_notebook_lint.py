@@ -98,9 +98,7 @@ BAD = {
     ],
     "known-commands": [
         notebook("%%bash\nrocprofv3 --kernel-tracer -- python -m cifar_train"),
-        notebook("!no-such-tool"),
         notebook(text("Say `python -m cifar_train --no-such-option`.")),
-        notebook("%%bash\necho 'an open quote"),
     ],
 }
 

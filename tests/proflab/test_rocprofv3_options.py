@@ -1,4 +1,4 @@
-"""The stand-in's options of rocprofv3, and the course's commands, against the option table of the
+"""The player's options of rocprofv3 against the option table of the
 real tool.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proflab.standins.tools import build_parser
+from proflab.tapes.options import build_parser
 
 COURSE = Path(__file__).resolve().parents[2]
 TABLE = tomllib.loads(
@@ -19,7 +19,7 @@ TABLE = tomllib.loads(
 )
 
 DIFFERENCES: dict[str, str] = {}
-"""Longest name of an option -> why the stand-in takes it otherwise than the tool."""
+"""Longest name of an option -> why the player takes it otherwise than the tool."""
 
 
 def rows() -> dict[str, dict[str, Any]]:
@@ -62,7 +62,7 @@ def shapes(parser: argparse.ArgumentParser) -> dict[frozenset[str], tuple[Any, .
     }
 
 
-def test_the_stand_in_has_the_options_of_the_real_tool_and_no_others(
+def test_the_player_has_the_options_of_the_real_tool_and_no_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PROFLAB_ROCM", TABLE["release"])

@@ -186,8 +186,7 @@ class Cluster:
             SCRIPTS / "submit.sh", script, *options, **({"SMOKE_TEST_SECONDS": "0"} | variables)
         )
         assert done.returncode == 0, done.stderr
-        name = script.replace("mpi/", "mpi_")
         results = Path(variables.get("RESULTS_DIR", self.folder / "results"))
-        job = SubmittedJob(self, int(done.stdout), results / f"{name}_{done.stdout.strip()}")
+        job = SubmittedJob(self, int(done.stdout), results / f"{script}_{done.stdout.strip()}")
         self.jobs.append(job)
         return job

@@ -32,7 +32,7 @@ def refused_modules() -> frozenset[str]:
     """Modules of this environment that one with AT_WORK alone would not have."""
     needed = set(_with_needs(*AT_WORK))
     owners = importlib.metadata.packages_distributions()
-    own = {"cifar_train", "tidyprof", "gpumodel", "proflab", "tests", "tidyprof_tests", "tools"}
+    own = {"cifar_train", "tidyprof", "proflab", "tests", "tidyprof_tests", "tools"}
     others = {
         module for module, names in owners.items() if not needed & {_plain(name) for name in names}
     }

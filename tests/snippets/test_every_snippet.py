@@ -15,7 +15,7 @@ from tests.snippets.conftest import AT_WORK, SNIPPETS, Run
 FILES = sorted(
     path for path in SNIPPETS.iterdir() if path.is_file()
 )  # __pycache__ comes with a run
-COURSE = re.compile(r"\b(cifar_train|cifar-train|tidyprof|proflab|gpumodel)\b")
+COURSE = re.compile(r"\b(cifar_train|cifar-train|tidyprof|proflab)\b")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

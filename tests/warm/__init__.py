@@ -31,12 +31,9 @@ COURSE = (
     OPTIMIZER,
     *(f"transformers.models.{name}.modeling_{name}" for name in ("resnet", "vit", "swinv2")),
     "cifar_train.train",
-    "gpumodel.simulation",
-    "gpumodel.writers",
-    "proflab.standins.play",
-    "proflab.standins.rocprofv3_records",
+    "proflab.tapes.player",
 )
-"""Modules that the trainer and the stand-ins need."""
+"""Modules that the trainer and the player need."""
 
 
 @contextmanager

@@ -22,14 +22,7 @@ MODELS, PRECISIONS = ("resnet", "swinv2", "vit"), ("float32", "automixed", "bflo
 STEPS, BATCH = 12, 64
 DEVICE = "cuda"  # which is ROCm's name too
 PYTHON = sys.executable
-TRACED = (
-    "--torch-profile",
-    "--record-shapes",
-    "--with-stack",
-    "--profile-memory",
-    "--with-flops",
-    "--roctx",
-)
+TRACED = ("--torch-profile", "--record-shapes", "--roctx")
 
 Commands = dict[str, list[str]]
 """Name of a log -> the command line that writes it."""

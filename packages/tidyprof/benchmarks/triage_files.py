@@ -1,39 +1,24 @@
 """What `tidyprof triage` says of files whose truth somebody wrote down first, as tables for the
-pages on triage.
+pages on triage. The verdicts are those of tests/tidyprof_tests/triage/facts.json.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-import tidyprof
-from tests.public_recordings import Mirror
 from tidyprof.diagnosis.observer import NEARLY
-from tidyprof.diagnosis.verdict import UNCLEAR, Diagnosis, triage
-from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right, triaged
-from tools.mirror import mirror_folder
+from tidyprof_tests.triage.facts import TRUTHS, read_facts
+from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right
 
-HOUSE = Path(__file__).resolve().parents[1]
-TESTS = HOUSE / "tests"
-BY_HAND, STRANGERS = TESTS / "tidyprof_tests/triage/expected.toml", TESTS / "strangers"
-SOURCES = {
-    "public recordings": BY_HAND,
-    "scripts after a reviewer's descriptions": STRANGERS / "truth_review.toml",
-    "new scripts": STRANGERS / "truth.toml",
-}
-"""What strangers made -> where somebody wrote down what limits it, before triage saw it."""
+FACTS = read_facts()
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What triage says of a stranger's file, beside what somebody else wrote down first, and
-    why.
-    """
+    """What triage says of a file, next to what somebody else wrote down first, and why."""
 
     name: str
     truth: tuple[str, ...]
@@ -47,103 +32,103 @@ class Judged:
         return self.cause in self.truth
 
 
-def judged(name: str, path: Path, truth: dict[str, Any]) -> Judged:
-    """Read and diagnose one file."""
-    answers = (truth["cause"], *truth.get("also", ()))
-    try:
-        found = triage(tidyprof.read(path))
-    except tidyprof.ProfileReadError:
-        return Judged(name, answers, "refused", False, truth["why"])
-    return Judged(name, answers, found.cause, found.sure, truth["why"])
-
-
 def strangers() -> dict[str, list[Judged]]:
-    """Public recordings and other people's scripts, by what they are."""
+    """Return public recordings and third-party scripts, by what they are."""
+    refused = {"cause": "refused", "sure": False}
     found = {}
-    for what, file in SOURCES.items():
-        folder = Mirror(mirror_folder()) if file == BY_HAND else STRANGERS / "traces"
-        truths = tomllib.loads(file.read_text(encoding="utf-8")).items()
-        found[what] = [judged(name, folder / name, truth) for name, truth in truths]
+    for what, truths in TRUTHS.items():
+        found[what] = []
+        for name, truth in truths.items():
+            facts, answers = FACTS.get(name, refused), (truth["cause"], *truth.get("also", ()))
+            judged = Judged(name, answers, facts["cause"], facts["sure"], truth["why"])
+            found[what].append(judged)
     return found
 
 
+def markdown(head: str, rows: Sequence[Sequence[object]]) -> str:
+    """Return a table whose head names the columns; those that begin with > hold numbers."""
+    columns = head.split("|")
+    rules = ["--:" if name.startswith(">") else "---" for name in columns]
+    lines = [[name.lstrip(">") for name in columns], rules, *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines).replace(
+        "|  |", "| |", 1
+    )
+
+
 def rates(found: dict[str, list[Judged]]) -> str:
-    """How many are right, refused, wrong and sure, as Markdown."""
-    lines = [
-        "| | judged | right | refused with the reason, among these"
-        " | sure, among the other right ones | wrong | wrong and sure |",
-        "| --- |" + " --: |" * 6,
-    ]
+    """Return how many are right, refused, wrong and sure, as Markdown."""
+    rows = []
     for what, own in found.items():
         right = [one for one in own if one.right]
-        refused = [one for one in right if one.cause in (UNCLEAR, "refused")]
-        sure = sum(one.sure for one in right)
+        refused = [one for one in right if one.cause in ("can't tell", "refused")]
+        sure = f"{sum(one.sure for one in right)} of {len(right) - len(refused)}"
         wrong = [one for one in own if not one.right]
-        cells = (
-            len(own),
-            len(right),
-            len(refused),
-            f"{sure} of {len(right) - len(refused)}",
-            len(wrong),
-        )
-        lines.append(
-            f"| {what} | " + " | ".join(map(str, cells)) + f" | {sum(one.sure for one in wrong)} |"
-        )
-    return "\n".join(lines) + "\n"
+        numbers = [len(own), len(right), len(refused), sure, len(wrong)]
+        rows.append([what, *numbers, sum(one.sure for one in wrong)])
+    head = (
+        "|>judged|>right|>refused with the reason, among these|>sure, among the other right ones"
+        "|>wrong|>wrong and sure"
+    )
+    return markdown(head, rows)
 
 
 def listed(own: list[Judged]) -> str:
-    """All of one sort, as Markdown; what is wrong is bold."""
-    lines = ["| | truth | triage | sure | how it is known |", "| --- | --- | --- | --- | --- |"]
-    for one in own:
-        cause = one.cause if one.right else f"**{one.cause}**"
-        lines.append(
-            f"| {one.name} | {' or '.join(one.truth)} | {cause} | {'yes' if one.sure else ''} |"
-            f" {one.why} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-WAYS = {"given": "with the untraced step given", "alone": "by the trace alone"}
-"""How a form on a GPU is triaged -> in words."""
+    """Return all of one sort, as Markdown; what is wrong is bold."""
+    rows = [
+        [
+            one.name,
+            " or ".join(one.truth),
+            one.cause if one.right else f"**{one.cause}**",
+            "yes" if one.sure else "",
+            one.why,
+        ]
+        for one in own
+    ]
+    return markdown("|truth|triage|sure|how it is known", rows)
 
 
 def gpu_rates() -> str:
-    """How many forms of the programs on a GPU are right, and what recording cost them, as
-    Markdown.
-    """
-    lines = [
-        "| | forms | right | sure, among these | wrong | wrong and sure |",
-        "| --- |" + " --: |" * 5,
-    ]
-    for how, words in WAYS.items():
-        found = {one: triaged(*one, how) for one in FORMS}
-        right = [found[one] for one in FORMS if is_right(*one, found[one])]
-        wrong = [found[one] for one in FORMS if not is_right(*one, found[one])]
-        cells = (len(found), len(right), *(sum(one.sure for one in own) for own in (right, wrong)))
-        lines.append(
-            "| {} | {} | {} | {} | {} | {} |".format(words, *cells[:3], len(wrong), cells[3])
-        )
-    return "\n".join([*lines, "", _recording_cost()]) + "\n"
+    """Return how many forms on a GPU are right, and what recording cost them, as Markdown."""
+    rows = []
+    for how, words in (
+        ("given", "with the untraced step given"),
+        ("alone", "by the trace alone"),
+    ):
+        own = [(is_right(*one, _facts(*one, how)), _facts(*one, how)["sure"]) for one in FORMS]
+        counts = [sum(right for right, _ in own), own.count((True, True))]
+        rows.append([words, len(own), *counts, len(own) - counts[0], own.count((False, True))])
+    head = "|>forms|>right|>sure, among these|>wrong|>wrong and sure"
+    return f"{markdown(head, rows)}\n{_recording_cost()}\n"
+
+
+def _facts(name: str, form: str, how: str) -> dict[str, Any]:
+    return FACTS[f"{name}/{form}/{how}"]
 
 
 def _recording_cost() -> str:
-    """How much longer traced steps are than others, and how well the trace alone tells the length
-    of these.
+    """Return how much longer traced steps are than others, and how well the trace alone tells the
+    length of these.
     """
-    alone = {one: triaged(*one, "alone").signs.observer for one in FORMS}
-    untraced = {(name, form): 1e6 * TRUTH[name]["untraced_ms"][form] for name, form in FORMS}
-    longer = {one: alone[one].traced_ns / untraced[one] for one in FORMS}
-    each = [
-        (alone[one].traced_ns - untraced[one]) / alone[one].events / 1e3 for one in HOST_LIMITED
-    ]
-    ranges = {one: (alone[one].estimated_ns.low, alone[one].estimated_ns.high) for one in FORMS}
-    inside = sum(ranges[one][0] <= untraced[one] <= ranges[one][1] for one in HOST_LIMITED)
-    widths = [ranges[one][1] / ranges[one][0] for one in HOST_LIMITED]
-    device = [longer[one] for one in FORMS if ranges[one][0] >= NEARLY * alone[one].traced_ns]
+    observed = {
+        one: [
+            _facts(*one, "alone")[f"signs.observer.{name}"]
+            for name in ("traced_ns", "events", "estimated_ns.low", "estimated_ns.high")
+        ]
+        for one in FORMS
+    }
+    longer, cost, widths, device, inside = [], [], [], [], 0
+    for one, (traced, events, low, high) in observed.items():
+        untraced = 1e6 * TRUTH[one[0]]["untraced_ms"][one[1]]
+        if one in HOST_LIMITED:
+            longer.append(traced / untraced)
+            cost.append((traced - untraced) / events / 1e3)
+            widths.append(high / low)
+            inside += low <= untraced <= high
+        if low >= NEARLY * traced:
+            device.append(traced / untraced)
     return (
         f"The host limits {len(HOST_LIMITED)} of these forms. Traced, their steps took"
-        f" {_span([longer[one] for one in HOST_LIMITED])} times as long, {median(each):.1f} µs for"
+        f" {_span(longer)} times as long, {median(cost):.1f} µs for"
         " each recorded event (median). The range that triage estimates by the trace alone holds"
         f" the untraced step in {inside} of them; its high end is {_span(widths)} times its low"
         f" end. In {len(device)} other forms the device worked in nearly all of the traced step:"
@@ -156,24 +141,21 @@ def _span(values: Sequence[float]) -> str:
 
 
 def gpu_forms() -> str:
-    """Each form of the programs on a GPU, as Markdown; what is wrong is bold."""
-    lines = [
-        (
-            "| program | form | its fault | untraced, ms | traced, ms | device busy | triage, step"
-            " given | triage, trace alone |"
-        ),
-        "| --- | --- | --- |" + " --: |" * 3 + " --- | --- |",
-    ]
+    """Return each form of the programs on a GPU, as Markdown; what is wrong is bold."""
+    rows = []
     for name, form in FORMS:
-        truth, found = TRUTH[name], {how: triaged(name, form, how) for how in WAYS}
+        truth, row = TRUTH[name], [name, form]
         step, busy = truth["untraced_ms"][form], truth["device_busy_ms_a_step"][form]
-        fault = "none" if truth["cause"] == "healthy" else truth["cause"]
-        traced = found["alone"].signs.observer.traced_ns / 1e6
-        verdicts = " | ".join(_verdict(one, is_right(name, form, one)) for one in found.values())
-        numbers = f"{step:.1f} | {traced:.1f} | {100 * busy / step:.0f} %"
-        lines.append(f"| {name} | {form} | {fault} | {numbers} | {verdicts} |")
-    return "\n".join(lines) + "\n"
-
-
-def _verdict(found: Diagnosis, right: bool) -> str:
-    return (found.cause if right else f"**{found.cause}**") + ("" if found.sure else ", not sure")
+        row.append("none" if truth["cause"] == "healthy" else truth["cause"])
+        traced = _facts(name, form, "alone")["signs.observer.traced_ns"] / 1e6
+        row += [f"{step:.1f}", f"{traced:.1f}", f"{100 * busy / step:.0f} %"]
+        for how in ("given", "alone"):
+            facts = _facts(name, form, how)
+            cause = facts["cause"] if is_right(name, form, facts) else f"**{facts['cause']}**"
+            row.append(cause + ("" if facts["sure"] else ", not sure"))
+        rows.append(row)
+    head = (
+        "program|form|its fault|>untraced, ms|>traced, ms|>device busy|triage, step given"
+        "|triage, trace alone"
+    )
+    return markdown(head, rows)

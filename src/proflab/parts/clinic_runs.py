@@ -1,28 +1,24 @@
-"""Modelled repeats of the trainer with some options: the gain that a cure promises on an MI300X."""
+"""Stored rates and steps of the modeled trainer on an MI300X: lessons/modelled_*.csv."""
 
 from __future__ import annotations
 
 import functools
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proflab.errors import CourseError
+from proflab.lessons import lessons_folder
+
 if TYPE_CHECKING:
-    from cifar_train.config import TrainConfig
+    import pandas as pd
 
-MODEL_STEPS = 30
-STEADY_STEPS = 16
-"""The model is deterministic but for its host, so a few steps show a rate, once the batches that
-the loaders prepared ahead are used up. A multiple of the number of loader processes, since they
-take turns.
-"""
-
-REPEATS = 5
+ERROR = "error: kernel time -3 %, one kernel ±7 % (worst +38 %), collectives -25 %"
+"""The known error of every modeled number in the course (docs/gpumodel.md)."""
 
 
 @dataclass(frozen=True)
 class ModelledRepeats:
-    """Repeats of one modelled training.
+    """Repeats of one modeled training run.
 
     seconds -- per image, one value for each seed
     origin  -- states the error of the model
@@ -37,53 +33,36 @@ class ModelledRepeats:
         return 1 / sorted(self.seconds)[len(self.seconds) // 2]
 
 
-def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> ModelledRepeats:
-    """Seconds per image of the trainer with these options on a modelled MI300X, once for each seed.
+def modelled(options: str, gpus: int = 1) -> ModelledRepeats:
+    """Return the seconds per image of the trainer with these options, once for each seed.
 
-    Computed from the last STEADY_STEPS of MODEL_STEPS: their time over their images. The seeds vary
-    the host's costs only, so the spread is not the model's error. Raises UserError for options that
-    the trainer refuses.
+    The seeds vary the host's costs only, so the spread is not the model's error. Raises CourseError
+    for options that are not in the table.
     """
-    from cifar_train.config import parse
-
-    return _modelled(
-        parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)]), repeats, ranks
-    )
-
-
-@functools.cache
-def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
-    """Cached: a lesson compares with the plain trainer again and again."""
-    from gpumodel import Training, step_rates
-    from gpumodel.devices import model_error
     from tidyprof.tables.contract import Origin
 
-    runs = (step_rates(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats))
-    last = [rates[-STEADY_STEPS:] for rates in runs]
-    # The steps have equal numbers of images, so the time of an image is the mean over steps of the
-    # inverse rate.
-    seconds = tuple(sum(1 / rate for rate in rates) / len(rates) for rates in last)
-    return ModelledRepeats(seconds, Origin("modelled", f"MI300X, {model_error()}"))
+    rows = _rows("modelled_rates.csv", options).query("gpus == @gpus")
+    return ModelledRepeats(tuple(rows["seconds_per_image"]), Origin("modelled", f"MI300X, {ERROR}"))
+
+
+def plain_step(options: str) -> dict[str, float]:
+    """Return the trainer's mean step with these options, without a profiler, in ms: step_ms, and
+    each part of `tidyprof.step_budget`, such as launch_bound_ms.
+    """
+    return _rows("modelled_steps.csv", options).iloc[0].drop("options").astype(float).to_dict()
+
+
+def _rows(file: str, options: str) -> pd.DataFrame:
+    table = _table(file)
+    rows = table[table["options"] == options]
+    if rows.empty:
+        known = "; ".join(table["options"].unique())
+        raise CourseError(f"lessons/{file} has no options {options!r}, only: {known}")
+    return rows
 
 
 @functools.cache
-def plain_step(options: str = "") -> dict[str, float]:
-    """The trainer's mean step with these options on a modelled MI300X, without a profiler, in ms:
-    step_ms, and each part of `tidyprof.step_budget`, such as launch_bound_ms.
+def _table(file: str) -> pd.DataFrame:
+    import pandas as pd
 
-    Means over the last STEADY_STEPS of MODEL_STEPS: steps differ, since the loaders take turns.
-    Raises UserError for options that the trainer refuses.
-    """
-    from cifar_train.config import parse
-    from gpumodel import Training, simulate
-    from gpumodel.truth import profile_of
-    from tidyprof.analyses.budget import step_budget
-
-    run = simulate(Training(config=parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)])))
-    last = step_budget(profile_of(run)).tail(STEADY_STEPS)
-    times = [name for name in last if name.endswith("_ns") and name != "start_ns"]
-    means = last[times].mean().astype(float) / 1e6
-    return {
-        f"{name.removesuffix('_ns').replace('duration', 'step')}_ms": value
-        for name, value in means.items()
-    }
+    return pd.read_csv(lessons_folder() / file, comment="#")

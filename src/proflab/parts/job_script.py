@@ -3,13 +3,11 @@ which files result.
 
 `bash -n` reads the script. Then it runs in an empty folder, with
 a srun that starts two tasks one after the other, and with tools that log their command line and
-start the program after it. The options are read with the stand-in's table of rocprofv3.
+start the program after it. The options are read with the player's table of rocprofv3.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import subprocess
@@ -18,11 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proflab.standins.options import ToolError
-from proflab.standins.output_files import Process, expand
-from proflab.standins.rocprofv3 import DEFAULT_FILE
-from proflab.standins.rocprofv3_options import enabled_domains, parse, passes
-from proflab.standins.tools import verify
+from proflab.tapes.names import Process, expand
+from proflab.tapes.options import ToolError
+from proflab.tapes.requests import parse
 
 RANKS = 2
 LONGEST_S = 20
@@ -179,20 +175,12 @@ def _options(calls: Sequence[Call]) -> str | None:
     else what is wrong.
     """
     words = _of(calls, "rocprofv3")[0].words
-    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            options, program = parse(words)
-            if not any("kernel_trace" in enabled_domains(one) for one in passes(options)):
-                return "No kernels are recorded: nothing is, unless you name it (`--kernel-trace`)."
-            verify("rocprofv3", options, program)
-    except SystemExit:
-        return (
-            "rocprofv3 refuses this:"
-            f" {(said.getvalue().strip().splitlines() or ['wrong options'])[-1]}"
-        )
+        options, _ = parse("rocprofv3", words)
     except ToolError as error:
         return f"rocprofv3 refuses this: {error}"
+    if not (options.kernel_trace or options.runtime_trace or options.sys_trace):
+        return "No kernels are recorded: nothing is, unless you name it (`--kernel-trace`)."
     if not options.output_format:
         return "Name the format, as the default changes with the release: `--output-format csv`."
     return None
@@ -204,9 +192,9 @@ def _names(calls: Sequence[Call], script: str) -> str | None:
     """
     names = []
     for pid, call in enumerate(_of(calls, "rocprofv3")):
-        options, program = parse(call.words)
+        options, program = parse("rocprofv3", call.words)
         environment = _environment(call)
-        parts = (options.output_directory or ".", options.output_file or DEFAULT_FILE)
+        parts = (options.output_directory, options.output_file)
         # Also with equal process numbers: a process number doesn't tell the rank.
         processes = [
             Process("node1", number, program, environment) for number in (4000 + 17 * pid, 4000)

@@ -32,18 +32,12 @@ from tidyprof.analyses.ranks import RANK_COLUMNS
 from tidyprof.analyses.roofline import CEILING_COLUMNS, ROOFLINE_COLUMNS
 from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS
 from tidyprof.analyses.steps import PHASE_COLUMNS, STEP_COLUMNS
-from tidyprof.cli.main import build_parser
 from tidyprof.gate.verdict import judge
-from tidyprof.readers.rocprof_compute import database as compute_database
-from tidyprof.readers.rocprof_compute import dispatches as compute_dispatches
-from tidyprof.readers.system import readings as system_readings
 from tidyprof.tables.contract import (
     COUNTER_COLUMNS,
     COUNTER_DTYPES,
     EVENT_COLUMNS,
-    FURTHER_COLUMNS,
     KINDS,
-    Profile,
 )
 from tidyprof_tests.conftest import HOUSE
 from tidyprof_tests.readers.test_rocprof_sys import TREE, document
@@ -60,7 +54,6 @@ from .chrome_writer import TraceEvent, call, kernel, small_step, write_trace
 
 FOLDER = HOUSE / "docs"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
-MOST_LINES = 110
 
 
 COLUMNS = {
@@ -122,15 +115,6 @@ def test_every_analysis_and_every_plot_is_described():
     assert set(plots.__all__) - {"TidyFigure"} <= named
 
 
-def test_the_unit_of_every_measured_column_follows_from_its_name():
-    """As the README puts it: by the end of the name, or in a column `unit` beside it."""
-    rule = re.compile(r".*(_ns|percent|_bytes|_flops|_ops|_intensity|_per_second)|flops|ratio")
-    for name, columns in COLUMNS.items():
-        measured = {column for column, dtype in columns.items() if dtype.lower() == "float64"}
-        stated = {"value", "peak"} if "unit" in columns else set()
-        assert all(rule.fullmatch(column) for column in measured - stated), name
-
-
 @pytest.mark.parametrize("dtypes", [EVENT_COLUMNS, COUNTER_DTYPES], ids=["events", "counters"])
 def test_the_contract(dtypes):
     table = {
@@ -145,13 +129,6 @@ def test_doors(door):
     (row,) = [row for row in rows() if row[0] == f"`{door}`"]
     assert row[-1] == f"[{DOORS[door]}.md]({DOORS[door]}.md)"
     assert callable(getattr(tidyprof, door))
-
-
-def test_commands():
-    (commands,) = [action for action in build_parser()._actions if action.dest == "command"]
-    assert set(re.findall(r"^python -m tidyprof (\w+)", README, re.MULTILINE)) == set(
-        commands.choices
-    )
 
 
 def first_block(text: str) -> str:
@@ -189,12 +166,6 @@ def examples() -> dict[str, doctest.DocTest]:
 
 
 EXAMPLES = examples()
-
-
-def test_what_most_begin_with_has_an_example():
-    assert {"read", "kernels", "busy", "steps", "compare", "triage", "short_name", "judge"} <= set(
-        EXAMPLES
-    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -283,75 +254,9 @@ PAGES = {
 }
 """What writes a small recording for the example of a page."""
 
-OWN_COLUMNS = {*compute_dispatches.COUNTER_COLUMNS, *compute_database.METRIC_COLUMNS}
-OWN_COLUMNS |= {*system_readings.COLUMNS}
-KNOWN_COLUMNS = {*EVENT_COLUMNS, *FURTHER_COLUMNS, *COUNTER_COLUMNS} | OWN_COLUMNS
-
-SAME_AS = {
-    ("rocprof_sys", "Columns of `events`"): "perfetto",
-    ("rocprof_sys", "Columns of `counters`"): "perfetto",
-    ("rocprof_v1", "Columns of `counters`"): "rocprofv3",
-}
-"""Sections that refer to another page instead of repeating its table."""
-
-RECORDINGS = {
-    "torch_trace": (
-        "torch-mi250-minitoy",
-        "torch-mi350x-rocprofiler-sdk",
-        "torch-nvidia-hta-2of128-ranks",
-    ),
-    "rocprofv3": (
-        "rocprofv3-csv-gfx1151-llamacpp-decode",
-        "rocprofv3-csv-docs/counter_collection.csv",
-    ),
-    "rocprof_v1": ("rocprofv1-mi210-torch-add/HSA_trace",),
-    "perfetto": ("rocprofv3-lumi-taylor/results.pftrace",),
-    "rocprof_sys": ("rocprof-sys-cpu/rocprofsys-python-output",),
-    "rocprof_compute": (
-        "rocprof-compute-mi200-vcopy",
-        "rocprof-compute-mi308x-montecarlo",
-        "rocprof-compute-db-mi350-montecarlo/rocprof_compute_23ed6f36.db",
-    ),
-    "rpd": ("rpd-mi200-matmul", "rpd-vllm-mytrace"),
-    "system": ("smi-mi300x-vllm-llama31-bs1/monitoring",),
-}
-
 
 def page(name: str) -> str:
     return (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-
-
-def listed(name: str, heading: str) -> set[str]:
-    """The names in the first cells of the tables below a heading of a page, or of the page that it
-    refers to.
-    """
-    name = SAME_AS.get((name, heading), name)
-    sections = {
-        title.strip(): body
-        for title, _, body in (part.partition("\n") for part in page(name).split("\n## "))
-    }
-    rows_of_table = [line for line in sections[heading].splitlines() if line.startswith("| `")]
-    return {column for row in rows_of_table for column in re.findall(r"`(\w+)`", row.split("|")[1])}
-
-
-def entries(name: str) -> set[str]:
-    """Entries of `meta` that a page or the README describes."""
-    own = listed(name, "Entries of `meta`")
-    if "(perfetto.md#entries-of-meta)" in page(name):
-        own |= listed("perfetto", "Entries of `meta`")
-    common = README.partition("`profile.meta`")[2].partition("## Analyses")[0]
-    return own | set(
-        re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*)\|", common, re.MULTILINE)))
-    )
-
-
-def unlisted(name: str, profile: Profile) -> set[str]:
-    """Columns and entries of a profile that the reader's page does not describe."""
-    columns = {*profile.events.columns} - {*EVENT_COLUMNS} - listed(name, "Columns of `events`")
-    columns |= (
-        {*profile.counters.columns} - {*COUNTER_COLUMNS} - listed(name, "Columns of `counters`")
-    )
-    return columns | {*profile.meta} - entries(name)
 
 
 def test_every_reader_has_a_page():
@@ -364,72 +269,9 @@ def test_every_reader_has_a_page():
 
 @pytest.mark.parametrize("name", PAGES)
 class TestPages:
-    def test_the_example_comes_first_is_short_and_runs(self, name, tmp_path, monkeypatch, capsys):
+    def test_the_example_runs(self, name, tmp_path, monkeypatch, capsys):
         PAGES[name](tmp_path)
-        opening = page(name).partition("```python\n")[0]
-        assert len(opening.strip().splitlines()) == 1, "nothing but the title stands before it"
-        code = first_block(page(name))
-        assert (
-            len(
-                [
-                    line
-                    for line in code.splitlines()
-                    if line and not line.startswith(("import", "from"))
-                ]
-            )
-            <= 5
-        )
-        variables = run(code, tmp_path, monkeypatch)
-        assert not unlisted(name, variables["profile"])
-
-    def test_columns_are_those_that_readers_have(self, name):
-        assert listed(name, "Columns of `events`") <= KNOWN_COLUMNS
-        assert listed(name, "Columns of `counters`") <= KNOWN_COLUMNS
-
-    def test_units_stand_beside_every_column_and_entry(self, name):
-        tables = re.findall(
-            r"^\| (?:column|entry|quantity) \|.*\n\| ---.*\n((?:\|.*\n)+)", page(name), re.MULTILINE
-        )
-        assert tables
-        for row in "".join(tables).splitlines():
-            assert row.split("|")[2].strip(), row
-
-    def test_it_says_what_was_checked_and_what_is_odd_and_is_short(self, name):
-        text = page(name)
-        assert "checked" in text.lower()
-        assert "## What is odd, and what is done about it" in text
-        assert "## What it cannot tell" in text
-        assert len(text.splitlines()) < MOST_LINES
-
-    def test_real_files_have_nothing_that_the_page_leaves_out(self, name, recordings):
-        for recording in RECORDINGS.get(name, ()):
-            profile = tidyprof.read(recordings / recording)
-            assert not unlisted(name, profile), recording
-
-
-def anchors(text: str) -> set[str]:
-    """What links can point to in a page: its headings in lower case, with hyphens for blanks."""
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {
-        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
-    }
-
-
-@pytest.mark.parametrize("name", ["README", *PAGES])
-def test_links_lead_somewhere(name):
-    links = re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", page(name))
-    assert links
-    for path, anchor in links:
-        assert not anchor or anchor in anchors(page(Path(path or f"{name}.md").stem)), (
-            path,
-            anchor,
-        )
-        assert (FOLDER / path).exists()
-
-
-def test_pages_without_a_recording_say_so():
-    assert set(PAGES) - set(RECORDINGS) == {"rocpd", "memory_snapshot"}
-    assert all("not against a real file" in page(name) for name in set(PAGES) - set(RECORDINGS))
+        assert run(first_block(page(name)), tmp_path, monkeypatch)["profile"]
 
 
 # Further examples of the README
@@ -444,7 +286,7 @@ def example(text: str) -> str:
 
 
 def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
-    profile = tidyprof.read(recordings / RECORDINGS["rocprof_sys"][0])
+    profile = tidyprof.read(recordings / "rocprof-sys-cpu/rocprofsys-python-output")
     variables = run(
         example("call_stacks"), tmp_path, monkeypatch, tidyprof=tidyprof, profile=profile
     )

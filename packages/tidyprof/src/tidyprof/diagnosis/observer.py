@@ -37,11 +37,11 @@ OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 The first two were fitted to programs of two authors on one machine with an H200
 (packages/tidyprof/tests/strangers/gpu), where the gap was 1.8 µs in the median: what the profiler
 added to the 18 forms that the host limits is 0.74 to 1.38 times that, 1.06 in the median, but for
-one form that waits for loaders. The third was measured by `python -m benchmarks.bench_observer`.
+one form that waits for loaders. The third was measured on two cores of an AMD EPYC.
 """
 
 OPERATOR_GAPS_ALONE = 1.6
-"""The same for an operator where no device is recorded, measured by that benchmark on a processor:
+"""The same for an operator where no device is recorded, measured on the same processor:
 0.9 to 2.2 for seven programs.
 """
 

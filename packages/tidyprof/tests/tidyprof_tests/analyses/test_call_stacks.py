@@ -12,18 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tidyprof import Origin, Profile, call_stacks, plots
+from tidyprof import Origin, Profile, call_stacks
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS, function_name
 from tidyprof.tables.contract import EVENT_DTYPES
 from tidyprof_tests import perfetto_writer as w
 from tidyprof_tests.analyses.test_analyses import ORIGIN, event, profile_of
 from tidyprof_tests.chrome_writer import TraceEvent, call, operator, write_trace
-from tidyprof_tests.figures import (
-    assert_readable,
-    assert_repeatable,
-    assert_says_what_it_shows,
-    drawn,
-)
 
 RECORDED_FOLDER = Path("rocprof-sys-cpu", "rocprofsys-python-output")
 SIGNAL_RETURN = "__sigaction"
@@ -355,12 +349,6 @@ def test_names_of_functions(name, short):
     assert function_name(name) == short
 
 
-@given(st.text(alphabet="ab:<>(){}[] &const", max_size=40))
-@settings(max_examples=200)
-def test_any_text_gets_a_name(text):
-    assert bool(function_name(text)) == bool(text)
-
-
 # The recording
 
 
@@ -400,139 +388,3 @@ def test_a_root_brings_cut_stacks_of_the_recording_together(recorded):
 
 
 # The figure
-
-
-def wide_tree() -> Profile:
-    """40 functions below each other and 30 beside each other, on two threads, with awkward
-    names.
-    """
-    deep = ">".join(f"level_{n}" for n in range(40))
-    beside = [(f"main>cost$x$_{n}", 10 + n) for n in range(30)]
-    return profile_with(
-        sampled(
-            (deep, 500), (f"{deep}>leaf", 400), ("level_0>a_function_with_a_very_long_name", 90)
-        )
-        + sampled(*beside, thread=2, first=10)
-    )
-
-
-FIGURES = {
-    "two threads": lambda recorded: plots.call_stacks(call_stacks(wide_tree()), title="A finding"),
-    "few levels": lambda recorded: plots.call_stacks(call_stacks(wide_tree()), levels=2),
-    "recording": lambda recorded: plots.call_stacks(call_stacks(recorded, without=[SIGNAL_RETURN])),
-    "counts": lambda recorded: plots.call_stacks(
-        call_stacks(profile_with(sampled(("main>a", 0), ("main", 0))))
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def figures(recorded) -> dict:
-    return {name: drawn(make(recorded)) for name, make in FIGURES.items()}
-
-
-@pytest.mark.parametrize("name", FIGURES)
-class TestFigure:
-    def test_says_what_it_shows(self, name, figures):
-        assert_says_what_it_shows(figures[name])
-
-    def test_is_readable(self, name, figures):
-        assert_readable(figures[name])
-
-    def test_labels_stay_inside_their_boxes(self, name, figures):
-        figure = figures[name]
-        (axes,) = figure.axes
-        rectangles = [bar.get_window_extent() for bar in axes.patches]
-        for text in axes.texts:
-            box = text.get_window_extent()
-            middle = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
-            (around,) = [found for found in rectangles if found.contains(*middle)]
-            assert around.x0 - 1 <= box.x0, text.get_text()
-            assert box.x1 <= around.x1 + 1, text.get_text()
-
-    def test_same_data_same_bytes(self, name, recorded):
-        assert_repeatable(lambda: FIGURES[name](recorded))
-
-
-def bars(figure) -> dict[str, tuple[float, float, float]]:
-    """Name on each labelled box -> its left end, width and row."""
-    (axes,) = figure.axes
-    found = {}
-    for text in axes.texts:
-        x, y = text.get_position()
-        (bar,) = [
-            b
-            for b in axes.patches
-            if b.get_x() < x < b.get_x() + b.get_width() and b.get_y() < y < b.get_y() + 1
-        ]
-        found[text.get_text()] = (bar.get_x(), bar.get_width(), bar.get_y())
-    return found
-
-
-def test_boxes_by_hand():
-    """main 100 µs calls a (60, of which it spends 10 itself and 50 in c) and b (40, its own)."""
-    table = call_stacks(
-        profile_with(sampled(("main>a>c", 50_000), ("main>a", 10_000), ("main>b", 40_000)))
-    )
-    table["short_name"] += "_name"
-    figure = plots.call_stacks(table)
-    found = bars(figure)
-    assert {name: tuple(map(round, place)) for name, place in found.items()} == {
-        "main_name": (0, 100, 0),
-        "a_name": (0, 60, 1),
-        "b_name": (60, 40, 1),
-        "c_name": (0, 50, 2),
-    }
-    looks = {legend.get_text() for legend in figure.axes[0].get_legend().get_texts()}
-    assert looks == {"mostly in what it calls", "mostly in itself"}
-    assert (
-        plots.describe(figure)
-        == "Icicle of 4 call paths in one thread, 100 µs in all, up to 3 functions deep. "
-        "The largest part in one function itself is c_name with 50.0 µs, 50 %."
-    )
-
-
-def test_a_chain_of_calls_shares_a_row():
-    found = bars(
-        plots.call_stacks(
-            call_stacks(profile_with(sampled(("main>run>train", 99_000), ("main>run>stop", 1_000))))
-        )
-    )
-    assert found["… run"][1:] == (100, 0)
-    assert found["train"][2] == 1
-
-
-def test_what_is_left_out_is_said():
-    figure = plots.call_stacks(call_stacks(wide_tree()), levels=1, smallest_percent=5)
-    label = figure.axes[0].get_xlabel()
-    assert "under 5 % left out" in label
-    assert "more rows not shown" in label
-
-
-def test_part_of_a_table_is_drawn_by_itself(two_threads):
-    table = call_stacks(two_threads)
-    part = table[table["depth"] > 0]
-    text = plots.describe(plots.call_stacks(part))
-    assert "Icicle of 5 call paths in one thread, 50 ns in all" in text
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"levels": 0}, "levels must be at least 1"),
-        ({"smallest_percent": 101}, "no function has a share of 101 %"),
-    ],
-)
-def test_what_cannot_be_drawn(two_threads, options, message):
-    with pytest.raises(ValueError, match=message):
-        plots.call_stacks(call_stacks(two_threads), **options)
-
-
-def test_tables_that_are_no_call_trees(two_threads):
-    table = call_stacks(two_threads)
-    with pytest.raises(ValueError, match="nothing to plot"):
-        plots.call_stacks(table.iloc[:0])
-    with pytest.raises(ValueError, match=r"lacks .* make it with"):
-        plots.call_stacks(tidyprof.busy(two_threads))
-    with pytest.raises(ValueError, match="where its numbers come from"):
-        plots.call_stacks(pd.DataFrame(table.to_dict("list")))

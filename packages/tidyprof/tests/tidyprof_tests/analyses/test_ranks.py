@@ -4,7 +4,6 @@ ranks.
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -20,13 +19,10 @@ from tidyprof.analyses.common import join
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.ranks import RANK_COLUMNS, compare_ranks, ranks
 from tidyprof.plots import describe
-from tidyprof.plots.ranks import MOST_RANKS
 from tidyprof.plots.ranks import collectives as plot_collectives
-from tidyprof.plots.ranks import ranks as plot_ranks
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
-from tidyprof_tests.figures import assert_readable, drawn
 
 RANKS = "torch-mi300-ddp-4ranks-fused"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -325,10 +321,6 @@ class TestRanks:
         assert attrs["straggler"] is None
         assert "clock may explain" in attrs["evidence"]
 
-    def test_missing_ranks_are_told(self, three_ranks):
-        three_ranks.meta["world_size"] = 128
-        assert "Only 3 of 128 ranks" in ranks(three_ranks).attrs["evidence"]
-
     def test_rows_without_collectives_change_no_verdict(self, three_ranks):
         """Rank 0 copied to two more devices, and a rank 3 only computed: for the collectives all
         stays as it was.
@@ -354,21 +346,6 @@ class TestRanks:
         table = ranks(profile_of(compute(0, 0, 10), compute(1, 0, 10)))
         assert table.attrs["evidence"].startswith("No collective")
         assert table.dtypes.astype(str).tolist() == list(RANK_COLUMNS.values())
-
-    def test_nothing(self, three_ranks):
-        table = ranks(Profile(three_ranks.events.iloc[:0], meta={"origin": ORIGIN}))
-        assert list(table.columns) == list(RANK_COLUMNS)
-        with pytest.raises(ValueError, match="no profile"):
-            ranks([])
-
-    def test_from_tables_made_elsewhere(self, three_ranks):
-        table = compare_ranks(overlap(three_ranks), collective_entries(three_ranks))
-        pd.testing.assert_frame_equal(table, ranks(three_ranks))
-
-    def test_nothing_is_changed(self, three_ranks):
-        before = three_ranks.events.copy(deep=True)
-        ranks(three_ranks)
-        pd.testing.assert_frame_equal(three_ranks.events, before)
 
 
 @pytest.fixture(scope="module")
@@ -449,69 +426,3 @@ class TestRecording:
         pd.testing.assert_frame_equal(
             collectives(filtered)[columns], collectives(four_ranks)[columns], check_like=True
         )
-
-    def test_two_of_many_ranks(self, recordings):
-        folder = recordings / "torch-nvidia-hta-2of128-ranks"
-        table = ranks(
-            read_torch_trace(file) for file in sorted(folder.glob("sampled_rank-*.json.gz"))
-        )
-        assert table["rank"].tolist() == [0, 1]
-        assert "Only 2 of 128 ranks" in table.attrs["evidence"]
-
-
-class TestPlots:
-    @pytest.fixture
-    def figures(self, three_ranks):
-        return {
-            "ranks": plot_ranks(ranks(three_ranks), title="A finding"),
-            "collectives": plot_collectives(collectives(three_ranks, per_rank=True)),
-        }
-
-    def test_words(self, figures):
-        assert "wait longest for rank 2" in describe(figures["ranks"])
-        assert "longest wait is rank 0's" in describe(figures["collectives"])
-
-    def test_those_of_a_recording_are_readable(self, four_ranks):
-        assert_readable(drawn(plot_ranks(ranks(four_ranks))))
-        assert_readable(drawn(plot_collectives(collectives(four_ranks, per_rank=True))))
-
-    def test_colour_is_the_wait_and_the_dot_the_last(self, figures):
-        (axes, *_) = figures["collectives"].axes
-        (image,) = axes.images
-        assert (np.asarray(image.get_array()) * 1000).round(6).tolist() == [
-            [90, 10],
-            [60, 0],
-            [0, 5],
-        ]
-        (dots,) = axes.collections
-        assert dots.get_offsets().tolist() == [[0, 2], [1, 1]]
-
-    def test_bars_add_up(self, figures):
-        (axes, *_) = figures["ranks"].axes
-        ends = {}
-        for bar in axes.patches:
-            row = round(bar.get_y() + bar.get_height() / 2)
-            ends[row] = max(ends.get(row, 0), bar.get_x() + bar.get_width())
-        assert list(ends.values()) == pytest.approx([0.330, 0.330, 0.331])
-
-    def test_words_on_ties(self):
-        turns = [
-            entry(rank, 100 * turn + 10 * (rank == turn), 100 * turn + 50)
-            for turn in (0, 1)
-            for rank in (0, 1)
-        ]
-        words = describe(plot_collectives(collectives(profile_of(*turns), per_rank=True)))
-        assert words.endswith("Rank 0 came last in 1 of them, as often as rank 1.")
-        together = profile_of(entry(0, 0, 50), entry(1, 20, 50), entry(2, 20, 50))
-        words = describe(plot_collectives(collectives(together, per_rank=True)))
-        assert words.endswith("In none of them did one rank come last alone.")
-
-    def test_many_ranks_are_shown_by_what_they_cost(self):
-        rows = [entry(rank, 10 * rank, 1000) for rank in range(60)]
-        table = ranks(profile_of(*rows))
-        figure = plot_ranks(table)
-        labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        assert len(labels) == MOST_RANKS
-        assert "rank 59" in labels
-        assert "24 of 60 ranks" in describe(figure)
-        assert describe(plot_collectives(collectives(profile_of(*rows), per_rank=True)))

@@ -257,24 +257,6 @@ def test_published_memory_bandwidth_follows_the_product(tmp_path, facts, memory)
     assert table.set_index("name")["value"].get("HBM") == memory
 
 
-def test_a_point_above_its_roof_is_told(profile_of, tmp_path):
-    (sentence,) = roofline_points(profile_of(MONTE_CARLO)).attrs["above_roof"]
-    assert (
-        "lies at 1.55 times the roof of L1; likely cause: l1_bytes are of whole lines" in sentence
-    )
-    assert roofline_points(profile_of(COALESCED)).attrs["above_roof"] == []
-    fast = profile_with(
-        tmp_path, Dispatch(1, "k", 0, 1, FULL | {"SQ_LDS_IDX_ACTIVE": 9_000}), ceilings=MEASURED
-    )
-    told = roofline_points(fast).attrs["above_roof"]
-    assert [text.partition("; ")[0].removeprefix("k lies at ") for text in told] == [
-        "2.73 times the roof of HBM",
-        "1.19 times the roof of L2",
-        "1.94 times the roof of L1",
-        "18.86 times the roof of LDS",
-    ]
-
-
 def test_the_nearest_roof_may_be_that_of_a_cache(profile_of, tmp_path):
     """HBM at 0.3 % and L1 at 97 % of what lines of 128 B could bring, of which 64 B arrive; LDS at
     80 %.
@@ -285,11 +267,3 @@ def test_the_nearest_roof_may_be_that_of_a_cache(profile_of, tmp_path):
     assert roof_share(profile_of(MONTE_CARLO)) == pytest.approx(0.774, abs=0.001), (
         "L1; of HBM it has 54 %"
     )
-
-
-def test_no_ceilings_at_all(tmp_path):
-    profile = profile_with(
-        tmp_path, Dispatch(1, "k", 0, 9, FULL), max_sclk="0", max_mclk="0", gpu_model="unknown"
-    )
-    with pytest.raises(ValueError, match="no ceilings"):
-        roofline_ceilings(profile)

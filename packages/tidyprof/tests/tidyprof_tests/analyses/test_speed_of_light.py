@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from tidyprof import Origin, Profile
-from tidyprof.analyses.gpu_peaks import ARCHITECTURES
-from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS, speed_of_light
+from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 from tidyprof_tests.compute_writer import SYSINFO, Dispatch, long_rows, wide_rows, write_folder
 
@@ -263,14 +262,6 @@ def test_refusals(tmp_path):
         speed_of_light(empty)
 
 
-def test_unknown_chiplets_are_named(tmp_path):
-    counters = {"SQ_ACTIVE_INST_VALU": 10, "GRBM_GUI_ACTIVE": 100, "SQ_THREAD_CYCLES_VALU": 640}
-    profile = profile_with(tmp_path, Dispatch(1, "a", 0, 1000, counters), num_xcd="0")
-    table = by_metric(speed_of_light(profile))
-    assert table["VALU Utilization"]["missing"] == "num_xcd in sysinfo"
-    assert table["VALU Active Threads"]["value"] == 64
-
-
 FACTS = {
     "MI100": {
         "gpu_arch": "gfx908",
@@ -311,16 +302,3 @@ def test_published_peaks(tmp_path, model):
     profile = profile_with(tmp_path, Dispatch(1, "a", 0, 1000, {"TCC_REQ_sum": 1}), **FACTS[model])
     table = by_metric(speed_of_light(profile))
     assert [table[metric]["peak"] for metric in METRICS] == pytest.approx(PEAKS[model], rel=2e-5)
-
-
-def test_columns_and_origin(tmp_path):
-    table = speed_of_light(profile_with(tmp_path, Dispatch(1, "a", 0, 1000, {"TCC_REQ_sum": 1})))
-    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == SPEED_OF_LIGHT_COLUMNS
-    assert str(table.attrs["origin"]) == "modelled: by hand"
-    assert not table["metric"].duplicated().any()
-    matrix = [
-        name
-        for name in table["metric"]
-        if name.startswith("MFMA") and "Ops" in name.replace("OPs", "Ops")
-    ]
-    assert len(matrix) == len(ARCHITECTURES["gfx942"].matrix)

@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 
 from tidyprof.cli.main import main
-from tidyprof.gate.reports import APART
-from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.gate.test_gate import write_trace
 
 RUNS = 9
@@ -108,18 +106,6 @@ def test_work_that_one_side_does_not_state_is_not_compared(
     )
 
 
-def test_recordings_of_other_numbers_of_steps_did_other_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    for run in range(5):
-        write_trace(tmp_path / f"base/run{run}", 2 + 0.001 * run, steps=6)
-        write_trace(tmp_path / f"new/run{run}", 1 + 0.001 * run, steps=9)
-    assert (
-        "6 steps each before and 9 now (+50.0 %)"
-        in verdict_of(capsys, str(tmp_path / "base"), f"{tmp_path}/new")[1]
-    )
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("base", "new", "found"),
@@ -178,7 +164,6 @@ def linked_inside(run: Path, copy: Path) -> None:
         (copy / file.name).symlink_to(file)
 
 
-LINKS = pytest.mark.parametrize("link", [os.symlink, os.link, shutil.copy])
 ALIKE = pytest.mark.parametrize("alike", [linked, hard_linked, copied, linked_inside])
 
 
@@ -203,92 +188,6 @@ def test_a_copy_is_no_repeat(
         f"{tmp_path / 'base/run7'} and {tmp_path / 'base/run1'}" in error
     )
     assert "one and the same run" in error
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_one_rank_of_another_run_makes_no_repeat(
-    alone: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    for run in range(5):
-        for name, factor in (("base", 1), ("new", 2)):
-            write_run(tmp_path / name / f"run{run}", [factor + 0.01 * run] * 5, ranks=2)
-    shutil.copy(tmp_path / "new/run1/times_rank1.jsonl", tmp_path / "new/run4/times_rank1.jsonl")
-    if alone:
-        (tmp_path / "new/run4/times_rank0.jsonl").unlink()
-    assert main(["gate", str(tmp_path / "base"), str(tmp_path / "new")]) == 2
-    assert (
-        f"{tmp_path}/new/run4 and {tmp_path}/new/run1: one and the same run"
-        in capsys.readouterr().err
-    )
-
-
-def test_a_side_that_is_a_link_to_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)  # a long error is shortened, and so would be a long path
-    write_side(Path("base"), [0.01] * 5)
-    Path("new").symlink_to("base")
-    assert main(["gate", "base", "new"]) == 2
-    error = capsys.readouterr().err
-    assert all(f"new/run{run} and base/run{run}" in error for run in range(3))
-    assert "; and 6 pairs more: one and the same run. " in error
-    assert error.count("\n") == 1
-
-
-@LINKS
-@pytest.mark.parametrize(
-    "name", ["times_rank1.jsonl", "times_rank00.jsonl", "times_rank0_copy.jsonl"]
-)
-def test_a_rank_is_in_one_file_of_a_run(
-    link, name, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    run = write_run(tmp_path / "run", [0.01] * 5)
-    other = write_run(tmp_path / "other", [0.02] * 5)
-    link(run / "times_rank0.jsonl", run / name)
-    assert main(["gate", str(run), str(other)]) == 2
-    error = capsys.readouterr().err
-    assert (
-        f"times_rank0.jsonl and {name} are of the same rank" in error
-        or f"{name} and times_rank0.jsonl" in error
-    )
-
-
-@LINKS
-def test_a_trace_of_one_rank_counts_once(link, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run = write_trace(tmp_path / "run", 2).rename(tmp_path / "run/trace_rank0.json")
-    link(run, run.with_name("trace_rank1.json"))
-    assert main(["gate", str(run.parent), str(write_trace(tmp_path / "other", 3))]) == 2
-    assert "trace_rank0.json and trace_rank1.json are of the same rank" in capsys.readouterr().err
-
-
-def test_without_turns_it_says_what_lasting_noise_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    base, new = (write_side(tmp_path / name, [0.01] * 5) for name in ("base", "changed"))
-    assert main(["gate", base, new, "--markdown", str(tmp_path / "report.md")]) == 0
-    said = (
-        "where noise lasts over several runs, 22 to 51 % of equal sides are called faster or slower"
-    )
-    same = "give --in-turns, since both sides have the same names"
-    for text in (capsys.readouterr().out, (tmp_path / "report.md").read_text()):
-        assert f"{said}; {same}" in text
-    (tmp_path / "changed/run0").rename(tmp_path / "changed/other")
-    assert main(["gate", base, new]) == 0
-    out = capsys.readouterr().out
-    assert f"{said}; record in turns. " in out
-    (tmp_path / "changed/other").rename(tmp_path / "changed/run0")
-    main(["gate", base, new, "--in-turns"])
-    assert said not in capsys.readouterr().out
-
-
-def test_what_it_says_of_lasting_noise_is_what_was_measured():
-    table = (REPOSITORY / "docs/gate.md").read_text().partition("How often it is wrong about")[2]
-    rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("|")]
-    column = [heading.strip() for heading in rows[0]].index(
-        "wrong, without turns, noise that lasts"
-    )
-    shares = [float(row[column].strip(" %")) for row in rows[2:]]
-    assert f"{min(shares):.0f} to {max(shares):.0f} % of equal sides" in APART
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -10,7 +10,6 @@ import pytest
 from tidyprof import ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.gate.runs import run_times
-from tidyprof_tests.gate.test_gate import write_trace
 
 STEPS = 5
 
@@ -66,13 +65,6 @@ def test_the_parts_are_those_of_typical_steps_and_add_up_to_the_step(tmp_path: P
     )
     assert run.parts.sum() == pytest.approx(run.step_ns, rel=1e-3)
     assert run.mean_ns == pytest.approx(run.step_ns + 50e6, rel=1e-3)
-
-
-def test_they_win_over_a_recording_beside_them_and_say_what_computed_them(tmp_path: Path):
-    write_trace(write_times(tmp_path), kernel_ms=2)
-    assert not run_times(tmp_path).profiled
-    (tmp_path / "modelled.json").write_text(json.dumps({"modelled": {"error": "30 %"}}))
-    assert str(run_times(tmp_path).origin) == "modelled: 30 %"
 
 
 def test_a_killed_job_leaves_half_a_line(tmp_path: Path):
@@ -135,12 +127,3 @@ def test_the_command_judges_them_by_their_own_parts(
         "log": False,
     }
     assert (told["kernels"], told["ratio"]["level"]) == ([], 1 - 2 / 2**8)
-
-
-def test_they_are_not_compared_with_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    sides = str(write_times(tmp_path / "base")), str(write_trace(tmp_path / "new", kernel_ms=2))
-    assert main(["gate", *sides]) == 2
-    assert (
-        "some runs were recorded with a profiler, which takes time, and some without"
-        in capsys.readouterr().err
-    )

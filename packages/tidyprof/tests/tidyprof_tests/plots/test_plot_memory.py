@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from tidyprof import plots
 from tidyprof_tests.figures import (
@@ -49,14 +48,6 @@ def test_what_is_held_is_drawn_in_steps_until_the_end_and_by_number_of_the_chang
     assert axes.get_ylabel() == "memory, MiB"
 
 
-def test_words_come_from_the_samples() -> None:
-    assert (
-        plots.describe(plots.memory(profile_of(*history())))
-        == "Steps of memory over 4 changes. The reserved memory reaches 20.0 MiB and ends at 20.0,"
-        " the requested memory reaches 12.0 MiB and ends at 4.0."
-    )
-
-
 PHASES = pd.DataFrame(
     {"name": ["forward", "idle", "backward"], "start_ns": [0, 2, 900], "duration_ns": [2, 898, 1]}
 )
@@ -78,58 +69,12 @@ def test_phases_are_shaded_and_named_from_their_first_change_to_their_last() -> 
     assert "over 4 changes, shaded in this order: forward, backward. The" in plots.describe(figure)
 
 
-def narrow(*names: str) -> Figure:
-    """A figure with a phase of two changes for each name, and a wide `backward` after them."""
-    profile = profile_of(
-        *((second, 0, REQUESTED, 8.0 + second % 2, "bytes") for second in range(200))
-    )
-    begin, second = int(profile.counters["time_ns"].min()), 10**9
-    starts = [begin + 2 * place * second for place in range(len(names) + 1)]
-    lengths = [2 * second] * len(names) + [100 * second]
-    spans = {"name": [*names, "backward"], "start_ns": starts, "duration_ns": lengths}
-    return drawn(plots.memory(profile, phases=pd.DataFrame(spans)))
-
-
-MANY = [f"evaluate batch {number}" for number in range(12)]
-
-
-@pytest.mark.parametrize(
-    ("names", "entries"),
-    [
-        (["forward"], ["forward"]),
-        (["data", "idle", "forward", "idle"], ["data", "idle", "forward"]),
-        (["attention", "loss", "mlp"], ["attention, mlp", "loss"]),
-        (["optimizer", *MANY], ["optimizer", "12 other phases"]),
-        (["costs $a_ of $b\n"], ["costs $a_ of $b\N{REPLACEMENT CHARACTER}"]),
-        (["a" * 99 + "z" * 99], ["a" * 19 + "…" + "z" * 20]),
-    ],
-    ids=["known", "each once", "of one colour", "many", "formula", "long"],
-)
-@pytest.mark.filterwarnings("error")
-def test_phases_without_room_for_their_names_are_in_the_legend_a_colour_each(
-    names: list[str], entries: list[str]
-) -> None:
-    figure = narrow(*names)
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.texts] == ["backward"]
-    shown = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert shown == [REQUESTED, *entries]
-    assert_readable(figure)
-
-
 @pytest.mark.parametrize("shaded", [None, phases()], ids=["plain", "shaded"])
 def test_the_figure_is_sound(shaded: pd.DataFrame | None) -> None:
     figure = drawn(plots.memory(profile_of(*history()), title="A finding", phases=shaded))
     assert_says_what_it_shows(figure)
     assert_readable(figure)
     assert_repeatable(lambda: plots.memory(profile_of(*history()), phases=shaded))
-
-
-def test_devices_are_not_mixed() -> None:
-    two = profile_of(*history(), *history(device=1))
-    with pytest.raises(ValueError, match="several ranks or devices"):
-        plots.memory(two)
-    assert "over 4 changes" in plots.describe(plots.memory(two, device=1))
 
 
 @pytest.mark.parametrize(

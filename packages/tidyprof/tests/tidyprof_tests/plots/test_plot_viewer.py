@@ -7,10 +7,7 @@ import re
 from itertools import accumulate, chain, repeat
 from typing import Any
 
-import pandas as pd
-
 from tidyprof import plots
-from tidyprof.plots import viewer
 from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
 from tidyprof_tests.plots.test_plot_counters import profile_of as counted
 from tidyprof_tests.plots.test_plot_memory import history, phases
@@ -18,7 +15,6 @@ from tidyprof_tests.plots.test_plot_memory import history, phases
 HOSTILE = (
     "</script><script>window.broken=1</script><img src=x onerror=alert(1)> & \" ' \x1b\u202e\u2028"
 )
-MOST_BYTES = 40_000
 
 
 def data_of(figure: Any) -> dict[str, Any]:
@@ -84,35 +80,6 @@ def test_a_timeline_tells_of_each_event_its_lane_name_times_launch_and_part_of_t
     assert ["add", "void add<float>(int)"] in data["names"]
 
 
-def test_an_event_that_began_before_the_window_keeps_its_times() -> None:
-    data = data_of(plots.timeline(step(), start_ns=11_000, end_ns=20_000))
-    (kernel,) = [one for one in events_of(data) if one[1] == "add"]
-    assert kernel[2:5] == (-1_000, 2_500, 6_000)
-
-
-def test_too_many_events_cost_the_lane_that_has_them_and_the_lane_says_so() -> None:
-    many = [event("operator", f"op{n % 7}", 10 * n, 10 * n + 5 + n % 3) for n in range(40_000)]
-    few = [event("kernel", "tiny", 1_000 * n, 1_000 * n + 1, device=0) for n in range(300)]
-    data = data_of(figure := plots.timeline(profile_of(*many, *few)))
-    assert len(figure.closer) <= viewer.LIMIT_BYTES
-    shown = len(data["start"])
-    assert data["left"] == 40_300 - shown > 0
-    assert data["lanes"] == [f"operators: the longest {shown - 300:,} of 40,000", "stream 0"]
-    assert data["row"].count(1) == 300
-    kept = [length for length, row in zip(data["length"], data["row"], strict=True) if not row]
-    assert min(kept) >= 6
-    assert kept.count(7) == 13_333
-
-
-def test_long_names_are_cut_and_the_bound_holds() -> None:
-    names = [f"{n}{'long_name_' * 90}" for n in range(3_000)]
-    rows = [event("kernel", one, 10 * n, 10 * n + 5, device=0) for n, one in enumerate(names)]
-    data = data_of(figure := plots.timeline(profile_of(*rows)))
-    assert len(figure.closer) <= viewer.LIMIT_BYTES
-    assert data["left"] == 3_000 - len(data["start"]) > 0
-    assert max(len(text) for pair in data["names"] for text in pair) == viewer.LONGEST_NAME
-
-
 def test_no_name_becomes_a_part_of_the_page() -> None:
     hostile = profile_of(event("kernel", HOSTILE, 0, 10, device=0))
     shown = plots.timeline(hostile, title=HOSTILE)._repr_html_()
@@ -134,59 +101,3 @@ def test_memory_is_told_change_by_change_with_its_phase() -> None:
     assert data["value"] == [20 * mebibyte, 8 * mebibyte, 4 * mebibyte, -8 * mebibyte]
     assert [band[:3] for band in data["bands"]] == [["forward", 0, 3], ["backward", 3, 4]]
     assert (data["span"], data["left"]) == (4, 0)
-
-
-def test_of_too_many_changes_the_largest_are_kept_with_their_true_values() -> None:
-    values = [float(n % 2 + 1_000 * (n >= 30_000)) for n in range(60_000)]
-    rows = [(n, 0, "allocated memory", value, "bytes") for n, value in enumerate(values)]
-    data = data_of(figure := plots.memory(counted(*rows)))
-    assert len(figure.closer) <= viewer.LIMIT_BYTES
-    assert data["left"] == 60_000 - len(data["start"]) > 0
-    assert [*accumulate(data["value"])] == [values[place] for place in data["start"]]
-    assert 30_000 in data["start"]
-
-
-def test_of_too_many_phases_the_longest_are_shaded_and_it_says_so() -> None:
-    rows = [(n, 0, "allocated memory", float(n + 1), "bytes") for n in range(4_000)]
-    profile = counted(*rows)
-    begin = profile.counters["time_ns"].to_numpy()[:-1:1]
-    ranges = pd.DataFrame({"name": "part", "start_ns": begin, "duration_ns": 10**9})
-    ranges.loc[3_000, "duration_ns"] *= 2
-    data = data_of(plots.memory(profile, phases=ranges))
-    assert len(data["bands"]) == viewer.MOST_BANDS
-    assert data["bands"][0][1:3] == [3_000, 3_002]
-    assert data["axis"].endswith("shaded are the longest 2,000 of 3,999 phases")
-
-
-def test_call_stacks_are_told_whole_where_the_picture_folds_and_leaves_out() -> None:
-    columns = ["short_name", "depth", "parent", "total_ns", "self_ns"]
-    rows = [
-        ("main", 0, pd.NA, 1_000, 0),
-        ("loop", 1, 0, 1_000, 10),
-        ("work", 2, 1, 989, 989),
-        ("rare", 2, 1, 1, 1),
-    ]
-    table = pd.DataFrame(rows, columns=columns).assign(
-        rank=0, process=1, thread=1, count=1, self_count=1
-    )
-    table.attrs["origin"] = "measured: by hand"
-    data = data_of(plots.call_stacks(table))
-    names = [data["names"][place] for place in data["name"]]
-    assert names == [["… loop", "main > loop"], ["work", ""], ["rare", ""]]
-    assert (data["row"], data["start"]) == ([0, 1, 1], [0, 0, 989])
-    assert (data["length"], data["own"]) == ([1_000, 989, 1], [10, 989, 1])
-    assert (data["left"], data["unit"], data["lanes"]) == (0, "ns", ["", ""])
-
-
-def test_the_script_is_small_and_asks_nobody_for_anything() -> None:
-    script = viewer.script()
-    assert len(script.encode()) <= MOST_BYTES
-    asked = r"https?:|//\w+\.|\bfetch\b|XMLHttp|import|\beval\b|WebSocket|innerHTML|insertAdjacent"
-    assert re.findall(asked, script) == []
-    assert script.count("</script") == 1
-
-
-def test_a_figure_without_events_of_its_own_has_no_viewer() -> None:
-    table = pd.DataFrame({"step": [0, 1], "duration_ns": [1_000_000, 2_000_000]})
-    table.attrs["origin"] = "modelled: by hand"
-    assert "<script" not in plots.step_times(table)._repr_html_()

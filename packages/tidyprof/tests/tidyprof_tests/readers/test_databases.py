@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tidyprof import ProfileReadError
-from tidyprof.io.sqlite import open_database, quoted
+from tidyprof.io.sqlite import open_database
 from tidyprof.tables.codes import ABSENT, KIND_CODE, first_equal, taken
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import event_table
@@ -145,85 +144,6 @@ def test_texts_by_identifier(tmp_path, count):
         for number in wanted.tolist()
         if number % 2 == 0 and number < 12_000
     }
-
-
-@pytest.mark.parametrize(
-    ("table", "columns", "expected"),
-    [
-        ("kernels", ["a"], "no table kernels, only 'kernel'"),
-        ("x", ["a"], "no table x (it has kernel, more)"),
-        ("kernel", ["starts"], "no column starts in table kernel, only 'start'"),
-        ("kernel", ["gpu"], "no column gpu in table kernel (it has id, start)"),
-    ],
-)
-def test_what_is_missing_is_named_with_what_comes_near(tmp_path, table, columns, expected):
-    path = database(tmp_path / "t.db", "CREATE TABLE kernel (id, start)", "CREATE TABLE more (x)")
-    with open_database(path) as opened:
-        opened.require("kernel", ["ID", "START"])
-        with pytest.raises(ProfileReadError) as caught:
-            opened.require(table, columns)
-    assert caught.value.found == expected
-
-
-def test_names_with_quotes_are_only_names(tmp_path):
-    name = 'a"; DROP TABLE b; --'
-    path = database(
-        tmp_path / "t.db",
-        f"CREATE TABLE {quoted(name)} (x)",
-        f"INSERT INTO {quoted(name)} VALUES (7)",
-    )
-    with open_database(path) as opened:
-        assert opened.integers(name, ["x"])["x"].tolist() == [7]
-
-
-def test_paths_with_special_characters(tmp_path):
-    path = database(tmp_path / "a b?mode=rwc&x#é%20.db", "CREATE TABLE t (x)")
-    with open_database(path) as opened:
-        assert opened.tables == {"t": ("x",)}
-    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-
-
-def test_only_ordinary_tables_are_there(tmp_path):
-    path = database(
-        tmp_path / "t.db",
-        "CREATE TABLE t (x, y GENERATED ALWAYS AS (x + 1))",
-        "CREATE VIEW v AS SELECT * FROM t",
-        "CREATE VIRTUAL TABLE f USING fts5(body)",
-    )
-    with open_database(path) as opened:
-        assert opened.tables["t"] == ("x",)
-        assert not {"v", "f"} & set(opened.tables)
-
-
-def test_nothing_can_be_written(tmp_path):
-    path = database(tmp_path / "t.db", "CREATE TABLE t (x)")
-    with pytest.raises(ProfileReadError), open_database(path) as opened:
-        opened.rows("INSERT INTO t VALUES (1)")
-    with pytest.raises(ProfileReadError), open_database(path) as opened:
-        list(opened.rows("CREATE TEMP TABLE u (x)"))
-
-
-def test_errors_of_the_reader_itself_are_not_hidden(tmp_path):
-    path = database(tmp_path / "t.db", "CREATE TABLE t (x)")
-    with pytest.raises(ZeroDivisionError), open_database(path):
-        _ = 1 / 0
-
-
-def test_a_full_disk_while_unpacking(tmp_path, monkeypatch):
-    import gzip
-
-    path = tmp_path / "t.db.gz"
-    path.write_bytes(gzip.compress(database(tmp_path / "t.db", "CREATE TABLE t (x)").read_bytes()))
-    original = Path.open
-
-    def full(self: Path, mode: str = "r", *rest: object):
-        if "w" in mode:
-            raise OSError(28, "No space left on device")
-        return original(self, mode, *rest)
-
-    monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(ProfileReadError, match="TMPDIR"), open_database(path):
-        pass
 
 
 # Matching and nesting

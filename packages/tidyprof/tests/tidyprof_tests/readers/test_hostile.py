@@ -454,10 +454,11 @@ def test_what_is_outlying(records, is_outlying):
     assert outlying(records, sound).tolist() == [False] * (len(records) - 1) + [is_outlying]
 
 
-def test_a_long_kernel_of_a_long_recording_is_none():
-    records = lasting("kernel", 86400)
-    records["start_ns"][0] -= 100 * 10**9
-    assert not outlying(records, np.ones(len(records), bool)).any()
+@pytest.mark.parametrize(("others_s", "is_outlying"), [(3.99, True), (4.01, False), (100, False)])
+def test_an_outlying_event_lasts_a_thousand_times_as_long_as_the_rest(others_s, is_outlying):
+    records = lasting("kernel", 4000)
+    records["start_ns"][0] -= int(others_s * 1e9)
+    assert outlying(records, np.ones(len(records), bool)).any() == is_outlying
 
 
 def test_a_kernel_of_sixteen_days_among_microseconds(tmp_path):

@@ -8,12 +8,10 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import tidyprof
 from tidyprof import Profile, memory_blocks, read_memory_snapshot
-from tidyprof.cli.main import main
 from tidyprof.readers.memory_snapshot import history
 from tidyprof_tests.damage import refusal
 from tidyprof_tests.snapshot_writer import MEBIBYTE, entry, small_snapshot, write
@@ -68,16 +66,6 @@ def test_a_history_with_actions_missing_gives_no_curve(tmp_path: Path) -> None:
     ]
 
 
-def test_settings_are_kept_where_they_are_one_value(tmp_path: Path) -> None:
-    snapshot = small_snapshot()
-    settings = snapshot["allocator_settings"]
-    settings |= {"max_split_size": -1, "roundup_power2_divisions": settings}
-    for rank in (0, 1):
-        write(tmp_path / f"rank{rank}.pickle", snapshot)
-    settings = tidyprof.read(tmp_path).meta["allocator_settings"]
-    assert settings == {"expandable_segments": False, "max_split_size": -1}
-
-
 def test_sizes_of_no_device_are_no_crash(tmp_path: Path) -> None:
     snapshot = small_snapshot()
     for one in snapshot["segments"][0]["blocks"]:
@@ -98,11 +86,6 @@ def test_blocks_of_the_end(small: Profile) -> None:
     assert blocks.attrs["origin"] is small.origin
 
 
-def test_another_format_has_no_blocks(tmp_path: Path) -> None:
-    (tmp_path / "power.csv").write_text("timestamp,gpu,power (W)\n1754593103,0,200\n")
-    assert memory_blocks(tidyprof.read(tmp_path / "power.csv")).empty
-
-
 def test_a_folder_with_a_file_per_rank(tmp_path: Path) -> None:
     for rank in (0, 1):
         write(tmp_path / f"snapshot_rank{rank}.pickle", small_snapshot())
@@ -117,27 +100,12 @@ def test_a_folder_with_a_file_per_rank(tmp_path: Path) -> None:
     assert set(memory_blocks(alone)["rank"]) == {1} == set(alone.events["rank"])
 
 
-@pytest.mark.parametrize("protocol", [2, 5])
-def test_other_protocols(small: Profile, protocol: int, tmp_path: Path) -> None:
-    again = read_memory_snapshot(write(tmp_path / "b.pickle", small_snapshot(), protocol))
-    pd.testing.assert_frame_equal(again.events, small.events)
-
-
 def test_actions_that_are_new_and_keys_that_are_new_are_kept_or_passed_by(tmp_path: Path) -> None:
     snapshot = small_snapshot() | {"host_traces": [], "something": 1}
     snapshot["device_traces"].append([entry("annotate", 9, 0, 5) | {"user_metadata": "weights"}])
     profile = read_memory_snapshot(write(tmp_path / "c.pickle", snapshot))
     assert profile.events["name"].iloc[-1] == "annotate"
     assert profile.events["device"].iloc[-1] == 1
-
-
-@pytest.mark.parametrize("line", [2**64 - 1, -1])
-def test_a_frame_without_a_line(line: int, tmp_path: Path) -> None:
-    """Code that Python gives no line has -1, which torch writes as a number without a sign."""
-    frame = {"filename": "/home/me/train.py", "line": line, "name": "step"}
-    profile = read_memory_snapshot(write(tmp_path / "a.pickle", changed(frames=[frame])))
-    assert profile.events["source_line"].iloc[0] == "/home/me/train.py: step"
-    assert not profile.meta["warnings"]
 
 
 def without_times() -> dict[str, Any]:
@@ -171,29 +139,6 @@ def test_a_history_of_which_some_actions_have_no_time_is_refused(tmp_path: Path)
     assert "1 of 5 host events are unusable (1 without start or end)" in refusal(
         path, read_memory_snapshot
     )
-
-
-@pytest.mark.parametrize("history", [{"device_traces": [[]]}, {"device_traces": [[], []]}, {}])
-def test_the_summary_shows_memory_without_a_history(
-    history: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    snapshot = {
-        key: value for key, value in small_snapshot().items() if key != "device_traces"
-    } | history
-    path = write(tmp_path / "a.pickle", snapshot)
-    assert "no history of the allocator" in tidyprof.read(path).meta["warnings"][0]
-    assert main(["summary", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert "device 0: 20.0 MiB reserved in 1 segment, 3.0 MiB of it allocated" in shown
-    assert "no history of the allocator" in " ".join(shown.split())
-
-
-def test_what_needs_times_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "a.pickle", without_times())
-    assert main(["summary", str(path)]) == 0
-    assert "not known: the events have an order, and no times" in capsys.readouterr().out
-    assert main(["steps", str(path), "--timeline", "host"]) == 2
-    assert "the events of this recording have an order, and no times" in capsys.readouterr().err
 
 
 def changed(**changes: Any) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -11,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tidyprof
-import tidyprof.readers.perfetto.reader
-from tidyprof import Profile, ProfileReadError
+from tidyprof import Profile
 from tidyprof.analyses import busy
 from tidyprof.readers.perfetto.reader import read_perfetto
 from tidyprof_tests import perfetto_writer as w
@@ -154,22 +150,6 @@ def test_counters_are_in_bytes_and_their_impossible_times_are_dropped(lumi):
     assert lumi.meta["repairs"] == {"dropped events with an impossible time": 2}
 
 
-def test_what_the_recording_says_about_itself(lumi):
-    meta = lumi.meta
-    assert next(iter(meta)) == "data_loss"
-    assert meta["data_loss"] == {}
-    assert meta["tool"] == "rocprofv3"
-    assert meta["perfetto_version"] == "Perfetto v44.0-94bdc3da5"
-    assert meta["clock"] == "BOOTTIME"
-    # 29 April 2026, the day that the clock snapshot states.
-    recorded = pd.Timestamp(lumi.events["start_ns"].iloc[0] + meta["realtime_offset_ns"])
-    assert str(recorded.date()) == "2026-04-29"
-    assert meta["commands"] == {78784: "./a.out 20 100000000 256"}
-    assert meta["warnings"] == []
-    assert not {"rank", "gpu", "rocm", "torch"} & set(meta)
-    assert lumi.events["rank"].isna().all()
-
-
 def test_samples_of_the_recording(sampled):
     frames = sampled.events[sampled.events["kind"] == "sample"]
     stacks = frames.groupby("sample")
@@ -193,30 +173,6 @@ def test_depth_and_parent_of_samples_form_stacks(sampled):
     assert (parents["sample"].to_numpy() == inner["sample"].to_numpy()).all()
     assert (parents["start_ns"].to_numpy() == inner["start_ns"].to_numpy()).all()
     assert frames.groupby("sample")["depth"].max().eq(frames.groupby("sample").size() - 1).all()
-
-
-def test_ranges_and_counters_of_the_sampled_recording(sampled):
-    ranges = sampled.events[sampled.events["kind"] == "annotation"]
-    assert sorted(ranges["name"]) == ["python", "samples [rocprof-sys]"]
-    assert sampled.meta["tool"] == "rocprof-sys"
-    assert "ROCPROFSYS_USE_ROCM" in sampled.meta["warnings"][0]
-    counters = sampled.counters
-    assert len(counters) == 9 * 77
-    assert sampled.meta["not_kept"] == {"zeros that close counters": 9}
-    units = counters.groupby("name", observed=True)["unit"].first()
-    assert units["CPU Memory Usage (S)"] == "MB"
-    assert units["CPU Frequency [0] (S)"] == "MHz"
-    assert pd.isna(units["CPU Page Faults (S)"])
-    # A peak never falls, once the zero that closes the counter is left out.
-    peak = counters[counters["name"] == "CPU Peak Memory (S)"]["value"]
-    assert peak.is_monotonic_increasing
-    assert peak.max() == 743
-
-
-@pytest.mark.parametrize("name", [f"{LUMI}/results.pftrace", SAMPLED])
-def test_read_finds_the_reader(recordings, name):
-    profile = tidyprof.read(recordings / name)
-    assert profile.events.equals(read_perfetto(recordings / name).events)
 
 
 # Written traces: slices
@@ -507,13 +463,6 @@ def test_the_clock_that_the_trace_names(tmp_path):
     assert profile.events["start_ns"].tolist() == [BASE + 10**18]
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 1000])
-def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, size):
-    plain = read(tmp_path, small_trace())
-    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", size)
-    assert read(tmp_path, small_trace()).events.equals(plain.events)
-
-
 def test_descriptors_may_come_late_and_in_parts(tmp_path):
     parts = [
         start(),
@@ -524,16 +473,6 @@ def test_descriptors_may_come_late_and_in_parts(tmp_path):
     ]
     events = read(tmp_path, *parts).events
     assert events[["process", "device", "queue"]].to_numpy().tolist() == [[100, 4, 0]]
-
-
-def test_tracks_that_are_their_own_parents(tmp_path):
-    parts = [
-        start(),
-        w.track(20, parent=21),
-        w.track(21, parent=20),
-        slice_(BASE, BASE + 1, "a", track=20),
-    ]
-    assert read(tmp_path, *parts).events["process"].isna().all()
 
 
 # Written traces: devices of each version of the tools
@@ -590,17 +529,6 @@ def test_a_copy_is_the_gpus(tmp_path, name, source, destination, expected):
     assert events["kind"].tolist() == ["copy"]
 
 
-def test_a_copy_without_arguments_has_the_device_of_its_track_unless_that_is_a_cpu(tmp_path):
-    parts = [
-        start(),
-        tracks(),
-        w.track(30, name="COPY to AGENT [0] THREAD [1] (CPU)", parent=w.PROCESS),
-    ]
-    for lane in (COPIES, 30):
-        parts.append(slice_(BASE + lane, BASE + lane + 1, "MEMORY_COPY", "memory_copy", track=lane))
-    assert read(tmp_path, *parts).events["device"].tolist() == [4, pd.NA]
-
-
 @pytest.mark.parametrize(
     ("gpus", "agents", "expected", "joined"),
     [((0,), (4,), [0, 0], {4: 0}), ((0, 1), (4, 5), [0, 1, pd.NA, pd.NA], None)],
@@ -638,57 +566,6 @@ def test_rocprof_sys_counts_agents_for_copies_and_gpus_for_kernels(
     assert profile.events["device"].tolist() == expected
     assert profile.meta.get("agent_taken_as_device") == joined
     assert profile.meta["tool"] == "rocprof-sys"
-
-
-def test_rocprof_sys_draws_kernels_copies_and_calls_by_stream(tmp_path):
-    """Its call records are there twice: on the thread, and on the stream."""
-    stream = {"track": 60, "category": "rocm_hip_stream", "stream_id": 2}
-    parts = [
-        start(),
-        tracks(),
-        w.track(60, name="HIP Activity Stream 2", parent=w.PROCESS),
-        slice_(BASE, BASE + 10, "hipMemcpyAsync", "rocm_hip_api", corr_id=5),
-        slice_(BASE, BASE + 10, "hipMemcpyAsync", corr_id=5, **stream),
-        slice_(BASE + 2, BASE + 8, "MEMORY_COPY_DEVICE_TO_HOST", corr_id=5, **stream),
-        slice_(
-            BASE + 9,
-            BASE + 12,
-            "void add<float>(float*)",
-            corr_id=6,
-            kernel_id=1,
-            grid_size="(64,2,1)",
-            **stream,
-        ),
-        slice_(BASE + 13, BASE + 14, "hipKernel", corr_id=7, dispatch_id=3, kernel_id=2, **stream),
-    ]
-    profile = read(tmp_path, *parts)
-    assert profile.events["kind"].tolist() == ["runtime", "copy", "kernel", "kernel"]
-    assert profile.events["grid"].tolist()[2] == "[64, 2, 1]"
-    assert profile.events["launch_ns"].tolist()[1] == BASE
-    assert profile.events["dispatch_id"].tolist()[3] == 3
-    assert set(profile.device_events["stream"]) == {2}
-    assert profile.meta["not_kept"] == {"calls repeated on their stream's track": 1}
-
-
-def test_details_of_kernels_are_columns_where_they_are_stated(tmp_path):
-    assert "vgprs" not in read(tmp_path, small_trace()).events.columns
-    details = {
-        "VGPR_Count": 32,
-        "Accum_VGPR_Count": 4,
-        "SGPR_Count": 16,
-        "LDS_Block_Size": 512,
-        "Scratch_Size": 0,
-    }
-    row = read(tmp_path, start(), tracks(), kernel(BASE, BASE + 1, "k", 1, **details)).events.iloc[
-        0
-    ]
-    assert row[["vgprs", "accum_vgprs", "sgprs", "lds_bytes", "scratch_bytes"]].tolist() == [
-        32,
-        4,
-        16,
-        512,
-        0,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -769,20 +646,6 @@ def test_only_zeros_that_close_all_counters_are_left_out(tmp_path):
     assert one.counters["value"].tolist() == [5, 1, 0, 2]
 
 
-def test_values_that_are_no_numbers_are_dropped(tmp_path):
-    values = [counter(BASE + i, float(i)) for i in range(300)]
-    profile = read(
-        tmp_path,
-        start(),
-        tracks(),
-        *values,
-        counter(BASE + 1, float("nan")),
-        counter(BASE, float("inf")),
-    )
-    assert len(profile.counters) == 300
-    assert profile.meta["repairs"] == {"dropped events of counters that are no number": 2}
-
-
 def test_samples_in_slices(tmp_path):
     parts = [start(), tracks(), w.track(80, name="Thread 0 (S) 555", parent=w.PROCESS)]
     parts += [
@@ -802,62 +665,7 @@ def test_samples_in_slices(tmp_path):
     assert profile.meta["tool"] == "rocprof-sys"
 
 
-def test_samples_of_other_profilers_are_counted(tmp_path):
-    sampled = w.packet(w.time_of(BASE), w.block(66, w.number(2, 100) + w.number(4, 6)))
-    profile = read(tmp_path, start(), tracks(), slice_(BASE, BASE + 1, "a"), sampled)
-    assert profile.events["name"].tolist() == ["a"]
-    assert profile.meta["not_kept"] == {"samples that are no slices": 1}
-
-
-def test_names_are_kept_as_they_are(tmp_path):
-    odd = ["<script>alert(1)</script>", "tab\tand\x01control", "snow ☃", ""]
-    parts = [slice_(BASE + i, BASE + i + 1, name) for i, name in enumerate(odd)]
-    broken = w.block(11, w.number(9, w.INSTANT) + w.block(23, b"\xff\xfe"))
-    profile = read(tmp_path, start(), tracks(), *parts, w.packet(w.time_of(BASE + 9), broken))
-    assert profile.events["name"].tolist() == [*odd, "\ufffd\ufffd"]
-
-
 # Written traces: losses, doubts, folders
-
-
-@pytest.mark.parametrize(
-    ("policy", "part"), [(1, "its start is missing"), (2, "its end is missing")]
-)
-def test_lost_data_is_said_first(tmp_path, policy, part):
-    profile = read(
-        tmp_path,
-        w.buffer_config(policy),
-        small_trace(),
-        w.statistics(chunks_discarded=3, patches_failed=1),
-    )
-    assert next(iter(profile.meta)) == "data_loss"
-    assert profile.meta["data_loss"] == {
-        "chunks discarded because the buffer was full": 3,
-        "packets cut in two": 1,
-    }
-    assert "lost data (3 chunks" in profile.meta["warnings"][0]
-    assert part in profile.meta["warnings"][0]
-
-
-def test_statistics_of_one_trace_grow_and_those_of_several_add_up(tmp_path):
-    first = [
-        w.trace_uuid(1),
-        small_trace(),
-        w.statistics(chunks_overwritten=2),
-        w.statistics(chunks_overwritten=5),
-    ]
-    second = [
-        w.trace_uuid(2),
-        start(),
-        w.statistics(chunks_overwritten=1, service_invalid_packets=1),
-    ]
-    meta = read(tmp_path, *first, *second).meta
-    assert meta["data_loss"] == {"chunks overwritten in the ring buffer": 6, "invalid packets": 1}
-    assert len(meta["traces"]) == 2
-
-
-def test_without_statistics_nothing_is_said_about_losses(tmp_path):
-    assert "data_loss" not in read(tmp_path, start(), tracks(), slice_(BASE, BASE + 1, "a")).meta
 
 
 def test_packets_after_a_gap_are_lost_until_the_state_is_cleared(tmp_path):
@@ -875,23 +683,6 @@ def test_packets_after_a_gap_are_lost_until_the_state_is_cleared(tmp_path):
     assert profile.meta["repairs"] == {"dropped events of sequences whose start is missing": 1}
 
 
-def test_no_kernels_is_worth_a_warning(tmp_path):
-    profile = read(tmp_path, start(), tracks(), call(BASE, BASE + 1, "hipMalloc", 1))
-    assert "no event on a GPU" in profile.meta["warnings"][0]
-    assert "--kernel-trace" in profile.meta["warnings"][0]
-
-
-def test_parts_with_different_times_of_day_are_worth_a_warning(tmp_path):
-    parts = [
-        w.clock_snapshot((6, BASE), (1, 10**18)),
-        w.clock_snapshot((6, BASE), (1, 10**18 + 10**10)),
-    ]
-    assert any(
-        "several machines" in warning
-        for warning in read(tmp_path, *parts, small_trace()).meta["warnings"]
-    )
-
-
 def test_samples_and_parents_go_on_from_file_to_file(tmp_path):
     for number in (0, 1):
         parts = [
@@ -904,38 +695,3 @@ def test_samples_and_parents_go_on_from_file_to_file(tmp_path):
     assert events["sample"].tolist() == [0, 0, 1, 1]
     assert [events["name"][row] for row in events["parent"].dropna()] == ["main", "main"]
     assert events["parent"].dropna().tolist() == [0, 2]
-
-
-def test_the_same_process_twice_at_the_same_time_is_refused(tmp_path):
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        w.write_trace(tmp_path / folder / "a.pftrace", small_trace())
-    with pytest.raises(
-        ProfileReadError, match=r"'one/a\.pftrace' and 'two/a\.pftrace' both cover process 100"
-    ):
-        read_perfetto(tmp_path)
-
-
-def test_columns_are_the_same_whatever_the_file_holds(tmp_path):
-    bare = read(tmp_path, start(), counter(BASE, 1.0)).events
-    full = read(tmp_path, small_trace()).events
-    shared = list(bare.columns)
-    assert shared == list(full.columns)[: len(shared)]
-    assert {"track", "depth", "parent"} <= set(full.columns)
-    numbers = [name for name in shared if bare[name].dtype != "category"]
-    assert bare[numbers].dtypes.equals(full[numbers].dtypes)
-
-
-def test_other_files_do_not_wait_for_the_message_classes(recordings):
-    table = recordings / "rocprof-sys-cpu" / "rocprofsys-python-output" / "wall_clock-18731.json"
-    code = (
-        f"import sys, tidyprof\ntidyprof.read({str(table)!r})\nassert not [module for module in"
-        " sys.modules if module.startswith(('google.protobuf', 'perfetto.'))]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_parser_is_protobufs_own():
-    from google.protobuf.internal import api_implementation
-
-    assert api_implementation.Type() == "upb"

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tidyprof import Origin, Profile, analyses
-from tidyprof.readers.rocprof_compute.counter_csv import counter_columns
+from tidyprof import Profile, analyses
 from tidyprof.readers.rocprof_compute.database import METRIC_COLUMNS
 from tidyprof.readers.rocprof_compute.dispatches import COUNTER_COLUMNS
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
@@ -25,7 +24,6 @@ from tidyprof.readers.rocprof_compute.workload import small_table
 from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
 from tidyprof_tests.compute_writer import (
     START_NS,
-    SYSINFO,
     Dispatch,
     long_rows,
     two_kernels,
@@ -334,25 +332,7 @@ def test_the_analysis_database(manifest, profile_of):
     assert profile.meta["gpu"] == "MI350"
 
 
-def test_the_database_says_the_same_compressed(recordings, profile_of, tmp_path):
-    (source,) = (recordings / DATABASE).glob("*.db")
-    path = tmp_path / "analysis.db.gz"
-    path.write_bytes(gzip.compress(source.read_bytes(), 1))
-    pd.testing.assert_frame_equal(tidyprof.read(path).counters, profile_of(DATABASE).counters)
-
-
 # Where the files are
-
-
-def test_every_way_to_name_a_recording(recordings, profile_of):
-    name = "rocprof-compute-mi300x-coalescing/coalesced_profile"
-    expected = profile_of(name)
-    folder = recordings / name / FOLDERS[name]
-    for path in (folder, folder / "pmc_perf.csv"):
-        profile = tidyprof.read(path)
-        pd.testing.assert_frame_equal(profile.events, expected.events)
-        pd.testing.assert_frame_equal(profile.counters, expected.counters)
-        assert profile.meta["sysinfo"] == expected.meta["sysinfo"]
 
 
 def test_files_of_single_runs_are_read_as_if_analyze_had_joined_them(tmp_path):
@@ -381,31 +361,6 @@ def test_files_of_single_runs_are_read_as_if_analyze_had_joined_them(tmp_path):
     assert [Path(file).name for file in found.meta["files"][:2]] == [
         f"results_pmc_perf_{run}.csv.gz" for run in (0, 1)
     ]
-
-
-def test_two_workloads_are_not_mixed(recordings):
-    with pytest.raises(tidyprof.ProfileReadError, match=r"2 workload folders .*coalesced_profile"):
-        tidyprof.read(recordings / "rocprof-compute-mi300x-coalescing")
-
-
-def test_a_folder_named_after_a_rank(tmp_path):
-    folder = write_folder(tmp_path / "cifar" / "3", wide_rows(two_kernels()))
-    for path in (folder, tmp_path / "cifar"):
-        assert read_rocprof_compute(path).events["rank"].tolist() == [3, 3, 3]
-
-
-def test_without_sysinfo_the_gpu_is_unknown(tmp_path):
-    profile = read_rocprof_compute(write_folder(tmp_path, wide_rows(two_kernels()), sysinfo=None))
-    assert "gpu" not in profile.meta
-    assert any("no sysinfo.csv" in warning for warning in profile.meta["warnings"])
-
-
-def test_origin_is_passed_on(tmp_path):
-    origin = Origin("recorded", "one MI300X")
-    assert (
-        read_rocprof_compute(write_folder(tmp_path, wide_rows(two_kernels())), origin=origin).origin
-        == origin
-    )
 
 
 # Written folders
@@ -442,15 +397,6 @@ def test_counters_of_several_runs(tmp_path):
     assert profile.events["shortest_ns"].tolist() == [1000, 500, 3000]
     assert profile.events["longest_ns"].tolist() == [1200, 700, 3200]
     assert profile.meta["replays_read"] == 3
-
-
-def test_runs_that_launched_other_kernels_are_told(tmp_path):
-    rows = long_rows(two_kernels())
-    other = [Dispatch(3, "another()", 3000, 700, {"SQ_WAVES_SAVED": 1})]
-    profile = read_rocprof_compute(write_folder(tmp_path, [*rows, *long_rows(other)]))
-    assert any("different kernels" in warning for warning in profile.meta["warnings"])
-    assert any("between 1 and 3 counters" in warning for warning in profile.meta["warnings"])
-    assert len(profile.events) == 4
 
 
 def test_counters_rotated_over_launches(tmp_path):
@@ -505,67 +451,9 @@ def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
     assert 12 not in profile.counters["dispatch_id"].tolist()
 
 
-def test_names_are_kept_as_they_are(tmp_path):
-    names = [
-        '<script>alert("x")</script>',
-        "line\nbreak",
-        "tab\tand\x07bell",
-        "a,b;c",
-        "ünïcode",
-        "NA but no",
-        "$x$",
-    ]
-    rows = wide_rows(
-        [Dispatch(i, name, 100 * i, 5, {"SQ_WAVES": 1}) for i, name in enumerate(names, 1)]
-    )
-    profile = read_rocprof_compute(write_folder(tmp_path, rows))
-    assert profile.events["name"].tolist() == names
-    assert profile.counters["kernel"].tolist() == names
-    assert all(
-        character.isprintable() for name in profile.events["short_name"] for character in name
-    )
-
-
 def test_device_numbers_beyond_32_bits_are_missing(tmp_path):
     rows = wide_rows([Dispatch(1, "k", 0, 5, {"SQ_WAVES": 1}, gpu=2**40)])
     assert read_rocprof_compute(write_folder(tmp_path, rows)).events["device"].isna().all()
-
-
-def test_a_column_that_is_nothing_known_is_listed(tmp_path):
-    rows = [row | {"comment": "x"} for row in wide_rows(two_kernels())]
-    assert read_rocprof_compute(write_folder(tmp_path, rows)).meta["ignored_columns"] == ["comment"]
-
-
-def test_an_edited_list_of_dispatches_is_told(tmp_path):
-    folder = write_folder(tmp_path, wide_rows(two_kernels()))
-    write_csv(
-        folder / "pmc_dispatch_info.csv", [{"Dispatch_ID": 1, "Kernel_Name": "a", "GPU_ID": 0}]
-    )
-    assert (
-        "pmc_dispatch_info.csv lists 1 dispatches"
-        in read_rocprof_compute(folder).meta["warnings"][0]
-    )
-
-
-def test_numbers_in_counter_names_are_no_runs():
-    names = [
-        "Wave_Size",
-        "SQC_DCACHE_REQ_READ_1",
-        "Wave_Size_1",
-        "SQC_DCACHE_REQ_READ_2",
-        "GRBM_COUNT",
-        "Wave_Size_2",
-    ]
-    names += ["GRBM_COUNT_2", "SQ_WAVES_LT_16", "TCC_HIT[3]"]
-    found = [(column.counter, column.replay_pass) for column in counter_columns(names)]
-    assert found == [
-        ("SQC_DCACHE_REQ_READ_1", 0),
-        ("SQC_DCACHE_REQ_READ_2", 1),
-        ("GRBM_COUNT", 1),
-        ("GRBM_COUNT", 2),
-        ("SQ_WAVES_LT_16", 2),
-        ("TCC_HIT[3]", 2),
-    ]
 
 
 values = st.one_of(st.integers(0, 2**53), st.floats(0, 1e18, allow_nan=False))
@@ -604,15 +492,3 @@ def test_what_is_written_is_read(tmp_path_factory, rows, long):
     assert Counter(profile.counters["kernel"]) == Counter(
         2 * [dispatch.name for dispatch in written]
     )
-
-
-def test_sysinfo_is_typed(tmp_path):
-    facts = read_rocprof_compute(
-        write_folder(
-            tmp_path,
-            wide_rows(two_kernels()),
-            SYSINFO | {"hbm_bw": "5324.8", "vbios": "NA", "sbios": "A, B"},
-        )
-    ).meta["sysinfo"]
-    assert (facts["cu_per_gpu"], facts["hbm_bw"], facts["sbios"]) == (304, 5324.8, "A, B")
-    assert "vbios" not in facts

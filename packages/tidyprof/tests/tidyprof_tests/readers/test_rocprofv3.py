@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 import statistics
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -18,7 +16,6 @@ import tidyprof
 from tidyprof import EVENT_DTYPES, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
-from tidyprof.readers.rocprofv3.recognition import recognises
 from tidyprof_tests.rocprofv3_writer import (
     COUNTER_HEADER,
     KERNEL_HEADER,
@@ -204,13 +201,6 @@ def test_decode_counters(recordings, truth, name):
     assert len(profile.events) == 0
 
 
-def test_decode_folder_keeps_its_runs_apart(recordings):
-    profile = read_rocprofv3(recordings / DECODE)
-    assert profile.meta["processes"] == [2684120, 2684167, 2684191]
-    assert set(profile.events["process"]) == {2684120}
-    assert set(profile.counters["process"]) == {2684167, 2684191}
-
-
 def test_decode_kernels_find_their_launches(recordings):
     folder = recordings / DECODE
     profile = read_rocprofv3(folder)
@@ -265,20 +255,6 @@ def test_training_analyses(truth, training):
         assert {name: found[name] for name in ("name", "calls", "total_ns")} == expected[key]
 
 
-def test_training_meta(training):
-    meta = training.meta
-    assert meta["tool"] == "rocprofv3"
-    assert meta["gpu"] == "AMD Instinct MI350X"
-    assert meta["host"] == "smci350-zts-gtu-c6-25"
-    assert meta["processes"] == [908]
-    assert meta["command"][-1] == "training.max_steps=50"
-    assert meta["device_numbering"] == "agent"
-    assert not meta["warnings"]
-    assert not meta["repairs"]
-    assert "rocm" not in meta
-    assert "tool_version" not in meta
-
-
 def test_files_of_several_runs_are_not_one_run(recordings):
     with pytest.raises(
         ProfileReadError, match="the files of one run name 9 different processes, such as 15 and 57"
@@ -302,22 +278,6 @@ def test_empty_tables_keep_their_types(tmp_path):
 
 
 # What becomes what
-
-
-def test_kinds(tmp_path):
-    events = read_rocprofv3(write_small_run(tmp_path)).events
-    kinds = dict(zip(events["name"], events["kind"], strict=True))
-    assert kinds == {
-        "void gemm<float>(float*, int)": "kernel",
-        "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)": "collective",
-        "__amd_rocclr_fillBufferAligned": "fill",
-        "hipMemcpyAsync": "runtime",
-        "hipLaunchKernel": "runtime",
-        "hipMemsetAsync": "runtime",
-        "step 1": "annotation",
-        "MEMORY_COPY_HOST_TO_DEVICE": "copy",
-        "MEMORY_COPY_DEVICE_TO_HOST": "copy",
-    }
 
 
 @pytest.mark.parametrize(
@@ -496,30 +456,6 @@ def test_ways_of_writing(tmp_path, way):
     assert profile.meta["device_numbering"] == ("index" if way == "agents by type" else "agent")
 
 
-ODD_NAMES = [
-    "two\nlines",
-    "comma, and\nline",
-    "<b>bold</b>&amp;\x1b[31m\x07",
-    "tab\tand\\backslash",
-    "ünïcödé 内核",
-    "",
-    "'single'",
-    "#comment",
-    "1e400",
-]
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_names_are_kept_as_the_tool_wrote_them(tmp_path, name):
-    path = tmp_path / "marker_api_trace.csv"
-    calls = [
-        Call(text, place, 1, place, domain="MARKER_CORE_API")
-        for place, text in enumerate(["a", name, "b", name])
-    ]
-    path.write_bytes(call_csv(calls).encode())
-    assert read_rocprofv3(path).events["name"].tolist() == ["a", name, "b", name]
-
-
 @settings(max_examples=150)
 @given(
     st.lists(
@@ -535,30 +471,6 @@ def test_any_names_are_kept(tmp_path_factory, names):
     ]
     path.write_bytes(call_csv(calls).encode())
     assert read_rocprofv3(path).events["name"].tolist() == names
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        'say "hi" twice',
-        '"quoted"',
-        '{"loss": 1.5, "step": 2}',
-        'a 5" pipe',
-        '"',
-        'comma, "quote", and\nline',
-    ],
-)
-@pytest.mark.parametrize("others", [[], ["a", "b"]])
-def test_quotes_in_names_are_refused_with_a_way_out(tmp_path, name, others):
-    path = tmp_path / "marker_api_trace.csv"
-    for names in ([*others, name], [name, *others], [name] * 3):
-        calls = [
-            Call(text, place, 1, place, domain="MARKER_CORE_API")
-            for place, text in enumerate(names)
-        ]
-        path.write_bytes(call_csv(calls).encode())
-        with pytest.raises(ProfileReadError, match="--output-format json or rocpd"):
-            read_rocprofv3(path)
 
 
 def test_odd_names_in_a_kernel_trace(tmp_path):
@@ -577,43 +489,6 @@ def test_odd_names_in_a_kernel_trace(tmp_path):
         kernel_csv([Kernel("a§", place, 1, place) for place in range(1, 5)]).encode("latin-1")
     )
     assert read_rocprofv3(path).events["name"].tolist() == ["a\ufffd"] * 4
-
-
-def test_quotes_doubled_by_another_program(tmp_path):
-    path = tmp_path / "1_marker_api_trace.csv"
-    names = ['say "hi"', "plain", '""']
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            [
-                "Domain",
-                "Function",
-                "Process_Id",
-                "Thread_Id",
-                "Correlation_Id",
-                "Start_Timestamp",
-                "End_Timestamp",
-            ]
-        )
-        writer.writerows(
-            Call(name, place, 1, place, domain="MARKER_CORE_API").cells()
-            for place, name in enumerate(names)
-        )
-    assert read_rocprofv3(path).events["name"].tolist() == names
-
-
-def test_broken_characters_are_replaced(tmp_path):
-    path = tmp_path / "1_marker_api_trace.csv"
-    path.write_bytes(call_csv([Call("a§b", 0, 1, 1), Call("c", 5, 1, 2)]).encode("latin-1"))
-    profile = read_rocprofv3(path)
-    assert profile.events["name"].tolist() == ["a\ufffdb", "c"]
-    assert any("broken UTF-8" in warning for warning in profile.meta["warnings"])
-
-
-def test_identifiers_without_value(tmp_path):
-    path = tmp_path / "1_kernel_trace.csv"
-    path.write_text(kernel_csv([Kernel("k", 0, 1, 1, correlation=2**64 - 1)]))
-    assert read_rocprofv3(path).events["correlation_id"].isna().all()
 
 
 # Several processes
@@ -642,36 +517,6 @@ def test_names_say_rank_and_process(tmp_path):
     }
     assert found == names
     assert profile.meta["ranks"] == [0, 1, 2]
-
-
-def test_a_rank_that_the_names_do_not_state(tmp_path):
-    folder = write_small_run(tmp_path / "run")
-    assert set(read_rocprofv3(folder, rank=6).events["rank"]) == {6}
-    (folder / "301_kernel_trace.csv").write_text(kernel_csv([Kernel("k", 0, 10, 1)]))
-    with pytest.raises(ProfileReadError, match="2 processes whose names state no rank"):
-        read_rocprofv3(folder, rank=6)
-
-
-def test_files_by_their_prefix(tmp_path):
-    write_small_run(tmp_path, "300")
-    (tmp_path / "3001_kernel_trace.csv").write_text(kernel_csv([Kernel("other", 0, 10, 1)]))
-    assert len(read_rocprofv3(tmp_path / "300").events) == 10
-    assert len(read_rocprofv3(tmp_path / "3001").events) == 1
-    assert len(read_rocprofv3(tmp_path / "30").events) == 11
-    with pytest.raises(ProfileReadError, match="no file whose name starts like this"):
-        read_rocprofv3(tmp_path / "4")
-
-
-def test_the_process_comes_from_any_file_of_its_name(tmp_path):
-    write_small_run(tmp_path, "kernels")
-    assert set(read_rocprofv3(tmp_path).events["process"]) == {300}
-
-
-def test_several_processes_under_one_name(tmp_path):
-    write_small_run(tmp_path, "kernels")
-    (tmp_path / "kernels_rccl_api_trace.csv").write_text(call_csv([Call("f", 0, 1, 1, process=99)]))
-    with pytest.raises(ProfileReadError, match="2 different processes, such as 99 and 300"):
-        read_rocprofv3(tmp_path)
 
 
 def test_rows_that_rocpd_merged_find_their_process(tmp_path):
@@ -705,73 +550,7 @@ def test_rows_that_rocpd_merged_find_their_process(tmp_path):
     assert events.loc["b", "launch_ns"] == START_NS + 2
 
 
-def test_copies_of_a_file_are_refused(tmp_path):
-    write_small_run(tmp_path, "300")
-    shutil.copy(tmp_path / "300_kernel_trace.csv", tmp_path / "300_kernel_trace (1).csv")
-    with pytest.raises(ProfileReadError, match="hold the same events"):
-        read_rocprofv3(tmp_path)
-
-
-def test_processes_that_never_overlap_are_doubtful(tmp_path):
-    for place in range(2):
-        path = tmp_path / f"{place + 1}_kernel_trace.csv"
-        path.write_text(kernel_csv([Kernel("k", place * 10**9, 10 + place, 1)]))
-    assert any(
-        "not all processes overlap" in warning
-        for warning in read_rocprofv3(tmp_path).meta["warnings"]
-    )
-
-
-def test_other_files_are_listed(tmp_path):
-    write_small_run(tmp_path)
-    (tmp_path / "loss.csv").write_text("step,loss\n1,2\n")
-    (tmp_path / "config.json").write_text("{}")
-    meta = read_rocprofv3(tmp_path).meta
-    assert sorted(Path(file).name for file in meta["ignored_files"]) == ["config.json", "loss.csv"]
-    assert len(meta["files"]) == 4
-
-
-@pytest.mark.parametrize("damage", ["its start", "a link"])
-def test_a_trace_of_kernels_that_is_not_read_is_the_cause_of_none(tmp_path, damage):
-    write_small_run(tmp_path)
-    (path,) = tmp_path.glob("*_kernel_trace.csv")
-    content = path.read_bytes()
-    path.unlink()
-    for other in tmp_path.glob("*_memory_copy_trace.csv"):
-        other.unlink()
-    if damage == "a link":
-        path.symlink_to(tmp_path / "nowhere")
-    else:
-        path.write_bytes(content[40:])
-    meta = read_rocprofv3(tmp_path).meta
-    assert any(
-        f"no kernel in it, and {path.name} was not read" in warning for warning in meta["warnings"]
-    )
-    assert not any("--kernel-trace" in warning for warning in meta["warnings"])
-    assert str(path) in meta["ignored_files"]
-
-
-def test_folders_of_rocprof_compute_are_not_taken(tmp_path):
-    write_small_run(tmp_path / "out")
-    assert tidyprof.read(tmp_path).meta["tool"] == "rocprofv3"
-    assert recognises(tmp_path, b"")
-    (tmp_path / "sysinfo.csv").write_text("a,b\n1,2\n")
-    assert not recognises(tmp_path, b"")
-
-
 # JSON
-
-
-def test_json_and_csv_say_the_same(tmp_path):
-    from_csv = read_rocprofv3(write_small_run(tmp_path)).events
-    path = write_results(tmp_path / "300_results.json", *small_run())
-    from_json = read_rocprofv3(path).events
-    differing = ["bytes", "launch_thread"]
-    assert set(from_csv.columns) == set(from_json.columns)
-    pd.testing.assert_frame_equal(
-        from_csv.drop(columns=differing), from_json[from_csv.columns].drop(columns=differing)
-    )
-    assert from_json.loc[from_json["kind"] == "copy", "bytes"].tolist() == [4096, 64]
 
 
 def one_after_the_other(drawn):
@@ -957,31 +736,6 @@ def test_counters_in_columns(tmp_path):
     }
 
 
-def test_an_unknown_column_among_counters_is_named(tmp_path):
-    counters = {
-        **dict.fromkeys(
-            ("SQ_WAVES", "TCC_HIT_sum", "TCC_EA0_RDREQ[3]", "SQ_INSTS_VALU_MFMA_F16"), 1
-        ),
-        **dict.fromkeys(("L2CacheHit", "VALUBusy", "MeanOccupancyPerCU", "Wavefronts"), 2),
-        **dict.fromkeys(("FETCH_SIZE", "MfmaFlopsBF16", "GPUBusy"), 3),
-    }
-    row = dict(zip(COUNTER_HEADER, counter_row(KERNEL, "", 0), strict=True))
-    row = {name: value for name, value in row.items() if not name.startswith("Counter")} | counters
-
-    def written(name: str, row: dict) -> Path:
-        path = tmp_path / name
-        path.write_text(csv_text(list(row), [list(row.values())]))
-        return path
-
-    assert not tidyprof.read(written("known.csv", row)).meta.get("warnings")
-    more = row | {"Cluster_Size_X": 4, "Context": 1}
-    profile = tidyprof.read(written("newer.csv", more))
-    (warning,) = profile.meta["warnings"]
-    assert warning.startswith("newer.csv: ")
-    assert warning.endswith("no counter is named like Cluster_Size_X, Context.")
-    assert {*profile.counters["name"]} == {*counters, "Cluster_Size_X", "Context"}
-
-
 def test_counters_without_times(recordings):
     profile = read_rocprofv3(recordings / DOCS / "kernel_names.csv")
     assert (profile.counters["time_ns"] == 0).all()
@@ -1035,57 +789,3 @@ def test_statistics_agree_with_the_kernels_of_a_trace(tmp_path):
     columns = ["name", "calls", "total_ns", "mean_ns", "min_ns", "max_ns", "std_ns", "percent"]
     own, tools = kernels(profile)[columns], profile.meta["stats"]["kernel"][columns]
     pd.testing.assert_frame_equal(own, tools, check_dtype=False)
-
-
-def test_statistics_of_instants(tmp_path):
-    path = tmp_path / "marker_api_stats.csv"
-    path.write_text(statistics_csv([("a", [5])]).replace("100.0", "-nan").replace(",5", ",0"))
-    table = read_rocprofv3(path).meta["stats"]["marker_api"]
-    assert table["total_ns"].tolist() == [0]
-    assert np.isnan(table["percent"].iloc[0])
-
-
-def test_only_statistics(tmp_path):
-    path = tmp_path / "9_kernel_stats.csv"
-    path.write_text(statistics_csv([("a", [1, 2])]))
-    meta = read_rocprofv3(path).meta
-    assert meta["stats"]["kernel"]["process"].tolist() == [9]
-    assert "only statistics" in meta["warnings"][0]
-
-
-def test_no_kernels_gives_the_likely_cause(tmp_path):
-    path = tmp_path / "hip_api_trace.csv"
-    path.write_text(call_csv([Call("hipMalloc", 0, 10, 1)]))
-    (warning,) = read_rocprofv3(path).meta["warnings"]
-    assert "--kernel-trace" in warning
-
-
-def test_agents(tmp_path):
-    write_small_run(tmp_path)
-    header = [
-        "Node_Id",
-        "Logical_Node_Id",
-        "Agent_Type",
-        "Cu_Count",
-        "Num_Xcc",
-        "Name",
-        "Product_Name",
-        "Model_Name",
-    ]
-    rows = [
-        [0, 0, "CPU", 128, 1, "EPYC", "AMD EPYC", ""],
-        [4, 4, "GPU", 304, 8, "gfx942", "AMD Instinct MI300X", "ip"],
-    ]
-    (tmp_path / "300_agent_info.csv").write_text(csv_text(header, rows))
-    meta = read_rocprofv3(tmp_path).meta
-    assert meta["gpu"] == "AMD Instinct MI300X"
-    assert meta["agents"][1] == {
-        "type": "GPU",
-        "node_id": 4,
-        "logical_node_id": 4,
-        "cu_count": 304,
-        "num_xcc": 8,
-        "name": "gfx942",
-        "product_name": "AMD Instinct MI300X",
-        "model_name": "ip",
-    }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tidyprof import Profile, ProfileReadError
+from tidyprof import Profile
 from tidyprof.analyses import busy, kernels
 from tidyprof.readers.rpd.reader import read_rpd
 from tidyprof_tests.rpd_writer import START_NS, RpdWriter, small_file
@@ -130,11 +130,6 @@ def test_figures_that_were_published(manifest, profile_of):
         expected["TotalDuration"],
     )
     assert top["sum"].iloc[1] // 1000 == published["top_second_row_total"]
-
-
-def test_busy_as_a_union_beside_the_plain_sum(profile_of):
-    found = busy(profile_of("rpd-vllm-mytrace")).iloc[0]
-    assert found["union_ns"] < found["sum_ns"]
 
 
 def test_the_same_run_converted_by_the_tool_itself(recordings, profile_of):
@@ -428,36 +423,4 @@ def test_the_view_top_tells_files_of_schema_2_apart_that_count_gpus(tmp_path, co
     assert read_rpd(writer.close()).meta.get("device_numbering") == numbering
 
 
-def test_two_processes_in_one_file(tmp_path):
-    writer = RpdWriter(tmp_path / "file.rpd")
-    for pid in (7, 9):
-        writer.call("hipFree", 1_000, 10, pid=pid)
-    assert read_rpd(writer.close()).meta["processes"] == [7, 9]
-
-
-def test_names_are_kept_as_they_are(tmp_path):
-    names = [
-        "<script>alert(1)</script>",
-        "tab\there",
-        "nul\x00byte",
-        "Ω kernel 核",
-        "line\nbreak",
-        "'; DROP TABLE x;",
-    ]
-    writer = RpdWriter(tmp_path / "file.rpd")
-    for place, name in enumerate(names):
-        writer.kernel(name, 10_000 * (place + 1), 1_000)
-    assert read_rpd(writer.close()).device_events["name"].tolist() == names
-
-
 # Several files
-
-
-def test_ranks_must_be_known_and_distinct_in_a_folder(tmp_path):
-    small_file(tmp_path / "a.rpd")
-    small_file(tmp_path / "rank1.rpd")
-    with pytest.raises(ProfileReadError, match="1 do not state their rank"):
-        read_rpd(tmp_path)
-    (tmp_path / "a.rpd").rename(tmp_path / "again_rank1.rpd")
-    with pytest.raises(ProfileReadError, match="2 files of rank 1"):
-        read_rpd(tmp_path)

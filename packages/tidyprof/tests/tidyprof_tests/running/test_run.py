@@ -61,18 +61,6 @@ def test_steps_are_timed_and_traced(trained: tuple[Ended, Ended, Path]) -> None:
     assert "steps that were timed before the recording" in str(ended.found["diagnosis"]["evidence"])
 
 
-def test_a_diagnosis_of_the_folder_tells_its_parts_again(
-    trained: tuple[Ended, Ended, Path],
-) -> None:
-    _, _, folder = trained
-    shown = plain([PYTHON, "-m", "tidyprof", "triage", "out"], folder).output
-    assert "what other programs took included: data" in shown
-    assert "watching took" in shown
-    assert re.search(r"\norigin +measured: .+, no GPU, PyTorch", shown)
-    alone = plain([PYTHON, "-m", "tidyprof", "triage", "out/trace_rank0.json.gz"], folder).output
-    assert "watching took" not in alone
-
-
 def test_a_gate_takes_what_a_run_leaves(trained: tuple[Ended, Ended, Path]) -> None:
     *_, folder = trained
     ended = plain([PYTHON, "-m", "tidyprof", "gate", "out", "out/times_rank0.jsonl"], folder)
@@ -130,20 +118,6 @@ def test_a_thread_that_fetches_ahead_makes_no_steps(tmp_path: Path) -> None:
     assert b"aten::linear" in trace  # of the thread that computes
 
 
-def test_a_program_that_ends_early_leaves_its_times(tmp_path: Path) -> None:
-    ended = watched([PYTHON, write(tmp_path, BY_HAND, STEPS="18")], tmp_path)
-    assert "it ended after 18 steps, and 34 are needed for a trace: --after 12" in ended.errors
-    assert ended.rank["before"]["steps"] + ended.rank["before"]["long"]["steps"] == 8
-
-
-def test_a_crash_is_the_program_s_own(tmp_path: Path) -> None:
-    script = write(tmp_path, BY_HAND + "raise ValueError('of the program')\n", STEPS="40")
-    ended = watched([PYTHON, script], tmp_path)
-    assert ended.code == 1
-    assert "ValueError: of the program" in ended.errors
-    assert ended.rank["trace"]["steps"] == 3
-
-
 @pytest.mark.parametrize(
     ("command", "code", "sentence"),
     [
@@ -167,20 +141,6 @@ def test_no_step_is_told_in_a_line(
     assert sentence in ended.errors
     assert "Traceback" not in ended.errors
     assert not (tmp_path / "out").exists()
-
-
-def test_options_of_the_program_go_behind_the_dashes(tmp_path: Path) -> None:
-    ended = plain([PYTHON, "-m", "tidyprof", "run", "python", "train.py", "--lr", "1"], tmp_path)
-    assert ended.code == 2
-    assert "options of your program go behind --" in ended.errors
-
-
-def test_a_shell_script_and_a_module_are_programs_too(tmp_path: Path) -> None:
-    write(tmp_path, BY_HAND, STEPS="60")
-    (tmp_path / "job.sh").write_text(f"cd . && '{PYTHON}' -m train && exit 3\n")
-    ended = watched(["sh", "job.sh"], tmp_path)
-    assert ended.code == 3
-    assert ended.rank["stage"] == "done"
 
 
 @pytest.mark.parametrize("mark", ["one_step", "my range"])
@@ -282,19 +242,6 @@ def test_stacks_are_recorded_if_asked_for(tmp_path: Path) -> None:
     assert b"Input Dims" in trace
 
 
-def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path) -> None:
-    own = (
-        "with torch.profiler.profile() as own:\n    for number in range(60):\n       "
-        " one_step(number)\nown.export_chrome_trace('own.json')\n"
-    )
-    script = write(tmp_path, BY_HAND.split("for number")[0] + own)
-    ended = watched([PYTHON, script], tmp_path)
-    assert ended.code == 0
-    assert (tmp_path / "own.json").is_file()
-    assert "runs a profiler of its own" in ended.errors
-    assert not list((tmp_path / "out").glob("trace*"))
-
-
 def test_a_profiler_that_begins_within_the_trace_gets_torch_s(tmp_path: Path) -> None:
     own = (
         "for number in range(60):\n    if number == 32:\n        own ="
@@ -318,28 +265,6 @@ def test_an_error_of_the_hooks_is_a_line(tmp_path: Path) -> None:
     assert ended.code == 0
     assert "tidyprof run: hooks are off" in ended.errors
     assert "Traceback" not in ended.errors
-
-
-def test_a_folder_below_the_current_one_is_named_from_there(tmp_path: Path) -> None:
-    script = write(tmp_path, TRAINING, LOADER="{}")
-    for folder, shown in ((tmp_path, "out"), (tmp_path / "else", str(tmp_path / "out2"))):
-        folder.mkdir(exist_ok=True)
-        out = tmp_path / Path(shown).name
-        command = [PYTHON, "-m", "tidyprof", "run", "--out", str(out), "--", PYTHON, str(script)]
-        assert f" {shown}: of each rank" in plain(command, folder).errors
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("")
-    ended = watched([PYTHON, "-c", ""], tmp_path)
-    assert ended.code == 2
-    assert "give another --out" in ended.errors
-
-
-def test_the_folder_of_another_run_is_kept(trained: tuple[Ended, Ended, Path]) -> None:
-    ended = watched([PYTHON, "train.py"], trained[2])
-    assert ended.code == 2
-    assert "there is a run in it" in ended.errors
 
 
 WAITS = BY_HAND + "print('waits', flush=True)\nimport time\ntime.sleep(600)\n"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from typing import Any
 
 import tidyprof
 from tidyprof_tests.conftest import STRANGERS
@@ -55,18 +56,15 @@ def triaged(name: str, form: str, how: str) -> tidyprof.Diagnosis:
     return diagnosis
 
 
-def is_right(name: str, form: str, found: tidyprof.Diagnosis) -> bool:
-    truth = TRUTH[name]
+def is_right(name: str, form: str, facts: dict[str, Any]) -> bool:
+    """Return True if the cause is right by the truth of a program, see `facts.facts_of`."""
+    truth, cause, sure = TRUTH[name], facts["cause"], facts["sure"]
     if form == "sick":
-        named = (
-            truth["cause"] == "late-data"
-            and found.cause == "silent-host"
-            and found.signs.host.silent_part
-        )
-        return found.cause == truth["cause"] or bool(named)
+        named = truth["cause"] == "late-data" and facts.get("signs.host.silent_part")
+        return cause == truth["cause"] or bool(named and cause == "silent-host")
     busy = truth["device_busy_ms_a_step"][form] / truth["untraced_ms"][form]
     if busy >= KEPT_BUSY:
-        return found.cause in ("healthy", "one-kernel")
-    if found.cause == "healthy":
+        return cause in ("healthy", "one-kernel")
+    if cause == "healthy":
         return busy >= NEARLY_BUSY
-    return found.cause == "launch-bound" and not (found.sure and busy >= NEARLY_BUSY)
+    return cause == "launch-bound" and not (sure and busy >= NEARLY_BUSY)

@@ -19,7 +19,6 @@ import pytest
 
 import tidyprof
 from tidyprof.analyses import common
-from tidyprof.cli import triage as command
 from tidyprof.cli.main import main
 from tidyprof.diagnosis.verdict import as_json
 from tidyprof.readers.registry import together
@@ -28,9 +27,6 @@ from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.patience import PATIENCE_S
-from tidyprof_tests.triage import raw_files
-from tidyprof_tests.triage.raw import Truth
-from tidyprof_tests.triage.test_sentences import problems
 
 RANKS = REPOSITORY / "recordings/modelled-rank-skew/torch"
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
@@ -81,21 +77,6 @@ def test_what_all_analyses_ask_for_is_looked_for_once(
     monkeypatch.setattr(place, name, lambda *arguments: calls.append(name) or real(*arguments))
     tidyprof.triage(tidyprof.read(RANKS / "trace_rank0_of_4.json.gz"))
     assert calls == [name]
-
-
-def test_who_changes_a_table_of_steps_changes_no_other():
-    profile = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz")
-    for timeline in ("host", "device"):
-        first = tidyprof.steps(profile, timeline)
-        expected = first.copy()
-        first["start_ns"] = 0
-        assert tidyprof.steps(profile, timeline).equals(expected)
-
-
-def test_rows_are_copied_only_where_some_are_left_out():
-    events = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz").events
-    assert common.of_rank(events, 0) is events
-    assert len(common.of_rank(events, 1)) == 0
 
 
 @pytest.mark.parametrize("kinds", [DEVICE_KINDS, common.HOST_KINDS], ids=["device", "host"])
@@ -160,17 +141,6 @@ def test_a_folder_of_files_is_what_it_is_as_a_whole(
         assert shown
 
 
-def test_a_folder_with_a_folder_of_each_tool_stands_for_these(capsys: pytest.CaptureFixture[str]):
-    run = REPOSITORY / "recordings/modelled-slow-loader"
-    shown = []
-    for named in ([run], sorted(run.iterdir())):
-        assert main(["triage", *map(str, named)]) == 0
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1]
-    assert shown[0].startswith("late-data")
-    assert "not read" not in shown[0]
-
-
 def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
     run = REPOSITORY / "recordings/modelled-slow-loader"
     shutil.copytree(run, tmp_path / "runs")
@@ -184,19 +154,6 @@ def test_a_wrong_number_of_processes_is_refused(wrong: str, capsys: pytest.Captu
     with pytest.raises(SystemExit, match="2"):
         main(["triage", str(RANKS), "--jobs", wrong])
     assert f"{wrong!r} is no number of processes" in capsys.readouterr().err
-
-
-def test_small_files_start_no_process(monkeypatch: pytest.MonkeyPatch):
-    seen = []
-    real = command.read_many
-    monkeypatch.setattr(
-        command, "read_many", lambda *a, jobs, **b: seen.append(jobs) or real(*a, jobs=jobs, **b)
-    )
-    assert len(command.recordings_of([str(RANKS)], None, None)) == 4
-    monkeypatch.setattr(command, "WORTH_BYTES", 1)
-    monkeypatch.setattr(command, "processors", lambda: 2)
-    assert len(command.recordings_of([str(RANKS)], None, None)) == 4
-    assert seen == [1, 2]
 
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "command"])
@@ -215,21 +172,6 @@ def test_an_interrupt_ends_all_processes_without_a_word(everybody: bool, tmp_pat
     shown, complaints = started.communicate(timeout=PATIENCE_S)
     assert (started.returncode, shown, complaints) == (130, "", "")
     assert not psutil.wait_procs(workers, timeout=PATIENCE_S)[1]
-
-
-@pytest.mark.parametrize("inside", ["", "run1"], ids=["folder", "folder of folders"])
-def test_a_folder_of_times_alone_says_what_to_do_with_them(inside: str, tmp_path: Path, capsys):
-    (tmp_path / inside).mkdir(exist_ok=True)
-    for rank in range(2):
-        text = f'{{"rank": {rank}, "step": 0, "data": 0.001}}\n'
-        (tmp_path / inside / f"times_rank{rank}.jsonl").write_text(text)
-        (tmp_path / inside / f"log{rank}.txt").write_text("epoch 1\n")
-    for options in ([], ["--html", str(tmp_path / "page.html")]):
-        assert main(["triage", str(tmp_path), *options]) == 2
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
-        assert "times of steps, which say how long and not why" in error
-        assert "WATCH=trace" in error
 
 
 BREAKING = {
@@ -279,31 +221,6 @@ def test_a_broken_rank_is_left_out_and_the_verdict_says_so(
         tidyprof.triage([tidyprof.read(one) for one in files if one != files[1]]).cause
     )
     assert '"ranks": 3' in written
-    files[1].unlink()
-    missing = next(line for line in shown.splitlines() if "is missing: " in line)
-    lines = [
-        ("headline", shown.splitlines()[0]),
-        ("not in the files", missing.removeprefix("not in the files").strip()),
-    ]
-    assert not problems(Truth(raw_files.read(folder)), lines)
-    assert "rank 1 is missing: whether the others wait for rank 1" in shown
-
-
-def test_a_broken_rank_without_a_number_is_named_by_its_file(tmp_path: Path, capsys):
-    for rank, name in enumerate(("a.pt.trace.json", "b.pt.trace.json", "c.pt.trace.json")):
-        rank_file(tmp_path / name, rank)
-    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-40])
-    shown, complaints, _ = diagnosed([str(tmp_path)], tmp_path / "found.txt", capsys)
-    assert "; the rank of c.pt.trace.json is missing, not to be read" in shown.splitlines()[0]
-    assert "c.pt.trace.json: the trace ends" in complaints
-
-
-def test_one_rank_that_is_left_says_what_can_not_be_told(tmp_path: Path, capsys):
-    four_ranks(tmp_path, {0: "cut", 2: "empty", 3: "other"})
-    shown, complaints, _ = diagnosed([str(tmp_path)], tmp_path / "found.txt", capsys)
-    assert shown.splitlines()[0].endswith("; rank 0, rank 2 and rank 3 are missing, not to be read")
-    assert "are missing: who waits for whom" in shown
-    assert complaints.count("is left out: ") == 3
 
 
 def test_no_rank_that_can_be_read_is_an_error(tmp_path: Path, capsys):

@@ -10,61 +10,14 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from benchmarks.triage_files import gpu_forms, gpu_rates
 from tidyprof.cli.main import main
-from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.triage.gpu_programs import (
     FORMS,
-    HOST_LIMITED,
     PROGRAMS,
     TRUTH,
-    is_right,
     profiles,
     triaged,
 )
-
-MISSED = {
-    (
-        "surgery_clips",
-        "cured",
-        "given",
-    ): "its processes load unevenly, and the recorded steps were the quicker ones",
-    (
-        "mixture_accumulate",
-        "sick",
-        "alone",
-    ): "384 waits a step, and launches between them as slow: not told apart",
-}
-"""What is not right, and not sure."""
-
-
-@pytest.mark.parametrize("how", ["given", "alone"])
-@pytest.mark.parametrize(("name", "form"), FORMS)
-def test_programs_with_a_known_fault_are_right(name: str, form: str, how: str) -> None:
-    found = triaged(name, form, how)
-    missed = (name, form, how) in MISSED
-    assert is_right(name, form, found) != missed, found.cause
-    assert not (missed and found.sure)
-
-
-def test_the_pages_have_these_programs() -> None:
-    assert gpu_rates() in (REPOSITORY / "docs/triage.md").read_text(encoding="utf-8")
-    assert gpu_forms() in (REPOSITORY / "docs/triage-files.md").read_text(encoding="utf-8")
-
-
-def test_most_that_is_given_is_sure() -> None:
-    assert sum(triaged(*one, "given").sure for one in FORMS) > 0.75 * len(FORMS)
-
-
-def test_the_untraced_step_lies_in_the_estimate_of_most_that_the_host_limits() -> None:
-    inside = 0
-    for name, form in HOST_LIMITED:
-        low, _, high = triaged(name, form, "alone").signs.observer.estimated_ns
-        assert high <= 1.6 * low
-        inside += low <= 1e6 * TRUTH[name]["untraced_ms"][form] <= high
-    assert len(HOST_LIMITED) >= 15
-    assert inside >= 0.8 * len(HOST_LIMITED)
-
 
 TIMED_BY_THE_BLOCK = {
     "bird_spectrograms",
@@ -117,14 +70,3 @@ def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Pat
     found = json.loads(written.read_text())
     assert found["observer"]["untraced_step_ms"] == 18.2
     assert (found["cause"], found["sure"]) == ("blocked-host", True)
-
-
-def test_seconds_and_times_are_told_from_a_step_in_milliseconds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, times = str(PROGRAMS / "gan_scores/sick"), tmp_path / "times_rank0.jsonl"
-    assert main(["triage", folder, "--step-ms", "0.018"]) == 2
-    assert "seconds in place of milliseconds" in capsys.readouterr().err
-    times.write_text('{"rank": 0, "step": 0, "data": 0.001}\n')
-    assert main(["triage", str(times)]) == 2
-    assert "pass the trace of WATCH=trace" in capsys.readouterr().err

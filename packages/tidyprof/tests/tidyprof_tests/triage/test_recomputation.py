@@ -13,9 +13,6 @@ from torch.utils.checkpoint import checkpoint
 
 import tidyprof
 from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, operator, write_trace
-from tidyprof_tests.triage import raw_files
-from tidyprof_tests.triage.raw import Truth
-from tidyprof_tests.triage.test_sentences import lines_of, problems
 
 
 class Block(torch.nn.Module):
@@ -101,15 +98,8 @@ def recorded(path: Path, loss: Callable[[torch.Tensor], torch.Tensor], stacks: b
 
 
 def seen(path: Path) -> bool:
-    """Whether triage sees it, however short it was beside what other programs took; what it says is
-    true of the raw file.
-    """
-    lines = lines_of(path)
-    assert not problems(Truth(raw_files.read(path)), lines)
-    share = tidyprof.triage(tidyprof.read(path, python_functions=True)).signs.again
-    told = any("forward operators run again inside of backward" in text for _, text in lines)
-    assert told == (share >= 0.01)
-    return share > 0
+    """Whether triage sees it, however short it was beside what other programs took."""
+    return tidyprof.triage(tidyprof.read(path, python_functions=True)).signs.again > 0
 
 
 @pytest.mark.parametrize("stacks", [False, True], ids=["operators", "stacks"])

@@ -1,0 +1,37 @@
+"""One training run under three releases, and on another node: modeled repeats of rocprofv3.
+
+The archive holds seven steps of each run. From the first to the second release, MIOpen's search
+finds other kernels, as in two published runs by AMD. In the third release, one kernel takes 15%
+longer. The other node runs the second release at 0.7 times the clock.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from proflab import journal
+
+HERE = Path(__file__).parent
+FOLDER = "13"
+"""Folder of the recordings, below the runs folder."""
+
+NOISE = 0.03
+"""Run-to-run noise: all kernels of a run take up to this share longer. An assumption, since no
+spread of repeats on one machine has been published; measure your own.
+"""
+
+
+def unpack() -> Path:
+    """Unpack the runs into the runs folder and return the folder with a folder for each side, each
+    with a folder for each run.
+    """
+    folder = journal.runs_folder() / FOLDER
+    with tarfile.open(HERE / "modelled_runs.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def watched(side: str) -> Path:
+    """Return what `amd-smi monitor -p -u --csv` logs next to a run, one sample per second."""
+    return HERE / f"modelled_{side}_smi.csv"

@@ -1,6 +1,0 @@
-"""`python -m gpumodel`."""
-
-from gpumodel.cli import main
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,1 +1,0 @@
-"""Chrome traces of torch.profiler."""

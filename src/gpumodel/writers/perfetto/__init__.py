@@ -1,1 +1,0 @@
-"""Perfetto traces, as AMD's profilers write them."""

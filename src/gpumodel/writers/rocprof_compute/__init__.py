@@ -1,1 +1,0 @@
-"""Workload folders of rocprof-compute."""

@@ -1,1 +1,0 @@
-"""Traces and profiles of rocprof-sys."""

@@ -1,1 +1,0 @@
-"""CSV and JSON files of rocprofv3."""

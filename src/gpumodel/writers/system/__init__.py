@@ -1,1 +1,0 @@
-"""Files of system monitors: amd-smi, rocm-smi and omnistat."""

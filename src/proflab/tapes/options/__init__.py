@@ -1,0 +1,203 @@
+"""The command line of each tool, read from one TOML file per family of tools.
+
+The table of releases (proflab.releases) removes options that the followed release lacks. Its key is
+the last name of an option. In a file, `[options]` holds the options of all tools of the family,
+`[tool.NAME]` those of one tool, `[commands.NAME]` a subcommand, and `[shared.NAME]` options that
+commands take with `like`. An option has its names, and its help text or the arguments of
+`argparse.ArgumentParser.add_argument`. These extra keys exist:
+
+    flag      -- it takes no value
+    switch    -- a flag that also takes a truth value
+    count     -- a flag that is counted
+    append    -- its values are collected
+    type      -- int, float, path, lower, upper, metric, or a name in `[choices]`
+    variable  -- the environment variable that holds the default
+    exclusive -- not together with other exclusive options
+    role      -- place (where output goes), input (a file to read) or ignored: it selects no tape
+    sets      -- the settings of rocprof-sys that its values set
+
+The file also says how a tool behaves: `family` for its name in the table of releases,
+`error_code` and `refusals` for wrong command lines, `version` for --version, `workload` for tools
+whose program a variable names, `reads` for the start of the variables that it reads, and `files`
+for the places of its output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from proflab import releases
+from proflab.tapes import release
+from tidyprof.errors import UserError
+
+FOLDER = Path(__file__).parent
+
+TOOLS = {
+    "amd-smi": "amd_smi",
+    "omnistat-query": "omnistat",
+    "omnistat-usermode": "omnistat",
+    "rocpd": "rocpd",
+    "rocprof-compute": "rocprof_compute",
+    "rocprof-sys-avail": "rocprof_sys_avail",
+    "rocprof-sys-run": "rocprof_sys",
+    "rocprof-sys-sample": "rocprof_sys",
+    "rocprofv3": "rocprofv3",
+    "rocprofv3-avail": "rocprofv3_avail",
+    "rpd2tracing": "rpd2tracing",
+    "runTracer.sh": "run_tracer",
+}
+"""Tool -> the TOML file with its options."""
+
+
+class ToolError(UserError):
+    """A message with which the real tool would end; `exit_code` is the real tool's, too."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ToolParser(argparse.ArgumentParser):
+    """A parser that raises ToolError with the tool's own exit code.
+
+    roles -- dest of an option -> its role.
+    sets  -- dest of an option -> the settings that its values set.
+    """
+
+    code = 2
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.roles: dict[str, str] = {}
+        self.sets: dict[str, list[str]] = {}
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ToolError."""
+        raise ToolError(f"{self.prog}: error: {message}", self.code)
+
+
+@cache
+def table_of(tool: str) -> Mapping[str, Any]:
+    """Return the table of a tool in TOOLS."""
+    return tomllib.loads((FOLDER / f"{TOOLS[tool]}.toml").read_text(encoding="utf-8"))
+
+
+def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the tool's own words, and those of the program that it is to start."""
+    words = list(arguments)
+    if "--" not in words and table_of(tool).get("program_without_dashes"):
+        words.insert(2 if words[:1] == ["-o"] else 0, "--")
+    place = words.index("--") if "--" in words else len(words)
+    return words[:place], words[place + 1 :]
+
+
+def build_parser(tool: str) -> ToolParser:
+    """Return the parser of a tool in the followed release."""
+    table, rocm = table_of(tool), release.rocm()
+    family = table.get("family", tool)
+
+    def is_there(command: str, option: str) -> bool:
+        return releases.has(family, f"{option} of {command}", rocm) and releases.has(
+            family, option, rocm
+        )
+
+    parser = ToolParser(
+        prog=tool,
+        usage=table.get("usage"),
+        description=f"Replays tapes of {tool} of ROCm {rocm}. {table.get('description', '')}",
+        epilog=table.get("epilog"),
+        allow_abbrev=False,
+    )
+    parser.code = table.get("error_code", 2)
+    own = {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})}
+    _add(parser, parser, table, own, lambda option: is_there(tool, option))
+    if "commands" in table:
+        commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+        for name, entry in table["commands"].items():
+            if releases.has(family, name, rocm):
+                command = commands.add_parser(
+                    name,
+                    aliases=entry.get("aliases", []),
+                    allow_abbrev=False,
+                    prefix_chars=entry.get("prefix", "-"),
+                )
+                command.code = parser.code
+                _add(parser, command, table, entry, lambda option, of=name: is_there(of, option))
+    return parser
+
+
+def _add(
+    roles: ToolParser,
+    parser: argparse.ArgumentParser,
+    table: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    is_there: Callable[[str], bool],
+) -> None:
+    """Add the options of a tool or a command that this release has."""
+    exclusive: argparse._MutuallyExclusiveGroup | None = None
+    rows = [row for name in entry.get("like", ()) for row in table["shared"][name].items()]
+    for names, row in [*rows, *entry.get("options", {}).items()]:
+        words = names.split()
+        arguments = {"help": row} if isinstance(row, str) else dict(row)
+        if not is_there(words[-1]):
+            continue
+        if "choices" in arguments:
+            arguments["choices"] = [
+                word for word in arguments["choices"] if is_there(f"{words[-1]} {word}")
+            ]
+        target: argparse._ActionsContainer = parser
+        if arguments.pop("exclusive", False):
+            target = exclusive = exclusive or parser.add_mutually_exclusive_group()
+        role, sets = arguments.pop("role", ""), arguments.pop("sets", [])
+        action = target.add_argument(*words, **_arguments(arguments, table.get("choices", {})))
+        roles.roles[action.dest], roles.sets[action.dest] = role, sets
+
+
+def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of add_argument."""
+    if kind := row.pop("type", None):
+        row |= {"choices": choices[kind].split()} if kind in choices else {"type": _TYPES[kind]}
+    # Choices in capitals may be typed in small letters, too.
+    if kind in choices and choices[kind].isupper():
+        row["type"] = str.upper
+    if variable := row.pop("variable", None):
+        row["default"] = os.environ.get(variable, row.get("default"))
+    if row.pop("switch", False):
+        row |= {"nargs": "?", "const": True, "type": _truth, "metavar": "BOOL"}
+    for word, action in (("count", "count"), ("append", "append"), ("flag", "store_true")):
+        if row.pop(word, False):
+            row["action"] = action
+    return row
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _YES + _NO:
+        raise argparse.ArgumentTypeError(f"invalid truth value {text}")
+    return text.lower() in _YES
+
+
+def _metric(text: str) -> str:
+    """Return the number of a block, table or metric such as 2, 2.1 or 2.1.4."""
+    if not re.fullmatch(r"\d+(\.\d{1,2}(\.\d{1,2})?)?", text):
+        raise argparse.ArgumentTypeError(f"Invalid metric id: {text}")
+    return text
+
+
+_YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
+
+_TYPES: Mapping[str, Callable[[str], Any]] = {
+    "float": float,
+    "int": int,
+    "lower": str.lower,
+    "metric": _metric,
+    "path": Path,
+    "truth": _truth,
+    "upper": str.upper,
+}

@@ -1,0 +1,176 @@
+"""Plays a tape: finds the one of a command, writes its files, and prints its text."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shlex
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from proflab.recordings import shipped_folder
+from proflab.tapes import release
+from proflab.tapes.names import Process, expand
+from proflab.tapes.options import ToolError, table_of
+from proflab.tapes.requests import Request, understand
+from tidyprof.errors import UserError
+from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
+from tidyprof.whole_files import whole_file
+
+FILE, ARCHIVE = "tape.json", "files.tar.xz"
+OWN_FOLDER = "@tape@"
+"""In a tape's arguments, the tape's folder, which holds the files that the command read."""
+
+_PLACE = re.compile(r"@([\w]+?)(\.stem)?@")
+
+
+@dataclass(frozen=True)
+class Tape:
+    """One command of one tool: its arguments, release, exit code, text, files and origin.
+
+    Each file has the name that the options give it, the number of its process, and the name under
+    which the archive stores it.
+    """
+
+    folder: Path
+    tool: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    rocm: str
+    exit_code: int
+    origin: Mapping[str, str]
+    printed: str
+    messages: str
+    processes: Sequence[Mapping[str, str]]
+    files: Sequence[Mapping[str, Any]]
+
+    @property
+    def command(self) -> str:
+        """The command line, for people."""
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join([*variables, self.tool, shlex.join(self.arguments)])
+
+    @cached_property
+    def request(self) -> Request | None:
+        """What the command asks in the followed release; None if that release refuses it."""
+        words = [word.replace(OWN_FOLDER, str(self.folder)) for word in self.arguments]
+        try:
+            return understand(self.tool, words, self.environment)
+        except ToolError:
+            return None
+
+    @cached_property
+    def contents(self) -> Mapping[str, bytes]:
+        """What the command wrote, by the stored name of the file."""
+        if not self.files:
+            return {}
+        with tarfile.open(self.folder / ARCHIVE) as archive:
+            return {one.name: archive.extractfile(one).read() for one in archive}
+
+
+def tapes_folder() -> Path:
+    """Return the folder of the course's tapes."""
+    return shipped_folder() / "tapes"
+
+
+def tapes(folder: Path | None = None) -> Iterator[Tape]:
+    """Return all tapes of a folder, in the order of their names."""
+    for path in sorted((folder or tapes_folder()).glob(f"*/{FILE}")):
+        yield Tape(path.parent, **json.loads(path.read_text(encoding="utf-8")))
+
+
+def find(request: Request, folder: Path | None = None) -> Tape:
+    """Return the tape of a command: equal options except those that say where output goes.
+
+    A tape of the followed release is preferred to one of another release. Raises UserError with the
+    list of the tool's tapes if none fits.
+    """
+    own = [tape for tape in tapes(folder) if tape.tool == request.tool]
+    found = [tape for tape in own if tape.request and tape.request.key == request.key]
+    if not found:
+        listed = "".join(f"\n    {tape.command}" for tape in own) or " none"
+        raise UserError(
+            f"no tape of this command is here, and the real tool is missing. The tapes of"
+            f" {request.tool} are:{listed}"
+        )
+    rocm = release.rocm()
+    return max(found, key=lambda tape: tape.rocm == rocm)
+
+
+def play(
+    tool: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+) -> int:
+    """Replay a command and return its exit code.
+
+    Raises ToolError if the tool refuses the command, and UserError if there is no tape of it.
+    """
+    request = understand(tool, arguments, environment)
+    asked = vars(request.options)
+    if asked.get("version") or asked.get("command") == "version":
+        table = table_of(tool)
+        version = release.version_of(table.get("version_of", tool))
+        print(table["version"].format(tool=tool, version=version, rocm=release.rocm()))
+        return 0
+    tape = find(request, folder)
+    origin = ", ".join(part for part in (tape.origin["detail"], f"tape {tape.folder.name}") if part)
+    announce = f"{tool}: replay, nothing was measured: {tape.origin['kind']} {origin}"
+    print(as_shown(announce, sys.stderr, PAGE_COLUMNS), file=sys.stderr, flush=True)
+    written = _write_files(tape, request, environment)
+    # Of several processes only the one with rank 0 prints.
+    if not request.program.rank:
+        print(_filled(tape.printed, request.places, written), end="")
+        print(_filled(tape.messages, request.places, written), end="", file=sys.stderr)
+    return tape.exit_code
+
+
+def _write_files(tape: Tape, request: Request, environment: Mapping[str, str]) -> dict[str, str]:
+    """Write the files of this process, or of all processes if the command starts them itself.
+
+    Return the written path of each file by its number.
+    """
+    program, written = request.program, {}
+    for number, file in enumerate(tape.files):
+        if program.rank is not None and file["process"] != program.rank:
+            continue
+        known = tape.processes[file["process"]]
+        process = Process(
+            known.get("hostname", platform.node()),
+            int(known.get("pid", 1)),
+            program.words,
+            {**environment, **program.environment_of(file["process"])},
+        )
+        places = {name: expand(text, process) for name, text in request.places.items()}
+        target = Path(_filled(file["name"], places, {}))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(target) as partial:
+                partial.write_bytes(tape.contents[file["stored"]])
+        except OSError as error:
+            raise UserError(
+                f"{target} cannot be written ({error.strerror}); give another output folder"
+            ) from error
+        written[str(number)] = str(target)
+    return written
+
+
+def _filled(text: str, places: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """Return text with `@NAME@` replaced by a place, `@NAME.stem@` by a place without its suffix,
+    and `@NUMBER@` by the path of a file.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name, stem = found[1], found[2]
+        if name in files:
+            return files[name]
+        place = places.get(name)
+        if place is None:
+            return found[0]
+        return str(Path(place).with_suffix("")) if stem else place
+
+    return _PLACE.sub(value, text)

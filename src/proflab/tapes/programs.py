@@ -1,0 +1,94 @@
+"""The program that a tool starts: its words without what selects no tape, and its ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+IGNORED = ("--run-dir", "--data", "--data-path")
+"""Options of the trainer that say where images come from and where results go."""
+
+LAUNCHERS = {
+    "torchrun": ("RANK", "WORLD_SIZE"),
+    "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "mpiexec": ("PALS_RANKID", "PMI_SIZE"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+}
+"""Launcher -> the variables with a process's rank and with the number of ranks. The order matters,
+since torchrun and mpirun inherit Slurm's variables within a job.
+"""
+
+_COUNT = re.compile(r"(?:^| )--?(?:nproc[-_]per[-_]node|ntasks|np|n)[ =]?(\d+)")
+_PROGRAM = re.compile(r"(?<= )(?=(?:-m|--|bash|\S*python[\d.]*|cifar-train|\S*\.py) )")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, with the words of its launcher taken away.
+
+    words    -- the program's command line.
+    options  -- each option with its values; "" holds the words in front.
+    ranks    -- how many processes it has.
+    rank     -- the rank of this process if a launcher started it, otherwise None.
+    launcher -- the launcher in the command itself, or "".
+    """
+
+    words: tuple[str, ...]
+    options: Mapping[str, tuple[str, ...]]
+    ranks: int = 1
+    rank: int | None = None
+    launcher: str = ""
+
+    @property
+    def run_folder(self) -> str:
+        """The folder into which the trainer writes its own files, or ""."""
+        return "".join(self.options.get("--run-dir", ()))
+
+    @property
+    def key(self) -> dict[str, tuple[str, ...]]:
+        """What selects a tape: every option that isn't in IGNORED."""
+        return {name: words for name, words in self.options.items() if name not in IGNORED}
+
+    def environment_of(self, rank: int) -> dict[str, str]:
+        """Return the variables that the command's launcher sets for a rank."""
+        return dict(
+            zip(LAUNCHERS.get(self.launcher, ()), (str(rank), str(self.ranks)), strict=False)
+        )
+
+
+def read_program(words: Sequence[str], environment: Mapping[str, str]) -> Program:
+    """Return the program of a command line, alone or behind a launcher.
+
+    The number of ranks comes from the launcher in the command. Without one, it comes from the
+    variables of the launcher that started this process.
+    """
+    own, name = list(words), PurePath(words[0]).name if words else ""
+    if name in LAUNCHERS:
+        options = _PROGRAM.split(f"{' '.join(own)} ", maxsplit=1)[0]
+        own = own[len(options.split()) :]
+        count = _COUNT.search(options)
+        own = ["python", *own] if own[:1] == ["-m"] else own  # torchrun adds Python itself
+        return Program(tuple(own), _options(own), int(count[1]) if count else 1, None, name)
+    for one in LAUNCHERS.values() if own else ():
+        if all(environment.get(variable, "").isdecimal() for variable in one):
+            rank, ranks = (int(environment[variable]) for variable in one)
+            return Program(tuple(own), _options(own), ranks, rank)
+    return Program(tuple(own), _options(own))
+
+
+def _options(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return each option with its values, of which the last one counts; "" holds the words in
+    front.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            found[name] = (value,) if equals else ()
+        else:
+            plain = word if found else re.sub(r"python[\d.]*", "python", PurePath(word).name)
+            found[name] = (*found.get(name, ()), plain)
+    return found

@@ -1,0 +1,106 @@
+"""What a command line asks of a tool: the options that select a tape, and where output goes."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from proflab.tapes import release
+from proflab.tapes.options import ToolError, ToolParser, build_parser, split, table_of
+from proflab.tapes.programs import Program, read_program
+from proflab.tapes.settings import settings_of
+
+WORKLOAD = "PROFLAB_WORKLOAD"
+"""Variable with the program that runs while a monitor watches."""
+
+SHA = "sha256:"
+"""In a tape's arguments, start of the digest that stands for an input file."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command line that its tool accepts.
+
+    key    -- what selects a tape: equal keys ask for equal output.
+    places -- name of an option that says where output goes -> its value.
+    """
+
+    tool: str
+    options: argparse.Namespace
+    program: Program
+    key: Mapping[str, Any]
+    places: Mapping[str, str]
+
+
+@cache
+def _parser(tool: str, rocm: str) -> ToolParser:
+    return build_parser(tool)
+
+
+def parse(tool: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the tool's options and the words of the program that it starts.
+
+    Raises ToolError if the tool of the followed release refuses the command line.
+    """
+    own, program = split(tool, arguments)
+    options = _parser(tool, release.rocm()).parse_args(own)
+    asked = vars(options) | {"program": program}
+    given = {name for name, value in asked.items() if value not in (None, False, [])}
+    for row in table_of(tool).get("refusals", ()):
+        concerned = row.get("command") in (None, asked.get("command"))
+        concerned &= "given" not in row or not given.isdisjoint(row["given"])
+        if concerned and given.isdisjoint([*row["missing"], "version"]):
+            raise ToolError(row["message"], row["exit_code"])
+    return options, program
+
+
+def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
+    """Return what a command line asks of a tool. Raises ToolError if the tool refuses it."""
+    options, words = parse(tool, arguments)
+    table, parser = table_of(tool), _parser(tool, release.rocm())
+    if tool in table.get("workload", ()) and not words:
+        words = shlex.split(environment.get(WORKLOAD, ""))
+    program = read_program(words, environment)
+    key: dict[str, Any] = {"program": program.key, "ranks": program.ranks}
+    places = {"run_dir": program.run_folder} if program.run_folder else {}
+    chosen: dict[str, str] = dict(table.get("implied", {}).get(tool, {}))
+    for name, value in vars(options).items():
+        role, values = parser.roles.get(name), value if isinstance(value, list) else [value]
+        if parser.sets.get(name):
+            if value not in (None, False):
+                texts = [str(one).replace("True", "true") for one in values or [True]]
+                chosen |= dict(zip(parser.sets[name], texts, strict=False))
+        elif role == "place":
+            places |= {} if value is None else {name: str(value)}
+        elif role == "input":
+            key[name] = [digest(Path(one)) for one in _flat(values)]
+        elif not role:
+            key[name] = sorted(map(str, values)) if values is value else value
+    if "settings" in table:
+        key |= settings_of(options.config, environment, chosen)
+        places |= {name: key.pop(name) for name in table["settings"]}
+    return Request(tool, options, program, key, places)
+
+
+def digest(path: Path) -> str:
+    """Return the digest of a file's content, or of all files in a folder with their names.
+
+    A path that is a digest already, or that doesn't exist, is returned as it is.
+    """
+    if path.is_file():
+        return SHA + hashlib.sha256(path.read_bytes()).hexdigest()
+    if not path.is_dir():
+        return str(path)
+    files = sorted(one for one in path.rglob("*") if one.is_file())
+    listed = "".join(f"{file.relative_to(path)} {digest(file)}\n" for file in files)
+    return SHA + hashlib.sha256(listed.encode()).hexdigest()
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [inner for one in values for inner in (one if isinstance(one, list) else [one])]
