@@ -17,8 +17,8 @@ import pytest
 
 from cifar_train.config import TrainConfig
 from cifar_train.hooks import Hook, Hooks, StepOutcome
-from cifar_train.launch.ranks import Launch
 from cifar_train.loop import Trainer, train
+from cifar_train.ranks import Launch
 from cifar_train.train import set_up
 
 STEPS = 6

@@ -61,7 +61,7 @@ def small_batch(one_by_one: bool = False) -> tuple[Tensor, Tensor]:
     )
     size = 1 if one_by_one else IMAGES
     parts = [
-        apply_parameters(raw[at : at + size], draws.part(at, at + size))
+        apply_parameters(raw[at : at + size], draws[at : at + size])
         for at in range(0, IMAGES, size)
     ]
     return torch.cat(parts).double(), data.labels[:IMAGES]

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from cifar_train.launch.ranks import discover
+from cifar_train.ranks import discover
 from tidyprof.errors import UserError
 
 
@@ -33,15 +33,15 @@ def main(seconds: int) -> int:
     import torch
     import torch.distributed as dist
 
-    from cifar_train.launch.process_group import connect, pick_device
+    from cifar_train.ranks import join, leave, pick_device
 
     try:
         device = pick_device("auto", launch)
-        connect(launch, device, seconds)
+        join(launch, device, seconds)
         total = torch.ones(1, device=device)
         dist.all_reduce(total)
         found = int(total.item())
-        dist.destroy_process_group()
+        leave(launch)
     except (UserError, RuntimeError) as error:
         print(f"rank {launch.rank}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
         return 2

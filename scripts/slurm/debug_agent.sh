@@ -6,7 +6,7 @@
 #SBATCH --job-name=debug_agent --output=%x_%j.out --open-mode=append --signal=TERM@180
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=00:15:00
 # shellcheck source=/dev/null
-source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 library=${DEBUG_AGENT_LIB:-${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2}
 [ -n "${CONTAINER:-}" ] || [ -f "$library" ] || fail "$library is not here; set DEBUG_AGENT_LIB in site.env"

@@ -4,7 +4,7 @@
 #SBATCH --job-name=gpu_check --output=%x_%j.out --open-mode=append
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=16 --time=00:40:00
 # shellcheck source=/dev/null
-source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 cd "$COURSE_DIR" || exit 2
 python -m tools.gpu_check --folder "$RESULTS/gpu_check"

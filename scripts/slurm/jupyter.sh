@@ -4,7 +4,7 @@
 #SBATCH --job-name=jupyter --output=%x_%j.out --open-mode=append
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=02:00:00
 # shellcheck source=/dev/null
-source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 # In a container, but in no step of its own: a lesson may start srun.
 launch=()

@@ -10,7 +10,7 @@ torchrun) RANK_VARIABLE=RANK ;;
 esac
 # shellcheck disable=SC2034 # job scripts use it
 RANK_NAME="rank%env{$RANK_VARIABLE}%_pid%pid%"
-# A rank that crashes shall not end the others while they write their profiles; the trainer itself ends lost ranks.
+# A rank that crashes shall not end the others while they write their profiles. A lost rank ends the next collective.
 export RANK_VARIABLE SLURM_KILL_BAD_EXIT=0
 
 # Minutes that a step may take: what is left of the job, less one to end it in order. Nothing where there is no limit.

@@ -4,7 +4,7 @@
 #SBATCH --job-name=rocprof_compute_profile --output=%x_%j.out --open-mode=append --signal=TERM@180
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=02:00:00
 # shellcheck source=/dev/null
-source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 need_one_rank "rocprof-compute runs the program again and again, and ranks would wait for each other for ever"
 need rocprof-compute

@@ -6,7 +6,7 @@
 #SBATCH --job-name=rocprof_sys_callstack --output=%x_%j.out --open-mode=append --signal=TERM@180
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=00:30:00
 # shellcheck source=/dev/null
-source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 need rocprof-sys-avail rocprof-sys-sample
 smoke_test

@@ -6,7 +6,7 @@
 #SBATCH --job-name=torch_profiler --output=%x_%j.out --open-mode=append --signal=TERM@180
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=00:15:00
 # shellcheck source=/dev/null
-source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 smoke_test
 step "${TRAIN[@]}" --torch-profile --profile-all-ranks --record-shapes

@@ -49,16 +49,7 @@ def no_warmup(config: TrainConfig) -> TrainConfig:
     in order (the first stands out) and the first profiled step. Truth: warm-up steps
     are 0 and the profiler neither waits nor warms up.
     """
-    changes: dict[str, Any] = {"warmup_steps": 0}
-    if config.torch_profile:
-        active = min(config.profile_active or 3, config.max_steps)
-        changes |= {
-            "profile_wait": 0,
-            "profile_warmup": 0,
-            "profile_active": active,
-            "profile_repeat": 1,
-        }
-    return config.replace(**changes)
+    return config.replace(warmup_steps=0)
 
 
 def _no_workers(config: TrainConfig) -> TrainConfig:
@@ -73,39 +64,28 @@ class Pathology:
     settings  -- what it changes in the configuration
     model     -- name of the function in `cifar_train.pathologies` that changes the model
     trainer   -- name of the function there that changes the finished trainer
-    operators -- whether its step has other operators than a healthy one with its settings
-    recording -- how scripts/dev/make_recordings.py plays it (model, ranks); None where no recording
-                 is shipped
     """
 
     name: str
     settings: Callable[[TrainConfig], TrainConfig] | None = None
     model: str = ""
     trainer: str = ""
-    operators: bool = True
-    recording: tuple[str, int] | None = None
 
-
-RESNET = ("resnet", 1)
 
 ZOO = {
     one.name: one
     for one in (
-        Pathology(
-            "slow-loader", _no_workers, trainer="slow_loader", operators=False, recording=RESNET
-        ),
-        Pathology("sync-every-step", trainer="sync_every_step", recording=RESNET),
-        Pathology("tiny-batch", tiny_batch, operators=False, recording=RESNET),
-        Pathology("many-small-kernels", model="many_small_kernels", recording=RESNET),
-        Pathology("unpinned-copies", trainer="unpinned_copies", recording=RESNET),
-        Pathology("wrong-layout", model="wrong_layout", recording=RESNET),
-        Pathology(
-            "recompile", model="recompile", trainer="relabel_every_step", recording=("vit", 1)
-        ),
-        Pathology("rank-skew", trainer="rank_skew", operators=False, recording=("resnet", 4)),
-        Pathology("no-warmup", no_warmup, operators=False, recording=RESNET),
-        Pathology("memory-growth", trainer="memory_growth", recording=RESNET),
-        Pathology("broken-grad", model="broken_grad", recording=RESNET),
+        Pathology("slow-loader", _no_workers, trainer="slow_loader"),
+        Pathology("sync-every-step", trainer="sync_every_step"),
+        Pathology("tiny-batch", tiny_batch),
+        Pathology("many-small-kernels", model="many_small_kernels"),
+        Pathology("unpinned-copies", trainer="unpinned_copies"),
+        Pathology("wrong-layout", model="wrong_layout"),
+        Pathology("recompile", model="recompile", trainer="relabel_every_step"),
+        Pathology("rank-skew", trainer="rank_skew"),
+        Pathology("no-warmup", no_warmup),
+        Pathology("memory-growth", trainer="memory_growth"),
+        Pathology("broken-grad", model="broken_grad"),
     )
 }
 """Every pathology by its name. To add one, add its line here, and its function."""
@@ -120,7 +100,7 @@ def apply_to_config(config: TrainConfig) -> TrainConfig:
 MODELS = ("resnet", "swinv2", "vit")
 PRECISIONS = ("float32", "automixed", "bfloat16")
 DATA_SOURCES = ("auto", "cifar100", "synthetic")
-DEVICES = ("auto", "cpu", "cuda", "xpu")
+DEVICES = ("auto", "cpu", "cuda")
 DATA_FOLDER = Path("data")
 PATHOLOGIES = tuple(ZOO)
 
@@ -131,43 +111,21 @@ EXAMPLES = (
 )
 """Examples for the help: what may follow the program's name."""
 
-MOST_CHOICES_IN_BRACES = 5
-"""Up to so many values are listed right after an option, as argparse does; more are listed in its
-help.
-"""
-
 MOST = 2**31 - 1
-"""Largest number for an option without a maximum of its own: no run has so many steps, and every
-library takes it.
-"""
-
-MOST_SEED = 2**32 - 1
-"""Largest seed that numpy.random.seed takes. torch takes 64 bits, which leaves room to add a rank
-or an epoch.
-"""
-
-MOST_WORKERS = 256
-"""Most loader processes per rank. Each has an interpreter and a torch of its own, and more of them
-than the processor has cores gain nothing.
-"""
-
-MOST_WAIT = 24 * 60 * 60
-"""Longest wait for other ranks: a day, in seconds. Threads have a longest wait, too
-(threading.TIMEOUT_MAX).
-"""
+"""Largest number for any option: no run has so many steps, and every library takes it."""
 
 
-def option(default: Any, help: str, group: str = "training", **more: Any) -> Any:
-    """A dataclass field that also carries what argparse needs to know.
+def option(default: Any, help: str, **more: Any) -> Any:
+    """Return a dataclass field that also carries what argparse needs to know.
 
-    more -- short, choices, minimum and maximum.
+    more -- short, choices, metavar, minimum, and group where the options of a group start.
     """
-    return field(default=default, metadata={"help": help, "group": group} | more)
+    return field(default=default, metadata={"help": help} | more)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Every option of the trainer. Raises UserError for unknown or impossible values.
+    """Every option of the trainer. Raises UserError for impossible values.
 
     Batch sizes count images per rank; steps count optimizer steps over all epochs.
     """
@@ -184,11 +142,7 @@ class TrainConfig:
     warmup_steps: int | None = option(
         None, "first steps reported apart; default 5, fewer in a short run", minimum=0
     )
-    seed: int = option(
-        55, "seed of weights, data order and transforms", minimum=0, maximum=MOST_SEED
-    )
-    validate: bool = option(False, "measure accuracy on the held-out images at the end")
-    check_gradients: bool = option(False, "fail unless every parameter gets a finite gradient")
+    seed: int = option(55, "seed of weights, data order and transforms", minimum=0)
 
     data: str = option(
         "auto",
@@ -196,119 +150,63 @@ class TrainConfig:
         choices=DATA_SOURCES,
         group="data",
     )
-    data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp", group="data")
-    download_only: bool = option(
-        False, "fetch CIFAR-100 into the data path and stop; needs no GPU", group="data"
-    )
+    data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp")
+    download_only: bool = option(False, "fetch CIFAR-100 into the data path and stop; needs no GPU")
     num_workers: int = option(
         2,
         "loader processes per rank; 0 loads in the training process",
         minimum=0,
-        maximum=MOST_WORKERS,
-        group="data",
     )
-    batched_transforms: bool = option(
-        False, "transform whole batches instead of single images", group="data"
-    )
+    batched_transforms: bool = option(False, "transform whole batches instead of single images")
 
     device: str = option(
         "auto", "auto takes a GPU where torch sees one", choices=DEVICES, group="speed"
     )
-    compile: bool = option(
-        False, "torch.compile the model; compilation time is reported apart", group="speed"
-    )
-    channels_last: bool = option(
-        False, "keep images and weights in NHWC memory order", group="speed"
-    )
-    fused_optimizer: bool = option(
-        False, "one fused kernel for the optimizer's update", group="speed"
-    )
+    compile: bool = option(False, "torch.compile the model; compilation time is reported apart")
+    channels_last: bool = option(False, "keep images and weights in NHWC memory order")
+    fused_optimizer: bool = option(False, "one fused kernel for the optimizer's update")
 
     torch_profile: bool = option(False, "record a torch.profiler trace", group="profiling")
-    profile_wait: int | None = option(
-        None, "steps before the profiler is switched on", minimum=0, group="profiling"
-    )
-    profile_warmup: int | None = option(
-        None,
-        "steps recorded and thrown away: the tracer's own start-up",
-        minimum=0,
-        group="profiling",
-    )
-    profile_active: int | None = option(
-        None, "steps recorded and kept", minimum=1, group="profiling"
-    )
-    profile_repeat: int | None = option(
-        None, "how often that cycle runs", minimum=1, group="profiling"
-    )
-    profile_all_ranks: bool = option(
-        False, "a trace of every rank, not of rank 0 alone", group="profiling"
-    )
-    record_shapes: bool = option(
-        False, "store the shapes of every operator's inputs", group="profiling"
-    )
-    with_stack: bool = option(False, "store Python call stacks", group="profiling")
-    profile_memory: bool = option(False, "store every allocation", group="profiling")
-    with_flops: bool = option(
-        False, "store estimated FLOPs of matrix products and convolutions", group="profiling"
-    )
-    roctx: bool = option(
-        False, "mark the phases of a step with ROCTX ranges for AMD's tools", group="profiling"
-    )
-
-    rendezvous_timeout: int = option(
-        60,
-        "seconds to wait for the other ranks at the start",
-        minimum=1,
-        maximum=MOST_WAIT,
-        group="ranks",
-    )
+    profile_all_ranks: bool = option(False, "a trace of every rank, not of rank 0 alone")
+    record_shapes: bool = option(False, "store the shapes of every operator's inputs")
+    roctx: bool = option(False, "mark the phases of a step with ROCTX ranges for AMD's tools")
 
     run_dir: Path | None = option(
         None, "folder for results; default runs/cifar_train/DATE-TIME", group="output"
     )
-    json: bool = option(False, "print the result as one line of JSON", group="output")
     pathology: str | None = option(
-        None, "add a known fault, to practise finding it", choices=PATHOLOGIES, group="zoo"
+        None,
+        f"add a known fault, to practice finding it: {', '.join(ZOO)}",
+        choices=PATHOLOGIES,
+        metavar="NAME",
+        group="zoo",
     )
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
             _check_field(item, getattr(self, item.name))
-        self.schedule_for()  # refuses a schedule that can never record
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
+        self.schedule_for()  # refuses a run that is too short to record
         if self.pathology == "recompile" and not self.compile:
             raise UserError(
                 "--pathology recompile needs --compile: without a compiler nothing is compiled"
                 " again"
             )
-        for name in (
-            "profile_all_ranks",
-            "record_shapes",
-            "with_stack",
-            "profile_memory",
-            "with_flops",
-        ):
+        for name in ("profile_all_ranks", "record_shapes"):
             if getattr(self, name) and not self.torch_profile:
                 raise UserError(
                     f"{flag(name)} needs --torch-profile: without it nothing is recorded"
                 )
 
-    def schedule_for(self, steps: int | None = None) -> ProfileSchedule | None:
-        """The profiler's schedule, fitted to `steps` (default max_steps); None without
-        --torch-profile. Raises UserError for a schedule that would never record.
+    def schedule_for(self) -> ProfileSchedule | None:
+        """Return the profiler's schedule, fitted to max_steps; None without --torch-profile.
+
+        Raises UserError for a run that is too short to record.
         """
-        parts = {
-            name: getattr(self, f"profile_{name}")
-            for name in ("wait", "warmup", "active", "repeat")
-        }
-        asked = {name: value for name, value in parts.items() if value is not None}
         if not self.torch_profile:
-            if asked:
-                raise UserError(f"{flag('profile_' + next(iter(asked)))} needs --torch-profile")
             return None
-        return ProfileSchedule.fit(self.max_steps if steps is None else steps, asked)
+        if self.pathology == "no-warmup":
+            return ProfileSchedule(0, 0, min(ProfileSchedule.active, self.max_steps))
+        return ProfileSchedule.fit(self.max_steps)
 
     def warmup_for(self, steps: int) -> int:
         """How many of the first steps in a run of `steps` are warm-up: for the set-up of libraries,
@@ -325,10 +223,7 @@ class TrainConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; paths become strings."""
-        values = dataclasses.asdict(self)
-        return {
-            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
-        }
+        return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
     def write(self, folder: Path) -> Path:
         """Write the resolved configuration to `folder`/config.json and return its path."""
@@ -346,25 +241,17 @@ def precision_label(precision: str, arithmetic: str) -> str:
 
 
 def flag(name: str) -> str:
-    """The command-line spelling of a field: profile_wait becomes --profile-wait."""
+    """The command-line spelling of a field: max_steps becomes --max-steps."""
     return "--" + name.replace("_", "-")
 
 
 def _check_field(item: dataclasses.Field, value: Any) -> None:
-    choices, minimum = item.metadata.get("choices"), item.metadata.get("minimum")
-    if value is None:
-        return
-    if choices is not None and value not in choices:
-        raise UserError(f"{flag(item.name)} must be one of {', '.join(choices)}, not {value!r}")
-    if minimum is None:
-        return
-    if not isinstance(value, int) or value < minimum:
+    minimum = item.metadata.get("minimum")
+    if minimum is not None and value is not None and not minimum <= value <= MOST:
         raise UserError(
-            f"{flag(item.name)} must be a whole number of at least {minimum}, not {value!r}"
+            f"{flag(item.name)} must be a whole number from {minimum} to {MOST}, not"
+            f" {shortened(str(value))}"
         )
-    maximum = item.metadata.get("maximum", MOST)
-    if value > maximum:
-        raise UserError(f"{flag(item.name)} must be at most {maximum}, not {shortened(str(value))}")
 
 
 class _Help(argparse.HelpFormatter):
@@ -384,12 +271,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.examples = EXAMPLES
     add_version(parser, "rocm-profiling-course")
-    groups: dict[str, argparse._ArgumentGroup] = {}
+    group = parser.add_argument_group("training")
     for item in dataclasses.fields(TrainConfig):
-        title = item.metadata["group"]
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-        _add_option(groups[title], item)
+        if "group" in item.metadata:
+            group = parser.add_argument_group(item.metadata["group"])
+        _add_option(group, item)
     return parser
 
 
@@ -401,18 +287,13 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
         group.add_argument(*names, action="store_true", help=meta["help"], **common)
         return
     default = "" if item.default is None else " (default: %(default)s)"
-    kind = int if item.type.startswith("int") else _path if item.type.startswith("Path") else str
-    choices = meta.get("choices")
-    # argparse does not break a line within a list of choices, but it does so within the help.
-    is_long = choices is not None and len(choices) > MOST_CHOICES_IN_BRACES
+    kind = {"int": int, "Path": _path}.get(item.type.removesuffix(" | None"), str)
     group.add_argument(
         *names,
         type=kind,
-        choices=choices,
-        metavar=(
-            "NAME" if is_long else None if choices else {int: "N", _path: "PATH", str: "STR"}[kind]
-        ),
-        help=meta["help"] + (f": {', '.join(choices)}" if is_long else "") + default,
+        choices=meta.get("choices"),
+        metavar=meta.get("metavar", {int: "N", _path: "PATH"}.get(kind)),
+        help=meta["help"] + default,
         **common,
     )
 

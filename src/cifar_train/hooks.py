@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class Hooks(Hook):
         self._hooks = tuple(hooks)
         self._stack = ExitStack()
         for point in ("step_begin", "after_data", "after_forward", "after_loss", "after_backward"):
-            setattr(self, point, _one_after_another([getattr(hook, point) for hook in self._hooks]))
-        self.step_end = _one_after_another([hook.step_end for hook in reversed(self._hooks)])
+            setattr(self, point, partial(_call, [getattr(hook, point) for hook in self._hooks]))
+        self.step_end = partial(_call, [hook.step_end for hook in reversed(self._hooks)])
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -84,48 +85,27 @@ class Hooks(Hook):
         self._stack.__exit__(*details)
 
 
-def _one_after_another(calls: list[Callable[[Any], None]]) -> Callable[[Any], None]:
-    def call_all(argument: Any) -> None:
-        for call in calls:
-            call(argument)
-
-    return call_all
+def _call(calls: list[Callable[[Any], None]], argument: Any) -> None:
+    for call in calls:
+        call(argument)
 
 
 class PhaseRanges(Hook):
     """Marks the five phases of a step with begin(name) and end(), one range at a time."""
 
     def __init__(self, begin: Callable[[str], None], end: Callable[[], None]) -> None:
-        self._begin = begin
-        self._end = end
+        def switch(name: str) -> Callable[[int], None]:
+            def at(step: int) -> None:
+                end()
+                begin(name)
 
-    def _next(self, name: str) -> None:
-        self._end()
-        self._begin(name)
+            return at
 
-    def step_begin(self, step: int) -> None:
-        """Open `data`."""
-        self._begin("data")
-
-    def after_data(self, step: int) -> None:
-        """Close `data`, open `forward`."""
-        self._next("forward")
-
-    def after_forward(self, step: int) -> None:
-        """Close `forward`, open `loss`."""
-        self._next("loss")
-
-    def after_loss(self, step: int) -> None:
-        """Close `loss`, open `backward`."""
-        self._next("backward")
-
-    def after_backward(self, step: int) -> None:
-        """Close `backward`, open `optimizer`."""
-        self._next("optimizer")
-
-    def step_end(self, outcome: StepOutcome) -> None:
-        """Close `optimizer`."""
-        self._end()
+        self.step_begin = lambda step: begin(PHASES[0])
+        self.after_data, self.after_forward, self.after_loss, self.after_backward = map(
+            switch, PHASES[1:]
+        )
+        self.step_end = lambda outcome: end()
 
 
 @contextmanager

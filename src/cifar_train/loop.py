@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from cifar_train.config import TrainConfig
 from cifar_train.data.loaders import Loaders
 from cifar_train.hooks import Hook, StepOutcome
-from cifar_train.launch.ranks import Launch
+from cifar_train.ranks import Launch
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import transformers
@@ -23,21 +24,16 @@ def build_model(name: str) -> nn.Module:
     return MODELS[name]()
 
 
-def _resnet() -> nn.Module:
-    return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=CLASSES))
+def _new(family: str, **more: int) -> nn.Module:
+    config = getattr(transformers, f"{family}Config")(num_labels=CLASSES, **more)
+    return getattr(transformers, f"{family}ForImageClassification")(config)
 
 
-def _vit() -> nn.Module:
-    config = transformers.ViTConfig(image_size=IMAGE_SIZE, num_labels=CLASSES)
-    return transformers.ViTForImageClassification(config)
-
-
-def _swinv2() -> nn.Module:
-    config = transformers.Swinv2Config(image_size=IMAGE_SIZE, num_labels=CLASSES)
-    return transformers.Swinv2ForImageClassification(config)
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {"resnet": _resnet, "vit": _vit, "swinv2": _swinv2}
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "resnet": partial(_new, "ResNet"),
+    "vit": partial(_new, "ViT", image_size=IMAGE_SIZE),
+    "swinv2": partial(_new, "Swinv2", image_size=IMAGE_SIZE),
+}
 
 
 def training_flops_per_image(name: str) -> int:

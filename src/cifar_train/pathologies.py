@@ -127,19 +127,9 @@ def wrong_layout(model: nn.Module) -> nn.Module:
 
     def swap_order(layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         values = inputs[0]
-        if values.dim() == 4:
-            swapped = (
-                values.permute(0, 2, 3, 1)
-                .clone(memory_format=torch.contiguous_format)
-                .permute(0, 3, 1, 2)
-            )
-        else:
-            swapped = (
-                values.transpose(-1, -2)
-                .clone(memory_format=torch.contiguous_format)
-                .transpose(-1, -2)
-            )
-        return (swapped, *inputs[1:])
+        channels = 1 if values.dim() == 4 else -2
+        swapped = values.movedim(channels, -1).clone(memory_format=torch.contiguous_format)
+        return (swapped.movedim(-1, channels), *inputs[1:])
 
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -219,7 +209,7 @@ def broken_grad(model: nn.Module) -> nn.Module:
     """A fast normalisation whose backward pass does not exist.
 
     Symptom: the backward pass gets faster, and the loss falls less. Seen in: backward
-    time, and parameters without a gradient (--check-gradients). Truth: the last
+    time, and parameters without a gradient. Truth: the last
     normalisation layer writes its result without autograd, which cuts the graph there.
     """
 

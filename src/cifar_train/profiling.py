@@ -6,11 +6,10 @@ silently records nothing, and a second export raises.
 
 from __future__ import annotations
 
-import gzip
 import json
-import shutil
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,53 +23,6 @@ from cifar_train.schedule import ProfileSchedule
 from tidyprof.errors import UserError
 from tidyprof.whole_files import whole_file
 
-MEGABYTE = 10**6
-
-TRACE_MEGABYTES_PER_STEP = {
-    "plain": 2.0,
-    "record_shapes": 3.3,
-    "profile_memory": 4.1,
-    "with_stack": 4.1,
-}
-"""Megabytes of uncompressed trace for one step, measured with ResNet-50, batch 32, on a CPU."""
-
-TRACE_LIMIT_MEGABYTES = 1000
-"""Uncompressed size beyond which viewers fail to open a trace; a recording that would be larger is
-refused.
-"""
-
-
-def expected_trace_megabytes(config: TrainConfig, schedule: ProfileSchedule) -> float:
-    """Rough size of one cycle's uncompressed trace in MB; what options add is summed up."""
-    plain = TRACE_MEGABYTES_PER_STEP["plain"]
-    extra = sum(
-        size - plain
-        for name, size in TRACE_MEGABYTES_PER_STEP.items()
-        if getattr(config, name, False)
-    )
-    return schedule.active * (plain + extra)
-
-
-def check_trace_size(config: TrainConfig, schedule: ProfileSchedule, folder: Path) -> None:
-    """Raise UserError for a recording that no viewer would open, or for which the disk has no
-    room.
-    """
-    expected = expected_trace_megabytes(config, schedule)
-    if expected > TRACE_LIMIT_MEGABYTES:
-        raise UserError(
-            f"{schedule.active} recorded steps would give a trace of about {expected:.0f} MB, more"
-            f" than viewers open ({TRACE_LIMIT_MEGABYTES} MB); lower --profile-active, 3 steps tell"
-            " as much"
-        )
-    # Twice, since the plain file lies beside the compressed one while that is written.
-    free = shutil.disk_usage(folder).free / MEGABYTE
-    if free < 2 * expected:
-        raise UserError(
-            f"{folder} has {free:.0f} MB free, but the trace needs about {2 * expected:.0f} MB"
-            " while it is written; free some space or give another --run-dir"
-        )
-
-
 UNTRACED_KEY = "watch_untraced"
 """Key of a trace for the times of steps without the profiler; snippets/14_instrument_me.py writes
 it, too.
@@ -81,7 +33,7 @@ FEWEST_TIMED = 3
 
 
 class UntracedSteps(Hook):
-    """Times the later half of the first `wait` steps as a whole, since a profiler lengthens the
+    """Times the later half of the first `wait` steps as a whole, because a profiler lengthens the
     steps that it records.
 
     found -- steps (how many), step_ns and parts_ns (`data`), means in ns; None until the last of
@@ -90,39 +42,37 @@ class UntracedSteps(Hook):
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
-        self._first, self._last, self._device = wait // 2, wait, device
-        if self._last - self._first < FEWEST_TIMED:
-            self._first = self._last
+        self._steps = range(wait // 2, wait if wait - wait // 2 >= FEWEST_TIMED else 0)
+        self._device = device
         self._begin_ns = self._data_begin_ns = self._data_ns = 0
         self.found: dict[str, Any] | None = None
 
     def step_begin(self, step: int) -> None:
         """Begin to time the wait for a batch."""
-        if step == self._first < self._last:
+        if self._steps and step == self._steps[0]:
             synchronize(self._device)
             self._begin_ns = time.perf_counter_ns()
         self._data_begin_ns = time.perf_counter_ns()
 
     def after_data(self, step: int) -> None:
         """End the wait for a batch."""
-        if self._first <= step < self._last:
+        if step in self._steps:
             self._data_ns += time.perf_counter_ns() - self._data_begin_ns
 
     def step_end(self, outcome: StepOutcome) -> None:
         """End the measurement with the last of these steps."""
-        if self._first < self._last == outcome.step + 1:
+        if self._steps and outcome.step == self._steps[-1]:
             synchronize(self._device)
-            count = self._last - self._first
+            count = len(self._steps)
             step_ns = (time.perf_counter_ns() - self._begin_ns) / count
-            self.found = {
-                "steps": count,
-                "step_ns": step_ns,
-                "parts_ns": {"data": self._data_ns / count},
-            }
+            data = {"data": self._data_ns / count}
+            self.found = {"steps": count, "step_ns": step_ns, "parts_ns": data}
 
 
 class TorchProfile(Hook):
-    """Records the scheduled steps, and writes a trace and a table per cycle.
+    """Records the scheduled steps, and writes a trace and a table.
+
+    untraced -- a hook that has to be called within this one; what it finds goes into the trace.
 
     Create it before the device is first used: on ROCm a tracer that registers late may see no GPU
     work.
@@ -133,10 +83,9 @@ class TorchProfile(Hook):
     ) -> None:
         self._tag = tag
         self._device_type = device_type
-        self._schedule = schedule
         self.folder: Path | None = None
         self.files: list[Path] = []
-        self._untraced = UntracedSteps(schedule.wait, torch.device(device_type))
+        self.untraced = UntracedSteps(schedule.wait, torch.device(device_type))
         self._profiler = _new_profiler(config, schedule, device_type, self._export)
 
     def __enter__(self) -> Self:
@@ -148,37 +97,23 @@ class TorchProfile(Hook):
         with sigterm_waits():
             self._profiler.__exit__(*details)
 
-    def step_begin(self, step: int) -> None:
-        """Tell the clock of untraced steps that a step begins, with its data."""
-        self._untraced.step_begin(step)
-
-    def after_data(self, step: int) -> None:
-        """Tell it that the data have come."""
-        self._untraced.after_data(step)
-
     def step_end(self, outcome: StepOutcome) -> None:
         """Tell the profiler that a step is over. It may then write the trace, which it can do only
         once, so a SIGTERM has to wait.
         """
-        self._untraced.step_end(outcome)
         with sigterm_waits():
-            if self._untraced.found and self._profiler.current_action.name.startswith("RECORD"):
-                self._profiler.add_metadata_json(UNTRACED_KEY, json.dumps(self._untraced.found))
+            if self.untraced.found and self._profiler.current_action.name.startswith("RECORD"):
+                self._profiler.add_metadata_json(UNTRACED_KEY, json.dumps(self.untraced.found))
             self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:
-        # A cycle leaves two files, so their number tells which one this is.
-        cycle = len(self.files) // 2 + 1
-        suffix = f"{self._tag}_cycle{cycle}" if self._schedule.repeat > 1 else self._tag
-        trace = self.folder / f"trace_{suffix}.json.gz"
-        table = self.folder / f"key_averages_{suffix}.txt"
-        _write_trace(recorded, trace)
-        by = (
-            "self_cpu_time_total"
-            if self._device_type == "cpu"
-            else f"self_{self._device_type}_time_total"
+        rows = recorded.key_averages().table(
+            sort_by=f"self_{self._device_type}_time_total", row_limit=100, max_name_column_width=80
         )
-        rows = recorded.key_averages().table(sort_by=by, row_limit=100, max_name_column_width=80)
+        trace = self.folder / f"trace_{self._tag}.json.gz"
+        table = self.folder / f"key_averages_{self._tag}.txt"
+        with whole_file(trace) as partial:
+            recorded.export_chrome_trace(str(partial))
         with whole_file(table) as partial:
             partial.write_text(rows + "\n")
         self.files += [trace, table]
@@ -189,46 +124,13 @@ def _new_profiler(
 ) -> profiler.profile:
     activities = [profiler.ProfilerActivity.CPU]
     if device_type != "cpu":
-        activities.append(getattr(profiler.ProfilerActivity, device_type.upper()))
+        activities.append(profiler.ProfilerActivity.CUDA)
     return profiler.profile(
         activities=activities,
-        schedule=profiler.schedule(
-            wait=schedule.wait,
-            warmup=schedule.warmup,
-            active=schedule.active,
-            repeat=schedule.repeat,
-        ),
+        schedule=profiler.schedule(**asdict(schedule), repeat=1),
         on_trace_ready=ready,
         record_shapes=config.record_shapes,
-        with_stack=config.with_stack,
-        profile_memory=config.profile_memory,
-        with_flops=config.with_flops,
     )
-
-
-def _write_trace(recorded: profiler.profile, target: Path) -> None:
-    """Export a trace beside the target and compress it there; torch's own .gz needs room in /tmp,
-    too.
-    """
-    with whole_file(target) as packed:
-        plain = packed.with_suffix("")
-        recorded.export_chrome_trace(str(plain))
-        if not _is_complete(plain):
-            raise UserError(
-                f"{target}: torch wrote an incomplete trace, or none; free some space for it"
-            )
-        # Level 3 takes a third of the default level's time, for files that are a tenth larger.
-        with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as file:
-            shutil.copyfileobj(source, file, length=2**20)
-
-
-def _is_complete(trace: Path) -> bool:
-    """Whether the file has its end: torch does not report a write that failed."""
-    if not trace.exists():
-        return False
-    with trace.open("rb") as source:
-        source.seek(max(0, trace.stat().st_size - 16))
-        return source.read().rstrip().endswith(b"}")
 
 
 def record_function_ranges() -> Hook:

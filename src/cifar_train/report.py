@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import resource
 import socket
 import statistics
@@ -15,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from cifar_train.config import precision_label
@@ -74,19 +76,12 @@ class Summary:
 
 
 def device_name(device: torch.device) -> str:
-    """The device's marketing name, or the processor's."""
-    if device.type == "cpu":
-        return _processor_name()
-    return getattr(torch, device.type).get_device_name(device)
-
-
-def _processor_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    """Return the device's marketing name, or the CPU's."""
+    if device.type != "cpu":
+        return torch.cuda.get_device_name(device)
+    cpus = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.*)", cpus.read_text() if cpus.exists() else "", re.M)
+    return found[1] if found else platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str | None]:
@@ -122,17 +117,15 @@ def step_records(
     device.
     """
     warmup = trainer.config.warmup_for(trainer.planned_steps)
-    schedule = trainer.config.schedule_for(trainer.planned_steps)
+    schedule = trainer.config.schedule_for()
     # A profiler costs time from its warm-up on, so these steps count as profiled, too.
-    watched = schedule is not None and (
-        trainer.launch.rank == 0 or trainer.config.profile_all_ranks
-    )
+    watched = trainer.launch.rank == 0 or trainer.config.profile_all_ranks
     return [
         StepRecord(
             step=outcome.step,
             epoch=outcome.epoch,
             part="warmup" if outcome.step < warmup else "steady",
-            profiled=watched and schedule.phase(outcome.step) in ("warmup", "active"),
+            profiled=bool(schedule and watched and schedule.watches(outcome.step)),
             duration_ns=duration,
             images=outcome.images,
             loss=outcome.loss.item(),
@@ -147,7 +140,7 @@ def summarise(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int |
     steady = [record for record in records if record.part == "steady" and not record.profiled]
     counted = steady or list(records)
     durations = [record.duration_ns for record in counted]
-    lower, median, upper = _quartiles(durations)
+    lower, median, upper = np.quantile(durations, (0.25, 0.5, 0.75)).round().astype(int).tolist()
     rate = sum(record.images for record in counted) / sum(durations) * 1e9
     name = device_name(trainer.device)
     peak = peak_flops(name, trainer.config.precision)
@@ -161,9 +154,9 @@ def summarise(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int |
         steps=len(records),
         steady_steps=len(steady),
         steady=bool(steady),
-        median_step_ns=round(median),
-        lower_quartile_ns=round(lower),
-        upper_quartile_ns=round(upper),
+        median_step_ns=median,
+        lower_quartile_ns=lower,
+        upper_quartile_ns=upper,
         first_step_ns=records[0].duration_ns,
         compile_ns=compile_ns,
         images_per_second=rate,
@@ -175,57 +168,32 @@ def summarise(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int |
     )
 
 
-def _quartiles(values: Sequence[int]) -> tuple[float, float, float]:
-    if len(values) == 1:
-        return (values[0],) * 3
-    lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
-    return lower, median, upper
-
-
 def write_metrics(
     folder: Path,
     trainer: Trainer,
     records: Sequence[StepRecord],
     summary: Summary,
-    window_ns: int | None,
     stop_reason: str | None,
 ) -> Path:
     """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl, one JSON object a
     line.
     """
     target = folder / f"metrics_{trainer.launch.tag}.jsonl"
-    last = {
-        "record": "summary",
-        **asdict(summary),
-        "window_ns": window_ns,
-        "stopped_by": stop_reason,
-    }
-    lines = [
-        run_record(trainer),
-        *({"record": "step", **asdict(record)} for record in records),
-        last,
-    ]
+    last = {"record": "summary", **asdict(summary), "stopped_by": stop_reason}
+    steps = [{"record": "step", **asdict(record)} for record in records]
+    lines = [run_record(trainer), *steps, last]
     with whole_file(target) as partial:
         partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return target
-
-
-def add_checks(metrics: Path, findings: Sequence[str]) -> None:
-    """Append what validation and the correctness gate found to a metrics file."""
-    lines = [json.dumps({"record": "check", "finding": finding}) + "\n" for finding in findings]
-    with whole_file(metrics) as partial:
-        partial.write_text(metrics.read_text() + "".join(lines))
 
 
 def peak_memory_bytes(device: torch.device) -> int:
     """Largest memory in use so far, in bytes: that of the device's allocator, or on a CPU the
     resident set of this process.
     """
-    if device.type == "cpu":
-        # Linux counts ru_maxrss in KiB, macOS in bytes.
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return getattr(torch, device.type).max_memory_allocated(device)
+    if device.type == "cpu":  # Linux counts in KiB
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return torch.cuda.max_memory_allocated(device)
 
 
 def render(
@@ -233,39 +201,38 @@ def render(
 ) -> str:
     """The result as text of at most 80 columns; numbers in ms, images/s and MB."""
     first = summaries[0]
-    precision = precision_label(trainer.config.precision, first.arithmetic)
-    lines = [
-        f"{trainer.config.model}, {precision}, batch {trainer.config.batch_size}, {first.device}"
-    ]
-    if stop_reason:
-        lines.append(f"stopped early: {stop_reason}")
-    warmup = trainer.config.warmup_for(trainer.planned_steps)
-    lines.append(
-        f"steps          {first.steps} ({min(warmup, first.steps)} warm-up, reported apart)"
+    config = trainer.config
+    precision = precision_label(config.precision, first.arithmetic)
+    low, middle, high = (
+        nanoseconds / 1e6
+        for nanoseconds in (first.lower_quartile_ns, first.median_step_ns, first.upper_quartile_ns)
     )
-    if first.compile_ns is not None:
-        lines.append(f"compilation    {first.compile_ns / 1e9:.1f} s, before the first step")
-    lines.append(f"first step     {first.first_step_ns / 1e6:.1f} ms")
     which = (
         f"{first.steady_steps} steady steps"
         if first.steady
         else "all steps, no steady ones without profiler"
     )
-    lines.append(
-        f"step           {first.median_step_ns / 1e6:.1f} ms median "
-        f"(quartiles {first.lower_quartile_ns / 1e6:.1f} to {first.upper_quartile_ns / 1e6:.1f})"
-    )
-    lines.append(f"               over {which}")
-    lines.append(f"images/s       {_rates(summaries)}")
-    lines.append(
-        f"peak memory    at most {max(s.peak_memory_bytes for s in summaries) / 1e6:.0f} MB a rank"
-    )
-    if first.mfu is not None:
-        lines.append(f"MFU            {first.mfu:.2%} of the dense peak")
-    lines.append(f"loss           {first.first_loss:.3f} to {first.last_loss:.3f}")
-    lines.append(f"results        {files[0].parent}")
-    lines += [f"               {path.name}" for path in files]
-    return "\n".join(lines)
+    warmup = min(config.warmup_for(trainer.planned_steps), first.steps)
+    memory = max(summary.peak_memory_bytes for summary in summaries)
+    rows = [
+        ("stopped early", stop_reason),
+        ("steps", f"{first.steps} ({warmup} warm-up, reported apart)"),
+        (
+            "compilation",
+            first.compile_ns and f"{first.compile_ns / 1e9:.1f} s, before the first step",
+        ),
+        ("first step", f"{first.first_step_ns / 1e6:.1f} ms"),
+        ("step", f"{middle:.1f} ms median (quartiles {low:.1f} to {high:.1f})"),
+        ("", f"over {which}"),
+        ("images/s", _rates(summaries)),
+        ("peak memory", f"at most {memory / 1e6:.0f} MB a rank"),
+        ("MFU", first.mfu and f"{first.mfu:.2%} of the dense peak"),
+        ("loss", f"{first.first_loss:.3f} to {first.last_loss:.3f}"),
+        ("results", files[0].parent),
+        *(("", path.name) for path in files),
+    ]
+    title = f"{config.model}, {precision}, batch {config.batch_size}, {first.device}"
+    return "\n".join([title, *(f"{name:15}{value}" for name, value in rows if value)])
 
 
 def _rates(summaries: Sequence[Summary]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from itertools import chain, count
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,16 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from cifar_train import pathologies, precision, profiling, report
-from cifar_train.checks import accuracy, check_gradients
 from cifar_train.clock import StepClock, synchronize
 from cifar_train.config import TrainConfig, apply_to_config
 from cifar_train.console import Progress, say
 from cifar_train.data.cifar100 import IMAGE_SIZE
-from cifar_train.data.loaders import build_loaders, lost_loaders_explained, resolve_data_source
+from cifar_train.data.loaders import build_loaders, resolve_data_source
 from cifar_train.hooks import Hook, Hooks, on_sigterm
-from cifar_train.launch.process_group import ProcessGroup, pick_device
-from cifar_train.launch.ranks import Launch, discover
 from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
+from cifar_train.ranks import Launch, discover, gather, join, leave, pick_device
+from cifar_train.schedule import ProfileSchedule
 from tidyprof.errors import UserError
 from tidyprof.whole_files import locked
 
@@ -55,8 +53,7 @@ class Result:
     files: list[Path]
     notes: list[str]
     stop_reason: str | None
-    checks: list[str] = field(default_factory=list)
-    text: str = ""
+    text: str
 
 
 class StopRequested(BaseException):
@@ -65,41 +62,33 @@ class StopRequested(BaseException):
 
 def run(config: TrainConfig) -> Result:
     """Train as `config` says and write the results. Raises UserError for every error that the user
-    can mend.
+    can fix.
     """
     launch = discover()
     config = apply_to_config(config)
     device = pick_device(config.device, launch)
     profile = _prepare_device(config, launch, device)
-    with (
-        ProcessGroup(launch, device, config.rendezvous_timeout) as group,
-        _run_folder(config.run_dir, launch, group) as folder,
-    ):
-        trainer = set_up(config, launch, device, grouped=group.joined)
+    join(launch, device)
+    with _run_folder(config.run_dir, launch) as folder:
+        trainer = set_up(config, launch, device)
         _announce(trainer, profile, folder)
         compile_ns = _compile(trainer) if config.compile else None
-        clock = StepClock(device, config.warmup_for(trainer.planned_steps))
+        clock = StepClock(device)
         stop_reason = _train(trainer, _hooks(trainer, profile, clock))
-        if stop_reason:
-            group.abandon()
         if not clock.outcomes:
-            raise UserError(
-                f"stopped by {stop_reason} before the first step was over; there is nothing to"
-                " report"
-            )
+            raise UserError(f"stopped by {stop_reason} before the first step was over")
         records = report.step_records(clock.outcomes, clock.durations_ns, trainer)
         summary = report.summarise(records, trainer, compile_ns)
-        metrics = report.write_metrics(
-            folder, trainer, records, summary, clock.window_ns(), stop_reason
-        )
+        metrics = report.write_metrics(folder, trainer, records, summary, stop_reason)
         files = [metrics, *(profile.files if profile else [])]
-        result = Result(folder, records, [summary], files, trainer.notes, stop_reason)
+        summaries = [summary]
         if not stop_reason:
-            # A cancelled rank must not wait for the others: they may be gone already.
-            result.summaries = _gather(summary, group)
-            result.checks = _check(trainer, metrics)
-        result.text = report.render(result.summaries, trainer, files, stop_reason)
-        return result
+            # A cancelled rank must not wait for the others, which may be gone already.
+            gathered = gather(summary, launch)
+            summaries = gathered if launch.rank == 0 else summaries
+            leave(launch)
+        text = report.render(summaries, trainer, files, stop_reason)
+        return Result(folder, records, summaries, files, trainer.notes, stop_reason, text)
 
 
 # Set-up
@@ -115,66 +104,38 @@ def _prepare_device(
         # A GPU build of torch reports the missing GPU as an error when the profiler starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     else:
-        getattr(torch, device.type).set_device(device)
+        torch.cuda.set_device(device)
     if not config.torch_profile or (launch.rank != 0 and not config.profile_all_ranks):
         return None
     return profiling.TorchProfile(config, config.schedule_for(), device.type, launch.tag)
 
 
 @contextmanager
-def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Iterator[Path]:
-    """The folder for results, which is the same on all ranks. Raises UserError if it cannot be
-    written, or is in use by another run.
+def _run_folder(wanted: Path | None, launch: Launch) -> Iterator[Path]:
+    """The folder for results, which is the same on all ranks. Raises UserError if another run uses
+    it.
     """
-    try:
-        folder = wanted or Path(group.agree("run_folder", lambda: str(_new_folder(RUNS))))
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"1" * 4096)
-    except OSError as error:
-        raise UserError(
-            f"{wanted or RUNS} cannot be written ({error.strerror}); give another --run-dir or free"
-            " some space"
-        ) from error
-    with ExitStack() as stack:
-        if (
-            launch.rank == 0
-        ):  # for all ranks of its run: no two of them write files of the same name
-            try:
-                stack.enter_context(locked(folder / LOCK))
-            except BlockingIOError as error:
-                raise UserError(
-                    f"{folder} is in use by another run; wait for its end, or give another"
-                    " --run-dir"
-                ) from error
+    folder = wanted or gather(RUNS / f"{datetime.now():%Y%m%d-%H%M%S-%f}", launch)[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    if launch.rank != 0:  # rank 0 keeps the folder for all ranks of its run
         yield folder
+        return
+    try:
+        with locked(folder / LOCK):
+            yield folder
+    except BlockingIOError as error:
+        raise UserError(f"{folder} is in use by another run; give another --run-dir") from error
 
 
-def _new_folder(parent: Path) -> Path:
-    """Make the default folder of a run, named after the current second; further runs of one second
-    get a number, too.
-    """
-    parent.mkdir(parents=True, exist_ok=True)
-    now = time.strftime("%Y%m%d-%H%M%S")
-    for name in chain([now], (f"{now}-{number}" for number in count(2))):
-        with suppress(FileExistsError):
-            (parent / name).mkdir()
-            break
-    return parent / name
-
-
-def set_up(
-    config: TrainConfig, launch: Launch, device: torch.device, grouped: bool = False
-) -> Trainer:
-    """Build data, model and optimizer for one rank. `grouped` wraps the model for its process
-    group.
+def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer:
+    """Build data, model and optimizer for one rank.
 
     Weights are equal on all ranks; transforms and order differ. Raises UserError for unusable data.
     """
     if config.model == "resnet" and config.batch_size == 1:
         # PyTorch itself would end with a traceback in the middle of the first step.
         raise UserError(
-            "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no"
+            "--batch-size 1 leaves resnet's last normalization one value per channel, which has no"
             " spread: give at least --batch-size 2, or --model vit"
         )
     torch.manual_seed(config.seed)
@@ -192,7 +153,7 @@ def set_up(
         device=device,
         loaders=loaders,
         raw_model=model,
-        model=_wrap(model, config, device, grouped),
+        model=_wrap(model, config, launch, device),
         optimizer=torch.optim.Adam(
             model.parameters(), fused=True if config.fused_optimizer else None
         ),
@@ -207,8 +168,8 @@ def set_up(
     return trainer
 
 
-def _wrap(model: nn.Module, config: TrainConfig, device: torch.device, grouped: bool) -> nn.Module:
-    if grouped:
+def _wrap(model: nn.Module, config: TrainConfig, launch: Launch, device: torch.device) -> nn.Module:
+    if launch.launcher is not None:
         model = nn.parallel.DistributedDataParallel(
             model,
             device_ids=None if device.type == "cpu" else [device.index],
@@ -219,27 +180,20 @@ def _wrap(model: nn.Module, config: TrainConfig, device: torch.device, grouped: 
 
 
 def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: Path) -> None:
-    """Fit the profiler's schedule to the data, and say once what differs from what was asked
-    for.
-    """
+    """Store the settings, and say once what differs from what was asked for."""
     config, planned = trainer.config, trainer.planned_steps
     steps = f"{planned} step{'s' * (planned != 1)}"
     if trainer.launch.rank == 0:
         config.write(folder)
         say(f"{trainer.loaders.description}; {steps} on {trainer.device}")
-    schedule = config.schedule_for(planned)
     if profile is not None:
-        profiling.check_trace_size(config, schedule, folder)
         profile.folder = folder
-        if schedule.shrunk:
+        schedule = config.schedule_for()
+        if schedule.wait < ProfileSchedule.wait:
             trainer.notes.append(
-                f"the profiler's default schedule was cut to this run: {schedule.arithmetic}"
+                f"the profiler's default schedule was cut to this run: wait {schedule.wait} +"
+                f" warmup {schedule.warmup} + active {schedule.active}"
             )
-    if planned < config.max_steps:
-        trainer.notes.append(
-            f"the data ends after {steps} ({config.max_epochs} epoch of "
-            f"{trainer.loaders.steps_per_epoch}); --max-epochs gives more"
-        )
     if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:
         trainer.notes.append(
             f"a step of {config.batch_size} images can take a minute on a processor, the first one"
@@ -251,11 +205,11 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
 
 
 def _compile(trainer: Trainer) -> int:
-    """Compile forward and backward pass with a made-up batch; returns how long it took, in ns.
+    """Compile forward and backward pass with a synthetic batch; returns how long it took, in ns.
 
     Running statistics and random numbers are put back, so that the run starts like an eager one.
     """
-    state = {name: value.clone() for name, value in trainer.raw_model.state_dict().items()}
+    state = copy.deepcopy(trainer.raw_model.state_dict())
     begin = time.perf_counter_ns()
     try:
         shape = (trainer.config.batch_size, 3, IMAGE_SIZE, IMAGE_SIZE)
@@ -287,7 +241,10 @@ def _hooks(
     of the earlier ones.
     """
     hooks: list[Hook] = [Progress(trainer.planned_steps)] if trainer.launch.rank == 0 else []
-    hooks += [clock] if profile is None else [profile, clock, profiling.record_function_ranges()]
+    if profile is None:
+        hooks.append(clock)
+    else:
+        hooks += [profile, profile.untraced, clock, profiling.record_function_ranges()]
     if trainer.config.roctx:
         hooks.append(profiling.roctx_ranges())
     return hooks + trainer.pathology_hooks
@@ -296,7 +253,7 @@ def _hooks(
 def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:
     """Run the loop; returns the signal that ended it early, or None."""
     try:
-        with lost_loaders_explained(), on_sigterm(_stop), Hooks(hooks) as enclosing:
+        with on_sigterm(_stop), Hooks(hooks) as enclosing:
             train(trainer, enclosing)
     except StopRequested as request:
         return str(request)
@@ -307,25 +264,3 @@ def _stop(number: int, frame: Any) -> None:
     """Turn the first SIGTERM into StopRequested."""
     signal.signal(number, signal.SIG_IGN)
     raise StopRequested(signal.Signals(number).name)
-
-
-# Report
-
-
-def _gather(summary: report.Summary, group: ProcessGroup) -> list[report.Summary]:
-    """The summaries of all ranks on rank 0; on every other rank only its own."""
-    return [
-        report.Summary(**json.loads(text))
-        for text in group.gather("summary", json.dumps(asdict(summary)))
-    ]
-
-
-def _check(trainer: Trainer, metrics: Path) -> list[str]:
-    """Run validation and the correctness gate, and append their findings to the metrics file."""
-    with lost_loaders_explained():
-        findings = [accuracy(trainer)] if trainer.config.validate else []
-        if trainer.config.check_gradients:
-            findings.append(check_gradients(trainer))
-    if findings:
-        report.add_checks(metrics, findings)
-    return findings

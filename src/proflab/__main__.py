@@ -20,7 +20,6 @@ EXAMPLES = {
     "fetch": ("torch-mi250-minitoy", "--all"),
     "progress": ("", "--lesson 02 03", "--runs collected --page room.html"),
     "case": ("", "--html case.html"),
-    "rehearse": ("", "02 04"),
     "tape": ("record -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
 }
 """Command -> examples of its arguments, one for each line of its help."""
@@ -88,12 +87,6 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("names", nargs="*", default=[], metavar="NAME", help="recordings to fetch")
     which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
     fetch.set_defaults(run=_fetch)
-
-    rehearsal = _add(
-        commands, "rehearse", "run the lessons as shipped, the day before, and print one table"
-    )
-    rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
-    rehearsal.set_defaults(run=_rehearse)
 
     tape = _add(commands, "tape", "record a command of a real tool as a tape")
     tape.add_argument("action", choices=["record"])
@@ -196,17 +189,6 @@ def _give(table: Table, file: Path | None) -> int:
             f"{file}: can't be written ({error.strerror}); name a file in a folder of yours"
         ) from None
     return 0
-
-
-def _rehearse(options: argparse.Namespace) -> int:
-    from proflab.rehearsal import rehearsal_table, rehearse
-
-    done = []
-    for one in rehearse(options.numbers):
-        print(f"lesson {one.lesson.number}: {one.problem or 'fine'}", flush=True)
-        done.append(one)
-    print(f"\n{rehearsal_table(done)}")
-    return int(any(one.problem for one in done))
 
 
 def _record(options: argparse.Namespace) -> int:

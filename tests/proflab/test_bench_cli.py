@@ -72,7 +72,6 @@ def test_recordings_names_a_damaged_copy(
         (["progress", "--page", "page.html"], 1),
         (["progress", "--lesson", "97", "--runs", "runs"], 1),
         (["case", "--html", "none/x.html"], 1),
-        (["rehearse", "97"], 1),
     ],
 )
 def test_a_users_mistake_is_one_line_each(
@@ -143,21 +142,6 @@ def test_progress_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     text = Path("page.html").read_text()
     assert "&lt;c&gt;.jsonl" in text
     assert not {"src=", "href=", "url(", "@import"} & set(text.split())
-
-
-def test_progress_is_found_beside_the_notebooks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("PROFLAB_RUNS")
-    monkeypatch.chdir(tmp_path)
-    assert main(["progress"]) == 0
-    assert rows(capsys.readouterr().out) == []
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.chdir(tmp_path / "notebooks")
-    journal.append("progress.jsonl", {"exercise": "99.1", "event": "check", "outcome": "passed"})
-    monkeypatch.chdir(tmp_path)
-    assert main(["progress"]) == 0
-    assert len(rows(capsys.readouterr().out)) == 1
 
 
 def test_reader_that_stops_early_is_no_error() -> None:

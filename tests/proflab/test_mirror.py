@@ -116,10 +116,10 @@ def run_two_tests(folder: Path, **environment: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-READER = "packages/tidyprof/tests/tidyprof_tests/readers/test_rpd.py"
+READERS = "packages/tidyprof/tests/tidyprof_tests/readers"
 TWO = (
-    f"{READER}::test_the_same_run_converted_by_the_tool_itself",
-    f"{READER}::test_names_are_kept_as_they_are",
+    f"{READERS}/test_rpd.py::test_the_same_run_converted_by_the_tool_itself",
+    f"{READERS}/test_rpd_bad_input.py::test_few_bad_rows_are_dropped_and_counted",
 )
 
 

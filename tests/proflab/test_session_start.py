@@ -18,6 +18,8 @@ from proflab.errors import CourseError
 from proflab.lessons import lessons
 from tidyprof.plots import style
 
+FIND_GPUS = session.gpu_architectures
+
 
 @pytest.fixture(autouse=True)
 def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,3 +135,15 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch)
 def test_sections_of_several_lessons_share_their_folder(bench: Path) -> None:
     folders = [proflab.start(number, within="ninety").folder for number in ("00", "02")]
     assert folders == [bench / "ninety"] * 2
+
+
+def test_gpus_are_the_processors_with_simd_units(tmp_path: Path) -> None:
+    device, nodes = tmp_path / "kfd", tmp_path / "nodes"
+    for place, version in enumerate((0, 90402, 90010, *[0] * 7, 110501)):
+        (nodes / str(place)).mkdir(parents=True)
+        text = f"simd_count {1216 if version else 0}\ngfx_target_version {version}\n"
+        (nodes / str(place) / "properties").write_text(text)
+    assert FIND_GPUS(device, nodes) == ()
+    device.write_text("")
+    assert FIND_GPUS(device, nodes) == ("gfx942", "gfx90a", "gfx1151")
+    assert FIND_GPUS(device, tmp_path / "none") == ()

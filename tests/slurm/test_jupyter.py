@@ -1,6 +1,4 @@
-"""JupyterLab in a job: reached from where the login node is, and only with the token that its owner
-can read.
-"""
+"""JupyterLab in a job: reached from where the login node is, and only with its owner's token."""
 
 from __future__ import annotations
 
@@ -14,68 +12,47 @@ from urllib.request import urlopen
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.slurm.cluster import Cluster, SubmittedJob, made_up
-
-IN_A_CONTAINER = {"CONTAINER": "image.sif", "CONTAINER_RUNTIME": "apptainer"}
+from tests.slurm.cluster import Cluster, made_up
 
 
-@pytest.mark.parametrize(
-    "site",
-    [
-        pytest.param({}, id="environment"),
-        pytest.param(IN_A_CONTAINER, id="container", marks=pytest.mark.long),
-    ],
-)
 def test_the_file_says_how_to_reach_it_and_its_token_alone_opens_it(
-    cluster: Cluster, tmp_path: Path, site: dict[str, str]
+    cluster: Cluster, tmp_path: Path
 ):
-    runtime = 'while [ "$1" != image.sif ]; do shift; done; shift; exec "$@"'
-    venv = made_up(tmp_path, python=f'exec {REPOSITORY}/.venv/bin/python "$@"', apptainer=runtime)
-    job = cluster.submit("jupyter", VENV=str(venv), **site)
+    venv = made_up(tmp_path, python=f'exec {REPOSITORY}/.venv/bin/python "$@"')
+    job = cluster.submit("jupyter", VENV=str(venv))
     try:
-        there = opened_with_its_token_alone(job)
+        told = job.folder / "connect.txt"
+        job.until(lambda: "is running at" in job.log, "JupyterLab")
+        port, host, its_port = re.search(r" -L (\d+):(\S+):(\d+) ", told.read_text()).groups()
+        page = re.search(rf"http://127\.0\.0\.1:{port}(/\S+)\?token=(\w+)", told.read_text())
+        for secret in (told, job.folder / "token"):
+            assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+        assert page[2] not in job.log
+        environments = environments_of(job.number)
+        assert any("JUPYTER_TOKEN_FILE=" in text for text in environments)
+        assert not any(page[2] in text for text in environments)
+        there = f"http://{host}:{its_port}"
+        job.until(lambda: listens(there), "its port")  # which it opens after it has said so
+        assert urlopen(f"{there}{page[1]}?token={page[2]}").status == 200
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(f"{there}/api/contents/README.md?token=wrong")
     finally:  # it would keep the node from the jobs of other tests
-        job.cluster.ask("scancel", str(job.number))
+        cluster.ask("scancel", str(job.number))
     job.until(lambda: job.is_over, "its end")
     assert not listens(there)
 
 
-def opened_with_its_token_alone(job: SubmittedJob) -> str:
-    """The address of a running JupyterLab, as its file says it, once all is as promised."""
-    told = job.folder / "connect.txt"
-    job.until(lambda: "is running at" in job.log, "JupyterLab")
-    assert stat.S_IMODE(told.stat().st_mode) == 0o600
-    text = told.read_text()
-    port, host, its_port = re.search(
-        r"ssh -N -o ExitOnForwardFailure=yes -L (\d+):(\S+):(\d+) \S+@LOGIN_NODE", text
-    ).groups()
-    here, page, token = re.search(r"http://127\.0\.0\.1:(\d+)(/\S+)\?token=(\w+)", text).groups()
-    assert here == port
-    assert token not in job.log
-    assert stat.S_IMODE((job.folder / "token").stat().st_mode) == 0o600
-    assert not [name for name, text in environments(job.number).items() if token in text]
-    there = f"http://{host}:{its_port}"
-    job.until(lambda: listens(there), "its port")  # which it opens after it has said so
-    assert "JupyterLab" in urlopen(f"{there}{page}?token={token}").read().decode()
-    with pytest.raises(HTTPError, match="403"):
-        urlopen(f"{there}/api/contents/README.md?token=wrong")
-    return there
-
-
-def environments(job: int) -> dict[str, str]:
+def environments_of(job: int) -> list[str]:
     """The environment of each process of the job, which all that these start inherit."""
-    found = {}
+    found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            text = path.read_text(errors="replace")
-            if f"SLURM_JOB_ID={job}\0" in text:
-                found[path.parent.name] = text
-    assert any("JUPYTER_TOKEN_FILE=" in text for text in found.values())
-    return found
+            found.append(path.read_text(errors="replace"))
+    return [text for text in found if f"SLURM_JOB_ID={job}\0" in text]
 
 
 def listens(address: str) -> bool:
-    """Whether a server answers there, whatever it says."""
+    """Return True if a server answers there, whatever it says."""
     try:
         urlopen(address).close()
     except HTTPError:

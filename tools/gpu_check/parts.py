@@ -22,14 +22,7 @@ MODELS, PRECISIONS = ("resnet", "swinv2", "vit"), ("float32", "automixed", "bflo
 STEPS, BATCH = 12, 64
 DEVICE = "cuda"  # which is ROCm's name too
 PYTHON = sys.executable
-TRACED = (
-    "--torch-profile",
-    "--record-shapes",
-    "--with-stack",
-    "--profile-memory",
-    "--with-flops",
-    "--roctx",
-)
+TRACED = ("--torch-profile", "--record-shapes", "--roctx")
 
 Commands = dict[str, list[str]]
 """Name of a log -> the command line that writes it."""
@@ -170,16 +163,19 @@ def _lessons(gpus: Gpus, folder: Path) -> Commands:
     real = {tool for one in lessons().values() for tool in one.tools if shutil.which(tool)}
     if not real:
         raise NotHereError("none of AMD's tools is in PATH; load ROCm's module")
-    numbers = [number for number, one in lessons().items() if real & set(one.tools)]
-    return {number: [PYTHON, "-m", "proflab", "rehearse", number] for number in numbers}
+    notebooks = {
+        number: Path("notebooks", f"{one.folder.name}.ipynb")
+        for number, one in lessons().items()
+        if real & set(one.tools)
+    }
+    results = f"PROFLAB_RUNS={(folder / 'runs').absolute()}"
+    command = ["env", results, PYTHON, "-m", "jupyter", "execute", "--timeout=600"]
+    return {number: [*command, str(path)] for number, path in notebooks.items()}
 
 
 def _lessons_said(gpus: Gpus, folder: Path) -> str:
-    logs = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.log"))}
-    partly = [number for number, text in logs.items() if "stand-in" in text]
-    return f"lessons {', '.join(logs)} as shipped" + (
-        f"; with a stand-in: {', '.join(partly)}" if partly else ""
-    )
+    logs = sorted(path.stem for path in folder.glob("*.log"))
+    return f"lessons {', '.join(logs)} as shipped"
 
 
 def _jobs(gpus: Gpus, folder: Path) -> Commands:

@@ -45,9 +45,6 @@ KEPT_BYTES = 2**24
 job needs.
 """
 
-KILLED = "KilledWorker"
-"""Dask's error of a task whose workers ended again and again (distributed.scheduler)."""
-
 ENDED = "a process ended while this or another file was read"
 """What is found where no file is to blame."""
 
@@ -225,8 +222,7 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
     try:
         return result()
     except Exception as error:
-        # Dask cancels what a scheduler that ended will never hand over.
-        ended = isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == KILLED
+        ended = isinstance(error, BrokenExecutor | CancelledError)
         if not ended:
             error.add_note(f"while reducing {file}")
             raise

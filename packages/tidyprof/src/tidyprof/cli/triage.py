@@ -213,13 +213,10 @@ def triage(options: Namespace) -> None:
     if options.html is not None or options.jobs is not None:
         raise UserError("--engine reads elsewhere: leave --html and --jobs out")
     engines = import_module("tidyprof.engines")
-    try:
-        with engines.engine(options.engine) as options.jobs:
-            # Of MPI's ranks only one gets the executor, and shows the result.
-            if options.jobs is not None:
-                _show(options, diagnosed(options))
-    except engines.EngineError as error:
-        raise UserError(str(error)) from None
+    with engines.engine(options.engine) as options.jobs:
+        # Of MPI's ranks only one gets the executor, and shows the result.
+        if options.jobs is not None:
+            _show(options, diagnosed(options))
 
 
 def _show(options: Namespace, diagnosis: Diagnosis) -> None:

@@ -410,3 +410,45 @@ def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
         kinds.NO_DUMP,
         kinds.BEHIND,
     )  # the watcher may have written before the rank ended
+
+
+class _Runs:
+    def __reduce__(self) -> tuple:
+        return os.mkdir, ("ran",)
+
+
+CODE = pickle.dumps({"entries": [_Runs()], "pg_config": {}}, protocol=2)
+
+
+@pytest.mark.parametrize("content", [CODE, CODE[:40], pickle.dumps([1], 2), b'{"entries": [1'])
+def test_a_dump_of_something_else_is_refused_and_runs_nothing(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = write(tmp_path / "dumps", {0: [call(1)]})
+    (folder / "rank_1").write_bytes(content)
+    assert main(["hang", str(folder)]) == 2
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"input_sizes": sizes} for sizes in ([4], None, 5, [[2**61] * 9], [[1] * 65])]
+    + [{"process_group": "0"}, {"collective_seq_id": "1"}, {"input_dtypes": [5]}],
+)
+def test_a_call_with_members_of_another_kind_is_refused(
+    changes: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, {0: [call(1)], 1: [call(1) | changes]})
+    assert main(["hang", str(folder)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_dumps_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    for rank in (5, 6):
+        write(tmp_path / "groups", {rank: []}, {"4": f"[{rank}, 9]"})
+    folder = write(tmp_path / "twice", {0: [call(1)]})
+    (dump,) = folder.iterdir()
+    (folder / "other_0").write_bytes(dump.read_bytes())
+    for name in ("groups", "twice", "nothing"):
+        assert main(["hang", str(tmp_path / name)]) == 2

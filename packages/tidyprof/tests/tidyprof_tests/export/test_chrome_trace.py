@@ -171,20 +171,6 @@ class TestRoundTrip:
 
 
 class TestContent:
-    def test_rows_are_named(self, profile, tmp_path):
-        trace = written(profile, tmp_path / "out.json")
-        names = {
-            (event["name"], event["pid"], event["tid"]): event["args"]
-            for event in trace["traceEvents"]
-            if event["ph"] == "M"
-        }
-        assert names["process_name", 2, 0] == {"name": "GPU 2"}
-        assert names["process_name", 1000, 0] == {"name": "process 1000"}
-        assert names["thread_name", 2, 4] == {"name": "stream 4"}
-        assert names["process_labels", 2, 0] == {"labels": "GPU"}
-        order = {pid: names["process_sort_index", pid, 0]["sort_index"] for pid in (1000, 2)}
-        assert order[1000] < order[2]
-
     def test_arrows_lead_from_the_call_to_its_work(self, profile, tmp_path):
         trace = written(profile, tmp_path / "out.json")["traceEvents"]
         slices = {

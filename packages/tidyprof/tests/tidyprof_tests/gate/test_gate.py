@@ -156,22 +156,6 @@ def test_a_part_below_the_noise_of_the_step_is_not_blamed():
     assert not judge(base, new).parts["sure"].any()
 
 
-@pytest.mark.parametrize(("parts", "least"), [(1, 6), (2, 7), (5, 8)])
-def test_the_more_parts_are_tested_the_more_turns_it_takes_to_blame_one(parts: int, least: int):
-    for turns in (least - 1, least):
-        rest = {f"part{number}": 5.0 for number in range(parts - 1)}
-        sides = [
-            [
-                replace(made_run(100 + data, data=data, unused=0, **rest), path=f"run{turn}")
-                for turn in range(turns)
-            ]
-            for data in (10, 30)
-        ]
-        assert judge(*sides, in_turns=True).parts.set_index("part").loc["data", "sure"] == (
-            turns == least
-        )
-
-
 def test_turns_need_the_same_names():
     with pytest.raises(ValueError, match="run6"):
         judge(drifting(20, 8), drifting(20, 8)[:-1], in_turns=True)

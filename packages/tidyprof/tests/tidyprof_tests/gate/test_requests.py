@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tidyprof import ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.diagnosis.observer import times_beside
 from tidyprof.gate.measures import MEASURES
@@ -118,30 +117,3 @@ def test_steps_and_requests_in_one_file(tmp_path: Path):
     assert run_times(tmp_path, measure="latency").step_ns == pytest.approx(56 * MS)
     assert dict(run_times(tmp_path, measure="latency").work) == {"requests": 5, "samples": 20}
     assert times_beside([str(tmp_path / "trace_rank0.json")], 0) == pytest.approx(10 * MS)
-
-
-@pytest.mark.parametrize(
-    ("columns", "measure", "found"),
-    [
-        ({"forward": 0.1}, "latency", "no request with latency_ms is in a file"),
-        ({"latency_ms": 5.0}, "ttft", "no request with ttft_ms"),
-        (
-            {"latency_ms": 5.0},
-            "step",
-            "no step with parts is in it, only requests.*--measure latency",
-        ),
-        (
-            {"latency_ms": 5.0},
-            "latency-p99",
-            "of 50 requests the 99th percentile is no more than the longest one",
-        ),
-        ({"latency_ms": -5.0}, "latency", "line 1 is no step"),
-        ({"latency_ms": "5"}, "latency", "line 1 is no step"),
-        ({"samples": 5}, "step", "line 1 is no step"),
-    ],
-)
-def test_what_a_measure_lacks_is_one_line(columns, measure, found, tmp_path: Path):
-    lines = [json.dumps({"rank": 0, "step": step, **columns}) for step in range(50)]
-    (tmp_path / "times_rank0.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(ProfileReadError, match=found):
-        run_times(tmp_path, measure=measure)

@@ -106,18 +106,6 @@ def test_work_that_one_side_does_not_state_is_not_compared(
     )
 
 
-def test_recordings_of_other_numbers_of_steps_did_other_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    for run in range(5):
-        write_trace(tmp_path / f"base/run{run}", 2 + 0.001 * run, steps=6)
-        write_trace(tmp_path / f"new/run{run}", 1 + 0.001 * run, steps=9)
-    assert (
-        "6 steps each before and 9 now (+50.0 %)"
-        in verdict_of(capsys, str(tmp_path / "base"), f"{tmp_path}/new")[1]
-    )
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("base", "new", "found"),

@@ -14,16 +14,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import PolyCollection
 from matplotlib.image import imread
 
 from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
 from tidyprof.plots.figure import axis_unit, duration_text
-from tidyprof.plots.timeline import DENSE
-from tidyprof.readers.torch.reader import read_torch_trace
-from tidyprof.tables.contract import KINDS, Origin
+from tidyprof.tables.contract import KINDS
 from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
 from tidyprof_tests.figures import (
     assert_readable,
@@ -175,15 +172,6 @@ class TestTimeline:
             "stream 2",
         ]
 
-    def test_a_full_lane_shows_how_full_it_is(self):
-        profile = profile_of(*(event("kernel", "k", 10 * n, 10 * n + 5) for n in range(DENSE + 1)))
-        figure = plots.timeline(profile)
-        (label,) = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        assert "share of time" in label
-        (bars,) = figure.axes[0].findobj(PolyCollection)
-        heights = [np.ptp(path.vertices[:, 1]) for path in bars.get_paths()]
-        assert np.mean(heights) / 0.8 == pytest.approx(0.5, abs=0.01)
-
 
 class TestNotebook:
     def test_image_carries_the_text_alternative(self, run):
@@ -260,22 +248,6 @@ def test_axis_units():
         "ms",
         "s",
     ]
-
-
-def test_recorded_four_ranks(recordings):
-    """All plots of a real recording of four ranks: nothing raised, nothing cut off."""
-    profile = read_torch_trace(
-        recordings / "torch-mi300-ddp-4ranks-fused" / "merged_all_events.json.gz"
-    )
-    profile.meta["origin"] = Origin(
-        "recorded", "ResNet-50 on CIFAR-100, four AMD Instinct GPUs of the MI300 series"
-    )
-    for name in ("top_kernels", "top_operators", "step_budget", "step_times", "busy", "timeline"):
-        figure = drawn(FIGURES[name](profile))
-        for text in texts(figure):
-            box = text.get_window_extent()
-            assert figure.bbox.x0 - 1 <= box.x0, f"{name}: {text.get_text()}"
-            assert box.x1 <= figure.bbox.x1 + 1, f"{name}: {text.get_text()}"
 
 
 def test_reading_and_plotting_need_no_torch():

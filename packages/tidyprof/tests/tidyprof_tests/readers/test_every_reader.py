@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import tidyprof
 from tidyprof import Origin, ProfileReadError
 from tidyprof.io.byte_stream import zstd
+from tidyprof.readers.rocprofv3.recognition import recognises
 from tidyprof_tests import damage
 from tidyprof_tests.damage import fuzzed, read_or_refused, refusal
 from tidyprof_tests.patience import PATIENCE_S
@@ -178,3 +179,48 @@ def test_a_damaged_recording_reads_or_refuses(name, sounds, recordings, tmp_path
     path = tmp_path_factory.getbasetemp() / "fuzz_recording"
     path.write_bytes(damage.damaged(content, data.draw(sounds[name].changes(len(content)))))
     read_or_refused(path, sounds[name].read)
+
+
+# Folders
+
+
+@each_format
+@pytest.mark.parametrize("file", ["", "notes.txt", "ui_output_agent_1"])
+def test_a_folder_without_a_recording_is_refused(name, file, sounds, tmp_path):
+    if file:
+        (tmp_path / file).write_text("epoch 1\n")
+    refusal(tmp_path, sounds[name].read)
+
+
+@each_format
+def test_a_file_beside_a_recording_is_listed(name, sounds, tmp_path):
+    sounds[name].write(tmp_path)
+    (tmp_path / "notes.txt").write_text("epoch 1\n")
+    for read in (sounds[name].read, tidyprof.read):
+        listed = read(tmp_path).meta.get("ignored_files", {})
+        assert [Path(file).name for file in listed] in ([], ["notes.txt"])
+
+
+@each_format
+def test_a_copy_beside_a_recording_is_refused_or_passed_over(name, sounds, tmp_path):
+    sound = sounds[name]
+    alone = sound.read(sound.write(tmp_path))
+    (tmp_path / f"copy_{sound.name}").write_bytes(sound.content)
+    for profile in read_or_refused(tmp_path, sound.read):
+        assert len(profile.events) == len(alone.events)
+        assert len(profile.counters) == len(alone.counters)
+
+
+def test_of_recordings_of_two_tools_in_folders_none_is_chosen(sounds, tmp_path):
+    for name in ("torch", "rpd"):
+        (tmp_path / name).mkdir()
+        sounds[name].write(tmp_path / name)
+    with pytest.raises(ProfileReadError):
+        tidyprof.read(tmp_path)
+
+
+def test_a_folder_of_rocprof_compute_is_none_of_rocprofv3(sounds, tmp_path):
+    sounds["rocprofv3 1_kernel_trace.csv"].write(tmp_path)
+    assert recognises(tmp_path, b"")
+    (tmp_path / "sysinfo.csv").write_text("a,b\n1,2\n")
+    assert not recognises(tmp_path, b"")

@@ -13,7 +13,7 @@ import pytest
 import tidyprof.running.launch as launching
 from tidyprof.running.inside.files import RANKS, WORLDS, launched
 from tidyprof.running.launch import HERE, Asked, environment
-from tidyprof.running.report import besides, read_run, why_no_trace
+from tidyprof.running.report import read_run
 
 
 @pytest.fixture(scope="module")
@@ -145,46 +145,6 @@ def test_a_rank_that_was_killed_while_it_wrote_is_no_rank(tmp_path: Path) -> Non
     (tmp_path / "run_rank0.json").write_text("")
     (tmp_path / "run_rank1.json").write_text('{"rank": 1, "world": 2')
     assert not read_run(tmp_path).ranks
-
-
-@pytest.mark.parametrize(
-    ("parts", "told"),
-    [
-        ({"forward": 10, "other": 90}, "90 % of the host's time is `other`"),
-        ({"forward": 70, "between steps": 30}, "30 % of the host's time is `between steps`"),
-        ({"forward": 90, "other": 10}, ""),
-        ({}, ""),
-    ],
-)
-def test_what_is_no_part_of_a_training_stands_beside_the_verdict(
-    tmp_path: Path, parts: dict[str, int], told: str
-) -> None:
-    about = {"rank": 0, "before": {"steps": 20, "parts_ns": parts}}
-    (tmp_path / "run_rank0.json").write_text(json.dumps(about))
-    found = besides(read_run(tmp_path))
-    assert found.startswith(told)
-    assert bool(found) == bool(told)
-
-
-@pytest.mark.parametrize(
-    ("seen", "help_"),
-    [(14, "--after 9"), (8, "--after 3"), (5, "let it run longer")],
-)
-def test_a_program_of_few_steps_is_told_what_helps(tmp_path: Path, seen: int, help_: str) -> None:
-    about = {
-        "rank": 0,
-        "world": 1,
-        "all_steps": seen,
-        "needed": 34,
-        "asked_after": 30,
-        "asked_steps": 3,
-        "closed": True,
-        "told": [],
-    }
-    (tmp_path / "run_rank0.json").write_text(json.dumps(about))
-    why = why_no_trace(read_run(tmp_path))
-    assert f"ended after {seen} steps" in why
-    assert help_ in why
 
 
 def test_the_program_finds_the_hooks_first_and_its_own_path_behind(

@@ -63,17 +63,3 @@ def test_the_parts_of_any_trace_add_up(seed: int, tmp_path: Path):
     shares = found.signs.shares
     assert min(shares.values(), default=0) >= 0
     assert not found.signs.step_ns or sum(shares.values()) == pytest.approx(1)
-
-
-def test_a_long_step_that_no_range_explains(tmp_path: Path):
-    """Three steps of 1 ms and one of 3 ms, and no other range in the trace."""
-    lengths = (1_000_000, 1_000_000, 1_000_000, 3_000_000)
-    names = [f"ProfilerStep#{step}" for step in range(4)]
-    steps = [
-        TraceEvent("user_annotation", names[i], (i + 1) * 1_000_000, lengths[i]) for i in range(4)
-    ]
-    events = [*steps, operator("aten::mm", 1_000_000, 6_000_000, 1)]
-    path = write_trace(tmp_path / "trace.json", events, header=WITHOUT_A_GPU)
-    found = tidyprof.triage(tidyprof.read(path))
-    assert found.signs.steps == 4
-    assert not [text for _, text in facts(found) if "of it" in text]

@@ -87,7 +87,6 @@ def test_what_others_had_is_taken_off_before_the_host_is_blamed(
 def test_above_half_nobody_can_tell(share: float, device: float, tmp_path: Path) -> None:
     found = checked(watched(tmp_path / "busy.json", dict.fromkeys(SKETCH, share), device))
     assert (found.cause, found.sure) == ("can't tell", False)
-    assert "other programs" in found.title
     assert "quiet machine" in found.next_step
     assert "with_stack" not in found.next_step
 
@@ -205,7 +204,6 @@ def test_a_load_that_was_there_before_the_recording_too_is_told_as_without_those
     found = tidyprof.triage(tidyprof.read(path))
     assert alone.signs.shares["taken"] == pytest.approx(0.6 * queued)
     assert found.signs.shares == pytest.approx(alone.signs.shares)
-    assert not [line for line in found.evidence if "before the recording, which" in line]
 
 
 @pytest.mark.parametrize("begins_after", [True, False])

@@ -173,8 +173,6 @@ def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> N
     (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")
     found = tidyprof.triage(tidyprof.read(tmp_path / "results.csv"))
     assert (found.cause, found.sure, found.rivals) == ("can't tell", False, ())
-    assert "no call of the host is in them" in found.title
-    assert found.unknown[0].startswith("no calls of the host")
 
 
 @pytest.mark.parametrize(("name", "cause"), [("gemm_9", "start-up"), ("gemm_1", "can't tell")])
@@ -194,7 +192,6 @@ def test_one_gap_without_any_call_is_a_start_up_before_a_new_kernel(
     (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")
     found = tidyprof.triage(tidyprof.read(tmp_path / "results.csv"))
     assert found.cause == cause
-    assert says(found, "first event of its name") == (cause == "start-up")
 
 
 @pytest.mark.parametrize(
@@ -248,30 +245,23 @@ def replaying(path: Path, counts: list[int]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("counts", "told", "unclear"),
+    ("counts", "unclear"),
     [
-        ([0] * 6, "6 of 6 launches of graphs have no kernel", True),
-        ([0, 0, 0, 390, 390, 390], "3 of 6 launches of graphs have no kernel", True),
-        (
-            [390, 14, 14, 14, 14],
-            "the largest of 5 launches of graphs has 390 kernels in the file, the middle one 14",
-            True,
-        ),
-        ([390] * 6, "", False),
-        ([390] * 12 + [0], "", False),
-        ([390, 300, 390, 360, 200], "", False),
+        ([0] * 6, True),
+        ([0, 0, 0, 390, 390, 390], True),
+        ([390, 14, 14, 14, 14], True),
+        ([390] * 6, False),
+        ([390] * 12 + [0], False),
+        ([390, 300, 390, 360, 200], False),
     ],
     ids=["none", "half", "unequal", "all", "last", "others"],
 )
 def test_replays_without_their_kernels_are_told(
-    counts: list[int], told: str, unclear: bool, tmp_path: Path
+    counts: list[int], unclear: bool, tmp_path: Path
 ) -> None:
-    path = replaying(tmp_path / "trace.json", counts)
-    found = tidyprof.triage(tidyprof.read(path))
-    assert bool(told) == says(found, "launches of graphs")
-    assert says(found, told) or not told
+    found = tidyprof.triage(tidyprof.read(replaying(tmp_path / "trace.json", counts)))
     assert (found.cause == "can't tell") == unclear
-    assert not (told and found.sure)
+    assert not (unclear and found.sure)
     assert ("known-issues" in found.next_step) == unclear
 
 
@@ -343,8 +333,6 @@ def test_a_step_as_long_as_the_recorded_ones_counts_for_nothing(
     alone = tidyprof.triage(of_nested)
     found = tidyprof.triage(of_nested, step_ms=off * alone.signs.observer.traced_ns / 1e6)
     assert (found.cause, found.sure, found.share) == (alone.cause, alone.sure, alone.share)
-    assert says(found, "--step-ms is as long as the recorded steps")
-    assert not says(alone, "--step-ms is as long")
 
 
 def test_a_step_within_the_estimate_is_a_typical_one(of_nested: tidyprof.Profile) -> None:
@@ -472,7 +460,6 @@ def test_data_that_come_later_than_in_the_recorded_steps_are_late(tmp_path: Path
         tmp_path, 30 * MS, lambda step: loading(step, 3 * MS), watch_untraced=before(60, 40)
     )
     assert found.cause == "late-data"
-    assert says(found, "longer in `data`")
     assert found.share == pytest.approx(33 / 60, abs=0.01)
 
 
@@ -482,7 +469,6 @@ def test_data_that_were_only_late_in_the_recorded_steps_are_not(tmp_path: Path) 
         tmp_path, 30 * MS, lambda step: loading(step, 12 * MS), watch_untraced=before(18.1, 0.1)
     )
     assert found.cause == "healthy"
-    assert says(found, "shorter in `data`")
 
 
 def test_what_typical_steps_have_elsewhere_than_in_data_is_no_loading(tmp_path: Path) -> None:
@@ -506,12 +492,9 @@ def test_a_verdict_in_doubt_is_resolved_by_the_step(working: float, tmp_path: Pa
     found = tidyprof.triage(profile)
     low, _, high = (one / 1e6 for one in found.signs.observer.estimated_ns)
     assert not found.sure
-    assert sum("--step-ms" in sentence for sentence in found.evidence) == 1
     assert says(found, "healthy", "launch-bound", "--step-ms")
     quick, slow = tidyprof.triage(profile, step_ms=low), tidyprof.triage(profile, step_ms=high)
     assert (quick.cause, quick.sure, slow.cause) == ("healthy", True, "launch-bound")
-    assert not says(quick, "--step-ms MS")
-    assert not says(slow, "--step-ms MS")
 
 
 def test_a_loader_in_a_part_of_another_name_is_as_late_as_recorded(tmp_path: Path) -> None:
@@ -533,7 +516,6 @@ def test_a_loader_in_a_part_of_another_name_is_as_late_as_recorded(tmp_path: Pat
             "late-data",
             pytest.approx(1 - 18e6 / step_ns, abs=0.01),
         )
-        assert not says(found, "in `data`")
 
 
 def refused(capsys: pytest.CaptureFixture[str], path: Path, step_ms: object) -> str:

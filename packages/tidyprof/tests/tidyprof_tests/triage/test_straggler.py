@@ -83,8 +83,7 @@ def test_a_rank_that_is_silent_computes_no_longer_and_is_judged_alone(tmp_path: 
     folder = two_ranks(tmp_path, (30, 20), (50, 1))
     found = tidyprof.triage(tidyprof.read(folder))
     assert found.cause == "straggler"
-    assert "most of it host silent" in found.evidence[0]
-    assert "computes longer" not in found.evidence[0]
+    assert found.signs.excess.part == "silent"
     assert f"tidyprof triage {folder / 'trace_rank0.json'}" in found.next_step
 
 
@@ -92,5 +91,3 @@ def test_ranks_that_are_late_in_turn_are_no_stragglers(tmp_path: Path):
     folder = two_ranks(tmp_path, (80, 10), (1, 1), gpu=True, in_turn=True)
     found = tidyprof.triage(tidyprof.read(folder))
     assert found.cause == "can't tell"
-    assert "but no rank has so much more work than the others: they are late in turn" in found.title
-    assert "no single one is to blame: rank" in " ".join(found.evidence)

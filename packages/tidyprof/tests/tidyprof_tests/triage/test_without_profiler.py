@@ -50,9 +50,6 @@ def test_the_wait_for_data_is_as_long_as_it_was_timed_whatever_call_stacks_shoul
     path = write_trace(tmp_path / "trace.json", events, header=header)
     found = tidyprof.triage(tidyprof.read(path, python_functions=True))
     assert (found.cause, found.share) == ("late-data", pytest.approx(5.5 / 8.5, abs=0.01))
-    assert not [
-        sentence for sentence in found.evidence if "before the recording, which" in sentence
-    ]
 
 
 @pytest.mark.parametrize("step_ms", [80, 90, 95, 100, 105])
@@ -80,4 +77,3 @@ def test_a_silence_longer_than_the_untraced_step_is_not_sure(tmp_path: Path) -> 
     header = {"schemaVersion": 1, "deviceProperties": [], "watch_untraced": untraced}
     found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "t.json", events, header=header)))
     assert (found.cause, found.sure) == ("silent-host", False)
-    assert "a whole step is shorter than the silence" in str(found.evidence)

@@ -1,9 +1,0 @@
-#!/bin/bash -l
-# rocprof_sys_trace with Open MPI's mpirun in the place of srun; also without Slurm.
-#   sbatch --ntasks=8 scripts/slurm/mpi/rocprof_sys_trace.sh
-#   NTASKS=2 scripts/slurm/mpi/rocprof_sys_trace.sh
-#SBATCH --job-name=mpi_rocprof_sys_trace --output=%x_%j.out --open-mode=append --signal=TERM@180
-#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=00:30:00
-export LAUNCHER=mpirun
-# shellcheck source=/dev/null
-source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/rocprof_sys_trace.sh" || exit 2
