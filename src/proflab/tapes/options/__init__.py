@@ -110,8 +110,7 @@ def build_parser(tool: str) -> ToolParser:
     parser = ToolParser(
         prog=tool,
         usage=table.get("usage"),
-        description=f"Replays tapes of {tool} of ROCm {rocm}. {table.get('description', '')}",
-        epilog=table.get("epilog"),
+        description=f"Replays tapes of {tool} of ROCm {rocm}.",
         allow_abbrev=False,
     )
     parser.code = table.get("error_code", 2)
