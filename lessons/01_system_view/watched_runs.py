@@ -4,7 +4,6 @@ of the run.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -23,11 +22,6 @@ HERE = Path(__file__).parent
 
 COMMAND_FILE = "command.txt"
 """File with the command line that ran, in the folder of its logs."""
-
-MONITOR_TOOL = "amd-smi"
-"""The tool whose logs don't show whether they are replayed; a replayed log of omnistat has a note
-next to it.
-"""
 
 FROM_MONITOR, FROM_TABLE = "monitor", "course's table"
 """Source of a power limit: the monitor in its log, or power_limits.csv."""
@@ -93,17 +87,9 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
             f"{path / COMMAND_FILE}: can't be read; run the cell that watches this run first"
         ) from None
     profile = read_system(path)
-    if profile.origin.kind != "modelled" and not is_replayed(MONITOR_TOOL):
+    if profile.origin.kind != "modelled":
         return _measured(path, profile)
     return _modelled(path, command, profile)
-
-
-def is_replayed(tool: str) -> bool:
-    """Return True if the shell finds the player of tapes under this name, or no program at all."""
-    from proflab.tapes.path import LAUNCHERS
-
-    found = shutil.which(tool)
-    return found is None or Path(found).resolve().parent == LAUNCHERS
 
 
 def stated_limit(device_name: str) -> float | None:

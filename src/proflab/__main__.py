@@ -20,7 +20,7 @@ EXAMPLES = {
     "fetch": ("torch-mi250-minitoy", "--all"),
     "progress": ("", "--lesson 02 03", "--runs collected --page room.html"),
     "case": ("", "--html case.html"),
-    "tape": ("record -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
+    "tape": ("record --gpu MI300X -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
 }
 """Command -> examples of its arguments, one for each line of its help."""
 
@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     tape = _add(commands, "tape", "record a command of a real tool as a tape")
     tape.add_argument("action", choices=["record"])
     tape.add_argument("--name", default="", help="name of the tape (default: the tool's)")
-    tape.add_argument("--gpu", default="", help="the GPU of this machine, such as MI300X")
+    tape.add_argument("--gpu", required=True, help="the GPU of this machine, such as MI300X")
     tape.add_argument("command", nargs="+", help="the command line of the tool, after --")
     tape.set_defaults(run=_record)
     return parser
@@ -196,8 +196,7 @@ def _record(options: argparse.Namespace) -> int:
 
     from proflab.tapes.recorder import record
 
-    machine = ", ".join(part for part in (options.gpu, platform.node()) if part)
-    origin = {"kind": "recorded", "detail": machine}
+    origin = {"kind": "recorded", "detail": f"{options.gpu}, {platform.node()}"}
     print(record(options.command, options.name or options.command[0], origin))
     return 0
 

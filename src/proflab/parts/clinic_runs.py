@@ -56,8 +56,7 @@ def _rows(file: str, options: str) -> pd.DataFrame:
     table = _table(file)
     rows = table[table["options"] == options]
     if rows.empty:
-        known = "; ".join(table["options"].unique())
-        raise CourseError(f"lessons/{file} has no options {options!r}, only: {known}")
+        raise CourseError(f"lessons/{file} has no options {options!r}")
     return rows
 
 

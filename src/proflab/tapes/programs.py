@@ -41,16 +41,6 @@ class Program:
     rank: int | None = None
     launcher: str = ""
 
-    @property
-    def run_folder(self) -> str:
-        """The folder into which the trainer writes its own files, or ""."""
-        return "".join(self.options.get("--run-dir", ()))
-
-    @property
-    def key(self) -> dict[str, tuple[str, ...]]:
-        """What selects a tape: every option that isn't in IGNORED."""
-        return {name: words for name, words in self.options.items() if name not in IGNORED}
-
     def environment_of(self, rank: int) -> dict[str, str]:
         """Return the variables that the command's launcher sets for a rank."""
         return dict(

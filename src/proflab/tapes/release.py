@@ -11,10 +11,5 @@ def rocm() -> str:
 
 
 def version_of(tool: str) -> str:
-    """Return the tool's version in that release, or in the last release before it that states one.
-
-    Return "" for a tool that isn't part of ROCm.
-    """
-    followed = releases.number(rocm())
-    known = [one for one in releases.releases() if releases.number(one.rocm) <= followed]
-    return next((one.versions[tool] for one in reversed(known) if one.versions.get(tool)), "")
+    """Return the tool's version in that release; "not stated" if its release notes name none."""
+    return releases.release(rocm()).versions.get(tool) or "not stated"

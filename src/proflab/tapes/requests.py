@@ -13,7 +13,7 @@ from typing import Any
 
 from proflab.tapes import release
 from proflab.tapes.options import ToolError, ToolParser, build_parser, split, table_of
-from proflab.tapes.programs import Program, read_program
+from proflab.tapes.programs import IGNORED, Program, read_program
 from proflab.tapes.settings import settings_of
 
 WORKLOAD = "PROFLAB_WORKLOAD"
@@ -67,8 +67,9 @@ def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, st
     if tool in table.get("workload", ()) and not words:
         words = shlex.split(environment.get(WORKLOAD, ""))
     program = read_program(words, environment)
-    key: dict[str, Any] = {"program": program.key, "ranks": program.ranks}
-    places = {"run_dir": program.run_folder} if program.run_folder else {}
+    asked = {name: words for name, words in program.options.items() if name not in IGNORED}
+    key: dict[str, Any] = {"program": asked, "ranks": program.ranks}
+    places = dict(zip(["run_dir"], program.options.get("--run-dir", ()), strict=False))
     chosen: dict[str, str] = dict(table.get("implied", {}).get(tool, {}))
     for name, value in vars(options).items():
         role, values = parser.roles.get(name), value if isinstance(value, list) else [value]
@@ -79,7 +80,9 @@ def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, st
         elif role == "place":
             places |= {} if value is None else {name: str(value)}
         elif role == "input":
-            key[name] = [digest(Path(one)) for one in _flat(values)]
+            # -p of rocprof-compute analyze collects lists.
+            flat = [one for each in values for one in (each if isinstance(each, list) else [each])]
+            key[name] = [digest(Path(one)) for one in flat]
         elif not role:
             key[name] = sorted(map(str, values)) if values is value else value
     if "settings" in table:
@@ -100,7 +103,3 @@ def digest(path: Path) -> str:
     files = sorted(one for one in path.rglob("*") if one.is_file())
     listed = "".join(f"{file.relative_to(path)} {digest(file)}\n" for file in files)
     return SHA + hashlib.sha256(listed.encode()).hexdigest()
-
-
-def _flat(values: Sequence[Any]) -> list[Any]:
-    return [inner for one in values for inner in (one if isinstance(one, list) else [one])]

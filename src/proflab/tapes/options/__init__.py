@@ -8,7 +8,6 @@ commands take with `like`. An option has its names, and its help text or the arg
 
     flag      -- it takes no value
     switch    -- a flag that also takes a truth value
-    count     -- a flag that is counted
     append    -- its values are collected
     type      -- int, float, path, lower, upper, metric, or a name in `[choices]`
     variable  -- the environment variable that holds the default
@@ -111,8 +110,7 @@ def build_parser(tool: str) -> ToolParser:
     parser = ToolParser(
         prog=tool,
         usage=table.get("usage"),
-        description=f"Replays tapes of {tool} of ROCm {rocm}. {table.get('description', '')}",
-        epilog=table.get("epilog"),
+        description=f"Replays tapes of {tool} of ROCm {rocm}.",
         allow_abbrev=False,
     )
     parser.code = table.get("error_code", 2)
@@ -171,7 +169,7 @@ def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any
         row["default"] = os.environ.get(variable, row.get("default"))
     if row.pop("switch", False):
         row |= {"nargs": "?", "const": True, "type": _truth, "metavar": "BOOL"}
-    for word, action in (("count", "count"), ("append", "append"), ("flag", "store_true")):
+    for word, action in (("append", "append"), ("flag", "store_true")):
         if row.pop(word, False):
             row["action"] = action
     return row
