@@ -64,39 +64,28 @@ class Pathology:
     settings  -- what it changes in the configuration
     model     -- name of the function in `cifar_train.pathologies` that changes the model
     trainer   -- name of the function there that changes the finished trainer
-    operators -- whether its step has other operators than a healthy one with its settings
-    recording -- how scripts/dev/make_recordings.py plays it (model, ranks); None where no recording
-                 is shipped
     """
 
     name: str
     settings: Callable[[TrainConfig], TrainConfig] | None = None
     model: str = ""
     trainer: str = ""
-    operators: bool = True
-    recording: tuple[str, int] | None = None
 
-
-RESNET = ("resnet", 1)
 
 ZOO = {
     one.name: one
     for one in (
-        Pathology(
-            "slow-loader", _no_workers, trainer="slow_loader", operators=False, recording=RESNET
-        ),
-        Pathology("sync-every-step", trainer="sync_every_step", recording=RESNET),
-        Pathology("tiny-batch", tiny_batch, operators=False, recording=RESNET),
-        Pathology("many-small-kernels", model="many_small_kernels", recording=RESNET),
-        Pathology("unpinned-copies", trainer="unpinned_copies", recording=RESNET),
-        Pathology("wrong-layout", model="wrong_layout", recording=RESNET),
-        Pathology(
-            "recompile", model="recompile", trainer="relabel_every_step", recording=("vit", 1)
-        ),
-        Pathology("rank-skew", trainer="rank_skew", operators=False, recording=("resnet", 4)),
-        Pathology("no-warmup", no_warmup, operators=False, recording=RESNET),
-        Pathology("memory-growth", trainer="memory_growth", recording=RESNET),
-        Pathology("broken-grad", model="broken_grad", recording=RESNET),
+        Pathology("slow-loader", _no_workers, trainer="slow_loader"),
+        Pathology("sync-every-step", trainer="sync_every_step"),
+        Pathology("tiny-batch", tiny_batch),
+        Pathology("many-small-kernels", model="many_small_kernels"),
+        Pathology("unpinned-copies", trainer="unpinned_copies"),
+        Pathology("wrong-layout", model="wrong_layout"),
+        Pathology("recompile", model="recompile", trainer="relabel_every_step"),
+        Pathology("rank-skew", trainer="rank_skew"),
+        Pathology("no-warmup", no_warmup),
+        Pathology("memory-growth", trainer="memory_growth"),
+        Pathology("broken-grad", model="broken_grad"),
     )
 }
 """Every pathology by its name. To add one, add its line here, and its function."""

@@ -124,16 +124,12 @@ def _place(environment: Mapping[str, str], launcher: Launcher) -> Launch:
             f"MASTER_ADDR is not set: {world_size} processes of {launcher.name} need the host of"
             " rank 0; export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)"
         )
-    return Launch(
-        rank, world_size, local_rank, launcher.name, address, _port(environment, launcher)
-    )
-
-
-def _port(environment: Mapping[str, str], launcher: Launcher) -> int:
+    # All ranks of a job get the same port; two jobs on one node rarely share one. 0 is any port.
+    job = environment.get(launcher.job, "").encode()
+    port = 0 if world_size == 1 else FIRST_PORT + zlib.crc32(job) % PORTS
     if "MASTER_PORT" in environment:
-        return _number(environment, "MASTER_PORT", most=65_535)
-    # All ranks of a job get the same port; two jobs on one node rarely share one.
-    return FIRST_PORT + zlib.crc32(environment.get(launcher.job, "").encode()) % PORTS
+        port = _number(environment, "MASTER_PORT", most=65_535)
+    return Launch(rank, world_size, local_rank, launcher.name, address, port)
 
 
 def _number(environment: Mapping[str, str], name: str, most: int = MOST) -> int:

@@ -61,13 +61,6 @@ class Change:
         here = number(rocm)
         return number(self.since or "0") <= here and (not self.until or here < number(self.until))
 
-    def default_in(self, rocm: str) -> str | None:
-        """The behaviour in this release; None if the release lacks the option, or nothing is
-        stated.
-        """
-        reached = [release for release in self.default if number(release) <= number(rocm)]
-        return self.default[max(reached, key=number)] if reached and self.is_in(rocm) else None
-
 
 @dataclass(frozen=True)
 class TorchBuild:

@@ -74,16 +74,6 @@ def running_lab(home: Path, root: Path = REPOSITORY) -> Iterator[str]:
         server.stderr.close()
 
 
-def shipped_settings() -> dict[str, dict[str, Any]]:
-    """What `make setup` sets for everybody, by the name of the part of JupyterLab."""
-    setup = (REPOSITORY / "scripts/dev/setup").read_text(encoding="utf-8")
-    shipped = json.loads(re.search(r"overrides\.json <<'EOF'\n(.*?)EOF\n", setup, re.DOTALL)[1])
-    return {
-        name.removeprefix("@jupyterlab/").replace(":", "/"): values
-        for name, values in shipped.items()
-    }
-
-
 def trust(home: Path, notebook: Path) -> None:
     """Sign a notebook, as JupyterLab does when somebody saves what was run: its outputs keep their
     style rules.

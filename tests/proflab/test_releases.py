@@ -74,11 +74,6 @@ def test_options_come_and_go(tool: str, option: str, has_it: str, lacks_it: str)
     assert has(tool, "--an-option-that-never-changed", lacks_it)
 
 
-def test_defaults_hold_from_their_release_on() -> None:
-    rocpd = change("rocprof-sys", "ROCPROFSYS_USE_ROCPD")
-    assert [rocpd.default_in(rocm) for rocm in ("6.4", "7.2", "10.1")] == [None, "false", "true"]
-
-
 def test_the_release_that_is_followed(tmp_path: Path) -> None:
     (tmp_path / ".info").mkdir()
     assert installed({"ROCM_PATH": str(tmp_path)}) == ""

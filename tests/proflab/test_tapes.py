@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tidyprof
+from proflab.__main__ import main as proflab_main
 from proflab.releases import shown
 from proflab.tapes import player, recorder
 from proflab.tapes.__main__ import main
@@ -181,11 +182,12 @@ def real_tool(here: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "--kernel-trace -d out -o r%env{RANK}%_%pid% -- python train.py --run-dir own"
 
 
-def test_what_was_recorded_is_played_again(real_tool: str, here: Path, capfd) -> None:
+def test_what_was_recorded_is_played_again(real_tool: str, here: Path, monkeypatch, capfd) -> None:
     words = ["rocprofv3", *real_tool.split()]
-    origin = {"kind": "recorded", "detail": "MI300X, node1"}
-    folder = recorder.record(words, "first", origin, here / "tapes")
-    told = json.loads((folder / FILE).read_text())
+    monkeypatch.setattr(recorder, "tapes_folder", lambda: here / "tapes")
+    assert proflab_main(["tape", "record", "--name", "first", "--gpu", "MI300X", "--", *words]) == 0
+    told = json.loads((here / "tapes/first" / FILE).read_text())
+    assert told["origin"]["detail"].startswith("MI300X, ")
     assert (told["rocm"], told["exit_code"], told["messages"]) == ("7.2", 3, "careful\n")
     assert told["processes"] == [{"pid": "77"}, {"pid": "78"}]
     again = [{"out": "new", "own": "mine"}.get(word, word) for word in words[1:]]

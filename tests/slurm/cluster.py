@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.conftest import REPOSITORY
 from tidyprof_tests.patience import PATIENCE_S
@@ -64,19 +66,15 @@ class SubmittedJob:
 
     @property
     def state(self) -> str:
-        return self.cluster.ask(
-            "squeue", "--noheader", f"--job={self.number}", "--format=%T", "--states=all"
-        )
+        question = ("squeue", "--noheader", "--format=%T", "--states=all")
+        return self.cluster.ask(*question, f"--job={self.number}")
 
     def field(self, name: str) -> str:
         """A value of `scontrol show job`."""
-        found = re.search(
-            rf"\b{name}=(\S+)", self.cluster.ask("scontrol", "show", "job", str(self.number))
-        )
-        assert found, name
-        return found[1]
+        shown = self.cluster.ask("scontrol", "show", "job", str(self.number))
+        return re.search(rf"\b{name}=(\S+)", shown)[1]
 
-    def until(self, condition, what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for a condition; fails with the job's log where the job is over without it."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
@@ -89,14 +87,7 @@ class SubmittedJob:
 
     @property
     def is_over(self) -> bool:
-        return self.state in (
-            "COMPLETED",
-            "FAILED",
-            "CANCELLED",
-            "TIMEOUT",
-            "NODE_FAIL",
-            "OUT_OF_MEMORY",
-        )
+        return self.state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
 
     def exit_code(self) -> int:
         """Wait for the end; the code of the batch script, as Slurm has it."""
@@ -115,13 +106,19 @@ class SubmittedJob:
         return (self.folder / f"metrics_rank{rank}.jsonl").read_text().splitlines()
 
 
+def finished(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever its exit code is."""
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options
+    )
+
+
 @dataclass
 class Cluster:
     """The local Slurm. `environment` is what a user's shell has after its start."""
 
     folder: Path
     environment: dict[str, str]
-    jobs: list[SubmittedJob] = field(default_factory=list)
 
     @classmethod
     def start(cls, folder: Path, python: str) -> Cluster:
@@ -130,63 +127,27 @@ class Cluster:
         (venv / "bin" / "python").symlink_to(python)
         # torchrun asks PYTHON_EXEC for the interpreter of its ranks.
         environment = clean_environment() | {"VENV": str(venv), "PYTHON_EXEC": python}
-        command = [str(LOCAL_SLURM), "start", str(folder)]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        done = finished([LOCAL_SLURM, "start", folder], env=environment)
         assert done.returncode == 0, done.stderr
         settings = dict(word.split("=", 1) for word in done.stdout.replace("export ", "").split())
         return cls(folder, environment | settings)
 
     def stop(self) -> None:
         self.ask("scancel", f"--user={os.getuid()}")
-        subprocess.run(
-            [str(LOCAL_SLURM), "stop", str(self.folder)],
-            env=self.environment,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        self.run(LOCAL_SLURM, "stop", str(self.folder))
 
     def ask(self, *command: str) -> str:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=PATIENCE_S,
-            check=False,
-            cwd=self.folder,
-        )
-        return done.stdout.strip()
+        """What a command of Slurm prints."""
+        return self.run(*command).stdout.strip()
 
-    def run(
-        self, script: Path, *arguments: str, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run one of the scripts for the login node."""
-        command = [str(script), *arguments]
-        environment = self.environment | variables
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=PATIENCE_S,
-            check=False,
-            cwd=self.folder,
-        )
+    def run(self, *command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as on the login node, with some of the site's values changed."""
+        return finished(command, env=self.environment | variables, cwd=self.folder)
 
     def submit(self, script: str, *options: str, **variables: str) -> SubmittedJob:
         """Submit a job script as a user does, with some of the site's values changed."""
-        done = self.run(
-            SCRIPTS / "submit.sh", script, *options, **({"SMOKE_TEST_SECONDS": "0"} | variables)
-        )
+        site = {"SMOKE_TEST_SECONDS": "0"} | variables
+        done = self.run(SCRIPTS / "submit.sh", script, *options, **site)
         assert done.returncode == 0, done.stderr
         results = Path(variables.get("RESULTS_DIR", self.folder / "results"))
-        job = SubmittedJob(self, int(done.stdout), results / f"{script}_{done.stdout.strip()}")
-        self.jobs.append(job)
-        return job
+        return SubmittedJob(self, int(done.stdout), results / f"{script}_{done.stdout.strip()}")

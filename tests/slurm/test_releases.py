@@ -32,13 +32,16 @@ done
 export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLURM_NNODES=1
 exec "$@"
 """
-TRAINER = "python -m cifar_train --max-steps 2"
+OPTIONS = "--batch-size 4 --max-steps 3 --num-workers 0"
+TRAINER = f"python -m cifar_train {OPTIONS}"
 
 
 def oldest(text: str) -> str:
     """The oldest release that a header names; where it names none, that of the course."""
     named = re.search(r"^# .*ROCm (\d+\.\d+) and later", text, re.MULTILINE)
-    return next(one for one in shown() if not named or number(one) >= number(named[1]))
+    # No tape has all tables of rocprof-compute in the layout of ROCm 6.4.
+    first = named[1] if named else "7.0" if "rocprof-compute profile" in text else shown()[0]
+    return next(one for one in shown() if number(one) >= number(first))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
@@ -61,7 +64,7 @@ def test_a_script_works_on_the_releases_that_it_promises(
         "COURSE_DIR": str(REPOSITORY),
         "DATA": "synthetic",
         "FREE_MB": "1",
-        "TRAIN_OPTIONS": "--max-steps 2",
+        "TRAIN_OPTIONS": OPTIONS,
         "TMPDIR": str(tmp_path),
         "RESULTS_DIR": str(tmp_path),
     }

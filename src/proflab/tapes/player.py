@@ -88,19 +88,19 @@ def tapes(folder: Path | None = None) -> Iterator[Tape]:
 def find(request: Request, folder: Path | None = None) -> Tape:
     """Return the tape of a command: equal options except those that say where output goes.
 
-    A tape of the followed release is preferred to one of another release. Raises UserError with the
-    list of the tool's tapes if none fits.
+    A recorded tape is preferred to a modeled one, and then one of the followed release. Raises
+    UserError with the list of the tool's tapes if none fits.
     """
     own = [tape for tape in tapes(folder) if tape.tool == request.tool]
     found = [tape for tape in own if tape.request and tape.request.key == request.key]
     if not found:
-        listed = "".join(f"\n    {tape.command}" for tape in own) or " none"
+        listed = "; ".join(tape.command for tape in own) or "none"
         raise UserError(
-            f"no tape of this command is here, and the real tool is missing. The tapes of"
-            f" {request.tool} are:{listed}"
+            f"no tape has this command, and the real tool is missing. Install {request.tool}, or"
+            f" run a command that a tape has: {listed}"
         )
     rocm = release.rocm()
-    return max(found, key=lambda tape: tape.rocm == rocm)
+    return max(found, key=lambda tape: (tape.origin["kind"] == "recorded", tape.rocm == rocm))
 
 
 def play(

@@ -64,8 +64,6 @@ MESSAGE = {
     "dtype": "Float",
 }
 
-ALLOCATED = 3 * 1024
-"""Bytes in use at the end, after MEMORY bytes were taken and given back in each step."""
 
 MEMORY = ((150_000, 2048), (300_000, 1024), (860_000, -2048))
 """When in the step how many bytes were taken, or given back."""

@@ -193,10 +193,6 @@ def statistics(**counts: int) -> bytes:
     return packet(block(35, content), sequence=1, flags=0)
 
 
-def buffer_config(policy: int) -> bytes:
-    return packet(block(33, block(1, number(1, 1024) + number(4, policy))), sequence=1, flags=0)
-
-
 def trace_uuid(number_: int) -> bytes:
     return packet(block(89, number(1, number_) + number(2, 0)), sequence=1, flags=0)
 

@@ -32,10 +32,6 @@ MUTED_TEXT = "#4D4D4D"
 MINIMUM_CONTRAST = 4.5
 """Contrast ratio for text, WCAG 2.2 success criterion 1.4.3."""
 
-MINIMUM_FILL_CONTRAST = 3.0
-"""Contrast ratio of a fill with a dark ground, criterion 1.4.11; on a white one each fill has an
-outline or a name.
-"""
 
 _DARK_GROUND = 17 / 255
 """What white is turned into, 0 to 1: #111111, the ground of JupyterLab's dark theme."""

@@ -131,8 +131,3 @@ def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:
     # end it.
     changes = np.flatnonzero(np.diff(inside, prepend=False))
     return Intervals(cuts[changes[::2]], cuts[changes[1::2]])
-
-
-def union_length(starts: ArrayLike, ends: ArrayLike) -> int:
-    """Time in ns covered by at least one of the intervals."""
-    return Intervals.union(starts, ends).length

@@ -20,7 +20,6 @@ from tidyprof_tests.analyses.test_analyses import ORIGIN, event, profile_of
 from tidyprof_tests.chrome_writer import TraceEvent, call, operator, write_trace
 
 RECORDED_FOLDER = Path("rocprof-sys-cpu", "rocprofsys-python-output")
-SIGNAL_RETURN = "__sigaction"
 
 
 def sampled(*samples: tuple[str, int], thread: int = 1, first: int = 0) -> list[dict]:
@@ -372,19 +371,6 @@ def test_the_tree_is_that_of_the_tool(recorded):
         clock = tables["sampling_wall_clock"]
         theirs = dict(zip(paths(clock, "label"), clock[column], strict=True))
         assert max(abs(ours[path] - theirs[path]) for path in theirs) <= 4
-
-
-def test_a_root_brings_cut_stacks_of_the_recording_together(recorded):
-    """The tool has cut 136 of 282 stacks at their outer end, so the tree has many roots."""
-    table = call_stacks(recorded, without=[SIGNAL_RETURN])
-    assert (table["depth"] == 0).sum() > 10
-    backward = call_stacks(recorded, without=[SIGNAL_RETURN], root="THPEngine_run_backward")
-    assert (backward["depth"] == 0).sum() == 1
-    frames = recorded.events[
-        recorded.events["name"].astype(str).str.contains("THPEngine_run_backward")
-    ]
-    assert backward["count"].iloc[0] == frames["sample"].nunique()
-    assert backward["self_ns"].sum() == frames.drop_duplicates("sample")["duration_ns"].sum()
 
 
 # The figure

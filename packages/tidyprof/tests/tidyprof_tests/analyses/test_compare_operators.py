@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections import defaultdict
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +13,6 @@ from tidyprof_tests.chrome_writer import call, kernel, write_trace
 from tidyprof_tests.conftest import REPOSITORY
 
 MODELLED = REPOSITORY / "recordings"
-ALEXNET = "torch-nvidia-a100-alexnet/benchmark_result_2869224_1695835535_trace.json.gz"
-RESNET = "torch-mi300x-resnet18-train/train_resnet18.json.gz"
 
 
 def trace(path: Path, *work: tuple[str, str, int]) -> Path:
@@ -75,51 +70,6 @@ def test_formats_that_know_no_operators(tmp_path):
         compare(known, unknown, by="operator")
     with pytest.raises(ValueError, match="by must be kernel or operator, not 'module'"):
         compare(known, known, by="module")
-
-
-def raw_totals(path: Path) -> dict[str, float]:
-    """ns of the kernels by operator: of those on the launching thread around the launch the one
-    that began last.
-    """
-    events = json.loads(gzip.decompress(path.read_bytes()), strict=False)["traceEvents"]
-    on_host = [event for event in events if event.get("cat") == "cpu_op"]
-    calls = {
-        e["args"]["correlation"]: e
-        for e in events
-        if e.get("cat") == "cuda_runtime" and "Launch" in e["name"]
-    }
-    total = defaultdict(float)
-    for event in (event for event in events if event.get("cat") == "kernel"):
-        at = calls[event["args"]["correlation"]]
-        around = [
-            (e["ts"], -e["dur"], e["name"])
-            for e in on_host
-            if e["tid"] == at["tid"] and e["ts"] <= at["ts"] <= e["ts"] + e["dur"]
-        ]
-        total[max(around)[2]] += event["dur"] * 1000
-    return total
-
-
-@pytest.mark.long
-def test_two_vendors_against_the_raw_files(recordings: Path):
-    """Not the same model: no public pair was found. But both have convolutions, and addmm, and
-    pooling.
-    """
-    paths = [recordings / ALEXNET, recordings / RESNET]
-    table = compare(*map(read_torch_trace, paths), by="operator").set_index("operator")
-    before, after = map(raw_totals, paths)
-    assert table.loc["aten::convolution", "total_ns_before"] == pytest.approx(
-        before["aten::cudnn_convolution"]
-    )
-    assert table.loc["aten::convolution", "total_ns_after"] == pytest.approx(
-        after["aten::miopen_convolution"]
-    )
-    for name in ("aten::addmm", "aten::max_pool2d_with_indices", "aten::clamp_min_", "aten::add_"):
-        assert table.loc[name, "total_ns_before"] == pytest.approx(before[name])
-        assert table.loc[name, "total_ns_after"] == pytest.approx(after[name])
-    assert table[["total_ns_before", "total_ns_after"]].sum().tolist() == pytest.approx(
-        [sum(before.values()), sum(after.values())]
-    )
 
 
 def test_modelled_pair_agrees_with_the_table_of_kernels():

@@ -96,26 +96,6 @@ def recorded(recordings: Path) -> tuple[Profile, list[dict[str, Any]]]:
     return read_torch_trace(path, python_functions=True), [one for one in raw if one["ph"] == "X"]
 
 
-def test_modules_of_a_recording(recorded):
-    profile, raw = recorded
-    launches = {one["args"]["correlation"]: one for one in raw if one["cat"] == "cuda_runtime"}
-    entered = [one for one in raw if one["name"].startswith("nn.Module: ")]
-    expected: dict[str, list[int]] = {}
-    for one in entered:
-        row = expected.setdefault(one["name"].removeprefix("nn.Module: "), [0, 0, 0])
-        row[0] += 1
-        row[1] += round(1000 * one["dur"])
-    for work in raw:
-        on_device = work["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
-        launch = launches.get(work["args"]["correlation"]) if on_device else None
-        for one in entered if launch else ():
-            begin, end = one["ts"], one["ts"] + one["dur"]
-            if one["tid"] == launch["tid"] and begin <= launch["ts"] <= end:
-                expected[one["name"].removeprefix("nn.Module: ")][2] += round(1000 * work["dur"])
-    found = modules(profile)[["name", "calls", "total_ns", "device_ns"]]
-    assert {row[0]: list(row[1:]) for row in found.itertuples(index=False)} == expected
-
-
 def test_operators_by_shape_of_a_recording(recorded):
     profile, raw = recorded
     calls = Counter(

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections import Counter
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
-from tidyprof import Profile, analyses, between, of_steps, read_torch_trace
+from tidyprof import Profile, analyses, between, of_steps
 from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
-
-RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
 
 
 @pytest.fixture
@@ -161,35 +154,3 @@ class TestKernelsByStep:
     def test_without_marks_all_are_outside(self):
         table = analyses.kernels(profile_of(event("kernel", "k", 0, 1)), by_step=True)
         assert table["step"].isna().tolist() == [True]
-
-    def test_against_the_raw_file(self, recordings: Path):
-        """Kernels of each step: the call with the same correlation id began within the range of the
-        step.
-        """
-        rows = json.loads(gzip.decompress((recordings / RECORDING).read_bytes()))["traceEvents"]
-        rows = [row for row in rows if row["ph"] == "X"]
-        ranges = {
-            int(row["name"].partition("#")[2]): (row["ts"], row["ts"] + row["dur"])
-            for row in rows
-            if row.get("cat") == "user_annotation" and row["name"].startswith("ProfilerStep#")
-        }
-        launched = {
-            row["args"]["correlation"]: row["ts"] for row in rows if row["cat"] == "cuda_runtime"
-        }
-        expected = Counter()
-        for row in rows:
-            if row["cat"] == "kernel":
-                at = launched.get(row["args"]["correlation"], -1)
-                expected[
-                    next(
-                        (number for number, (begin, end) in ranges.items() if begin <= at < end),
-                        None,
-                    )
-                ] += 1
-        profile = read_torch_trace(recordings / RECORDING)
-        calls = analyses.kernels(profile, by_step=True).groupby("step", dropna=False)["calls"].sum()
-        assert {None if pd.isna(step) else step: count for step, count in calls.items()} == expected
-        assert (
-            len(of_steps(profile, 15).device_events.query("kind in ('kernel', 'collective')"))
-            == expected[15]
-        )

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tidyprof import Origin, ProfileReadError
+from tidyprof import ProfileReadError
 from tidyprof.analyses import launches
 from tidyprof.readers.rocpd.reader import read_rocpd
 from tidyprof_tests.damage import refusal
@@ -92,33 +92,6 @@ def test_host_events_of_a_small_database(tmp_path):
     assert host["correlation_id"].tolist() == [1, 2, pd.NA, 3, 4, 5, 6]
     assert host["memory_device"].tolist() == [pd.NA, pd.NA, 0, *[pd.NA] * 4]
     assert host["bytes"].tolist() == [pd.NA, pd.NA, 65_536, *[pd.NA] * 4]
-
-
-def test_meta_of_a_small_database(tmp_path):
-    path = small_database(tmp_path / "4242_results.db")
-    origin = Origin("recorded", "written by a test")
-    meta = read_rocpd(path, origin=origin).meta
-    assert (meta["tool"], meta["tool_version"]) == ("rocpd", "schema version 3")
-    assert (meta["gpu"], meta["gpu_arch"], meta["host"]) == (
-        "AMD Instinct MI300X",
-        "gfx942",
-        "node17",
-    )
-    assert [agent["absolute_index"] for agent in meta["agents"]] == [4, 5]
-    assert meta["processes"] == [4242]
-    assert meta["device_numbering"] == "index"
-    assert meta["events_by_category"] == {
-        "HIP_RUNTIME_API_EXT": 4,
-        "KERNEL_DISPATCH": 2,
-        "MARKER_CORE_RANGE_API": 2,
-        "MEMORY_ALLOCATION": 1,
-        "MEMORY_COPY": 2,
-    }
-    assert meta["origin"] == origin
-    assert meta["files"] == [str(path)]
-    assert meta["repairs"] == {}
-    assert meta["warnings"] == []
-    assert not {"rank", "ranks", "command", "environment"} & set(meta)
 
 
 def test_identifiers_of_rows_are_no_numbers_of_the_operating_system(tmp_path):

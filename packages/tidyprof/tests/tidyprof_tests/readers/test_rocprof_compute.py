@@ -17,11 +17,8 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tidyprof import Profile, analyses
-from tidyprof.readers.rocprof_compute.database import METRIC_COLUMNS
-from tidyprof.readers.rocprof_compute.dispatches import COUNTER_COLUMNS
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 from tidyprof.readers.rocprof_compute.workload import small_table
-from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
 from tidyprof_tests.compute_writer import (
     START_NS,
     Dispatch,
@@ -184,29 +181,6 @@ def test_published_tables_of_a_recording(name, manifest, profile_of):
         assert top["name"].startswith(first["Kernel_Name"].removesuffix("..."))
     if "analysis_panels" in truth:
         assert len(tables) - 1 == truth["analysis_panels"]
-
-
-@pytest.mark.parametrize("name", [*FOLDERS, DATABASE])
-def test_tables_keep_the_contract(name, profile_of):
-    profile = profile_of(name)
-    dtypes = {column: str(dtype) for column, dtype in profile.events.dtypes.items()}
-    assert dtypes == {
-        column: dtype
-        for column, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items()
-        if column in dtypes
-    }
-    columns = METRIC_COLUMNS if name == DATABASE else COUNTER_COLUMNS
-    assert {column: str(dtype) for column, dtype in profile.counters.dtypes.items()} == columns
-    assert profile.events["start_ns"].is_monotonic_increasing
-    assert profile.counters["time_ns"].is_monotonic_increasing
-    assert (profile.events["duration_ns"] > 0).all()
-    assert (
-        profile.events[["rank", "process", "thread", "stream", "correlation_id"]]
-        .isna()
-        .all(axis=None)
-    )
-    assert profile.meta["repairs"] == {}
-    assert list(profile.events.columns)[: len(EVENT_COLUMNS)] == list(EVENT_COLUMNS)
 
 
 def test_zero_clocks_are_unknown_with_a_warning(profile_of):

@@ -244,17 +244,6 @@ def test_training_json(truth, training):
     )
 
 
-def test_training_analyses(truth, training):
-    expected = truth[TRAINING]
-    (row,) = busy(training).to_dict("records")
-    assert (row["span_ns"], row["union_ns"]) == (expected["span_ns"], expected["busy_ns"])
-    assert row["sum_ns"] == expected["kernel_total_ns"]
-    assert row["union_percent"] / 100 == pytest.approx(expected["busy_fraction"], abs=1e-6)
-    for place, key in enumerate(("top_kernel", "second_kernel")):
-        found = kernels(training).iloc[place]
-        assert {name: found[name] for name in ("name", "calls", "total_ns")} == expected[key]
-
-
 def test_files_of_several_runs_are_not_one_run(recordings):
     with pytest.raises(
         ProfileReadError, match="the files of one run name 9 different processes, such as 15 and 57"
@@ -779,13 +768,3 @@ def test_statistics_have_one_set_of_columns(tmp_path):
     )
     assert row["std_ns"] == 2
     assert row["percent"] == pytest.approx(100 * 21 / 121)
-
-
-def test_statistics_agree_with_the_kernels_of_a_trace(tmp_path):
-    drawn = [Kernel("a", 0, 5, 1), Kernel("b", 10, 9, 2), Kernel("a", 20, 8, 3)]
-    (tmp_path / "1_kernel_trace.csv").write_text(kernel_csv(drawn))
-    (tmp_path / "1_kernel_stats.csv").write_text(statistics_csv([("a", [5, 8]), ("b", [9])]))
-    profile = read_rocprofv3(tmp_path)
-    columns = ["name", "calls", "total_ns", "mean_ns", "min_ns", "max_ns", "std_ns", "percent"]
-    own, tools = kernels(profile)[columns], profile.meta["stats"]["kernel"][columns]
-    pd.testing.assert_frame_equal(own, tools, check_dtype=False)

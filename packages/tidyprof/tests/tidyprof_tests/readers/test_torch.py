@@ -7,9 +7,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -763,31 +760,6 @@ def test_where_the_text_is_cut_makes_no_difference(
 
 
 # Around the reader
-
-
-@pytest.mark.parametrize(
-    ("statement", "absent"),
-    [
-        ("import tidyprof", ("pandas", "numpy", "matplotlib", "torch")),
-        ("import tidyprof; tidyprof.read", ("matplotlib", "torch")),
-        ("import tidyprof; tidyprof.read({path!r})", ("matplotlib", "torch")),
-    ],
-)
-def test_imports_stay_light(tmp_path, statement, absent):
-    path = write_trace(tmp_path / "t.json", small_step())
-    code = (
-        f"{statement.format(path=str(path))}; import sys; print([m for m in {absent!r} if m in"
-        " sys.modules])"
-    )
-    source = str(Path(tidyprof.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": source},
-    )
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", TRACES)
