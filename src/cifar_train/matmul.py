@@ -2,7 +2,7 @@
 
 `python -m cifar_train.matmul --x-shape N M --w-shape J K` makes both matrices on the
 host, copies them to the device, multiplies them and copies the product back, so that
-a trace holds two copies in, one kernel and one copy out for each repeat.
+a trace holds two copies in, one kernel and one copy out.
 """
 
 from __future__ import annotations
@@ -32,30 +32,22 @@ def build_parser() -> argparse.ArgumentParser:
         "--w-shape", type=int, nargs=2, metavar=("J", "K"), default=[1000, 800], help="shape of W"
     )
     parser.add_argument(
-        "--repeat",
-        type=int,
-        default=1,
-        help="how often to copy and multiply (default: %(default)s)",
-    )
-    parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="where to multiply (default: %(default)s)"
     )
     return parser
 
 
-def multiply(
-    x_shape: Sequence[int], w_shape: Sequence[int], repeat: int, device_name: str
-) -> dict[str, Any]:
-    """Run the product `repeat` times.
+def multiply(x_shape: Sequence[int], w_shape: Sequence[int], device_name: str) -> dict[str, Any]:
+    """Run the product once.
 
-    Return nanoseconds per repeat (copies, product and copy back, with the device synchronised at
-    both ends), FLOPs of one product, and a checksum of the last result. Raises UserError
-    for shapes that don't fit and for a device that torch does not see.
+    Return the nanoseconds of copies, product and copy back, with the device synchronized at both
+    ends, the FLOPs of the product, and the mean of the result. Raises UserError for shapes that
+    don't fit and for a device that torch doesn't see.
     """
-    if min(*x_shape, *w_shape, repeat) < 1 or x_shape[1] != w_shape[0]:
+    if min(*x_shape, *w_shape) < 1 or x_shape[1] != w_shape[0]:
         raise UserError(
-            f"--x-shape {x_shape}, --w-shape {w_shape} and --repeat {repeat} must be positive, and"
-            " the second number of --x-shape must equal the first of --w-shape"
+            f"--x-shape {x_shape} and --w-shape {w_shape} must be positive, and the second number"
+            " of --x-shape must equal the first of --w-shape"
         )
     import torch
 
@@ -65,17 +57,14 @@ def multiply(
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(*x_shape, generator=generator)
     w = torch.rand(*w_shape, generator=generator)
-    durations_ns = []
-    for _ in range(repeat):
-        synchronize(device)
-        begin = time.perf_counter_ns()
-        product = torch.matmul(x.to(device), w.to(device)).cpu()
-        synchronize(device)
-        durations_ns.append(time.perf_counter_ns() - begin)
+    synchronize(device)
+    begin = time.perf_counter_ns()
+    product = torch.matmul(x.to(device), w.to(device)).cpu()
+    synchronize(device)
     return {
         "device": str(device),
+        "duration_ns": time.perf_counter_ns() - begin,
         "flops": 2 * x_shape[0] * x_shape[1] * w_shape[1],
-        "durations_ns": durations_ns,
         "checksum": product.double().mean().item(),
     }
 
@@ -84,13 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; returns 0 for success, 2 for an error that the user can fix."""
     try:
         options = build_parser().parse_args(arguments)
-        result = multiply(options.x_shape, options.w_shape, options.repeat, options.device)
+        result = multiply(options.x_shape, options.w_shape, options.device)
     except UserError as error:
         tell(f"error: {error}")
         return 2
-    best = min(result["durations_ns"]) / 1e6
     speed = f"{result['flops'] / 1e9:.2f} GFLOP on {result['device']}"
-    print(f"{speed}: {best:.2f} ms with copies (best of {options.repeat})")
+    print(f"{speed}: {result['duration_ns'] / 1e6:.2f} ms with copies")
     print(f"mean of the product: {result['checksum']:.6f}")
     return 0
 

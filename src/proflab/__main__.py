@@ -117,20 +117,16 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _recordings(options: argparse.Namespace) -> int:
     from proflab.display import Table, size
-    from proflab.recordings import CUT, load_manifest, places
+    from proflab.recordings import load_manifest, places
 
     rows, notes = [], []
     for entry in load_manifest().values():
         found = places(entry)
         where = next((place.source for place in found if place.problem is None), "not here")
         notes += [f"{place.source}: {place.problem}" for place in found if place.problem]
-        rows.append(
-            (entry.name, entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence, where)
-        )
-    if any(row[-1] == CUT for row in rows):
-        notes.append(
-            f"{CUT}: what the lessons ask, shipped; `proflab fetch NAME` gets the whole file"
-        )
+        about = (entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence)
+        rows.append((entry.name, *about, where))
+    notes.append("cut: what the lessons need; `proflab fetch NAME` gets the whole file")
     columns = ("recording", "kind", "GPU", "size", "licence", "found in")
     print(Table("Recordings", columns, rows, "\n".join(notes)))
     return 0

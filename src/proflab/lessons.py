@@ -82,12 +82,8 @@ def _read(folder: Path) -> Lesson:
         )
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        fixed = (fields.pop("question"), int(fields.pop("minutes")))
-        tools, waiting = tuple(fields.pop("tools", ())), int(fields.pop("waiting", 0))
-        return Lesson(
-            folder, *fixed, tools, waiting, fields.pop("view", ""), fields.pop("blind", "")
-        )
-    except (OSError, KeyError, ValueError) as error:
+        return Lesson(folder, **fields | {"tools": tuple(fields.get("tools", ()))})
+    except (OSError, TypeError, ValueError) as error:
         raise CourseError(f"{path}: {error}; it needs `question`, `minutes` and `tools`") from None
 
 

@@ -96,10 +96,7 @@ class Recall:
     def __str__(self) -> str:
         lines = [HEADING]
         for text, one in self._numbered():
-            lettered = list(zip("abcd", one.answers, strict=False))
-            lines.append(text)
-            lines += [f"   {letter}) {answer.text}" for letter, answer in lettered]
-            lines += [f"   To {letter}: {answer.notice}" for letter, answer in lettered]
+            lines += [text, *(f"   {answer.text} -- {answer.notice}" for answer in one.answers)]
         return "\n".join(lines)
 
     __repr__ = __str__

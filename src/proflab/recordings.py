@@ -97,10 +97,7 @@ class Recording:
 
     def __repr__(self) -> str:
         entry = self.entry
-        return (
-            f"Recording {entry.name} ({self.source}, {size(entry.total_bytes)}): {entry.workload}; "
-            f"{entry.tool} on {entry.short_gpu}; {entry.licence}, {entry.copyright}"
-        )
+        return f"Recording {entry.name} ({self.source}): {entry.workload}; {entry.licence}"
 
 
 @dataclass(frozen=True)

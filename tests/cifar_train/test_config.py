@@ -94,12 +94,12 @@ def test_a_matrix_product_is_right_and_counted(capsys):
 
     from cifar_train import matmul
 
-    result = matmul.multiply([6, 4], [4, 3], repeat=2, device_name="cpu")
+    result = matmul.multiply([6, 4], [4, 3], device_name="cpu")
     generator = torch.Generator().manual_seed(0)
     x, w = torch.rand(6, 4, generator=generator), torch.rand(4, 3, generator=generator)
     assert result["checksum"] == pytest.approx((x @ w).double().mean().item())
     assert result["flops"] == 2 * 6 * 4 * 3
-    assert len(result["durations_ns"]) == 2
+    assert result["duration_ns"] > 0
     assert multiply(["--x-shape", "8", "4", "--w-shape", "4", "2", "--device", "cpu"]) == 0
-    for wrong in (["--x-shape", "3", "4", "--w-shape", "5", "6"], ["--repeat", "0"]):
+    for wrong in (["--x-shape", "3", "4", "--w-shape", "5", "6"], ["--x-shape", "0", "4"]):
         assert multiply(wrong) == 2

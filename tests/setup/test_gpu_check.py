@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tests.slurm.test_recording import collect
+from tests.conftest import REPOSITORY
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, write_trace
 from tools.gpu_check import __main__ as check
 from tools.gpu_check import parts
@@ -69,6 +70,12 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *several: Part, options: 
     monkeypatch.setattr(check, "find_gpus", lambda: FAKE)
     monkeypatch.setattr(check, "PARTS", several)
     return check.main(["--folder", str(folder / "gpu_check"), *options.split()])
+
+
+def collect(archive: Path, recordings: Path) -> subprocess.CompletedProcess[str]:
+    script = str(REPOSITORY / "scripts/slurm/collect_recordings.py")
+    command = [sys.executable, script, str(archive), str(recordings), "--copyright", "Somebody"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def states(folder: Path) -> list[str]:

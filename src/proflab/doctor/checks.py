@@ -290,16 +290,14 @@ def _slurm(machine: Machine) -> Result:
 
 
 def _ranks(machine: Machine) -> Result:
-    pairs = {
-        "RANK": "WORLD_SIZE",
-        "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
-        "PMI_RANK": "PMI_SIZE",
-        "SLURM_PROCID": "SLURM_NTASKS",
-    }
     known = machine.environment
-    for rank, ranks in pairs.items():
-        if rank in known and known.get(ranks, "1") != "1":
-            return "note", f"this shell claims to be rank {known[rank]} of {known[ranks]} ({rank})"
+    for start in ("", "OMPI_COMM_WORLD_", "PMI_"):
+        rank, ranks = (
+            known.get(f"{start}RANK"),
+            known.get(f"{start}{'SIZE' if start else 'WORLD_SIZE'}"),
+        )
+        if rank and ranks not in (None, "1"):
+            return "note", f"this shell claims to be rank {rank} of {ranks}"
     return "ok", "a single process, as it should be in a shell or notebook"
 
 

@@ -12,7 +12,7 @@ import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from proflab.display import number, quoted
 
@@ -66,19 +66,6 @@ def unit_hint(answer: float, expected: float, unit: str) -> str | None:
 
 def _near(value: float, target: float) -> bool:
     return math.isclose(value, target, rel_tol=_CLOSE)
-
-
-class Kind(Protocol):
-    """What an exercise needs from its kind of answer."""
-
-    def right(self, data: Any) -> Any:
-        """The right answer for this data."""
-
-    def judge(self, answer: Any, right: Any, data: Any) -> str | None:
-        """None if `answer` is right, else one sentence about it."""
-
-    def same(self, answer: Any, known: Any) -> bool:
-        """Whether two answers count as the same."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from proflab import journal
 from proflab.display import Notice, inline_html, show
-from proflab.exercises.answers import Kind, Text
+from proflab.exercises.answers import Text
 from proflab.lessons import lesson
 
 PROGRESS_FILE = "progress.jsonl"
@@ -50,7 +50,7 @@ class Mistake:
 class Exercise:
     """One exercise. `id` is lesson.number; every function takes the data that the learner gave.
 
-    answer     -- judges.
+    answer     -- judges: a Number, a Text, a Property, or anything with their methods.
     mistakes   -- two or more, recognised by their values.
     hints      -- each helps more than the one before: where to look, which column, the expression.
     insight    -- said after a pass.
@@ -62,7 +62,7 @@ class Exercise:
     """
 
     id: str
-    answer: Kind
+    answer: Any
     mistakes: Sequence[Mistake]
     hints: Sequence[str]
     insight: Message = ""

@@ -7,6 +7,7 @@ import json
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -768,3 +769,11 @@ def test_statistics_have_one_set_of_columns(tmp_path):
     )
     assert row["std_ns"] == 2
     assert row["percent"] == pytest.approx(100 * 21 / 121)
+
+
+def test_statistics_of_instants(tmp_path):
+    path = tmp_path / "marker_api_stats.csv"
+    path.write_text(statistics_csv([("a", [5])]).replace("100.0", "-nan").replace(",5", ",0"))
+    table = read_rocprofv3(path).meta["stats"]["marker_api"]
+    assert table["total_ns"].tolist() == [0]
+    assert np.isnan(table["percent"].iloc[0])
