@@ -281,7 +281,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # its machine code, which for Python would land in the interpreter. Sampling leaves the program as it is, and kernels of
 # libraries such as rocBLAS or hipBLASLt are traced like others.
 #
-# Without a GPU the course replays a stored run of a modeled MI300X. Every figure then says `modelled`.
+# Without a GPU, the course replays a modeled MI300X. Every figure then says `modelled`.
 
 # %% language="bash"
 # rm -rf $FOLDER/one

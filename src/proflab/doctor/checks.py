@@ -166,7 +166,7 @@ def _preloaded(machine: Machine) -> Result:
 
 
 def _stand_in(machine: Machine, path: str) -> bool:
-    """Return True for a stand-in of the course, whose launcher is a short script."""
+    """Return True for the player, whose launcher is a short script."""
     with open(path, "rb") as file:
         return b"proflab" in file.read(2000)
 
@@ -174,7 +174,7 @@ def _stand_in(machine: Machine, path: str) -> bool:
 def _tool(program: str, arguments: Sequence[str], needed: bool, machine: Machine) -> Result:
     path, gpu = machine.which(program), bool(architectures(machine))
     if path is None or _stand_in(machine, path):
-        what = "missing" if path is None else "stand-in: measures nothing"
+        what = "missing" if path is None else "replay: measures nothing"
         if gpu and needed:
             return "fix", what
         return "note" if path is None and gpu else "not needed", what
