@@ -10,12 +10,13 @@ import os
 import re
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote_plus, unquote, urlsplit
 
 import pytest
 
 from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
 from tests.conftest import LONG, REPOSITORY
+from tidyprof_tests.patience import PATIENCE_S
 
 SITE = REPOSITORY / "build/book/html"
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
@@ -25,6 +26,8 @@ LOOKED_AT = (
     else ["index.html", "notebooks/02_torch_profiler_timeline.html", "docs/known-issues.html"]
 )
 """In a long run every page, else one of each kind."""
+SEARCHED = {"straggler": "Glossary", "rpd SQL": "x", "segmentation fault": "Known issues"}
+"""Words -> a page that must be among the first three results."""
 NOT_OURS = re.compile(r"_static/|genindex\.html")
 
 
@@ -42,6 +45,18 @@ def test_a_page_can_be_read_by_everybody_and_fits_its_window(page: str, browser:
         texts, hard = hard_to_read(browser, "body", "svg, [aria-hidden=true]")
         assert texts > 10
         assert hard == [], (scheme, width)
+
+
+@pytest.mark.parametrize(("words", "title"), SEARCHED.items())
+def test_the_search_leads_to_the_page_that_answers(words: str, title: str, browser: Any):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    show(browser, f"{SITE.as_uri()}/search.html?q={quote_plus(words)}", "light", 1280)
+    selector = "#search-results li a"
+    found = WebDriverWait(browser, PATIENCE_S).until(
+        lambda _: browser.find_elements("css selector", selector)
+    )
+    assert title in [link.text for link in found[:3]]
 
 
 class _Links(HTMLParser):

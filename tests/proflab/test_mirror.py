@@ -127,7 +127,6 @@ def test_a_changed_recording_is_none_and_in_ci_nothing_waits(folder: Path) -> No
     for file in load_manifest()["rpd-mi200-matmul"].files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
         (folder / file.path).write_bytes(b"changed")
-    assert "is damaged or changed" in "\n".join(run_two_tests(folder)[1])
     code, lines = run_two_tests(folder, CI="true")
     assert code == 1
     assert "1 failed, 1 passed" in lines[-1]

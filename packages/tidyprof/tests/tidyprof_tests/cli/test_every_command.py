@@ -41,13 +41,10 @@ SHIPPED = sorted(
 )
 NOW = {
     "recordings/cuts/torch-mi300x-compile-triton",
-    "recordings/cuts/torch-mi300x-sglang-decode",
     "recordings/cuts/rocprof-compute-mi200-vcopy",
     "recordings/cuts/rocprofv3-csv-gfx1151-llamacpp-decode",
     "recordings/cuts/rpd-mi200-matmul",
     "recordings/modelled-resnet/amd-smi",
-    "recordings/modelled-vit/perfetto",
-    "packages/tidyprof/tests/strangers/traces/augment_by_hand",
     "packages/tidyprof/tests/strangers/traces/two_rank_recommender",
     "torch-mi250-minitoy",
     "rocprofv3-lumi-taylor/kernel_trace.csv",

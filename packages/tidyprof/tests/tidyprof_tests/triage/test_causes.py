@@ -425,3 +425,4 @@ def test_a_loop_is_a_round_that_comes_twenty_times_in_a_row():
 def test_a_kernel_above_its_roof_is_told_and_not_praised(share: float | None, words: str) -> None:
     signs = made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=share)
     assert words in _kernel_words(signs)
+    assert ("near its roof" in _kernel_words(signs)) == (share == 0.9)
