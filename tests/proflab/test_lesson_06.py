@@ -176,6 +176,29 @@ def test_a_check_changes_nothing_even_where_the_learner_could(
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
 
 
+PAIRS = Query(
+    "SELECT 'a', 10 UNION ALL SELECT 'b', 20", ("name", "ns"), ordered=True, units=("", "ns")
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT 10", "columns"),
+        ("SELECT 'a', 10 WHERE 0", "no row"),
+        ("SELECT 'a', 10", "too few"),
+        ("SELECT 'b', 20 UNION ALL SELECT 'a', 10", "order"),
+        ("SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02", "thousand"),
+        ("SELECT 'a', 10 UNION ALL SELECT 'b', 21", "Row 2, ns"),
+        ("SELECT 'a', 10 UNION ALL SELECT 'c', 20", "Row 2, name"),
+    ],
+)
+def test_the_first_difference_of_two_answers_is_named(
+    sql: str, word: str, by_hand: sqlite3.Connection
+) -> None:
+    assert word in PAIRS.judge(sql, PAIRS.right(by_hand), by_hand)
+
+
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), min_size=1, max_size=6)
 
 
