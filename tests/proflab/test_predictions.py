@@ -46,7 +46,13 @@ def test_a_guess_that_may_mean_something_else_is_not_noted(bench: Path, guess) -
 
 @pytest.mark.parametrize(
     ("guess", "unit", "stored"),
-    [("65 %", "%", 65.0), ("0.5 %", "%", 0.5), (np.float32(2), "ms", 2.0), ("late", "", "late")],
+    [
+        ("65 %", "%", 65.0),
+        ("0.5 %", "%", 0.5),
+        (np.float32(2), "ms", 2.0),
+        ("late", "", "late"),
+        (1, "%", 1.0),
+    ],
 )
 def test_a_guess_is_stored_as_a_number_or_a_word(bench: Path, guess, unit: str, stored) -> None:
     predict("02.a", guess, unit=unit)
