@@ -24,7 +24,6 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure
-from proflab.parts.method import method
 from tidyprof import plots
 
 lesson_00 = proflab.start("00", within="90_minutes")
@@ -71,9 +70,8 @@ lesson_00 = proflab.start("00", within="90_minutes")
 #
 # The *device* is the GPU, or the processor where there is none. Nine lessons take the case from "it is slow" to a
 # proven cure. Each ends with what its view can't tell, and that is the question of the next one:
-
-# %%
-show_figure(method("00"))
+#
+# {drawing method}
 
 # %% [markdown]
 # ## A first trace

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from proflab.parts.method import method
 
 from cifar_train.config import parse
 from proflab import __main__ as bench
@@ -105,8 +104,7 @@ def test_a_line_that_was_changed_by_hand_is_left_out(bench: Path) -> None:
     assert [line.evidence for line, here in case.lines("00") if here] == ["A step takes 56 ms."]
 
 
-def test_the_picture_and_the_line_mark_the_lesson() -> None:
-    assert "lesson 03" in method("03").alternative_text
+def test_the_line_marks_the_lesson() -> None:
     assert "**03 " in place("03")
     assert lessons()["02"].blind in place("03")
 
