@@ -83,6 +83,7 @@ def test_watching_costs_little(trained: tuple[Ended, Ended, Path]) -> None:
     assert before["switches"] <= 10
 
 
+@pytest.mark.long
 def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
     script = write(
         tmp_path, TRAINING, LOADER="{'num_workers': 1, 'multiprocessing_context': 'spawn'}"
@@ -155,6 +156,7 @@ def test_a_mark_is_a_function_or_a_range(tmp_path: Path, mark: str) -> None:
     assert ended.rank["stage"] == "done"
 
 
+@pytest.mark.long
 def test_calls_are_steps_where_nothing_is_trained(tmp_path: Path) -> None:
     script = write(tmp_path, HEAD + "for _ in range(70):\n    model(torch.randn(4, 8))\n")
     ended = watched([PYTHON, script], tmp_path)
