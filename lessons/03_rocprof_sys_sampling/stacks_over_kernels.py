@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, takewhile
 from operator import itemgetter
 
@@ -102,12 +102,27 @@ def stacks_over_kernels(
         f" share of time in which the GPU ran something: {share.mean():.0f} % on average."
         + _in_the_gap(profile, stacks[stacks["thread"].isin(marking)], begin_ns, end_ns)
     )
+    figure.closer = _closer(profile, ranges, boxes, threads, begin_ns, end_ns, title)
+    return figure
+
+
+def _closer(
+    profile: Profile,
+    ranges: pd.DataFrame,
+    boxes: Mapping[int, list[Box]],
+    threads: Mapping[int, str],
+    begin_ns: int,
+    end_ns: int,
+    title: str | None,
+) -> str:
+    """Return the viewer's data, with which a learner zooms into stacks and device work."""
     lanes, rows = [], []
     for thread, label in threads.items():
         rows += [(len(lanes) + depth, *box, 0) for depth, *box in boxes[thread]]
         lanes += [label] + [""] * max((depth for depth, *_ in boxes[thread]), default=0)
     for look, (label, table, name) in enumerate(
-        [("ranges of the host", ranges, "phase"), ("device", device, "short_name")], start=1
+        [("ranges of the host", ranges, "phase"), ("device", profile.device_events, "short_name")],
+        start=1,
     ):
         ends = table["start_ns"] + table["duration_ns"]
         columns = (table["start_ns"], ends, table[name].astype(str))
@@ -116,7 +131,7 @@ def stacks_over_kernels(
     drawn = pd.DataFrame(rows, columns=["row", "begin", "end", "name", "look"])
     drawn = drawn[(drawn["end"] > begin_ns) & (drawn["begin"] < end_ns)]
     starts, ends = (drawn[side].round().astype("int64") - begin_ns for side in ("begin", "end"))
-    figure.closer = viewer.boxes(
+    return viewer.boxes(
         drawn.assign(start=starts, length=ends - starts, whole_name=drawn["name"]),
         end_ns - begin_ns,
         lanes,
@@ -128,7 +143,6 @@ def stacks_over_kernels(
         axis="A stack reaches half the way to the samples beside it, callers above what they call",
         deep=True,
     )
-    return figure
 
 
 def _in_the_gap(profile: Profile, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> str:
