@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SOLUTION_TAG = "solution"
 
 WORKSHOP = "workshop.py"
-"""Source of a notebook with sections of several lessons, next to its lesson.toml."""
+"""Source of a notebook with sections of several lessons, next to its workshop.toml."""
 
 SNIPPETS = Path("snippets")
 """Folder of the files that learners take to work: `{snippet NAME}` on a line of its own shows the
@@ -140,7 +140,7 @@ def read_sources(folder: Path) -> list[Source]:
 def read_workshops(folder: Path) -> list[Source]:
     """Return the notebooks that hold sections of several lessons."""
     return [
-        _read(Lesson(path.parent, **tomllib.loads(path.with_name("lesson.toml").read_text())), path)
+        _read(Lesson(path.parent, **tomllib.loads(path.with_suffix(".toml").read_text())), path)
         for path in sorted(folder.glob(f"*/{WORKSHOP}"))
     ]
 

@@ -96,8 +96,9 @@ def _run_minutes(folders: Folders, options: argparse.Namespace) -> int:
     wrong = 0
     for source in [*read_sources(folders.lessons), *read_workshops(folders.lessons)]:
         lesson, total = source.lesson, needed(source)
+        file = source.path.with_suffix(".toml").name
         wrong += lesson.minutes != total
-        print(f"{lesson.number} {total:4d} minutes by the rule, lesson.toml says {lesson.minutes}")
+        print(f"{lesson.number} {total:4d} minutes by the rule, {file} says {lesson.minutes}")
         print(
             "".join(f"     {minutes:5.1f} {heading}\n" for heading, minutes in sections(source)),
             end="",
