@@ -165,7 +165,7 @@ def _preloaded(machine: Machine) -> Result:
     return ("fix", f"every program loads a tool: {', '.join(found)}") if found else ("ok", "none")
 
 
-def _stand_in(machine: Machine, path: str) -> bool:
+def _is_player(machine: Machine, path: str) -> bool:
     """Return True for the player, whose launcher is a short script."""
     with open(path, "rb") as file:
         return b"proflab" in file.read(2000)
@@ -173,7 +173,7 @@ def _stand_in(machine: Machine, path: str) -> bool:
 
 def _tool(program: str, arguments: Sequence[str], needed: bool, machine: Machine) -> Result:
     path, gpu = machine.which(program), bool(architectures(machine))
-    if path is None or _stand_in(machine, path):
+    if path is None or _is_player(machine, path):
         what = "missing" if path is None else "replay: measures nothing"
         if gpu and needed:
             return "fix", what
@@ -192,7 +192,7 @@ def _tool(program: str, arguments: Sequence[str], needed: bool, machine: Machine
 
 def _rocprofv3_at_work(machine: Machine) -> Result:
     path = machine.which("rocprofv3")
-    if not architectures(machine) or path is None or _stand_in(machine, path):
+    if not architectures(machine) or path is None or _is_player(machine, path):
         return "not needed", "no AMD GPU, or no real rocprofv3"
     with tempfile.TemporaryDirectory() as folder:
         options = ("--kernel-trace", "--output-format", "csv", "-d", folder, "-o", "one")
