@@ -111,9 +111,9 @@ NO_TAPE = [
 def test_without_a_tape_the_player_lists_those_of_the_tool(command: str, capsys) -> None:
     Path("400.cfg").write_text(SETTINGS.format(frequency=400))
     assert run(command) == 2
-    listed = capsys.readouterr().err
+    listed = [line.strip() for line in capsys.readouterr().err.splitlines()]
     tool = command.split()[0]
-    assert all(tape.command in listed for tape in TAPES if tape.tool == tool)
+    assert listed[1:] == [tape.command for tape in TAPES if tape.tool == tool]
     assert not Path("out").exists()
 
 

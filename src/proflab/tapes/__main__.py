@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from proflab.tapes.options import ToolError
-from proflab.tapes.player import play
+from proflab.tapes.player import NoTapeError, play
 from tidyprof.errors import UserError
 
 
@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     except UserError as error:
-        print(f"{tool}: replay: {error}", file=sys.stderr)
+        commands = error.commands if isinstance(error, NoTapeError) else ()
+        text = "\n    ".join([f"{tool}: replay: {error}", *commands])
+        print(text, file=sys.stderr)
         return 2
 
 

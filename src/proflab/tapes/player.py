@@ -30,6 +30,17 @@ OWN_FOLDER = "@tape@"
 _PLACE = re.compile(r"@([\w]+?)(\.stem)?@")
 
 
+class NoTapeError(UserError):
+    """No tape has the command; `commands` are those that the tool's tapes have."""
+
+    def __init__(self, tool: str, commands: Sequence[str]) -> None:
+        self.commands = commands
+        listed = "run one of these:" if commands else "record a tape of it"
+        super().__init__(
+            f"no tape has this command, and the real tool is missing. Install {tool}, or {listed}"
+        )
+
+
 @dataclass(frozen=True)
 class Tape:
     """One command of one tool: its arguments, release, exit code, text, files and origin.
@@ -89,16 +100,12 @@ def find(request: Request, folder: Path | None = None) -> Tape:
     """Return the tape of a command: equal options except those that say where output goes.
 
     A recorded tape is preferred to a modeled one, and then one of the followed release. Raises
-    UserError with the list of the tool's tapes if none fits.
+    NoTapeError if none fits.
     """
     own = [tape for tape in tapes(folder) if tape.tool == request.tool]
     found = [tape for tape in own if tape.request and tape.request.key == request.key]
     if not found:
-        listed = "; ".join(tape.command for tape in own) or "none"
-        raise UserError(
-            f"no tape has this command, and the real tool is missing. Install {request.tool}, or"
-            f" run a command that a tape has: {listed}"
-        )
+        raise NoTapeError(request.tool, [tape.command for tape in own])
     rocm = release.rocm()
     return max(found, key=lambda tape: (tape.origin["kind"] == "recorded", tape.rocm == rocm))
 
@@ -108,7 +115,7 @@ def play(
 ) -> int:
     """Replay a command and return its exit code.
 
-    Raises ToolError if the tool refuses the command, and UserError if there is no tape of it.
+    Raises ToolError if the tool refuses the command, and NoTapeError if no tape has it.
     """
     request = understand(tool, arguments, environment)
     asked = vars(request.options)
