@@ -17,7 +17,7 @@ from cifar_train.config import TrainConfig
 from cifar_train.data.loaders import build_loaders
 
 BATCH_SIZES = (32, 256)
-LEAST_RATIO = 5
+MIN_RATIO = 5
 
 
 def next_batch_function(batch_size: int, batched: bool) -> Callable[[], None]:
@@ -59,4 +59,4 @@ def test_batched_is_five_times_as_fast(batch_size, record_property):
     ratio = statistics.median(seconds[False]) / statistics.median(seconds[True])
     record_property("ratio", ratio)
     print(f"batch {batch_size}: batched transforms are {ratio:.1f} times as fast")
-    assert ratio >= LEAST_RATIO
+    assert ratio >= MIN_RATIO

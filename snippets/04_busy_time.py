@@ -19,7 +19,7 @@ GAPS = [1, 10, 100, 1000, float("inf")]
 """Limits between kinds of gaps, in microseconds."""
 
 
-def union_ns(kernels: pd.DataFrame) -> int:
+def busy_ns(kernels: pd.DataFrame) -> int:
     """Time in which at least one of the kernels runs; they are sorted by their start."""
     if kernels.empty:
         return 0
@@ -33,12 +33,12 @@ def report(name: str, kernels: pd.DataFrame) -> None:
     start, end = kernels["Start_Timestamp"], kernels["End_Timestamp"]
     kernels = kernels.assign(us=(end - start) / 1000)
     span_ns = end.max() - start.min()
-    busy_ns = union_ns(kernels)
+    any_ns = busy_ns(kernels)
     is_collective = kernels["Kernel_Name"].str.contains("nccl|rccl", flags=re.IGNORECASE)
-    alone_ns = busy_ns - union_ns(kernels[~is_collective])
+    alone_ns = any_ns - busy_ns(kernels[~is_collective])
     print(f"\n{name}: {len(kernels):,} kernels in {span_ns / 1e6:.1f} ms")
     print(
-        f"busy {100 * busy_ns / span_ns:.1f} %, of which collectives alone"
+        f"busy {100 * any_ns / span_ns:.1f} %, of which collectives alone"
         f" {100 * alone_ns / span_ns:.1f} %"
     )
 

@@ -100,7 +100,7 @@ def with_waits(tables):
     last = each.groupby(["group", "step", "number"])["start"].transform("max")
     each["wait"] = (last - each["start"]).where(each["start"] + each["ms"] >= last, 0)
     each["transfer"] = each["ms"] - each["wait"]
-    each["came_last"] = each["start"] == last
+    each["arrived_last"] = each["start"] == last
     return each
 
 
@@ -155,7 +155,9 @@ def main():
         .to_string(),
         "\n",
     )
-    print(each.groupby("rank")[["wait", "transfer", "came_last"]].sum().round(3).to_string(), "\n")
+    print(
+        each.groupby("rank")[["wait", "transfer", "arrived_last"]].sum().round(3).to_string(), "\n"
+    )
     healthy = lateness(with_waits(map(read, options.healthy))) if options.healthy else None
     print(verdict(each, healthy))
 

@@ -15,7 +15,7 @@ import sys
 import numpy as np
 import pandas as pd
 
-LEAST, SAME_LOSS = 5, 0.02
+MIN_STEPS, SAME_LOSS = 5, 0.02
 
 
 def runs_of(pattern):
@@ -39,9 +39,9 @@ def judge_times(before, after):
     """One line: faster, slower, or why nobody can tell."""
     sides = [np.array([run["seconds"].median() for run in runs]) for runs in (before, after)]
     ratio = np.median(sides[0]) / np.median(sides[1])
-    if min(map(len, sides)) < LEAST:
+    if min(map(len, sides)) < MIN_STEPS:
         return (
-            f"can't tell: {len(sides[0])} and {len(sides[1])} runs, {LEAST} of each are needed"
+            f"can't tell: {len(sides[0])} and {len(sides[1])} runs, {MIN_STEPS} of each are needed"
             f" (ratio {ratio:.3f})"
         )
     low, high = interval(*sides)

@@ -22,7 +22,7 @@ import traceback
 import numpy as np
 import pandas as pd
 
-LEAST = 5
+MIN_RUNS = 5
 
 
 def table_of(file):
@@ -102,8 +102,8 @@ def main():
     parser.add_argument("--in-turns", action="store_true", help="compare runs of the same name")
     options = parser.parse_args()
     old, new = (runs_of(folder, options.skip) for folder in (options.before, options.after))
-    if min(len(old), len(new)) < LEAST:
-        print(f"can't tell: {len(old)} and {len(new)} runs, {LEAST} of each are needed")
+    if min(len(old), len(new)) < MIN_RUNS:
+        print(f"can't tell: {len(old)} and {len(new)} runs, {MIN_RUNS} of each are needed")
         return 0
     if options.in_turns and list(old.index) != list(new.index):
         raise ValueError("runs in turns need the same names on both sides")

@@ -34,7 +34,7 @@ ALONE = {
 
 SESSION, QUICK = pytest.StashKey[ExitStack](), pytest.StashKey[dict[str, str]]()
 
-MOST_S = 120
+MAX_S = 120
 """Budget of a lesson in seconds on two processors without AVX-512: a learner waits for each
 cell.
 """
@@ -150,9 +150,9 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"{seconds:6.1f} s  {lesson}: {words}")
     for lesson, own in cells.items():
         taken = sum(seconds for seconds, _ in own)
-        if taken > MOST_S:
+        if taken > MAX_S:
             terminalreporter.write_line(
-                f"{lesson} took {taken:.0f} s; its budget is {MOST_S} s on a quiet machine"
+                f"{lesson} took {taken:.0f} s; its budget is {MAX_S} s on a quiet machine"
             )
 
 

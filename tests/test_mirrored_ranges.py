@@ -88,7 +88,7 @@ def plain(value: Any) -> Any:
     return VARYING.sub("all events", str(value))
 
 
-def found(function: Callable[[Profile], Any], profile: Profile) -> Any:
+def result_of(function: Callable[[Profile], Any], profile: Profile) -> Any:
     """What a function says of a profile, or why it refuses."""
     try:
         return plain(function(profile))
@@ -97,8 +97,8 @@ def found(function: Callable[[Profile], Any], profile: Profile) -> Any:
 
 
 def compare(function: Callable[[Profile], Any], pair: Pair) -> Any:
-    said = found(function, pair[0])
-    assert found(function, pair[1]) == said
+    said = result_of(function, pair[0])
+    assert result_of(function, pair[1]) == said
     return said
 
 
@@ -125,7 +125,7 @@ WITH_OPTIONS = {
     ),
     "operators by shape": lambda profile: analyses.operators(profile, by_shape=True),
     "stacks of calls": lambda profile: analyses.call_stacks(profile, "calls"),
-    "a step": lambda profile: analyses.phases(analyses.of_steps(profile, 6)),
+    "a step": lambda profile: analyses.phases(analyses.select_steps(profile, 6)),
     "marks to try": marks_to_try,
     "triage": lambda profile: [str(value) for value in vars(tidyprof.triage(profile)).values()][
         :-1

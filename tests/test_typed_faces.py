@@ -25,7 +25,7 @@ WRONG_CALLS = (
     "tidyprof.read(1, 2, 3)",
     "tidyprof.read('trace.json', ranks=1)",
     "tidyprof.read('trace.json', rank='first')",
-    "tidyprof.read_many(['trace.json'], tidyprof.kernels, ranks=1)",
+    "tidyprof.map_profiles(['trace.json'], tidyprof.kernels, ranks=1)",
     "tidyprof.read_torch_trace('trace.json', rank='first')",
     "tidyprof.kernels('trace.json')",
     "tidyprof.kernels(tidyprof.read('trace.json'), wrong=1)",
@@ -35,7 +35,7 @@ WRONG_CALLS = (
 )
 RIGHT_CALLS = (
     "tidyprof.kernels(tidyprof.read('trace.json', rank=0, python_functions=True))",
-    "tidyprof.read_many(['trace.json'], tidyprof.kernels, rank=0, jobs=1)",
+    "tidyprof.map_profiles(['trace.json'], tidyprof.kernels, rank=0, jobs=1)",
     "tidyprof.plots.top_kernels(tidyprof.kernels(tidyprof.read('trace.json')))",
 )
 
@@ -45,7 +45,7 @@ def names() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> dict[str, str]:
+def type_messages(tmp_path_factory) -> dict[str, str]:
     """What mypy says to each line of a program, by the line."""
     folder = tmp_path_factory.mktemp("typed")
     lines = [f"import {package.__name__}" for package in PACKAGES]
@@ -69,20 +69,22 @@ def told(tmp_path_factory) -> dict[str, str]:
     }
 
 
-def test_no_public_name_is_any(told):
+def test_no_public_name_is_any(type_messages):
     assert [
-        name for name in names() if told[f"reveal_type({name})"] in ("", 'Revealed type is "Any"')
+        name
+        for name in names()
+        if type_messages[f"reveal_type({name})"] in ("", 'Revealed type is "Any"')
     ] == []
 
 
 @pytest.mark.parametrize("call", WRONG_CALLS)
-def test_a_wrong_call_is_refused(call, told):
-    assert told[call]
+def test_a_wrong_call_is_refused(call, type_messages):
+    assert type_messages[call]
 
 
 @pytest.mark.parametrize("call", RIGHT_CALLS)
-def test_a_right_call_is_not(call, told):
-    assert told[call] == ""
+def test_a_right_call_is_not(call, type_messages):
+    assert type_messages[call] == ""
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)

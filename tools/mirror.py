@@ -26,8 +26,8 @@ from proflab.recordings import (
     load_manifest,
     problem,
 )
+from tidyprof.atomic_write import scratch_folder
 from tidyprof.standard_streams import tell
-from tidyprof.whole_files import scratch_folder
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "recordings"
 AT_ONCE = 8

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from tidyprof.errors import UserError
-from tidyprof.harmless import markdown_text
+from tidyprof.escaping import markdown_text
 from tools.generated_page import write_or_check
 from tools.gpu_check.__main__ import STATES, SUMMARY
 

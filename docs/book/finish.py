@@ -82,7 +82,7 @@ _PRINTED = re.compile(
 OUTPUT_COLUMNS, PAGE_COLUMNS = 44, 100
 """Characters of a line of output that a phone shows without scrolling, and a laptop."""
 
-FEWER_SPACES, LEAST_SPACES = 4, 8
+MIN_SPACES, MIN_SPACES_OF_A_PAGE = 4, 8
 """Fewest spaces in a sentence that fills a phone's line, or a laptop's; a rule or a path has
 fewer.
 """
@@ -259,7 +259,7 @@ def _folded_line(line: str) -> str:
     is_sentence = (
         "  " not in words
         and not _DATA_LINE.search(text)
-        and words.count(" ") >= (LEAST_SPACES if fills_a_page else FEWER_SPACES)
+        and words.count(" ") >= (MIN_SPACES_OF_A_PAGE if fills_a_page else MIN_SPACES)
         and (fills_a_page or not _PROGRAM.search(text))
     )
     # A tag that spans lines can't be put into another tag for one line.
@@ -310,7 +310,7 @@ def sections(page: str) -> list[tuple[str, str, str, str]]:
     """
     parser = _Sections()
     parser.feed(page)
-    return [tuple(map(_whole_lines, parts)) for parts in parser.found]
+    return [tuple(map(_whole_lines, parts)) for parts in parser.sections]
 
 
 def _whole_lines(text: str) -> str:
@@ -320,7 +320,7 @@ def _whole_lines(text: str) -> str:
 class _Sections(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[list[str]] = []
+        self.sections: list[list[str]] = []
         self.open: list[list[str]] = []
         self.within: list[str] = []
         """The open elements of a heading, and of parts that are no text of the page."""
@@ -337,7 +337,7 @@ class _Sections(HTMLParser):
             self.cell.append(tag)
         if tag == "section":
             self.open.append([given.get("id") or "", "", "", ""])
-            self.found.append(self.open[-1])
+            self.sections.append(self.open[-1])
         elif tag in _HEADINGS or tag in ("script", "style") or "headerlink" in classes:
             self.within.append(tag)
 

@@ -44,22 +44,22 @@ def in_page(text: str) -> list[str]:
     """
     parser = _Parser()
     parser.feed(text)
-    return parser.found
+    return parser.addresses
 
 
 class _Parser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.addresses: list[str] = []
         self.in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.in_style = tag == "style"
-        self.found += list(_remote(tag, dict(attrs)))
+        self.addresses += list(_remote(tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
         if self.in_style:
-            self.found += _IN_STYLE.findall(data)
+            self.addresses += _IN_STYLE.findall(data)
 
     def handle_endtag(self, tag: str) -> None:
         self.in_style = False

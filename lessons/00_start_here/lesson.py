@@ -16,7 +16,7 @@
 # %%
 import proflab
 import tidyprof
-from proflab import exercise, say, show_figure
+from proflab import exercise, show_figure, show_text
 from tidyprof import plots
 
 lesson = proflab.start("00")
@@ -89,7 +89,7 @@ recorded, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, seen_ns = totals.idxmax(), recorded["duration_ns"].sum()
 show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the recorded steps go"))
-say(f"{len(trace.events):,} events in {len(recorded)} steps. The largest part is `{largest}`.")
+show_text(f"{len(trace.events):,} events in {len(recorded)} steps. The largest part: `{largest}`.")
 
 # %%
 # 3 minutes: if the largest part took no time at all, how many times as fast would the recorded steps be? Use
@@ -172,7 +172,7 @@ show_table(pd.DataFrame(rows, columns=names.split()), names, "A run in one numbe
 title = "Two loader processes: most steps are short"
 show_figure(plots.step_times(loaders[~loaders["profiled"]], title=title))
 _, mean_ns, median_ns = in_one_number(loaders)
-say(
+show_text(
     f"Half of the steady steps take at most {median_ns / 1e6:.0f} ms. Their mean is "
     f"{mean_ns / 1e6:.0f} ms."
 )
@@ -227,7 +227,7 @@ def trial(timer, steps=10):
 
 
 reported_ms, worked_ms = trial(lying)
-say(f"Measured here: the timer says {reported_ms:.3f} ms a step, the device {worked_ms:.1f} ms.")
+show_text(f"Measured: the timer says {reported_ms:.3f} ms a step, the device {worked_ms:.1f} ms.")
 
 # %%
 # 6 minutes: copy the timer, rename it and repair it, then `answer = my_timer`. The seconds that it returns must

@@ -20,7 +20,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import case as the_case
-from proflab import exercise, say, show_figure, show_table
+from proflab import exercise, show_figure, show_table, show_text
 from proflab.parts.watched_runs import one_table, stated_limit, watched_run
 from proflab.parts.work_map import work_map
 from tidyprof import plots
@@ -158,7 +158,7 @@ proflab.reveal("01.b", round(more_watt, 1), real)
 
 # %%
 mfu = case.images_per_second * case.flops_per_image / case.peak_flops
-say(f"The MFU of the case is {100 * mfu:.2g} % ({case.profile.origin}).")
+show_text(f"The MFU of the case is {100 * mfu:.2g} % ({case.profile.origin}).")
 
 # %% [markdown]
 # ## Change one thing
@@ -182,7 +182,7 @@ step_ms = both.set_index("run")["step_ms"]
 show_table(both, "run step_ms images_per_second busy_percent power_watt", "One thing changed")
 saved = step_ms["case"] - step_ms["small-batch"]
 four = recorded.query("run == 'small4' and part == 'steady'")["duration_ns"].median() / 1e6
-say(
+show_text(
     f"The step got {saved:.0f} ms shorter. The GPU was busy for {busy / 100 * step_ms['case']:.0f} "
     f"ms of it. On the H200 a step of 4 images took {four:.0f} ms (recorded, two loaders)."
 )
@@ -260,7 +260,7 @@ windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
 monitoring = next(iter(there.files.values())).parents[1] / "monitoring"
 log = tidyprof.read_system(monitoring, origin=there.origin)
 whole, end = gpu0["timestamp"].max() - gpu0["timestamp"].min(), windows["max"].iloc[0]
-say(
+show_text(
     f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs. GPU 0 held a "
     f"model in {len(windows)} windows, of which the picture shows the first."
 )
@@ -272,7 +272,7 @@ show_figure(plots.counters(begun, names, [0, 1], title))
 limit = stated_limit("MI300X")
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
-say(
+show_text(
     f"In its {len(at_full)} samples at full activity GPU 0 takes {watt:.0f} W (median), "
     f"{100 * watt / limit:.0f} % of the limit of {limit:.0f} W, and without a model "
     f"{idle_watt:.0f} W."

@@ -72,7 +72,7 @@ def launches_left(budget: pd.DataFrame) -> float:
 def _lengths(budget: pd.DataFrame) -> tuple[float, float, float]:
     """Means in ns: the step without the profiler, the traced one, and its idleness for launches."""
     return (
-        budget.attrs["untraced_ns"],
+        budget.attrs["unprofiled_step_ns"],
         budget["duration_ns"].mean(),
         budget["launch_bound_ns"].mean(),
     )
@@ -281,7 +281,7 @@ EXERCISES = (
                 "What the collectives add to the union of the others is the time in which they are"
                 " alone."
             ),
-            "`union_ns(kernels) - union_ns(others)`, divided by the `union_ns` of the collectives.",
+            "`busy_ns(kernels) - busy_ns(others)`, divided by the `busy_ns` of the collectives.",
         ),
         insight=lambda data: (
             f"`overlap` says {exposed(data):.1f} %, since fills hide some, too. This part makes the"

@@ -23,7 +23,7 @@ lesson.recall()
 
 # %%
 import tidyprof
-from proflab import exercise, say, show_figure, show_table
+from proflab import exercise, show_figure, show_table, show_text
 from tidyprof import Intervals, plots
 
 # %% [markdown]
@@ -152,7 +152,7 @@ for workers, run in sorted(runs.items()):
 
 # %%
 times = tidyprof.operators(mine)[["self_ns", "total_ns"]].sum()
-say(f"Totals add up to {100 * times.iloc[1] / times.iloc[0]:.0f} % of the operators' time.")
+show_text(f"Totals add up to {100 * times.iloc[1] / times.iloc[0]:.0f} % of the operators' time.")
 
 # %% [markdown]
 # ## The case
@@ -198,7 +198,7 @@ show_table(sums, "short_name name input_shapes duration_ms", "Largest sums", ori
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
 rank = tidyprof.read(found.path, origin=found.origin)
-say(f"{found.entry.workload}. From {found.entry.source_repo}.")
+show_text(f"{found.entry.workload}. From {found.entry.source_repo}.")
 
 # %% [markdown]
 # ## Trap: how busy is this GPU?
@@ -208,7 +208,7 @@ say(f"{found.entry.workload}. From {found.entry.source_repo}.")
 # %%
 span_ns = tidyprof.busy(rank)["span_ns"].iloc[0]
 kernels = rank.device_events[rank.device_events["kind"].isin(["kernel", "collective"])]
-say(
+show_text(
     f"Kernels: {kernels['duration_ns'].sum() / 1e6:.1f} ms. Span: {span_ns / 1e6:.1f} ms. "
     f"Busy: {100 * kernels['duration_ns'].sum() / span_ns:.0f} %."
 )
@@ -221,7 +221,7 @@ show_figure(plots.timeline(rank, step=step, title="The rank of eight: a step of 
 
 
 # %%
-def union_ns(events):
+def busy_ns(events):
     events = events.sort_values("start_ns")
     end = events["start_ns"] + events["duration_ns"]
     seen_until = end.cummax().shift(fill_value=0)
@@ -229,7 +229,7 @@ def union_ns(events):
 
 
 busy = tidyprof.busy(rank, ["kernel", "collective"])
-assert union_ns(kernels) == busy["union_ns"].sum()
+assert busy_ns(kernels) == busy["busy_ns"].sum()
 
 # %% [markdown]
 # ## Trap: busy with what?
@@ -240,19 +240,19 @@ assert union_ns(kernels) == busy["union_ns"].sum()
 
 # %%
 parts = tidyprof.overlap(rank).iloc[0]
-say(
-    f"Busy with kernels: {busy['union_percent'].iloc[0]:.0f} % of the span. Computing: "
+show_text(
+    f"Busy with kernels: {busy['busy_percent'].iloc[0]:.0f} % of the span. Computing: "
     f"{parts['computation_percent']:.0f} %. Idle: {parts['idle_percent']:.0f} %."
 )
 
 # %%
 # 4 minutes: for what share of the communication, in percent, does no kernel (kind `kernel`) run beside it? Use
-# `union_ns`: how much longer is the union of both kinds, `kernels`, than that of one?
+# `busy_ns`: how much longer is the union of both kinds, `kernels`, than that of one?
 q = exercise("02.1", rank)
 # solution
 others = kernels[kernels["kind"] == "kernel"]
-exposed_ns = union_ns(kernels) - union_ns(others)
-answer = 100 * exposed_ns / union_ns(kernels[kernels["kind"] == "collective"])
+exposed_ns = busy_ns(kernels) - busy_ns(others)
+answer = 100 * exposed_ns / busy_ns(kernels[kernels["kind"] == "collective"])
 # end solution
 q.check(answer)
 
@@ -266,7 +266,7 @@ q.check(answer)
 # %%
 for name, run in {"the case": gpu, "the rank of eight": rank}.items():
     delay_ns = run.device_events["start_ns"] - run.device_events["launch_ns"]
-    say(f"A kernel waits in the queue, median: {name} {delay_ns.median() / 1e3:,.0f} µs.")
+    show_text(f"A kernel waits in the queue, median: {name} {delay_ns.median() / 1e3:,.0f} µs.")
 
 # %% [markdown]
 # **The depth of the queue is evidence.** Microseconds: it has run dry. A step or longer: it is deep, and what the GPU
@@ -327,13 +327,13 @@ show_figure(plots.step_budget(budget, title="The case: the device's steps, divid
 # %%
 case_budget = tidyprof.step_budget(recorded, timeline="device")
 traced_ns, data_ns = case_budget[["duration_ns", "data_wait_ns"]].mean()
-added_ns = traced_ns - (untraced_ns := case_budget.attrs["untraced_ns"])
+added_ns = traced_ns - (unprofiled_step_ns := case_budget.attrs["unprofiled_step_ns"])
 events = recorded.events["kind"].isin(["operator", "runtime"]).sum() / len(case_budget)
-say(
+show_text(
     f"On the {recorded.origin.detail} {traced_ns / 1e6:.0f} ms, without the profiler "
-    f"{untraced_ns / 1e6:.0f} ms: {added_ns / events / 1e3:.1f} µs for each of {events:,.0f} "
-    f"operators and runtime calls. Were all that in the wait for data, it would still be "
-    f"{100 * (data_ns - added_ns) / untraced_ns:.0f} % of the step."
+    f"{unprofiled_step_ns / 1e6:.0f} ms: {added_ns / events / 1e3:.1f} µs for each of "
+    f"{events:,.0f} operators and runtime calls. Were all that in the wait for data, "
+    f"it would still be {100 * (data_ns - added_ns) / unprofiled_step_ns:.0f} % of the step."
 )
 
 # %% [markdown]
@@ -348,7 +348,7 @@ plain_s = min(work.repeat(20, number=1))
 with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as watching:
     watched_s = min(work.repeat(20, number=1))
 count = sum(row.count for row in watching.key_averages()) / 20
-say(f"Here (measured) the profiler adds {1e6 * (watched_s - plain_s) / count:.1f} µs an operator.")
+show_text(f"Measured: the profiler adds {1e6 * (watched_s - plain_s) / count:.1f} µs an operator.")
 
 # %% [markdown]
 # It costs the host, not the kernels:
@@ -365,7 +365,7 @@ say(f"Here (measured) the profiler adds {1e6 * (watched_s - plain_s) / count:.1f
 # %%
 found = proflab.recording("torch-h200-resnet50")
 traced = tidyprof.step_budget(tidyprof.read(found.path, origin=found.origin), timeline="device")
-unwatched_ns = traced.attrs["untraced_ns"]
+unwatched_ns = traced.attrs["unprofiled_step_ns"]
 show_figure(plots.step_budget(traced, title="A ResNet-50 on an H200, traced"))
 
 # %%
@@ -406,7 +406,7 @@ NEXT = {"data_wait": "03", "launch_bound": "03", "compute": "04", "exposed_copy"
 NEXT |= {"exposed_communication": "07", "blocked_host": "11", "other": "03"}
 shares = 100 * budget[[f"{part}_ns" for part in NEXT]].sum() / budget["duration_ns"].sum()
 shares.index = list(NEXT)
-say(f"The case: {shares.idxmax()} {shares.max():.0f} %. Next: lesson {NEXT[shares.idxmax()]}.")
+show_text(f"Largest: {shares.idxmax()} {shares.max():.0f} %. Next: lesson {NEXT[shares.idxmax()]}.")
 
 # %% [markdown]
 # What is known of the range in which the case waits?
@@ -425,14 +425,14 @@ def in_data(run):
 looked = {f"the case ({gpu.origin})": gpu, "the case (measured)": live, "SlowDisk (measured)": mine}
 for name, run in looked.items():
     unnamed, longest = in_data(run)
-    say(f"{name}: {unnamed:.0f} % of `data` is in no operator. Longest there: {longest}.")
+    show_text(f"{name}: {unnamed:.0f} % of `data` is in no operator. Longest there: {longest}.")
 
 # %% [markdown]
 # The H200's trace names a transform, run for one image at a time: `upsample_bilinear2d` enlarges a crop. But a large
 # part of `data` is in no operator: Python between them, or, as in `SlowDisk`, a sleep. Which function?
 
 # %%
-step_ms, timed_ns = budget["duration_ns"].mean() / 1e6, budget.attrs["untraced_ns"]
+step_ms, timed_ns = budget["duration_ns"].mean() / 1e6, budget.attrs["unprofiled_step_ns"]
 without = f" Without the profiler it takes {timed_ns / 1e6:.0f} ms." if timed_ns else ""
 small = [f"{part} ({share:.0f} %)" for part, share in shares.iloc[2:].items() if share < 15]
 lesson.conclude(
@@ -445,7 +445,7 @@ lesson.conclude(
     origin=gpu.origin,
 )
 proflab.reveal("02.a", shares["data_wait"], origin=gpu.origin)
-proflab.reveal("02.b", 100 * (traced_ns / untraced_ns - 1), origin=recorded.origin)
+proflab.reveal("02.b", 100 * (traced_ns / unprofiled_step_ns - 1), origin=recorded.origin)
 
 # %% [markdown] tags=["given"]
 # ## What this tool cannot see

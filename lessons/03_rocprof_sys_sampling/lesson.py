@@ -18,7 +18,7 @@
 # %%
 import proflab
 import tidyprof
-from proflab import case, exercise, say, show_figure, show_table
+from proflab import case, exercise, show_figure, show_table, show_text
 from proflab.parts.stacks_over_kernels import stacks_over_kernels
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
@@ -117,7 +117,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 sampled = own_run(lesson.folder / "one")
 steady = steady_part(sampled)
 lost = f"Lost data: {sampled.meta['data_loss'] or 'none'}."
-say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. {lost}")
+show_text(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. {lost}")
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
 show_figure(stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: a step"))
@@ -169,7 +169,7 @@ main_thread = events.query("kind == 'annotation'")["thread"].mode()[0]
 times = gap["start_ns"], gap["start_ns"] + gap["duration_ns"]
 inside = samples[samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)]
 stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
-say("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
+show_text("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
 
 # %% [markdown]
 # The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process fetches its images
@@ -244,9 +244,9 @@ there = proflab.recording("rocprof-sys-cpu")
 real = tidyprof.read(there.path, origin=there.origin)
 tree = tidyprof.call_stacks(real)
 own = tree.groupby("short_name")["self_count"].sum().sort_values(ascending=False)
-say(f"Innermost: `{own.index[0]}`, in {own.iloc[0]} of {real.events['sample'].nunique()} samples.")
+show_text(f"In `{own.index[0]}`: {own.iloc[0]} of {real.events['sample'].nunique()} samples.")
 show_table(tree.query("depth == 0"), "short_name percent", "Roots", rows=4, origin=real.origin)
-say(f"The reader warns: {real.meta['warnings'][1]}")
+show_text(f"The reader warns: {real.meta['warnings'][1]}")
 
 # %% [markdown]
 # It is the tool itself: its interruption is the innermost *frame*, or entry, of every stack.
@@ -342,7 +342,7 @@ def batches(workers):
 
 alone, begin = batches(0), time.perf_counter()
 images = sum(len(next(alone)[0]) for _ in range(20))
-say(
+show_text(
     f"An image takes {1e3 * (time.perf_counter() - begin) / images:.2f} ms here (measured), at "
     f"most {plain.max() / 256e6:.2f} ms on the H200's node (recorded), "
     f"{gap['duration_ns'] / 256e6:.2f} ms in the gap above ({sampled.origin.kind})."
@@ -384,7 +384,7 @@ for workers in (0, 2):
     assert torch.equal(images, next(batches(0))[0])
     trials[workers] = trial(images.double(), labels)
     print(f"{workers} loader processes, loss: {trials[workers].losses}")
-say(f"Gate {CorrectnessGate.of(*trials.values())}")
+show_text(f"Gate {CorrectnessGate.of(*trials.values())}")
 
 # %% [markdown]
 # The other cure, `--batched-transforms`, lets the device transform a batch at once. The trainer then draws other random

@@ -20,7 +20,7 @@ from tidyprof.tables.intervals import Intervals
 Box = tuple[int, float, float, str]
 """A function in a stack: its depth, begin and end in ns, and its name."""
 
-MOST_THREADS = 2
+MAX_THREADS = 2
 """Number of threads that are drawn, those with the most different stacks first: a sleeping thread
 has one stack all the time.
 """
@@ -60,7 +60,7 @@ def stacks_over_kernels(
     are too narrow for a name. Raises ValueError if no call stack was sampled in this time.
     """
     stacks = _stacks(profile, begin_ns, end_ns)
-    most = stacks.groupby("thread")["stack"].nunique().nlargest(MOST_THREADS).index
+    most = stacks.groupby("thread")["stack"].nunique().nlargest(MAX_THREADS).index
     ranges = tidyprof.phases(profile)
     marking = set(profile.events.loc[profile.events["kind"] == "annotation", "thread"].dropna())
     threads = {

@@ -18,7 +18,7 @@ import pandas as pd
 
 import proflab
 import tidyprof
-from proflab import case, exercise, ledger, say, show_figure, show_table
+from proflab import case, exercise, ledger, show_figure, show_table, show_text
 from proflab.ledger.entries import two_digits
 from proflab.parts.clinic_runs import modelled, plain_step
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
@@ -89,7 +89,7 @@ whole = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "m
 stats = pd.read_csv(lesson.folder / "one/gpu_kernel_stats.csv").set_index("Name")
 run = own_run(lesson.folder / "one/gpu_results.db")
 assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict()
-say(f"{len(trace):,} dispatches, {len(whole)} names, {trace['ns'].sum() / 1e6:.0f} ms, in both.")
+show_text(f"Both: {len(trace):,} dispatches, {len(whole)} names, {trace['ns'].sum() / 1e6:.0f} ms.")
 
 # %% [markdown]
 # The first step is far longer, since the host has much to prepare: leave it out. `own_run` reads what was written here,
@@ -100,7 +100,7 @@ steady = steady_part(run)
 table = tidyprof.kernels(steady.profile, include=DEVICE_KINDS)
 title = f"The first kernel has {table['percent'].iloc[0]:.0f} % of the kernel time"
 show_figure(plots.top_kernels(table, 8, title=title))
-say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms.")
+show_text(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms.")
 
 # %% [markdown]
 # The category `copy` means kernels that only move data: the runtime's own, and those that transpose an array. A step
@@ -119,7 +119,7 @@ one = published[published["run"] == "one GPU"].set_index("name")
 amd_us = one["total_ns"] / one["calls"] / 1e3
 model_us = table.set_index("short_name")["mean_ns"] / 1e3
 for name in ("MIOpenBatchNormFwdTrainSpatial", "MIOpenBatchNormBwdSpatial"):
-    say(f"`{name}`: {amd_us[name]:.1f} µs on average, {model_us[name]:.0f} in the model.")
+    show_text(f"`{name}`: {amd_us[name]:.1f} µs on average, {model_us[name]:.0f} in the model.")
 
 # %% [markdown]
 # On one GPU the first row is the one that you know. The second is the backward batch norm: the model puts the forward
@@ -136,7 +136,7 @@ columns = {"Correlation_Id": "Correlation_Id", "Function": "call", "Start_Timest
 calls = pd.read_csv(lesson.folder / "one/gpu_hip_api_trace.csv")
 calls = calls[list(columns)].rename(columns=columns)
 copies = trace[trace["Kernel_Name"].str.contains("copyBuffer")].merge(calls, on="Correlation_Id")
-say(f"{len(copies):,} copies, launched by {', '.join(copies['call'].unique())}. {run.origin}")
+show_text(f"{len(copies):,} copies, launched by {', '.join(copies['call'].unique())}. {run.origin}")
 
 # %%
 # 4 minutes: how many of these copies are launched within the range `backward`, in each step? `copies["launched"]` is
@@ -158,7 +158,7 @@ from cifar_train.models import build_model
 
 network, steps_run = build_model("resnet"), (marks["Function"] == "data").sum()
 parameters, buffers = len(list(network.parameters())), len(list(network.buffers()))
-say(
+show_text(
     f"{parameters} parameters and {buffers} buffers; {len(copies) / steps_run:,.0f} copies in a "
     f"step, of {copies['ns'].mean() / 1e3:.0f} µs each."
 )
@@ -174,9 +174,9 @@ say(
 # share of the time of all *kernels*. The *union* of lesson 02 tells when any of them runs:
 
 # %%
-busy_ns = tidyprof.busy(steady.profile)["union_ns"].sum()
+busy_ns = tidyprof.busy(steady.profile)["busy_ns"].sum()
 first, took_us = table.iloc[0], steady.dispatches["duration_ns"] / 1e3
-say(
+show_text(
     f"`{first['short_name']}`: {first['percent']:.0f} % of the kernel time. Kernels run during "
     f"{100 * busy_ns / steady.duration_ns:.0f} % of the steady steps. A kernel takes "
     f"{took_us.mean():.0f} µs on average, a step has "
@@ -244,7 +244,7 @@ wide = counted.pivot(index=keys, columns="Counter_Name", values="Counter_Value")
 sums = wide[wide["Kernel_Name"].str.startswith("MIOpenBatchNormBwdSpatial")].sum()
 each = sums["SQ_INSTS_VALU"] / sums["SQ_WAVES"]
 origin = own_run(lesson.folder / "pmc").origin
-say(f"Backward batch norm: {each:.0f} vector instructions a wave ({origin}).")
+show_text(f"Backward batch norm: {each:.0f} vector instructions a wave ({origin}).")
 
 # %% [markdown]
 # ## Every rank of a job
@@ -294,8 +294,8 @@ show_table(cures, columns, "Two cures", origin=f"recorded: {case.MEASURED_ON}; {
 
 # %%
 two = calm[(calm["run"] == "loaders") & ~calm["traced"]]["duration_ns"] / 1e6
-say("Two loaders, steps in ms: " + ", ".join(f"{step:.0f}" for step in two.sort_values()) + ".")
-say(f"The median is {two.median():.0f} ms, the mean {two.mean():.0f} ({case.MEASURED_ON}).")
+show_text("Two loaders, ms a step: " + ", ".join(f"{step:.0f}" for step in two.sort_values()) + ".")
+show_text(f"The median is {two.median():.0f} ms, the mean {two.mean():.0f} ({case.MEASURED_ON}).")
 
 # %% [markdown]
 # The trainer prints the median, an epoch pays the mean: some steps wait until the loaders have caught up. In the long

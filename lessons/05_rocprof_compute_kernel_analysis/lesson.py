@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import case, exercise, ledger, say, show_table
+from proflab import case, exercise, ledger, show_table, show_text
 from proflab.parts.clinic_runs import modelled
 from proflab.parts.roofline import show_roofline
 from proflab.parts.steady_part import own_run
@@ -81,7 +81,7 @@ norm_flops, norm_bytes = 8 * numbers, 2 * 2 * numbers
 norm_intensity = norm_flops / norm_bytes
 norm_roof = min(PEAK, norm_intensity * BANDWIDTH)
 layer = {"images": 1024, "channels": 128, "filters": 128, "size": 4, "filter_width": 3}
-say(
+show_text(
     f"The normalisation: {norm_flops / 1e6:.0f} MFLOP, {norm_bytes / 1e6:.0f} MB, "
     f"**{norm_intensity:.0f} FLOP per byte**, at least {1e6 * norm_flops / norm_roof:.0f} µs. "
     f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} (achievable) and {PEAK / BANDWIDTH:.0f} "
@@ -142,7 +142,7 @@ launched = mine.events.query("kind == 'kernel'").astype({"name": str})  # withou
 for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
     kept = launched[launched["name"].str.contains(text)]
     time = 100 * kept["duration_ns"].sum() / launched["duration_ns"].sum()
-    say(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the time.")
+    show_text(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the time.")
 
 # %% [markdown]
 # List names first (`analyze --list-stats`, or as above). `-b 2.1.4` asks for block 2, table 1, row 4; two folders make
@@ -158,7 +158,7 @@ two = own_run(lesson.folder / "workloads/two")
 for way in ("dispatches", "totals"):
     tables = [tidyprof.speed_of_light(run, average=way).set_index("metric") for run in (mine, two)]
     shares = [table.at["MFMA FLOPs (F16)", "percent"] for table in tables]
-    say(f"F16 share by {way}: all {shares[0]:.2f} % of the peak, the two kinds {shares[1]:.2f} %.")
+    show_text(f"F16 share by {way}: all {shares[0]:.2f} % of the peak, both {shares[1]:.2f} %.")
 
 # %% [markdown]
 # None is wrong. Up to release 3.6 the tool averages over *dispatches*, so that a
@@ -194,7 +194,7 @@ if "TCC_BUBBLE_sum" in c:
     written = 32 * c["TCC_EA0_WRREQ_sum"] + 32 * c["TCC_EA0_WRREQ_64B_sum"]
     assert np.allclose([flops, read + written], [point.flops, point.hbm_bytes])
 limits = tidyprof.roofline_ceilings(norm).set_index("name")["value"]
-say(
+show_text(
     f"`{point.short_name}`: {point.calls} calls, {point.duration_ns / 1e6:.2f} ms, "
     f"{point.flops / 1e9:.2f} GFLOP, {point.hbm_bytes / 1e9:.2f} GB. It uses vector units: the "
     f"roofs are {limits['vector fp32'] / 1e12:.0f} TFLOP/s and {limits['HBM'] / 1e12:.2f} TB/s."
@@ -226,8 +226,8 @@ convolution = points[points["main_type"].str.startswith("matrix", na=False)].ilo
 shown = {"the normalisation": point, "largest convolution": convolution}
 for name, row in shown.items():
     share = 100 * row.flops_per_second / min(PEAK, row.hbm_intensity * BANDWIDTH)
-    say(f"{name}: {row.hbm_intensity:.3g} FLOP per byte, {share:.1f} % of its roof.")
-say(f"AMD's ten convolutions, recorded: {layers['pct_of_roof'].mean():.1f} % on average.")
+    show_text(f"{name}: {row.hbm_intensity:.3g} FLOP per byte, {share:.1f} % of its roof.")
+show_text(f"AMD's ten convolutions, recorded: {layers['pct_of_roof'].mean():.1f} % on average.")
 
 # %%
 origin = f"{mine.origin}; hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
@@ -256,7 +256,7 @@ moved = 2 * 2 * 256 * 8 * 8 * groups["workgroups"]  # bytes: a workgroup for eac
 groups["hbm_percent"] = 100 * moved / groups["mean_ns"] * 1e9 / BANDWIDTH
 show_table(groups, "workgroups calls mean_us hbm_percent", "Images of 8 x 8", origin=there.origin)
 few, many = groups.iloc[0], groups.iloc[-1]
-say(
+show_text(
     f"Each workgroup does the same: {many.workgroups / few.workgroups:.0f} times the channels take "
     f"{many.mean_ns / few.mean_ns:.2f} times the time. At the top "
     f"{few.workgroups:.0f} compute units have work. The library chose so."
@@ -320,7 +320,7 @@ kernel, change = raw.loc["conflict"], raw.loc["padded"] / raw.loc["conflict"]
 clocks = kernel["GRBM_GUI_ACTIVE"] / machine.num_xcd  # each of the eight chiplets counts them
 busy = kernel["SQ_LDS_IDX_ACTIVE"] / (clocks * machine.cu_per_gpu)
 lost = kernel["SQ_LDS_BANK_CONFLICT"] / kernel["SQ_LDS_IDX_ACTIVE"]
-say(
+show_text(
     f"In `conflict` LDS is busy for {100 * busy:.0f} % of the clocks, {100 * lost:.0f} % of that "
     f"are conflicts. `padded` needs {change['SQ_LDS_IDX_ACTIVE']:.2f} times these, "
     f"{change['ns']:.2f} times the time in one run, {change['GRBM_GUI_ACTIVE']:.2f} times all "
@@ -349,7 +349,7 @@ gone = before[before["name"].str.contains("batched_transpose")]["percent"].sum()
 refused = ledger.add(
     "No transposes, faster", plain.seconds, nhwc.seconds, change="channels last", origin=plain,
 )  # fmt: skip
-say(
+show_text(
     f"The transposes, {gone:.0f} % of the kernel time, are gone. In three steps kernels that "
     f"shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those that grew cost "
     f"{grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
@@ -362,7 +362,7 @@ say(
 # %%
 steady = case.measured().query("part == 'steady' and not profiled").groupby("run")["duration_ns"]
 there = steady.agg(["median", "mean"]).loc[["large", "channels"]] / 1e6
-say(
+show_text(
     f"Median step {there.at['large', 'median']:.0f} ms, with channels last "
     f"{there.at['channels', 'median']:.0f}; mean {there.at['large', 'mean']:.0f} and "
     f"{there.at['channels', 'mean']:.0f} (recorded: NVIDIA H200, one run each)."

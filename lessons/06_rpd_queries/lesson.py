@@ -20,7 +20,7 @@ import sqlite3
 
 import pandas as pd
 import proflab
-from proflab import exercise, say, show_table
+from proflab import exercise, show_table, show_text
 from proflab.parts.steady_part import own_run
 
 lesson = proflab.start("06")
@@ -103,7 +103,7 @@ origin = own_run(lesson.folder / "train_results.db").origin
 found = pd.read_sql(
     "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd%'", train
 )
-say("Views: " + ", ".join(found["name"]))
+show_text("Views: " + ", ".join(found["name"]))
 show_table(
     pd.read_sql("SELECT * FROM busy", train),
     "type GpuTime WallTime Busy",
@@ -215,7 +215,7 @@ q.check(answer)
 SECOND_STEP = "SELECT start FROM marks WHERE range = 'data' ORDER BY start LIMIT 1 OFFSET 1"
 BUSY = "SELECT 100.0 * sum(duration) / (max(end) - min(start)) AS percent FROM kernels"
 for text, question in {"With": BUSY, "Without": f"{BUSY} WHERE start > ({SECOND_STEP})"}.items():
-    say(f"{text} the first step: busy {pd.read_sql(question, train)['percent'].iloc[0]:.0f} %.")
+    show_text(f"{text} step 1: busy {pd.read_sql(question, train)['percent'].iloc[0]:.0f} %.")
 
 # %% [markdown]
 # A ready-made view has no first step to leave out, and its sum counts overlapping work twice.

@@ -19,7 +19,7 @@ import re
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import case, exercise, say, show_figure, show_table
+from proflab import case, exercise, show_figure, show_table, show_text
 from proflab.parts.clinic_runs import modelled
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
@@ -158,7 +158,7 @@ rank0 = tidyprof.kernels(runs["late"].profile, per_device=True).query("rank == 0
 rank0 = rank0.assign(percent=100 * rank0["total_ns"] / rank0["total_ns"].sum())
 show_table(rank0, "short_name calls total_ms mean_us percent", "The late run by rank 0", rows=3)
 busy = tidyprof.busy(runs["late"].profile)
-show_table(busy, "rank union_percent span_ms", "How busy is each GPU?")
+show_table(busy, "rank busy_percent span_ms", "How busy is each GPU?")
 
 # %% [markdown]
 # So the network is slow, and one GPU is lazy? Both are wrong. A waiting kernel occupies its GPU and counts as busy,
@@ -189,7 +189,7 @@ by_hand = each.groupby("rank")[["wait", "transfer"]].sum()
 
 theirs = tidyprof.ranks(own_run(lesson.folder / "late"))
 assert (by_hand.to_numpy() == theirs[["wait_ns", "transfer_ns"]].to_numpy()).all()
-show_table(theirs, "rank wait_ms transfer_ms came_last", "The late run, its first steps included")
+show_table(theirs, "rank wait_ms transfer_ms arrived_last", "The late run with its first steps")
 
 # %% [markdown]
 # Why has rank 1 more transfer than the others? In the first two broadcasts it waited for the sender, and had left
@@ -201,13 +201,13 @@ show_table(theirs, "rank wait_ms transfer_ms came_last", "The late run, its firs
 # %%
 compared = {name: tidyprof.ranks(part.profile) for name, part in runs.items()}
 show_figure(plots.ranks(compared["late"], title="The late run: three ranks wait for one"))
-columns = "rank computation_ms wait_ms transfer_ms came_last idle_ms"
+columns = "rank computation_ms wait_ms transfer_ms arrived_last idle_ms"
 both = pd.concat(compared, names=["run", None]).reset_index("run")
 caption, origin = f"Both runs, {runs['late'].steps} steps", runs["late"].profile.origin
 show_table(both, f"run {columns}", caption, origin=origin)
 sums = {name: table[["wait_ns", "transfer_ns"]].sum() for name, table in compared.items()}
 wait, transfer = sums["late"] / sums["healthy"]
-say(f"The planted fault multiplies the waiting by {wait:.1f}, the transfer by {transfer:.2f}.")
+show_text(f"The planted fault multiplies waiting by {wait:.1f}, the transfer by {transfer:.2f}.")
 
 # %% [markdown]
 # **Here waiting makes RCCL's kernels long, not the network.** The rank with the *shortest* collectives and the *least*
@@ -220,7 +220,7 @@ say(f"The planted fault multiplies the waiting by {wait:.1f}, the transfer by {t
 # [The page on Slurm](../docs/slurm.md#cores-and-gpus-of-a-rank) has the bindings, and one to try.
 #
 # The healthy run waits too, and one rank comes last more often than the others: no two hosts are equally fast. So
-# `came_last` proves nothing. Measure **by how much, in each step**, and take what a healthy run shows as the threshold.
+# `arrived_last` proves nothing. Measure **by how much, in each step**, and take what a healthy run shows as the threshold.
 # A rank is late in a step by the mean, over the step's collectives, of its start minus the median start.
 
 
@@ -235,10 +235,9 @@ def lateness_ms(profile, steps):
 late = {name: lateness_ms(part.profile, part.steps) for name, part in runs.items()}
 floor, typical = late["healthy"].max(axis=None), late["late"].median()
 found = "**a straggler**" if typical.max() > floor else "can’t tell it from chance"
-say(
-    f"A rank of the healthy run starts a collective {floor:.2f} ms late in its worst step: the "
-    f"threshold. In the late run rank {typical.idxmax()} starts {typical.max():.2f} ms late: "
-    f"{found}."
+show_text(
+    f"A rank of the healthy run starts a collective {floor:.2f} ms late at worst: the threshold. "
+    f"In the late run rank {typical.idxmax()} starts {typical.max():.2f} ms late: {found}."
 )
 
 # %% [markdown]
@@ -287,7 +286,7 @@ sent = run.events.query("collective == 'allreduce' and rank == 0")["bytes"].sum(
 rate = pd.read_csv(lesson.file("bus_bandwidth.csv"), comment="#")["bus_gb_per_s"].iloc[0]
 transfer_ms = table["transfer_ns"].mean() / 3 / 1e6
 first = table[table["rank"] == 0].iloc[0]
-say(
+show_text(
     f"A step all-reduces {sent / 1e6:.0f} MB, four bytes for each parameter. At {rate:.0f} GB/s "
     f"that is {2 * (4 - 1) / 4 * sent / rate / 1e6:.2f} ms; recorded are {transfer_ms:.2f} ms. "
     f"Rank 0 spends {first['communication_ns'] / 3 / 1e6:.1f} ms of a step in collectives."
@@ -326,7 +325,7 @@ q.check(answer)
 
 # %%
 total = {which: which[0] * one.images_per_second for which, one in played.items()}
-say(
+show_text(
     f"Four against one, with 1,024 images on each: {total[4, 1024] / total[1, 1024]:.1f} times as "
     f"fast; with 256: {total[4, 256] / total[1, 256]:.1f} times."
 )
@@ -356,8 +355,8 @@ def decide(late, table, threshold=None):
     return f"rank {suspect}, in each step {late[suspect].min():.2f} ms late or more; its GPU {why}."
 
 
-say("The late run: " + decide(late["late"], compared["late"], floor))
-say("AMD's run, without a twin: " + decide(lateness_ms(run, 3), table))
+show_text("The late run: " + decide(late["late"], compared["late"], floor))
+show_text("AMD's run, without a twin: " + decide(lateness_ms(run, 3), table))
 proflab.reveal("07.a", 100 * first["wait_ns"] / (first["wait_ns"] + first["transfer_ns"]), run)
 proflab.reveal("07.b", transfer_ms, run)
 
@@ -366,10 +365,10 @@ proflab.reveal("07.b", transfer_ms, run)
 # which?
 
 # %%
-slow = table.loc[table["came_last"].idxmax()]
+slow = table.loc[table["arrived_last"].idxmax()]
 spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6  # ms a step
 lesson.conclude(
-    f"On four MI300 that AMD recorded rank {slow['rank']} comes last in {slow['came_last']} of "
+    f"On four MI300 that AMD recorded rank {slow['rank']} comes last in {slow['arrived_last']} of "
     f"{slow['collectives']} collectives; of rank 0's {spent:.1f} ms a step in them {moved:.1f} are "
     "transfer. In the model four GPUs with 256 images each make "
     f"{total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
@@ -386,7 +385,7 @@ lesson.conclude(
 # is split over GPUs, there are several: number the collectives by group *and* rank. It trusts the clocks: between nodes
 # they may disagree, so read `table.attrs["clocks"]` (the snippet below puts them right by the ends of the all-reduces).
 #
-# Of a thousand ranks `tidyprof.many.read_many` reduces each file [where it is read](../packages/tidyprof/docs/README.md).
+# Of a thousand ranks `tidyprof.parallel.map_profiles` reduces each file [where it is read](../packages/tidyprof/docs/README.md).
 
 # %% [markdown] tags=["given"]
 # ## Known issues

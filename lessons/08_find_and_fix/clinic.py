@@ -191,13 +191,13 @@ def vital_signs(profile: Profile, untraced_ms: float = float("nan")) -> pd.Serie
     """
     import pandas as pd
 
-    from tidyprof.analyses import parts_of
+    from tidyprof.analyses import budget_parts
 
     budget, kernels = tidyprof.step_budget(profile), tidyprof.kernels(profile)
     # A row is one step of one rank, so counts over rows are per step and rank.
     rows = len(budget)
     signs = {"step_ms": budget["duration_ns"].median() / 1e6}
-    signs |= {f"{name}_ms": budget[f"{name}_ns"].median() / 1e6 for name in parts_of(budget)}
+    signs |= {f"{name}_ms": budget[f"{name}_ns"].median() / 1e6 for name in budget_parts(budget)}
     category = kernels["category"].astype(str)
     own = kernels[category != "collective"]
     copies = profile.events.loc[profile.events["kind"] == "copy", "name"].astype(str)

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import CorrectnessGate, case, exercise, ledger, say, show_figure, show_table
+from proflab import CorrectnessGate, case, exercise, ledger, show_figure, show_table, show_text
 from proflab.ledger.entries import two_digits
 from proflab.parts import clinic
 from proflab.parts.clinic_runs import modelled, plain_step
@@ -97,7 +97,7 @@ for name, run in tried.items():
     trials[name] = run()
     gates[name] = CorrectnessGate.of(trials["plain"], trials[name])
     losses = f"loss {trials[name].losses[0]:.2f} to {trials[name].losses[-1]:.2f}"
-    say(f"{name}: {losses}." + f" {gates[name]}" * (name not in ("plain", "trap")))
+    show_text(f"{name}: {losses}." + f" {gates[name]}" * (name not in ("plain", "trap")))
 plainly = trials["plain"]
 
 # %% [markdown]
@@ -162,7 +162,7 @@ ahead = many["step"].lt(16).map({True: "first_sixteen", False: "behind"})
 waits = many.assign(ms=many["duration_ns"] / 1e6).pivot_table("ms", "run", ahead).reset_index()
 show_table(waits, "run first_sixteen behind", "Mean step in ms",
            origin=f"recorded: {case.MEASURED_ON}, single runs")  # fmt: skip
-say(f"Eight loaders at best: {best_us:.0f} µs an image, {1.024 * best_us:.0f} ms a batch.")
+show_text(f"Eight loaders at best: {best_us:.0f} µs an image, {1.024 * best_us:.0f} ms a batch.")
 
 # %% [markdown]
 # These runs lived on their queue. The time at batch 1,024 is what the *device* needs for an image, and no time that an
@@ -179,7 +179,7 @@ np.random.default_rng().shuffle(turns)
 mine = {run: [] for run in turns}
 for done, run in enumerate(turns, start=1):
     mine[run].append(ledger.trainer(options[run])())
-    say(f"{done} of {len(turns)}: {run}, {1 / mine[run][-1]:,.0f} images/s")
+    show_text(f"{done} of {len(turns)}: {run}, {1 / mine[run][-1]:,.0f} images/s")
 for before, run in pairwise(list(RUNGS)[:5] if TURNS else []):
     ledger.add(f"{run} helps", mine[before], mine[run], RUNGS[run][1], change=run,
                origin="measured: this machine")  # fmt: skip
@@ -215,7 +215,7 @@ sources = (
 )
 show_table(beside, "rungs H200 AMD model", "Times as fast", origin=sources)
 assumed_us = 1e3 * plain_step("--num-workers 0")["data_wait_ms"] / 256
-say(f"An image of the plain run: {on_gpu['plain'] / 1e3:.0f} µs (H200). In the model "
+show_text(f"An image of the plain run: {on_gpu['plain'] / 1e3:.0f} µs (H200). In the model "
     f"{two_digits(assumed_us)} µs are the loader's, an assumption.")  # fmt: skip
 
 # %% [markdown]
@@ -229,7 +229,7 @@ say(f"An image of the plain run: {on_gpu['plain'] / 1e3:.0f} µs (H200). In the 
 # Somebody replaces a normalisation layer by a "fast" one. The loss falls, as in the trial `trap` above. Its gate:
 
 # %%
-say(str(gates["trap"]))
+show_text(str(gates["trap"]))
 
 # %%
 # 3 minutes: which share of the weights, in percent, learns nothing in this trial? `trials["trap"].gradients` has one
@@ -346,7 +346,7 @@ for patient in ward.values():
     second = tidyprof.triage(patient.profile)
     sure = "sure" if second.sure else "not sure"
     verdict = f"**{second.cause}**, {sure}: {second.title}"
-    say(f"Patient {patient.letter}: {verdict}; {second.evidence[0]}")
+    show_text(f"Patient {patient.letter}: {verdict}; {second.evidence[0]}")
 
 # %% [markdown]
 # It takes the step without the profiler from the file, where lesson 14's block timed some (others than `untraced`'s),
@@ -363,7 +363,7 @@ for patient in ward.values():
 seed, runs = 7, {}
 for letter, patient in (practice := clinic.admit(seed)).items():
     runs |= {letter: patient, f"{letter}, control": patient.healthy}
-    say(repr(patient))
+    show_text(repr(patient))
 signs = clinic.signs_table(runs)
 times = "run exposed_communication_ms launch_bound_ms data_wait_ms waiting_ms transfer_ms"
 show_table(signs, times, f"Seed {seed}: times per step")

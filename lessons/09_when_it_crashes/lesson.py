@@ -23,7 +23,7 @@ import pandas as pd
 import proflab
 import tidyprof
 import torch
-from proflab import exercise, say, show_table
+from proflab import exercise, show_table, show_text
 from torch.nn.functional import cross_entropy, embedding
 
 lesson = proflab.start("09")
@@ -80,7 +80,7 @@ for what, attempt in {
     try:
         attempt()
     except IndexError as error:
-        say(f"{what} out of range: `IndexError: {error}`, at once and on the right line.")
+        show_text(f"{what} out of range: `IndexError: {error}`, at once and on the right line.")
 
 # %% [markdown]
 # So first run one step with `--device cpu`, on the data that crashed. If nothing happens, the fault may need the GPU's
@@ -93,7 +93,7 @@ for what, attempt in {
 
 # %%
 neighbour = scores.flatten()[3 * 100 + 100]
-say(
+show_text(
     f"To {neighbour:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong "
     "loss."
 )
@@ -101,7 +101,7 @@ BLOCK, PAGE, FLOAT = 2 * 2**20, 4096, 4  # bytes; PyTorch's block for tensors of
 size = 256 * 100 * FLOAT
 with_cache, without = BLOCK // FLOAT, -(-size // PAGE) * PAGE // FLOAT
 origin = "modelled: block sizes of PyTorch's allocator (c10, CUDACachingAllocator), pages of 4 KiB"
-say(
+show_text(
     f"The first label of image 0 that must leave the block is {with_cache:,}; without the cache, "
     f"with whole pages alone, {without:,}. Origin: {origin}."
 )
@@ -140,7 +140,7 @@ def blamed(wait):
                 return reached
 
 
-say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blamed(wait=True)}**.")
+show_text(f"Blamed: **{blamed(wait=False)}**. Waiting after every launch: **{blamed(wait=True)}**.")
 
 # %% [markdown]
 # The wait is what `AMD_SERIALIZE_KERNEL=3` adds. If the fault then disappears, suspect a *race*: a kernel and another
@@ -184,7 +184,7 @@ q.check(answer)
 # %%
 trap = lesson.file("published_assert.txt").read_text()
 print("\n".join(line for line in trap.splitlines() if re.search("Queue|wave_|Dis|=>|53", line)))
-say("Origin: recorded, GPU not stated.")
+show_text("Origin: recorded, GPU not stated.")
 
 # %% [markdown]
 # No public report of today's layout has all of a memory fault. So the next one is **constructed**: a small kernel of
@@ -340,7 +340,7 @@ q.check(answer)
 
 # %%
 bad = ((labels < 0) | (labels >= 100)).nonzero().flatten().tolist()
-say(f"{len(bad)} of {len(labels)} labels: {labels[bad[0]]} at position {bad[0]}, classes 0 to 99.")
+show_text(f"{len(bad)} of {len(labels)} labels: {labels[bad[0]]} at index {bad[0]}, not 0 to 99.")
 
 # %% [markdown]
 # Two more causes that it stops: `-100`, which stands for "no label" in PyTorch and which a kernel of your own may not

@@ -25,7 +25,7 @@ import pandas as pd
 import proflab
 import tidyprof
 import torch
-from proflab import exercise, say, show_table
+from proflab import exercise, show_table, show_text
 from proflab.case import measured
 from proflab.parts.signs_of_life import signs_of_life
 from tidyprof import Origin
@@ -114,13 +114,13 @@ can_compile = has_gpu or bool(shutil.which(os.environ.get("CXX", "g++")))
 there = proflab.recording("torch-cpu-compiled-block")
 recorded = pd.read_csv(there.files["times.csv"])
 if can_compile:
-    say("The first compiled call can take a minute, more where others share the processors.")
+    show_text("The first compiled call can take a minute, more where others share the processors.")
     origin = Origin("measured", "this machine")
     with signs_of_life("Compiling and timing"):
         times = in_turn({"eager": block, "compiled": torch.compile(block)}, batch)
 else:
     times, origin = recorded, there.origin
-    say("There is no C++ compiler here (`g++`), so the times are those of a recording.")
+    show_text("There is no C++ compiler here (`g++`), so the times are those of a recording.")
 
 # %% [markdown]
 # ## First look
@@ -151,9 +151,9 @@ def verdict(rest):
     return f"can't tell, since the quartiles overlap (ratio of the medians: {gain:.2f})"
 
 
-say(f"Here: **{verdict(rest)}**. {there.origin}: **{verdict(steady_calls(recorded))}**.")
+show_text(f"Here: **{verdict(rest)}**. {there.origin}: **{verdict(steady_calls(recorded))}**.")
 first = times.query("how == 'compiled' and call == 0")["ms"].iloc[0]
-say(f"The first compiled call took {first / 1e3:.1f} s.")
+show_text(f"The first compiled call took {first / 1e3:.1f} s.")
 
 # %% [markdown]
 # The block is mostly matrix products, which stay as they are; small operators in a row gain more. A small layer alone
@@ -190,7 +190,7 @@ step_ms = {how: tidyprof.steps(run)["duration_ns"].mean() / 1e6 for how, run in 
 phases = {}
 for how, run in pair.items():
     phases[how] = tidyprof.phases(run).groupby("phase")["duration_ns"].sum() / 2e6
-    say(f"A step takes {step_ms[how]:.0f} ms {how}.")
+    show_text(f"A step takes {step_ms[how]:.0f} ms {how}.")
 shown = pd.DataFrame(phases).rename_axis("phase").reset_index()
 show_table(shown, "phase eager compiled", "Mean of two steps, ms", origin=pair["eager"].origin)
 
@@ -227,7 +227,7 @@ on_h200["images_per_s"] = (1e3 * total["images"] / total["ms"]).round()
 show_table(
     on_h200.reset_index(), f"{columns} images_per_s", "Steps on a GPU, ms", origin=recorded_there
 )
-say(f"By the rule of this lesson: **{verdict(on_h200)}**.")
+show_text(f"By the rule of this lesson: **{verdict(on_h200)}**.")
 
 # %%
 rows = []
@@ -284,7 +284,7 @@ careful = Careful().to(device)
 torch._dynamo.reset()
 torch.compile(careful, backend=counting)(batch)
 why = torch._dynamo.explain(careful)(batch)
-say(f"{len(graphs)} graphs reach the compiler; {why.graph_break_count} graph break.")
+show_text(f"{len(graphs)} graphs reach the compiler; {why.graph_break_count} graph break.")
 [reason] = why.break_reasons
 print(str(reason.reason).splitlines()[0], "in line", reason.user_stack[-1].lineno)
 
@@ -337,7 +337,7 @@ def graphs_for(numbers, as_attribute):
 
 for kind, numbers in {"int": range(3, 15), "float": [n + 0.5 for n in range(3, 15)]}.items():
     argument, attribute = graphs_for(numbers, False), graphs_for(numbers, True)
-    say(f"Twelve numbers, {kind}: {argument} graphs as argument, {attribute} as attribute.")
+    show_text(f"Twelve numbers, {kind}: {argument} graphs as argument, {attribute} as attribute.")
 
 # %% [markdown]
 # An argument, and a float, become a variable at the second look. An integer that is an *attribute* of the module (or a

@@ -21,7 +21,7 @@ import pandas as pd
 import proflab
 import tidyprof
 import torch
-from proflab import exercise, say, show_figure, show_table
+from proflab import exercise, show_figure, show_table, show_text
 from proflab.parts.snapshots import (
     memory_map,
     modelled_snapshot,
@@ -179,7 +179,7 @@ ranges = mine.events.query("name in @parts and device.isna()")  # on a GPU range
 title = "Three steps of training, from the model on"
 show_figure(plots.memory(mine, ["allocated memory"], title=title, phases=ranges))
 
-say(
+show_text(
     f"What is left at the end is exactly what was counted: parameters and two states. The peak is "
     f"{curve['value'].max() / parameters:.1f} times the parameters."
 )
@@ -314,7 +314,7 @@ crowded = play_requests(requests, last, capacity)
 left = tidyprof.memory_blocks(crowded)
 free = left[left["state"] == "inactive"]
 failed = crowded.events[crowded.events["name"] == "oom"].iloc[0]
-say(
+show_text(
     f"Out of memory for {failed['bytes'] / MEBIBYTE:.0f} MiB, while "
     f"{free['bytes'].sum() / MEBIBYTE:.0f} of {left['bytes'].sum() / MEBIBYTE:.0f} MiB reserved "
     f"are free. The largest free block has {free['bytes'].max() / MEBIBYTE:.0f} MiB."

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from proflab import journal
 from tidyprof.plots import style, viewer
 from tidyprof.plots.figure import TidyFigure, add_legend, new_figure, origin_of, settings
-from tidyprof.whole_files import whole_file
+from tidyprof.atomic_write import whole_file
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ import pandas as pd
 import proflab
 import tidyprof
 import torch
-from proflab import exercise, say, show_figure, show_table
+from proflab import exercise, show_figure, show_table, show_text
 from tidyprof import Origin, plots
 from torch import nn
 
@@ -106,7 +106,7 @@ PEAK, BANDWIDTH = 1307.4e12, 5324.8e9  # FLOP/s and bytes per second of an MI300
 SOURCE = "https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html"
 MODELLED = f"modelled: bytes and operations by hand, peaks that AMD publishes ({SOURCE})"
 alone_s = (2 * weights(LLAMA) + cache_bytes(LLAMA, 256)) / BANDWIDTH
-say(
+show_text(
     f"Llama-3.1-8B: {2 * weights(LLAMA) / 1e9:.1f} GB of weights a step, "
     f"{cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache for each token of the text. One request with "
     f"256 tokens: at most {1 / alone_s:.0f} tokens per second."
@@ -134,7 +134,7 @@ bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory",
 columns = "context batch limit tokens_per_second for_each_request"
 show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELLED)
 longest = 2 * weights(LLAMA) / PEAK * BANDWIDTH / cache_bytes(LLAMA, 1)
-say(f"Knee: {PEAK / BANDWIDTH:.0f} operations per byte. Longest text: {longest:.0f} tokens.")
+show_text(f"Knee: {PEAK / BANDWIDTH:.0f} operations per byte. Longest text: {longest:.0f} tokens.")
 
 # %% [markdown]
 # A prompt of as many tokens as the knee keeps the arithmetic busy. In decode it takes as many requests, if there is no
@@ -267,7 +267,7 @@ columns = "what bound quarter median three_quarters of_the_bound_percent"
 here = Origin("measured", f"this machine{doubt and ', doubtful: '}{doubt}")
 show_table(steps, columns, "Your own model, times in ms", origin=here)
 prefill, alone, together = steps["median"]
-say(
+show_text(
     f"Roofs: {own_bandwidth / 1e9:.1f} GB/s and {own_rate / 1e9:.0f} GFLOP/s, so the knee is at "
     f"{own_rate / own_bandwidth:.1f} operations per byte. Prefill handles 128 times the tokens in "
     f"{prefill / alone:.1f} decode steps; 32 requests take {together / alone:.1f} times as long as "
@@ -337,11 +337,11 @@ show_figure(plots.timeline(sglang, **window, title="One call, then only the devi
 for server, run in runs.items():
     ends = run.events["start_ns"] + run.events["duration_ns"]
     whole_ns = ends.max() - run.events["start_ns"].min()
-    idle_percent = 100 * (1 - tidyprof.busy(run)["union_ns"].iloc[0] / whole_ns)
+    idle_percent = 100 * (1 - tidyprof.busy(run)["busy_ns"].iloc[0] / whole_ns)
     first = run.device_events.sort_values("start_ns").drop_duplicates("stream")  # of each stream
     waited_ns = (first["start_ns"] - first["launch_ns"]).max()
     assert np.isclose(waited_ns, tidyprof.step_budget(run)["other_ns"].iloc[0], rtol=0.1)
-    say(
+    show_text(
         f"{server}: {idle_percent:.0f} % idle of {whole_ns / 1e6:.1f} ms. One stream's first work "
         f"was launched {waited_ns / 1e6:.1f} ms before it began."
     )
@@ -390,7 +390,7 @@ show_table(parts, columns, "SGLang's graph, by what has to be read", origin=sgla
 
 # %%
 kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
-say(
+show_text(
     f"The step's bound is {1e3 * bound_s:.2f} ms, its kernels take {1e3 * kernels_s:.2f} ms: "
     f"{100 * bound_s / kernels_s:.0f} % of the possible pace. The shortest kernel of the graph "
     f"takes {nodes['duration_ns'].min() / 1e3:.1f} µs."
@@ -421,7 +421,7 @@ packed = proflab.recording("rpd-vllm-mytrace")
 served = tidyprof.read(packed.path, origin=packed.origin)
 graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
 step_ns = graph_calls["start_ns"].diff().median()
-say(f"A step takes {step_ns / 1e6:.2f} ms, so each request gets {1e9 / step_ns:.0f} tokens/s.")
+show_text(f"A step takes {step_ns / 1e6:.2f} ms: each request gets {1e9 / step_ns:.0f} tokens/s.")
 
 # %%
 # 4 minutes: a decode step lasts from one `hipGraphLaunch` to the next. What share of it, in percent, does the graph
@@ -482,11 +482,11 @@ def decide(bound_ms, kernels_ms, step_ms):
 
 
 span_ms = ((nodes["start_ns"] + nodes["duration_ns"]).max() - nodes["start_ns"].min()) / 1e6
-say(f"SGLang, 32 requests, its graph: look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
+show_text(f"SGLang, 32 requests, graph: look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
 logged = proflab.recording("smi-mi300x-vllm-llama31-bs1")
 path = next(path for path in logged.files.values() if path.suffix == ".json")
 token_s = json.loads(path.read_text())["avg_latency"] / 128  # 128 new tokens, prefill included
-say(
+show_text(
     f"Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens per second, "
     f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where "
     "the rest is."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Steps = Mapping[str, np.ndarray]
 
 LARGE_NS = 50_000
-MUCH = 1.05
+LONGER_RATIO = 1.05
 """A kernel counts as longer from this factor on, if a step had at least LARGE_NS of it."""
 
 CONVOLUTIONS = "conv|batched_transpose|transpose_"
@@ -67,9 +67,9 @@ def large_ones(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def suspects(kernels: pd.DataFrame) -> int:
-    """How many of the large kernels take more than MUCH times as long."""
+    """How many of the large kernels take more than LONGER_RATIO times as long."""
     large = large_ones(kernels)
-    return int((large["new_ns"] > MUCH * large["base_ns"]).sum())
+    return int((large["new_ns"] > LONGER_RATIO * large["base_ns"]).sum())
 
 
 def suspects_problem(answer: Any, tables: Mapping[str, pd.DataFrame]) -> str | None:
@@ -82,7 +82,7 @@ def suspects_problem(answer: Any, tables: Mapping[str, pd.DataFrame]) -> str | N
         given, right, large = answer(kernels), suspects(kernels), large_ones(kernels)
         if given == right:
             continue
-        if given == (kernels["new_ns"] > MUCH * kernels["base_ns"]).sum():
+        if given == (kernels["new_ns"] > LONGER_RATIO * kernels["base_ns"]).sum():
             return (
                 f"{side}: {given} counts small kernels too. Ask for at least {LARGE_NS:,} ns on the"
                 " base side."
@@ -184,7 +184,7 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda tables: (
-                    lambda kernels: (kernels["new_ns"] > MUCH * kernels["base_ns"]).sum()
+                    lambda kernels: (kernels["new_ns"] > LONGER_RATIO * kernels["base_ns"]).sum()
                 ),
                 "counts small kernels too",
             ),

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import case, exercise, say, show_figure, show_table
+from proflab import case, exercise, show_figure, show_table, show_text
 from proflab.parts import upgrades
 from tidyprof import plots
 from tidyprof.gate.runs import repeats_in, run_times
@@ -128,7 +128,7 @@ old, new = (np.array([run.step_ns for run in runs[side]]) for side in ("second",
 ratio, (low, high) = np.median(new) / np.median(old), interval(new, old)
 verdict = judge(runs["second"], runs["third"])
 assert np.allclose([ratio, low, high], verdict.ratio[:3], rtol=0.01)
-say(f"In the model a step takes {ratio:.2f} times as long; interval: {low:.2f} to {high:.2f}.")
+show_text(f"In the model a step takes {ratio:.2f} times as long: {low:.2f} to {high:.2f}.")
 
 # %% [markdown]
 # The whole interval is above 1: slower beyond doubt, if the runs are independent (the model's error is not in it).
@@ -144,7 +144,7 @@ same = {
     for path in repeats_in(folders["second"])
 }
 low, high = interval(same["run1"], same["run2"])
-say(f"run1 against run2, by {len(same['run1'])} steps of each: {low:.4f} to {high:.4f}")
+show_text(f"run1 against run2, by {len(same['run1'])} steps of each: {low:.4f} to {high:.4f}")
 
 # %%
 # 6 minutes: of all pairs of runs in `same`, which percentage looks different, because the interval from their steps
@@ -174,7 +174,7 @@ q.check(answer)
 # %%
 told = json.loads((folders["third"].parent / "verdict.json").read_text())
 longest = told["kernels"][0]
-say(
+show_text(
     f"`{longest['full_name']}` takes {longest['difference_ns'] / 1e6:.1f} ms longer, the step "
     f"{(told['new_ns'] - told['base_ns']) / 1e6:.1f} ms: a step's time is a median of runs, a "
     "kernel's a mean."
@@ -191,7 +191,7 @@ say(
 # %%
 exchanged = judge(runs["first"], runs["second"])
 change = exchanged.new_ns / exchanged.base_ns - 1
-say(f"**{exchanged.word}**: {exchanged.reason}. In the model: {100 * change:.0f} % longer.")
+show_text(f"**{exchanged.word}**: {exchanged.reason}. In the model: {100 * change:.0f} % longer.")
 columns = "kernel base_calls new_calls base_ms new_ms difference_ms blame"
 caption = "From the first to the second release"
 show_table(exchanged.kernels, columns, caption, rows=6, origin=origin)
@@ -221,7 +221,7 @@ q.check(answer)
 
 # %%
 elsewhere = judge(runs["second"], runs["other_node"])
-say(f"**{elsewhere.word}**: {elsewhere.reason}.")
+show_text(f"**{elsewhere.word}**: {elsewhere.reason}.")
 show_table(elsewhere.kernels, columns, "Blame, on the other node", rows=4, origin=origin)
 
 # %% [markdown]
@@ -329,7 +329,7 @@ for before, after, next_step in (
     ("second", "third", "report the kernel to MIOpen, with its MIOpenDriver line"),
     ("second", "other_node", "nothing to report: compare again on one node"),
 ):
-    say(f"{before} to {after}: **{judge(runs[before], runs[after]).word}**. Then {next_step}.")
+    show_text(f"{before} to {after}: **{judge(runs[before], runs[after]).word}**; then {next_step}")
 ends = [interval(*pair) for pair in combinations(same.values(), 2)]
 different = [not low <= 1 <= high for low, high in ends]
 proflab.reveal("13.a", 100 * np.mean(different), origin=origin)

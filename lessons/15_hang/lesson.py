@@ -22,7 +22,7 @@ from pathlib import Path
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import exercise, say, show_table
+from proflab import exercise, show_table, show_text
 
 lesson = proflab.start("15")
 folder = lesson.folder
@@ -152,7 +152,7 @@ q.check(answer)
 # %%
 for name in ("late", "skipped", "other_size", "other_order", "dead"):
     found = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name))
-    say(f"`{name}`, as recorded: **{found.kind}**, rank {', '.join(map(str, found.ranks))}")
+    show_text(f"`{name}`, as recorded: **{found.kind}**, rank {', '.join(map(str, found.ranks))}")
 
 # %% [markdown]
 # Your own run, above, may differ from the recording: a rank that died just after a dump was written is *behind* instead
@@ -177,7 +177,7 @@ for file in sorted((recorded / "other_size").glob("log_*")):
 # %%
 late = tidyprof.read_flight_recorder(recorded / "late")
 early = late[~((late["rank"] == 1) & (late["number"] == 2))]
-say(tidyprof.who_is_missing(early).sentence)
+show_text(tidyprof.who_is_missing(early).sentence)
 
 # %% [markdown]
 # They do not prove that rank 1 is dead or hangs. It was writing a checkpoint: its Python stack says so (`py-spy dump`,

@@ -22,7 +22,7 @@ from pathlib import Path
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import exercise, say, show_table
+from proflab import exercise, show_table, show_text
 
 lesson = proflab.start("16")
 folder = lesson.folder
@@ -112,7 +112,7 @@ cases = table.set_index("case")
 if (folder / "mine").is_dir():
     mine, own_origin = table_of(folder / "mine")
     same = mine.set_index("case")["vgprs"].eq(cases["vgprs"]).sum()
-    say(
+    show_text(
         f"Yours ({own_origin}): as many registers as in the shipped files in {same} of "
         f"{len(cases)} kernels."
     )
@@ -182,7 +182,7 @@ def waves_by_registers(vgprs):
 
 row = cases.loc["128x128x64"]
 by_lds = 64 * 1024 // row["lds_bytes"] * row["warps"] / 4
-say(
+show_text(
     f"The tile of 128 x 128 on gfx942: {waves_by_registers(row['vgprs'])} by registers, "
     f"{by_lds:g} by LDS."
 )
@@ -238,7 +238,7 @@ pair = pair.reset_index()[
 ]
 show_table(pair, " ".join(pair), "The same tile, asked for four waves", origin=origin)
 claimed = re.search(r"; Occupancy: (\d+)", text_of("128x128x64_4waves"))[1]
-say(f"The compiler's own comment in the second file says `Occupancy: {claimed}`.")
+show_text(f"The compiler's own comment in the second file says `Occupancy: {claimed}`.")
 
 # %% [markdown]
 # No wavefront more, but spills: the compiler does not know the LDS of the launch. And occupancy is not speed.

@@ -136,7 +136,7 @@ EXERCISES = (
         ),
         hints=("Communication beside computation costs no time of its own.",),
         insight=lambda run: (
-            f"Before anybody buys links: rank 4 comes last in {run['came_last']:.0f} of"
+            f"Before anybody buys links: rank 4 comes last in {run['arrived_last']:.0f} of"
             f" {run['calls']:.0f} collectives. Why is it slower?"
         ),
     ),

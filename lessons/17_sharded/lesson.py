@@ -22,7 +22,7 @@ import pandas as pd
 
 import proflab
 import tidyprof
-from proflab import exercise, say, show_table
+from proflab import exercise, show_table, show_text
 
 lesson = proflab.start("17")
 shutil.copy(lesson.file("sharded.py"), lesson.folder)
@@ -128,7 +128,7 @@ rates = {kind: moved / exchanges_s("before", kind).median() for kind in KINDS}
 once = share * 4 * facts["parameters"]
 gather_ms, scatter_ms = (1e3 * once / rates[kind] for kind in KINDS)
 expected_ms = {"fsdp": 2 * gather_ms + scatter_ms, "fsdp_keep": gather_ms + scatter_ms}
-say(
+show_text(
     f"A gather runs at {rates['all_gather'] / 1e9:.2f} GB/s here and a reduce-scatter at "
     f"{rates['reduce_scatter'] / 1e9:.2f} GB/s. So a step of FSDP should talk for "
     f"{expected_ms['fsdp']:.0f} ms, and one that keeps its parameters for "
@@ -227,7 +227,7 @@ times["measured_ms"] = [pd.DataFrame(map(each_ms, traces[how])).min().sum() for 
 if all(map(quiet, KINDS)):
     show_table(times, " ".join(times), "Transfer in a step", origin=MEASURED)
 else:
-    say(
+    show_text(
         "Measured times scatter too much to tell what a step should take. Repeat this on a quiet "
         "machine. The bytes hold."
     )
@@ -292,7 +292,7 @@ PUBLISHED = "published: AMD, TraceLens, Llama 70B on eight MI300X"
 show_table(published, " ".join(published), "Collectives of two steps", origin=PUBLISHED)
 LAYER, WHOLE = 855_654_400, 70_553_706_496  # parameters of a layer, and of Llama 3 70B
 part = LAYER * 2 / 8 / 2**20
-say(
+show_text(
     f"Do the bytes fit? A layer of Llama 3 70B has {LAYER:,} parameters. In "
     f"bfloat16 an eighth of them is {part:.4f} MiB, and the table says "
     f"{published['in_mib'][0]:.4f}. Gradients leave in float32: "
@@ -321,7 +321,7 @@ published["bus_gb_per_s"] = sent_bytes / published["transfer_us"] / 1e3
 published["of_usable_percent"] = 100 * published["bus_gb_per_s"] / usable
 columns = "collective unit bus_gb_per_s of_usable_percent"
 show_table(published, columns, "Against the links", origin=PUBLISHED)
-say(f"{links['links']:.0f} links, together {rated:.0f} GB/s; usable are {usable:.0f} GB/s.")
+show_text(f"{links['links']:.0f} links, together {rated:.0f} GB/s; usable are {usable:.0f} GB/s.")
 
 # %% [markdown]
 # The GPU computes beside these transfers. So the links are well used: there is no fault in them.
@@ -333,10 +333,10 @@ say(f"{links['links']:.0f} links, together {rated:.0f} GB/s; usable are {usable:
 # %%
 ranks = pd.read_csv(lesson.file("published_ranks.csv"), comment="#")
 ranks["waiting_percent"] = 100 * ranks["wait_us"] / ranks["collectives_us"]
-columns = "rank wait_s collectives_s waiting_percent came_last came_first calls"
+columns = "rank wait_s collectives_s waiting_percent arrived_last came_first calls"
 show_table(ranks, columns, "Ranks of the same run", origin=PUBLISHED)
 skew_s = (published["calls"] * published["skew_us"]).sum() / 1e6
-say(f"All skews of the collectives add up to {skew_s:.1f} s.")
+show_text(f"All skews of the collectives add up to {skew_s:.1f} s.")
 
 # %% [markdown]
 # Rank 0 comes first mostly, and waits: who reads its trace alone takes the network for several times slower than it is.
@@ -350,7 +350,7 @@ show_table(run.to_frame().T, columns, "Rank 0, two steps", origin=PUBLISHED)
 # %%
 # 3 minutes: if communication took no time at all, by how many percent would this run be shorter? Take it that what is
 # computed gets no faster.
-slow = ranks.set_index("rank").loc[4, ["came_last", "calls"]]
+slow = ranks.set_index("rank").loc[4, ["arrived_last", "calls"]]
 q = exercise("17.4", pd.concat([run, slow]))
 # solution
 answer = 100 * run["exposed_communication_ms"] / run["total_ms"]

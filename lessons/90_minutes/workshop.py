@@ -23,7 +23,7 @@
 # %%
 import proflab
 import tidyprof
-from proflab import exercise, say, show_figure
+from proflab import exercise, show_figure, show_text
 from tidyprof import plots
 
 lesson_00 = proflab.start("00", within="90_minutes")
@@ -96,7 +96,7 @@ recorded, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, seen_ns = totals.idxmax(), recorded["duration_ns"].sum()
 show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the recorded steps go"))
-say(f"{len(trace.events):,} events in {len(recorded)} steps. The largest part is `{largest}`.")
+show_text(f"{len(trace.events):,} events in {len(recorded)} steps. The largest part: `{largest}`.")
 
 # %%
 # 3 minutes: If the largest part took no time at all, how many times as fast would the recorded steps be? Use
@@ -131,7 +131,7 @@ lesson_02 = proflab.start("02", within="90_minutes")
 
 # %%
 import tidyprof
-from proflab import exercise, say, show_figure, show_table
+from proflab import exercise, show_figure, show_table, show_text
 from tidyprof import Intervals, plots
 
 # %% [markdown]
@@ -228,7 +228,7 @@ show_figure(plots.step_budget(budget, title="The case: the device's steps, divid
 # %%
 import proflab
 import tidyprof
-from proflab import case, exercise, say, show_figure
+from proflab import case, exercise, show_figure, show_text
 from proflab.parts.stacks_over_kernels import stacks_over_kernels
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
@@ -301,7 +301,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 sampled = own_run(lesson_03.folder / "one")
 steady = steady_part(sampled)
 lost = f"Lost data: {sampled.meta['data_loss'] or 'none'}."
-say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. {lost}")
+show_text(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. {lost}")
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
 show_figure(stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: a step"))
@@ -353,7 +353,7 @@ main_thread = events.query("kind == 'annotation'")["thread"].mode()[0]
 times = gap["start_ns"], gap["start_ns"] + gap["duration_ns"]
 inside = samples[samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)]
 stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
-say("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
+show_text("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
 
 # %% [markdown]
 # The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process fetches its images

@@ -31,8 +31,8 @@ import msgspec
 import tidyprof
 from proflab.published import publish, readable_paths
 from proflab.recordings import Entry
+from tidyprof.atomic_write import whole_file
 from tidyprof.errors import ProfileReadError, UserError
-from tidyprof.whole_files import whole_file
 
 FOLDERS = {
     "torch_profiler": "torch",

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from cifar_train.schedule import ProfileSchedule
+from tidyprof.atomic_write import whole_file
 from tidyprof.command_line import Parser, add_version, complete, program
 from tidyprof.errors import UserError, shortened
-from tidyprof.whole_files import whole_file
 
 SECONDS_PER_SLOW_IMAGE = 0.005
 """slow-loader: read latency of one image; chosen to be like that of a busy shared file system."""
@@ -111,7 +111,7 @@ EXAMPLES = (
 )
 """Examples for the help: what may follow the program's name."""
 
-MOST = 2**31 - 1
+MAX_NUMBER = 2**31 - 1
 """Largest number for any option: no run has so many steps, and every library takes it."""
 
 
@@ -247,9 +247,9 @@ def flag(name: str) -> str:
 
 def _check_field(item: dataclasses.Field, value: Any) -> None:
     minimum = item.metadata.get("minimum")
-    if minimum is not None and value is not None and not minimum <= value <= MOST:
+    if minimum is not None and value is not None and not minimum <= value <= MAX_NUMBER:
         raise UserError(
-            f"{flag(item.name)} must be a whole number from {minimum} to {MOST}, not"
+            f"{flag(item.name)} must be a whole number from {minimum} to {MAX_NUMBER}, not"
             f" {shortened(str(value))}"
         )
 

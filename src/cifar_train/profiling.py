@@ -20,15 +20,15 @@ from cifar_train.clock import synchronize
 from cifar_train.config import TrainConfig
 from cifar_train.hooks import Hook, PhaseRanges, StepOutcome, sigterm_waits
 from cifar_train.schedule import ProfileSchedule
+from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError
-from tidyprof.whole_files import whole_file
 
 UNTRACED_KEY = "watch_untraced"
 """Key of a trace for the times of steps without the profiler; snippets/14_instrument_me.py writes
 it, too.
 """
 
-FEWEST_TIMED = 3
+MIN_TIMED = 3
 """Fewest steps that are timed without the profiler: one or two alone may be unusual ones."""
 
 
@@ -37,15 +37,15 @@ class UntracedSteps(Hook):
     steps that it records.
 
     found -- steps (how many), step_ns and parts_ns (`data`), means in ns; None until the last of
-             them is over, and for fewer than FEWEST_TIMED. The host waits for the device only at
+             them is over, and for fewer than MIN_TIMED. The host waits for the device only at
              both ends.
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
-        self._steps = range(wait // 2, wait if wait - wait // 2 >= FEWEST_TIMED else 0)
+        self._steps = range(wait // 2, wait if wait - wait // 2 >= MIN_TIMED else 0)
         self._device = device
         self._begin_ns = self._data_begin_ns = self._data_ns = 0
-        self.found: dict[str, Any] | None = None
+        self.timing: dict[str, Any] | None = None
 
     def step_begin(self, step: int) -> None:
         """Begin to time the wait for a batch."""
@@ -66,7 +66,7 @@ class UntracedSteps(Hook):
             count = len(self._steps)
             step_ns = (time.perf_counter_ns() - self._begin_ns) / count
             data = {"data": self._data_ns / count}
-            self.found = {"steps": count, "step_ns": step_ns, "parts_ns": data}
+            self.timing = {"steps": count, "step_ns": step_ns, "parts_ns": data}
 
 
 class TorchProfile(Hook):
@@ -102,8 +102,8 @@ class TorchProfile(Hook):
         once, so a SIGTERM has to wait.
         """
         with sigterm_waits():
-            if self.untraced.found and self._profiler.current_action.name.startswith("RECORD"):
-                self._profiler.add_metadata_json(UNTRACED_KEY, json.dumps(self.untraced.found))
+            if self.untraced.timing and self._profiler.current_action.name.startswith("RECORD"):
+                self._profiler.add_metadata_json(UNTRACED_KEY, json.dumps(self.untraced.timing))
             self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:

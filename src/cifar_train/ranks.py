@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cifar_train.config import MOST
+from cifar_train.config import MAX_NUMBER
 from tidyprof.errors import UserError, shortened
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _place(environment: Mapping[str, str], launcher: Launcher) -> Launch:
     return Launch(rank, world_size, local_rank, launcher.name, address, port)
 
 
-def _number(environment: Mapping[str, str], name: str, most: int = MOST) -> int:
+def _number(environment: Mapping[str, str], name: str, most: int = MAX_NUMBER) -> int:
     text = environment.get(name, "")
     if not text.isdecimal() or int(text[:20]) > most:
         raise UserError(

@@ -25,7 +25,7 @@ from cifar_train.loop import Trainer
 from cifar_train.models import training_flops_per_image
 from cifar_train.peaks import peak_flops
 from cifar_train.precision import arithmetic
-from tidyprof.whole_files import whole_file
+from tidyprof.atomic_write import whole_file
 
 PACKAGES = ("torch", "torchvision", "transformers", "numpy")
 

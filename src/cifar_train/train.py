@@ -28,8 +28,8 @@ from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
 from cifar_train.ranks import Launch, discover, gather, join, leave, pick_device
 from cifar_train.schedule import ProfileSchedule
+from tidyprof.atomic_write import locked
 from tidyprof.errors import UserError
-from tidyprof.whole_files import locked
 
 LOCK = ".running"
 """Name of the file in a run's folder that keeps a second run out; it goes when the run ends."""

@@ -104,9 +104,9 @@ def _add(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from proflab.doctor import Machine, check_up, table
+    from proflab.doctor import Machine, run_doctor, table
 
-    findings = check_up(Machine(patience_s=options.patience))
+    findings = run_doctor(Machine(patience_s=options.patience))
     to_fix = any(one.status == "fix" for one in findings)
     if options.json:
         print(json.dumps({"ok": not to_fix, "findings": [asdict(one) for one in findings]}))
@@ -172,7 +172,7 @@ def _case(options: argparse.Namespace) -> int:
 def _give(table: Table, file: Path | None) -> int:
     """Print a table, or write it as a page."""
     from proflab.display import page
-    from tidyprof.whole_files import whole_file
+    from tidyprof.atomic_write import whole_file
 
     if file is None:
         print(table)

@@ -267,15 +267,15 @@ def _evidence(line: Line, marks: Mapping[str, str]) -> str:
     """
     from proflab.ledger.entries import MODEL_ONLY
 
-    def told(modelled: bool) -> list[str]:
+    def change_lines(modelled: bool) -> list[str]:
         chosen = [one for one in line.changes if one.modelled is modelled]
         return [f"{one}{marks[one.origin] * (one.origin != line.origin)}" for one in chosen]
 
     rows = [
         f"{line.evidence}{marks[line.origin]}",
-        *(f"Changed: {text}" for text in told(modelled=False)),
+        *(f"Changed: {text}" for text in change_lines(modelled=False)),
     ]
-    if played := told(modelled=True):
+    if played := change_lines(modelled=True):
         rows.append(f"{MODEL_ONLY}: {'; '.join(played)}")
     return "\n".join(rows)
 

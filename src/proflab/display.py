@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidyprof.harmless import html_text, printable_lines, typeset
+from tidyprof.escaping import html_text, printable_lines, typeset
 from tidyprof.standard_streams import joined, parted
 
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}

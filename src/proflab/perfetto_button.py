@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from proflab.display import Notice, show, size
 from proflab.errors import CourseError
 from proflab.perfetto_trace import LIMIT_BYTES, Trace, prepare
-from tidyprof.harmless import printable
+from tidyprof.escaping import printable
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile

@@ -25,7 +25,7 @@ from proflab import journal
 from proflab.display import SUMMARY, Notice, inline_html, show
 from proflab.exercises.model import PROGRESS_FILE
 from proflab.lessons import Lesson
-from tidyprof.harmless import html_text
+from tidyprof.escaping import html_text
 
 if TYPE_CHECKING:
     from ipywidgets import Button, Widget

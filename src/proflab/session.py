@@ -22,13 +22,13 @@ from proflab.errors import CourseError
 from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson, place
 from proflab.releases import installed
-from proflab.showing import say
+from proflab.showing import show_text
 from proflab.tapes import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
 """Packages that a training run needs; their versions are read without importing them."""
 
-QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+SILENCED_LOGS = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 """Variables that keep torch's profiler silent without a GPU. It would report the missing GPU as an
 error, each of its starts, and memory that is older than the profiler; all on stderr, which a
 notebook shows in red. Kineto, the profiler's library, reads its level at its first start; torch
@@ -72,7 +72,7 @@ class Session:
 
     def sheet(self) -> None:
         """Show where this lesson stands in the case, and what the lessons before it found."""
-        say(place(self.lesson.number))
+        show_text(place(self.lesson.number))
         if case.lines(before := f"{int(self.lesson.number) - 1:02}"):
             show(case.table(before))
 
@@ -97,9 +97,9 @@ def start(number: str, within: str = "") -> Session:
     find the tools.
 
     This Python comes first in PATH; the player comes last, under the names of missing tools. All
-    that the notebook starts ends with its kernel. Without an AMD GPU the variables of QUIET are
-    set, unless they are set already. The warning of a library that asks for a notebook's progress
-    bar, which the course does not use, is not shown.
+    that the notebook starts ends with its kernel. Without an AMD GPU the variables of SILENCED_LOGS
+    are set, unless they are set already. The warning of a library that asks for a notebook's
+    progress bar, which the course does not use, is not shown.
 
     The case's command line is $CASE, the folder $FOLDER. In a notebook with sections of several
     lessons, `within` names the folder that they share, which may be the folder of runs itself, and
@@ -129,7 +129,7 @@ def start(number: str, within: str = "") -> Session:
     os.environ["FOLDER"] = str(folder)
     session = Session(begun, folder, gpu_architectures())
     if not session.has_gpu:
-        for name, level in QUIET.items():
+        for name, level in SILENCED_LOGS.items():
             os.environ.setdefault(name, level)
     show(_table(session, replayed))
     return session

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from proflab.display import SUMMARY, Table, near, show, typeset_html
 from proflab.sources import brief, errors
-from tidyprof.harmless import html_text, printable, printable_lines
+from tidyprof.escaping import html_text, printable, printable_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,9 +121,9 @@ class Picture:
         return f"{self.figure._repr_html_()}<details>{head}<p>{words}</p></details>"
 
 
-def say(text: str) -> None:
-    """Show a sentence. In a lesson its numbers are computed: `say(f"The GPU is busy for {share:.0f}
-    %.")`.
+def show_text(text: str) -> None:
+    """Show a sentence. In a lesson its numbers are computed: `show_text(f"The GPU is busy for
+    {share:.0f} %.")`.
     """
     show(Prose(text))
 

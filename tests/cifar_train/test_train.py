@@ -244,7 +244,7 @@ def test_a_run_leaves_its_settings_steps_and_summary(quick):
 
 HOLD = """
 import pathlib, sys
-from tidyprof.whole_files import locked
+from tidyprof.atomic_write import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -23,7 +23,7 @@ from tools.cuts import make_cut, notice
 from tools.cuts.recipes import RECIPES
 
 CUTS = shipped_folder() / "cuts"
-MOST_BYTES = 12 * 10**6
+MAX_BYTES = 12 * 10**6
 WITH_STACKS = "torch-mi300x-resnet-ddp-rank0"
 LLAMA_CPP = "rocprofv3-csv-gfx1151-llamacpp-decode"
 LARGE = ("torch-mi300-ddp-4ranks-fused", WITH_STACKS)
@@ -50,7 +50,7 @@ def both(
 def test_the_manifest_lists_the_cuts_and_they_are_small() -> None:
     cut = {name: entry for name, entry in load_manifest().items() if entry.cut}
     assert set(cut) == set(RECIPES)
-    assert sum(path.stat().st_size for path in CUTS.rglob("*") if path.is_file()) < MOST_BYTES
+    assert sum(path.stat().st_size for path in CUTS.rglob("*") if path.is_file()) < MAX_BYTES
     for name, entry in cut.items():
         assert {file.path for file in entry.cut.files} == {
             f"{name}/{path}" for path in RECIPES[name].files

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proflab.__main__ import main
-from proflab.doctor import check_up
+from proflab.doctor import run_doctor
 from proflab.doctor.checks import CHECKS, Check, architecture
 from proflab.doctor.machine import Machine
 from tools.issue_page import all_issues
@@ -177,7 +177,7 @@ class Fake(Machine):
 @pytest.mark.parametrize("name", MACHINES)
 def test_rows_that_are_not_fine(tmp_path: Path, name: str):
     changes, expected = MACHINES[name]
-    findings = check_up(Fake(tmp_path, **changes))
+    findings = run_doctor(Fake(tmp_path, **changes))
     assert [one.check for one in findings] == list(CHECKS)
     found = {
         one.check: one.status
@@ -197,7 +197,7 @@ def test_a_check_that_hangs_or_fails_costs_no_other(tmp_path: Path):
         "fails": Check(fail),
         "fine": Check(lambda machine: ("ok", "all\nis \x1b[31mwell")),
     }
-    found = check_up(Fake(tmp_path, patience_s=-2.5), checks)
+    found = run_doctor(Fake(tmp_path, patience_s=-2.5), checks)
     assert [one.status for one in found] == ["unknown", "unknown", "ok"]
     assert found[2].found.isprintable()
 

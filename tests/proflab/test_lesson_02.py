@@ -64,11 +64,11 @@ def test_budget_names_what_is_wrong(change, words: str, gpu: Profile) -> None:
 
 def test_the_case_on_a_gpu_shows_what_the_lesson_says_of_it(gpu: Profile) -> None:
     budget = tidyprof.step_budget(gpu, timeline="device")
-    parts = {part: budget[f"{part}_ns"].mean() for part in tidyprof.analyses.parts_of(budget)}
+    parts = {part: budget[f"{part}_ns"].mean() for part in tidyprof.analyses.budget_parts(budget)}
     assert sorted(parts, key=parts.get)[-2:] == ["launch_bound", "data_wait"]
     untraced, added = (
-        budget.attrs["untraced_ns"],
-        budget["duration_ns"].mean() - budget.attrs["untraced_ns"],
+        budget.attrs["unprofiled_step_ns"],
+        budget["duration_ns"].mean() - budget.attrs["unprofiled_step_ns"],
     )
     assert added > 0.5 * untraced
     assert parts["data_wait"] - added > 0.7 * untraced, (

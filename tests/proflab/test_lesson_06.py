@@ -150,7 +150,7 @@ def test_a_question_without_end_is_given_up(
     monkeypatch.setattr(trace_database, "TIME_LIMIT_S", 0.05)
     with pytest.raises(QuestionError, match="given up after"):
         answer_of(by_hand, endless)
-    monkeypatch.setattr(trace_database, "MOST_ROWS", 24)
+    monkeypatch.setattr(trace_database, "MAX_ROWS", 24)
     with pytest.raises(QuestionError, match="condition missing in a JOIN"):
         answer_of(by_hand, "SELECT a.start FROM op a, op b")
 

@@ -71,20 +71,22 @@ with profile(activities=[ProfilerActivity.CPU], profile_memory=True):
 
 
 def test_without_a_gpu_the_profiler_writes_nothing_in_red() -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in session.QUIET}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in session.SILENCED_LOGS
+    }
     command = [sys.executable, "-c", WATCHED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
 
 
 def test_with_a_gpu_its_reports_stay(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    for name in session.QUIET:
+    for name in session.SILENCED_LOGS:
         monkeypatch.setenv(name, "to be restored")
         monkeypatch.delenv(name)
     monkeypatch.setattr(session, "gpu_architectures", lambda: ("gfx942",) * 8)
     assert proflab.start("02").has_gpu
     assert ["AMD", "GPU", "8", "x", "gfx942", "real"] in rows(capsys)
-    assert not os.environ.keys() & session.QUIET.keys()
+    assert not os.environ.keys() & session.SILENCED_LOGS.keys()
     monkeypatch.setattr(session, "gpu_architectures", lambda: ())
     monkeypatch.setenv("KINETO_LOG_LEVEL", "1")
     proflab.start("02")

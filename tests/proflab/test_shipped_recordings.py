@@ -14,8 +14,8 @@ MODELLED = [name for name, entry in load_manifest().items() if entry.origin == "
 SHIPPED = [
     name for name, entry in load_manifest().items() if all(file.url is None for file in entry.files)
 ]
-MOST_BYTES = 10 * 10**6
-MOST_BYTES_OF_A_GPU = 8 * 10**6
+MAX_BYTES = 10 * 10**6
+MAX_BYTES_OF_A_GPU = 8 * 10**6
 
 
 def test_every_model_is_there_and_what_else_is_modelled_is_a_pathology() -> None:
@@ -25,14 +25,14 @@ def test_every_model_is_there_and_what_else_is_modelled_is_a_pathology() -> None
 
 def test_modelled_recordings_and_tapes_stay_small():
     tapes = (shipped_folder() / "tapes").rglob("*.*")
-    assert sum(path.stat().st_size for path in tapes) <= MOST_BYTES
-    assert sum(load_manifest()[name].total_bytes for name in MODELLED) <= MOST_BYTES
+    assert sum(path.stat().st_size for path in tapes) <= MAX_BYTES
+    assert sum(load_manifest()[name].total_bytes for name in MODELLED) <= MAX_BYTES
 
 
 def test_traces_of_the_gpu_that_the_course_ran_on_are_small() -> None:
     programs = (REPOSITORY / "packages/tidyprof/tests/strangers/gpu").rglob("*.zst")
     own = (REPOSITORY / "recordings").glob("torch-h200-*/*")
-    assert sum(path.stat().st_size for path in (*programs, *own)) <= MOST_BYTES_OF_A_GPU
+    assert sum(path.stat().st_size for path in (*programs, *own)) <= MAX_BYTES_OF_A_GPU
 
 
 def test_every_file_in_the_folder_is_listed_and_has_its_checksum():

@@ -25,7 +25,7 @@ SECRET = "alice-on-node17"
 
 
 def part(name: str, script: str = "", outcome: Exception | None = None, minutes: float = 20):
-    def told(gpus: Gpus, folder: Path) -> str:
+    def check(gpus: Gpus, folder: Path) -> str:
         if outcome:
             raise outcome
         return "all is well"
@@ -35,7 +35,7 @@ def part(name: str, script: str = "", outcome: Exception | None = None, minutes:
             raise NotHereError("no such tool")
         return {"only": [sys.executable, "-c", script]}
 
-    return Part(name, f"the part {name}", minutes, commands, told)
+    return Part(name, f"the part {name}", minutes, commands, check)
 
 
 def traced(gpus: Gpus, folder: Path) -> Commands:

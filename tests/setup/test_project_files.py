@@ -44,10 +44,10 @@ def all_requirements() -> list[Requirement]:
 
 def test_environment_and_pyproject_tell_the_same_story():
     described = project()
-    wanted = {told(requirement) for requirement in all_requirements()}
+    wanted = {requirement_key(requirement) for requirement in all_requirements()}
     conda = yaml.safe_load((REPOSITORY / "environment.yml").read_text())["dependencies"]
     (pip,) = [entry["pip"] for entry in conda if isinstance(entry, dict)]
-    found = {told(Requirement(line)) for line in pip[:-2]}
+    found = {requirement_key(Requirement(line)) for line in pip[:-2]}
     for line in [entry for entry in conda if isinstance(entry, str)]:
         name, bounds = re.fullmatch(r"([\w-]+)(>=[\d.]+(?:,<[\d.]+)?)?", line).groups()
         found.add((CONDA_NAMES.get(name, name), bounds or "", ""))
@@ -59,7 +59,7 @@ def test_environment_and_pyproject_tell_the_same_story():
     assert found == wanted | {python, ("pip", "", "")}
 
 
-def told(requirement: Requirement) -> tuple[str, str, str]:
+def requirement_key(requirement: Requirement) -> tuple[str, str, str]:
     """Name, bounds, and for which Python; empty where a requirement says nothing."""
     return requirement.name, str(requirement.specifier), str(requirement.marker or "")
 

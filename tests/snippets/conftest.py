@@ -17,7 +17,7 @@ from tests.warm import OPTIMIZER, PYTHON, SOCKET, warm_python
 from tidyprof_tests.patience import PATIENCE_S
 
 SNIPPETS = REPOSITORY / "snippets"
-AT_WORK = ("torch", "pandas", "matplotlib")
+WORK_PACKAGES = ("torch", "pandas", "matplotlib")
 """What a snippet may count on, with all that these packages need."""
 NAMESPACES = {"backports"}
 """Names that several packages share: setuptools, which torch.compile uses, carries such modules
@@ -29,8 +29,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @cache
 def refused_modules() -> frozenset[str]:
-    """Modules of this environment that one with AT_WORK alone would not have."""
-    needed = set(_with_needs(*AT_WORK))
+    """Modules of this environment that one with WORK_PACKAGES alone would not have."""
+    needed = set(_with_needs(*WORK_PACKAGES))
     owners = importlib.metadata.packages_distributions()
     own = {"cifar_train", "tidyprof", "proflab", "tests", "tidyprof_tests", "tools"}
     others = {
@@ -61,7 +61,7 @@ def _plain(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What makes an environment one with AT_WORK alone, whose `python` runs scripts in a warm copy
+    """What makes an environment one with WORK_PACKAGES alone, whose `python` runs scripts in a warm copy
     (tests.warm).
     """
     own = {

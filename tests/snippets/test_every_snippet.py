@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proflab.lessons import lessons
-from tests.snippets.conftest import AT_WORK, SNIPPETS, Run
+from tests.snippets.conftest import SNIPPETS, WORK_PACKAGES, Run
 
 FILES = sorted(
     path for path in SNIPPETS.iterdir() if path.is_file()
@@ -33,7 +33,7 @@ def test_a_snippet_imports_what_is_at_work(file: Path) -> None:
     # roctx comes with ROCm, triton with a torch for GPUs, a trainer with its library, and all of
     # them may be missing; instrument_me is the block of lesson 14.
     others = {"numpy", "roctx", "triton", "transformers", "lightning", "instrument_me"}
-    known = {*sys.stdlib_module_names, *AT_WORK, *others}
+    known = {*sys.stdlib_module_names, *WORK_PACKAGES, *others}
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

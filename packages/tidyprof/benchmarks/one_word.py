@@ -57,7 +57,7 @@ def programs() -> Iterator[tuple[str, list[str], list[str], list[str], int]]:
         yield name, command, truth["cause"], truth["wrong"], 30
 
 
-def told(command: list[str], after: int) -> tuple[str, bool, str]:
+def diagnose(command: list[str], after: int) -> tuple[str, bool, str]:
     """Return the cause that `tidyprof run` names, whether it is sure, and why it has no verdict."""
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(STRANGERS / "sources.tar.gz") as archive:
@@ -88,7 +88,7 @@ def main() -> None:
     for name, command, right, wrong, after in programs():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
-        cause, sure, why = told(command, after)
+        cause, sure, why = diagnose(command, after)
         unclear = cause in (NO_VERDICT, "can't tell")
         misleads = not unclear and cause not in right and (not wrong or cause in wrong)
         counted.update(["forms", *["right"] * (cause in right), *[cause] * unclear])

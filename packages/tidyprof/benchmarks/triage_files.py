@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from tidyprof.diagnosis.observer import NEARLY
+from tidyprof.diagnosis.profiler_overhead import NEARLY
 from tidyprof_tests.triage.facts import TRUTHS, read_facts
 from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right
 

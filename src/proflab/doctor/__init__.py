@@ -1,6 +1,6 @@
 """What works on this machine: GPU, ROCm, profilers, PyTorch, limits; with a fix for each fault.
 
-`check_up()` asks every row of `checks.CHECKS`, all at once and each with a time limit. A question
+`run_doctor()` asks every row of `checks.CHECKS`, all at once and each with a time limit. A question
 without an answer is "unknown", never "ok". Nothing here imports torch.
 """
 
@@ -32,7 +32,7 @@ class Finding:
     fix: str = ""
 
 
-def check_up(
+def run_doctor(
     machine: Machine | None = None, checks: Mapping[str, Check] = CHECKS
 ) -> tuple[Finding, ...]:
     """Return the finding of every check, in at most `machine.patience_s` and GRACE_S.

@@ -20,7 +20,7 @@ PATIENCE_S = 30.0
 longer next to other work.
 """
 
-MOST_TEXT = 1 << 20
+MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Machine:
         """Return the text of a file, at most its first MiB."""
         try:
             with self.path(name).open(errors="replace") as file:
-                return file.read(MOST_TEXT).strip()
+                return file.read(MAX_TEXT).strip()
         except OSError:
             return ""
 
@@ -99,7 +99,7 @@ class Machine:
                 code = None
             _stop(process)
             said.seek(0)
-            return Answer(code, said.read(MOST_TEXT).decode(errors="replace"))
+            return Answer(code, said.read(MAX_TEXT).decode(errors="replace"))
 
     def module_file(self, package: str, name: str) -> str:
         """Return the text of a file of an installed package, found without importing it."""

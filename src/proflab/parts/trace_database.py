@@ -20,7 +20,7 @@ from proflab.exercises.answers import unit_hint
 TIME_LIMIT_S = 10.0
 """Time limit of a question in seconds: a join without its condition would run for ever."""
 
-MOST_ROWS = 200_000
+MAX_ROWS = 200_000
 """Most rows of an answer: no answer in a lesson has as many."""
 
 _STEPS_BETWEEN_LOOKS = 10_000
@@ -97,7 +97,7 @@ def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
     try:
         cursor = connection.execute(question)
         # One row more than allowed tells that the answer is too long.
-        rows = cursor.fetchmany(MOST_ROWS + 1)
+        rows = cursor.fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         complaint = str(error)
     else:
@@ -109,9 +109,9 @@ def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
         raise QuestionError(_explained(complaint, connection))
     if cursor.description is None:
         raise QuestionError("this is no question: begin with SELECT or WITH")
-    if len(rows) > MOST_ROWS:
+    if len(rows) > MAX_ROWS:
         raise QuestionError(
-            f"more than {MOST_ROWS:,} rows: is a condition missing in a JOIN? LIMIT cuts"
+            f"more than {MAX_ROWS:,} rows: is a condition missing in a JOIN? LIMIT cuts"
         )
     return Answer(tuple(column[0] for column in cursor.description), rows)
 

@@ -19,9 +19,9 @@ from proflab.tapes import release
 from proflab.tapes.names import Process, expand
 from proflab.tapes.options import ToolError, table_of
 from proflab.tapes.requests import Request, understand
+from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError
 from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
-from tidyprof.whole_files import whole_file
 
 FILE, ARCHIVE = "tape.json", "files.tar.xz"
 OWN_FOLDER = "@tape@"

@@ -5,8 +5,8 @@ from tidyprof import plots as plots
 from tidyprof import readers as readers
 from tidyprof.analyses import (
     DeviceTime,
-    between,
-    blocked_calls,
+    blocking_calls,
+    budget_parts,
     busy,
     call_stacks,
     collective_entries,
@@ -18,14 +18,14 @@ from tidyprof.analyses import (
     launches,
     memory_blocks,
     modules,
-    of_steps,
     operators,
     overlap,
-    parts_of,
     phases,
     ranks,
     roofline_ceilings,
     roofline_points,
+    select_steps,
+    select_time_range,
     speed_of_light,
     step_budget,
     steps,
@@ -35,8 +35,8 @@ from tidyprof.analyses.hang import who_is_missing
 from tidyprof.diagnosis.verdict import Diagnosis, triage
 from tidyprof.errors import ProfileReadError
 from tidyprof.export.chrome_trace import write_chrome_trace
-from tidyprof.many import ReadManyError, read_many
 from tidyprof.names.short_names import category, short_name
+from tidyprof.parallel import MapProfilesError, map_profiles
 from tidyprof.readers.assembly import read_assembly
 from tidyprof.readers.flight_recorder.reader import read_flight_recorder
 from tidyprof.readers.memory_snapshot.reader import read_memory_snapshot
@@ -68,12 +68,12 @@ __all__ = [
     "DeviceTime",
     "Diagnosis",
     "Intervals",
+    "MapProfilesError",
     "Origin",
     "Profile",
     "ProfileReadError",
-    "ReadManyError",
-    "between",
-    "blocked_calls",
+    "blocking_calls",
+    "budget_parts",
     "busy",
     "call_stacks",
     "category",
@@ -84,19 +84,17 @@ __all__ = [
     "gaps",
     "kernels",
     "launches",
+    "map_profiles",
     "memory_blocks",
     "modules",
     "occupancy",
-    "of_steps",
     "operators",
     "overlap",
-    "parts_of",
     "phases",
     "ranks",
     "read",
     "read_assembly",
     "read_flight_recorder",
-    "read_many",
     "read_memory_snapshot",
     "read_perfetto",
     "read_rocpd",
@@ -109,6 +107,8 @@ __all__ = [
     "read_torch_trace",
     "roofline_ceilings",
     "roofline_points",
+    "select_steps",
+    "select_time_range",
     "short_name",
     "speed_of_light",
     "step_budget",

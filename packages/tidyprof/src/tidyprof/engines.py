@@ -1,6 +1,6 @@
 """Executors whose workers are on many nodes, as `triage --engine` takes them.
 
-`read_many` takes them too, as it takes any executor of `concurrent.futures`.
+`map_profiles` takes them too, as it takes any executor of `concurrent.futures`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from tidyprof.errors import UserError
 
-SOON_S = 30
+SCHEDULER_TIMEOUT_S = 30
 """How long a Dask scheduler may take to answer."""
 
 
@@ -32,7 +32,7 @@ def engine(name: str) -> Iterator[Executor | None]:
             elif kind == "dask":
                 from distributed import Client
 
-                client = stack.enter_context(Client(address, timeout=SOON_S))
+                client = stack.enter_context(Client(address, timeout=SCHEDULER_TIMEOUT_S))
                 executor = stack.enter_context(client.get_executor())
             else:
                 raise UserError(f"--engine takes mpi or dask=ADDRESS, not {name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from os import PathLike
 
-from tidyprof.harmless import printable
+from tidyprof.escaping import printable
 
 EMPTY = ("the file is empty", "the run ended before the tool wrote its results", "record again")
 MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
@@ -80,16 +80,16 @@ class ProfileReadError(Exception):
     likely cause and the next step, so that it can be shown to a user as it is.
     """
 
-    def __init__(self, path: str | PathLike[str], found: str, cause: str, next_step: str) -> None:
+    def __init__(self, path: str | PathLike[str], finding: str, cause: str, next_step: str) -> None:
         self.path = str(path)
-        self.found = found
+        self.finding = finding
         self.cause = cause
         self.next_step = next_step
-        super().__init__(one_line(path, found, cause, next_step))
+        super().__init__(one_line(path, finding, cause, next_step))
 
     def __reduce__(self) -> tuple[type[ProfileReadError], tuple[str, str, str, str]]:
         """Pickle the four parts, so that the error crosses a process pool."""
-        return type(self), (self.path, self.found, self.cause, self.next_step)
+        return type(self), (self.path, self.finding, self.cause, self.next_step)
 
 
 class SeveralRecordingsError(ProfileReadError):
@@ -105,11 +105,11 @@ LONGEST_LINE = 5 * LONGEST_PART
 """Characters of a whole line: its four parts with what stands between them."""
 
 
-def one_line(path: str | PathLike[str], found: str, cause: str, next_step: str) -> str:
+def one_line(path: str | PathLike[str], finding: str, cause: str, next_step: str) -> str:
     """The text of an error for users: file, what was found, likely cause and next step, without
     full stops.
     """
-    path, found, cause, next_step = (
-        printable(str(part), LONGEST_PART) for part in (path, found, cause, next_step)
+    path, finding, cause, next_step = (
+        printable(str(part), LONGEST_PART) for part in (path, finding, cause, next_step)
     )
-    return f"{path}: {found}. Likely cause: {cause}. Next step: {next_step}."
+    return f"{path}: {finding}. Likely cause: {cause}. Next step: {next_step}."

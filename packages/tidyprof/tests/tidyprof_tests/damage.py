@@ -161,10 +161,10 @@ def one_line(error: ProfileReadError, path: Path) -> str:
     assert "\n" not in str(error)
     assert "\r" not in str(error)
     assert str(path) in str(error)
-    assert error.found
+    assert error.finding
     assert error.cause
     assert error.next_step
-    return error.found
+    return error.finding
 
 
 def refusal(path: Path, own: Callable[..., Profile]) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 import tidyprof
 from tidyprof import analyses, plots
-from tidyprof.analyses.budget import BLOCKED_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
+from tidyprof.analyses.budget import BLOCKING_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
 from tidyprof.analyses.collectives import (
@@ -63,7 +63,7 @@ COLUMNS = {
     "steps": STEP_COLUMNS,
     "phases": PHASE_COLUMNS,
     "step_budget": DEVICE_BUDGET_COLUMNS,
-    "blocked_calls": BLOCKED_CALL_COLUMNS,
+    "blocking_calls": BLOCKING_CALL_COLUMNS,
     "gaps": GAP_COLUMNS,
     "launches": LAUNCH_COLUMNS,
     "memory_blocks": MEMORY_BLOCK_COLUMNS,
@@ -297,7 +297,7 @@ def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("of_steps", "ncclDevKernel_Generic"),
+        ("select_steps", "ncclDevKernel_Generic"),
         ('by="operator"', "aten::mm"),
     ],
 )

@@ -4,7 +4,7 @@ All times are int64 nanoseconds. No analysis changes the profile. `table.attrs["
 where the numbers come from, and every plot prints it.
 """
 
-from tidyprof.analyses.budget import blocked_calls, parts_of, step_budget
+from tidyprof.analyses.budget import blocking_calls, budget_parts, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.call_stacks import call_stacks
 from tidyprof.analyses.collectives import collective_entries, collectives
@@ -18,14 +18,14 @@ from tidyprof.analyses.modules import modules
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import compare_ranks, ranks
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
-from tidyprof.analyses.selection import between, of_steps
+from tidyprof.analyses.selection import select_steps, select_time_range
 from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.analyses.steps import phases, steps
 
 __all__ = [
     "DeviceTime",
-    "between",
-    "blocked_calls",
+    "blocking_calls",
+    "budget_parts",
     "busy",
     "call_stacks",
     "collective_entries",
@@ -37,14 +37,14 @@ __all__ = [
     "launches",
     "memory_blocks",
     "modules",
-    "of_steps",
     "operators",
     "overlap",
-    "parts_of",
     "phases",
     "ranks",
     "roofline_ceilings",
     "roofline_points",
+    "select_steps",
+    "select_time_range",
     "speed_of_light",
     "step_budget",
     "steps",

@@ -12,10 +12,10 @@ import pandas as pd
 from tidyprof.analyses.common import (
     PLACE,
     by_device,
+    events_of_process,
     launch_times,
     names_matching,
     occupied,
-    of_owner,
     owner_of,
     owners_of,
     percent,
@@ -50,7 +50,7 @@ WAITING_CALLS = {
 }
 """Why a call does not return at once -> names of HIP's and CUDA's calls that do so."""
 
-BLOCKED_CALL_COLUMNS = {
+BLOCKING_CALL_COLUMNS = {
     **PLACE,
     "name": "string",
     "category": "string",
@@ -58,10 +58,10 @@ BLOCKED_CALL_COLUMNS = {
     "total_ns": "int64",
     "blocked_ns": "int64",
 }
-"""Columns of `blocked_calls`."""
+"""Columns of `blocking_calls`."""
 
 
-def blocked_calls(profile: Profile) -> pd.DataFrame:
+def blocking_calls(profile: Profile) -> pd.DataFrame:
     """The calls behind `blocked_host_ns` of `step_budget`: one row per rank, device and call, most
     blocked_ns first.
 
@@ -77,9 +77,9 @@ def blocked_calls(profile: Profile) -> pd.DataFrame:
     for place, events in by_device(profile):
         owner = owner_of(place, events, marked)
         # From the owner's first event to its last one: a call before the first kernel blocks, too.
-        begin, finish = start_and_end(of_owner(profile.events, owner))
+        begin, finish = start_and_end(events_of_process(profile.events, owner))
         dry = idleness(int(begin.min()), int(finish.max()), events).dry
-        called = of_owner(calls, owner)
+        called = events_of_process(calls, owner)
         names = called["name"]
         for code in np.unique(names.codes):
             of_name, name = called[names.codes == code], str(names.categories[code])
@@ -93,7 +93,7 @@ def blocked_calls(profile: Profile) -> pd.DataFrame:
                     "blocked_ns": (occupied(of_name) & dry).length,
                 }
             )
-    table = result(rows, BLOCKED_CALL_COLUMNS, profile)
+    table = result(rows, BLOCKING_CALL_COLUMNS, profile)
     order = ["blocked_ns", "total_ns", "name"]
     return table.sort_values(
         order, ascending=[False, False, True], kind="stable", ignore_index=True
@@ -176,8 +176,8 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
       exposed_communication_ns   a collective ran and no computation beside it
       exposed_copy_ns            a copy ran and neither of these
       blocked_host_ns            idle with nothing queued, while the host waited inside a call that
-                                 allocates, frees, copies or synchronises; `blocked_calls` names the
-                                 calls
+                                 allocates, frees, copies or synchronises; `blocking_calls` names
+                                 the calls
       data_wait_ns               else idle while the host was in the phase `data`
           (steps.PHASE_PATTERNS)
       launch_bound_ns            else idle because nothing was queued: the host launched the next
@@ -195,9 +195,9 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     Without device events the parts are, for either timeline, the host's phases data, forward, loss,
     backward, optimizer and other; where ranges overlap, the time goes to the later of them in that
     order. The script's ranges of other names are in attrs["ranges_in_other"], with their time in
-    `other` in ns, the longest first. All times are those of the traced steps. attrs["untraced_ns"]
-    is how long a step takes without the profiler, where the script timed some before it recorded
-    (readers/torch/meta.py), None elsewhere.
+    `other` in ns, the longest first. All times are those of the traced steps.
+    attrs["unprofiled_step_ns"] is how long a step takes without the profiler, where the script
+    timed some before it recorded (readers/torch/meta.py), None elsewhere.
 
     A recording that marks no steps has one step <NA>: all of it. `mark`, `process` and attrs, which
     say what marks the steps, are as in `steps`. Raises ValueError as `steps` does.
@@ -215,24 +215,29 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
-        of_device = of_owner(marked, owner)
+        of_device = events_of_process(marked, owner)
         if not on_host:
             device, number = of_device["device"], place["device"]
             of_device = of_device[device.isna() if number is None else device == number]
         if len(of_device):
-            blocked, data = occupied(of_owner(calls, owner)), phase_time(profile, owner, "data")
-            columns = _device_columns(events, of_device, of_owner(host, owner), blocked, data)
+            blocked, data = (
+                occupied(events_of_process(calls, owner)),
+                phase_time(profile, owner, "data"),
+            )
+            columns = _device_columns(
+                events, of_device, events_of_process(host, owner), blocked, data
+            )
             rows += of_device.assign(**{**place, **owner, **columns}).to_dict("records")
     return _with_untraced(profile, with_mark_of(host, result(rows, DEVICE_BUDGET_COLUMNS, profile)))
 
 
 def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
     stated = [one["step_ns"] for one in profile.meta.get("untraced", {}).values()]
-    table.attrs["untraced_ns"] = float(np.mean(stated)) if stated else None
+    table.attrs["unprofiled_step_ns"] = float(np.mean(stated)) if stated else None
     return table
 
 
-def parts_of(budget: pd.DataFrame) -> list[str]:
+def budget_parts(budget: pd.DataFrame) -> list[str]:
     """Names of the parts in a table of `step_budget`, in order, without `_ns`. A table with other
     parts names them in attrs["parts"].
     """
@@ -330,7 +335,7 @@ def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
     rows = []
     others: Counter[str] = Counter()
     for owner in owners_of(marked):
-        own = of_owner(marked, owner)
+        own = events_of_process(marked, owner)
         begin, finish = start_and_end(own)
         columns: dict[str, np.ndarray] = {}
         taken = Intervals.empty()
@@ -342,7 +347,7 @@ def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
         columns["other_ns"] = (finish - begin) - taken.covered_within(begin, finish)
         rows += own.assign(**columns).to_dict("records")
         rest = Intervals.union(begin, finish) - taken
-        ranges = of_owner(plain_host_events(profile, "annotation"), owner)
+        ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
         known = "|".join((NO_MARK, PYTHON_FUNCTION, *PHASE_PATTERNS.values()))
         ranges = ranges[~names_matching(ranges, known)]
         for name in dict.fromkeys(ranges["name"]):

@@ -21,9 +21,9 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of
 BUSY_COLUMNS = {
     **PLACE,
     "span_ns": "int64",
-    "union_ns": "int64",
+    "busy_ns": "int64",
     "sum_ns": "int64",
-    "union_percent": "float64",
+    "busy_percent": "float64",
     "sum_percent": "float64",
     "streams": "int64",
     "events": "int64",
@@ -36,13 +36,13 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     did.
 
     span_ns is from the first start to the last end of any device event, whatever the kinds;
-    union_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
+    busy_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
     The percentages relate to the span. With several streams the sum exceeds the union,
     and can exceed 100 %: it is no utilisation. Nor is the union: a device that waits
     inside a collective kernel counts as busy. Raises ValueError for a kind that no event has.
 
     >>> (device,) = tidyprof.busy(tidyprof.read("trace.json.gz")).itertuples()
-    >>> device.union_ns, device.sum_ns, device.streams
+    >>> device.busy_ns, device.sum_ns, device.streams
     (39500, 54001, 2)
     """
     kinds = kind_names(kinds)
@@ -59,9 +59,9 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
             {
                 **place,
                 "span_ns": span,
-                "union_ns": union,
+                "busy_ns": union,
                 "sum_ns": total,
-                "union_percent": float(percent(union, span)),
+                "busy_percent": float(percent(union, span)),
                 "sum_percent": float(percent(total, span)),
                 "streams": int((np.unique(chosen["stream"]) != ABSENT).sum()),
                 "events": len(chosen),

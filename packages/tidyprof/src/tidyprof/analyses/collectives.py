@@ -17,9 +17,9 @@ from tidyprof.analyses.common import (
     PLACE,
     by_device,
     each,
+    events_of_process,
     join,
     launch_times,
-    of_owner,
     owner_of,
     repeated,
     result,
@@ -80,7 +80,7 @@ COLLECTIVE_RANK_COLUMNS = {
     "lateness_ns": "int64",
     "wait_ns": "int64",
     "transfer_ns": "int64",
-    "came_last": "bool",
+    "arrived_last": "bool",
     "synchronising": "bool",
 }
 """Columns of `collectives` with per_rank=True."""
@@ -95,13 +95,13 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
     name; step is the training step that launched it; launch_ns, start_ns, duration_ns are as in
     `Profile.events`; world_size is the number of ranks of the job. What the file does not say is
     <NA>. The table is small, and `collectives` takes it in place of the profile: reduce many files
-    with it (see `tidyprof.many`). Raises ValueError as `common.owner_of` does.
+    with it (see `tidyprof.parallel`). Raises ValueError as `common.owner_of` does.
     """
     marked, whole = plain_steps(profile), {"world_size": profile.meta.get("world_size")}
     tables = []
     for place, events in by_device(profile, "collective"):
         launch = launch_times(events)
-        own = of_owner(marked, owner_of(place, events, marked))
+        own = events_of_process(marked, owner_of(place, events, marked))
         # The last number answers the -1 of launches in no step.
         numbers = np.append(own["step"], ABSENT)
         # Streams may overtake each other on the device; the host's order is the program's, equal on
@@ -154,9 +154,9 @@ def collectives(
 
     per_rank: lateness_ns is from the first entry to that of this rank. wait_ns, from this rank's
     entry to the last, and transfer_ns, the rest, add up to duration_ns. A rank that left before the
-    last rank entered, as the root of a broadcast can, has not waited for it. came_last is True for
-    no rank where several came last together. synchronising marks collectives that no rank can leave
-    so early.
+    last rank entered, as the root of a broadcast can, has not waited for it. arrived_last is True
+    for no rank where several came last together. synchronising marks collectives that no rank can
+    leave so early.
 
     attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower
     bounds), `unmatched` (entries without counterpart), `impossible_orders`, `clock_error_ns`
@@ -213,8 +213,8 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def require_own_ranks(table: pd.DataFrame) -> None:
-    """Raise ValueError where a table of several files (column `file`, see `tidyprof.many`) has a
-    rank in two of them, or a file that does not state its rank.
+    """Raise ValueError where a table of several files (column `file`, see `tidyprof.parallel`) has
+    a rank in two of them, or a file that does not state its rank.
 
     Devices of one rank may be in several files.
     """
@@ -265,7 +265,7 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
         lateness_ns=start - first,
         wait_ns=wait,
         transfer_ns=end - start - wait,
-        came_last=alone,
+        arrived_last=alone,
         synchronising=table["name"].str.contains(SYNCHRONISING).to_numpy(bool),
         end_ns=end,
     )
@@ -284,8 +284,8 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
         wait_ns=("wait_ns", "sum"),
         synchronising=("synchronising", "first"),
     ).reset_index()
-    # Where several came last together `came_last` is True for none, so that the lead is 0.
-    others = matched[~matched["came_last"]].groupby("number")["start_ns"].max()
+    # Where several came last together `arrived_last` is True for none, so that the lead is 0.
+    others = matched[~matched["arrived_last"]].groupby("number")["start_ns"].max()
     first, last = (matched.loc[grouped["start_ns"].agg(which)] for which in ("idxmin", "idxmax"))
     return table.assign(
         duration_ns=table["last_end"] - table["start_ns"],

@@ -100,21 +100,21 @@ def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
     """Events on host threads: a range that a tool projected onto a device is not among them."""
     names = tuple(kind_names(kinds))
 
-    def found() -> pd.DataFrame:
+    def select() -> pd.DataFrame:
         events = profile.of_kind(names)
         return rows(events, events["device"].isna().to_numpy())
 
-    return profile.once(("host", names), found)
+    return profile.once(("host", names), select)
 
 
-def plain_columns(profile: Profile) -> PlainColumns:
+def event_arrays(profile: Profile) -> PlainColumns:
     """The columns of all events as plain arrays."""
     return profile.once("columns", lambda: PlainColumns(profile.events))
 
 
 def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
     """`of_kind` as plain arrays."""
-    names, columns = tuple(kind_names(kinds)), plain_columns(profile)
+    names, columns = tuple(kind_names(kinds)), event_arrays(profile)
     return profile.once(
         ("plain", names),
         lambda: PlainEvents(columns, np.flatnonzero(is_one_of(columns["kind"], names))),
@@ -125,11 +125,11 @@ def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvent
     """`host_events` as plain arrays."""
     names = tuple(kind_names(kinds))
 
-    def found() -> PlainEvents:
+    def select() -> PlainEvents:
         events = plain_events(profile, names)
         return rows(events, equal(events["device"], None))
 
-    return profile.once(("plain host", names), found)
+    return profile.once(("plain host", names), select)
 
 
 def by_device(
@@ -141,7 +141,7 @@ def by_device(
     The events have a column `launched_ns`: when the call that launched them returned, ABSENT where
     none is known.
     """
-    events, columns = plain_events(profile, kinds), plain_columns(profile)
+    events, columns = plain_events(profile, kinds), event_arrays(profile)
     if "launched_ns" not in columns:
         device_rows, calls = launches_of(profile)
         columns["launched_ns"] = np.full(len(profile.events), ABSENT)
@@ -160,7 +160,7 @@ def _distinct(values: np.ndarray) -> list[int | None]:
 
 def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
     """`launching_calls` of the profile's events."""
-    return profile.once("launches", lambda: launching_calls(plain_columns(profile)))
+    return profile.once("launches", lambda: launching_calls(event_arrays(profile)))
 
 
 def of_rank(events: Events, rank: Any) -> Events:
@@ -243,9 +243,9 @@ def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.
     """
     names = categorical_of(events["name"])
     used = used_codes(names.codes, len(names.categories))
-    found: np.ndarray = np.full(len(names.categories) + 1, None, dtype)
-    found[used] = [find(str(name)) for name in np.asarray(names.categories, object)[used]]
-    return found[names.codes]
+    values: np.ndarray = np.full(len(names.categories) + 1, None, dtype)
+    values[used] = [find(str(name)) for name in np.asarray(names.categories, object)[used]]
+    return values[names.codes]
 
 
 def percent(part: Any, whole: Any) -> Any:
@@ -309,7 +309,7 @@ def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
     return np.where(equal(annotations["rank"], None), whole_numbers(annotations["process"]), ABSENT)
 
 
-def of_owner(events: Events, owner: Mapping[str, Any]) -> Events:
+def events_of_process(events: Events, owner: Mapping[str, Any]) -> Events:
     """The rows of one owner, a mapping with the keys of OWNER: those of its process if that is
     known, else those of its rank.
     """

@@ -9,10 +9,10 @@ from tidyprof.analyses.common import (
     PLACE,
     Events,
     by_device,
+    events_of_process,
     launch_times,
     names_matching,
     occupied,
-    of_owner,
     overlapping,
     owner_of,
     plain_host_events,
@@ -29,7 +29,7 @@ from tidyprof.tables.records import PlainEvents
 HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtime": "host_call"}
 """Kind of host event -> the column of `gaps` that names it."""
 
-MOST = 0.5
+MIN_COVERED_SHARE = 0.5
 """Share of a gap that a call must cover to be named for it."""
 
 GAP_COLUMNS = {
@@ -55,9 +55,10 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     begin nor end a gap; of several events that end one together, the first launched counts.
     host_range, host_operator and host_call name the annotation (step ranges left out), operator and
     runtime call of the same rank that overlap the gap longest, the innermost of equal ones; missing
-    where there is none. A call that covers less than MOST of the gap is no reason for it: host_call
-    is missing then. Where several processes without a rank mark steps, only host events of the
-    device's process count; raises ValueError where that is not clear, see `common.owner_of`.
+    where there is none. A call that covers less than MIN_COVERED_SHARE of the gap is no reason for
+    it: host_call is missing then. Where several processes without a rank mark steps, only host
+    events of the device's process count; raises ValueError where that is not clear, see
+    `common.owner_of`.
     """
     host = plain_host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]
@@ -70,11 +71,11 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
         idle = Intervals(idle.starts[long], idle.ends[long])
         if len(idle):
             table = _device_gaps(idle, events)
-            own = of_owner(host, owner_of(place, events, marked))
+            own = events_of_process(host, owner_of(place, events, marked))
             # A range or an operator says where in the program the gap lies, however short; a call
             # would be taken for the reason.
             for kind, column in HOST_COLUMNS.items():
-                least = MOST if kind == "runtime" else 0
+                least = MIN_COVERED_SHARE if kind == "runtime" else 0
                 table[column] = longest_overlap(idle, own[own["kind"] == kind], least)
             tables.append(table.assign(**place))
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(GAP_COLUMNS))

@@ -44,7 +44,7 @@ RANK_COLUMNS = {
     "idle_ns": "int64",
     "collectives": "int64",
     "compared": "int64",
-    "came_last": "int64",
+    "arrived_last": "int64",
     "wait_ns": "int64",
     "transfer_ns": "int64",
     "caused_wait_ns": "int64",
@@ -73,7 +73,7 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
     of computation_ns, exposed_communication_ns, exposed_copy_ns and idle_ns, see `overlap`; busy_ns
     is the union of all device events, communication_ns that of collectives. collectives counts the
     collectives; of them, `compared` have a counterpart on every rank (see `collectives`). In these
-    the rank spent wait_ns, before the last rank entered, and transfer_ns. came_last counts those
+    the rank spent wait_ns, before the last rank entered, and transfer_ns. arrived_last counts those
     that this rank entered last, alone; caused_wait_ns is what all other ranks waited in them.
     exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a
     few microseconds; more is the difference of its clock. It is <NA> without synchronising
@@ -96,8 +96,8 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
 def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame:
     """The table of `ranks` from the tables of `overlap` and `collective_entries` of all ranks.
 
-    For recordings that were reduced elsewhere, see `tidyprof.many`. Raises ValueError where several
-    files (column `file`) do not state their rank or state the same one.
+    For recordings that were reduced elsewhere, see `tidyprof.parallel`. Raises ValueError where
+    several files (column `file`) do not state their rank or state the same one.
     """
     for part in (overlaps, entries):
         require_own_ranks(part)
@@ -143,7 +143,7 @@ def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
     return text
 
 
-_COSTS = ("compared", "came_last", "wait_ns", "transfer_ns", "caused_wait_ns")
+_COSTS = ("compared", "arrived_last", "wait_ns", "transfer_ns", "caused_wait_ns")
 
 
 def _costs(compared: pd.DataFrame) -> pd.DataFrame:
@@ -155,13 +155,13 @@ def _costs(compared: pd.DataFrame) -> pd.DataFrame:
     end = compared["start_ns"] + compared["duration_ns"]
     offset = end - end.groupby(compared["number"]).transform("median")
     table = compared.astype(dict.fromkeys(place, "Int64")).assign(
-        caused_wait_ns=waits.where(compared["came_last"], 0),
+        caused_wait_ns=waits.where(compared["arrived_last"], 0),
         exit_offset_ns=offset.where(compared["synchronising"]),
     )
     grouped = table.groupby(place, dropna=False)
     costs = grouped.agg(
         compared=("number", "size"),
-        came_last=("came_last", "sum"),
+        arrived_last=("arrived_last", "sum"),
         wait_ns=("wait_ns", "sum"),
         transfer_ns=("transfer_ns", "sum"),
         caused_wait_ns=("caused_wait_ns", "sum"),
@@ -219,7 +219,7 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
     """What speaks for this rank being the straggler, its clock considered."""
     name = worst["label"].capitalize()
     # Of one other rank in one collective: so late did this rank come.
-    mean = worst["caused_wait_ns"] / len(others) / max(int(worst["came_last"]), 1)
+    mean = worst["caused_wait_ns"] / len(others) / max(int(worst["arrived_last"]), 1)
     offset = worst["exit_offset_ns"] - others["exit_offset_ns"].median()
     if not pd.isna(offset) and 2 * offset > mean:
         return Straggler(
@@ -234,7 +234,7 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
     if computed > SLOWER * median:
         cause = "its device computes longer"
     evidence = (
-        f"{name} came last in {worst['came_last']} of {worst['compared']} collectives and caused"
+        f"{name} came last in {worst['arrived_last']} of {worst['compared']} collectives and caused"
         f" {caused:.0f} % of all waiting: each time the others waited {mean / 1e6:.2f} ms for it on"
         f" average. It waited {worst['wait_ns'] / 1e6:.1f} ms itself, the others"
         f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for"

@@ -134,7 +134,7 @@ def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[st
     }
 
 
-def handed_out(profile: Profile, shares: Mapping[str, float]) -> dict[str, float]:
+def l1_shares_by_access_bytes(profile: Profile, shares: Mapping[str, float]) -> dict[str, float]:
     """The same shares, but that of L1 by the bytes that its accesses hand out at most, and not by
     whole lines.
     """

@@ -7,9 +7,9 @@ import pandas as pd
 
 from tidyprof.analyses.common import (
     by_device,
+    events_of_process,
     has_launches,
     launch_times,
-    of_owner,
     owner_of,
     owners_of,
     start_and_end,
@@ -18,7 +18,9 @@ from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
 
-def between(profile: Profile, start_ns: int | None = None, end_ns: int | None = None) -> Profile:
+def select_time_range(
+    profile: Profile, start_ns: int | None = None, end_ns: int | None = None
+) -> Profile:
     """A profile of the events that begin in [start_ns, end_ns), and of the samples taken in that
     time; None is no limit.
 
@@ -32,7 +34,7 @@ def between(profile: Profile, start_ns: int | None = None, end_ns: int | None = 
     return _part(profile, *(_inside(times, start_ns, end_ns) for times in _times(profile)))
 
 
-def of_steps(
+def select_steps(
     profile: Profile, first: int, last: int | None = None, mark: str | None = None
 ) -> Profile:
     """A profile of the steps from `first` to `last`, both included, as `steps` numbers them; of the
@@ -68,7 +70,7 @@ def of_steps(
 
 
 def step_of_each(profile: Profile, mark: str | None = None) -> pd.Series:
-    """The step that each event belongs to, as explained at `of_steps`, Int64; <NA> for none."""
+    """The step that each event belongs to, as explained at `select_steps`, Int64; <NA> for none."""
     if "step" in profile.events.columns:
         return profile.events["step"]
     return _step_of_each(profile, steps(profile, mark=mark))
@@ -79,11 +81,13 @@ def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
     step = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]
     for owner in owners_of(marked):
-        of_host = of_owner(on_host, owner)
-        step[of_host.index] = _numbers(of_owner(marked, owner), start_and_end(of_host)[0])
+        of_host = events_of_process(on_host, owner)
+        step[of_host.index] = _numbers(events_of_process(marked, owner), start_and_end(of_host)[0])
     for place, work in by_device(profile):
         times = launch_times(work) if has_launches(work) else work["start_ns"]
-        step.iloc[work.rows] = _numbers(of_owner(marked, owner_of(place, work, marked)), times)
+        step.iloc[work.rows] = _numbers(
+            events_of_process(marked, owner_of(place, work, marked)), times
+        )
     return step
 
 

@@ -14,12 +14,12 @@ from tidyprof.analyses.common import (
     PLACE,
     Events,
     by_device,
+    events_of_process,
     has_launches,
     host_events,
     launch_times,
     names_matching,
     occupied,
-    of_owner,
     of_rank,
     owner_of,
     percent,
@@ -129,7 +129,7 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
 def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> PlainEvents:
     """`steps` as plain arrays, with its errors."""
 
-    def found() -> PlainEvents:
+    def build() -> PlainEvents:
         columns = (
             _known_host_steps(profile, mark)[-1]
             if timeline == "host"
@@ -137,7 +137,7 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
         )
         return PlainEvents(PlainColumns(columns), np.arange(len(columns["step"])))
 
-    return profile.once(("plain steps", timeline, mark), found)
+    return profile.once(("plain steps", timeline, mark), build)
 
 
 def mark_of_steps(profile: Profile, mark: str | None) -> str:
@@ -181,15 +181,17 @@ def _no_steps() -> _Columns:
 
 
 def _numbered_steps(marks: PlainEvents) -> _Columns:
-    found = {column: marks[column] for column in ("rank", "start_ns", "duration_ns")}
-    found["step"] = np.array(
+    columns = {column: marks[column] for column in ("rank", "start_ns", "duration_ns")}
+    columns["step"] = np.array(
         [re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64
     )
-    found |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
+    columns |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
     # Steps without a rank or process come last, in place of ABSENT, the least number.
-    rank, process = (np.where(found[column] == ABSENT, LATEST, found[column]) for column in OWNER)
-    order = np.lexsort((found["start_ns"], process, rank))
-    return {column: values[order] for column, values in found.items()}
+    rank, process = (
+        np.where(columns[column] == ABSENT, LATEST, columns[column]) for column in OWNER
+    )
+    order = np.lexsort((columns["start_ns"], process, rank))
+    return {column: values[order] for column, values in columns.items()}
 
 
 def _repeating_mark(annotations: pd.DataFrame) -> str | None:
@@ -279,7 +281,7 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
     tables: list[_Columns] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
-        of_host = of_owner(host, owner)
+        of_host = events_of_process(host, owner)
         _, end = start_and_end(events)
         step = step_of_time(of_host, launch_times(events))
         launching = np.unique(step[step >= 0])
@@ -348,7 +350,7 @@ def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     rows = []
     marked = steps_or_all(profile, mark)
     for step in marked.to_dict("records"):
-        own = of_owner(annotations, step)
+        own = events_of_process(annotations, step)
         begin, finish = start_and_end(own)
         own = own[(begin < step["start_ns"] + step["duration_ns"]) & (finish > step["start_ns"])]
         for phase, pattern in PHASE_PATTERNS.items():
@@ -379,9 +381,9 @@ def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     marked = steps(profile, mark=mark)
     tables = []
     for owner in _owners(profile, marked):
-        own = of_owner(marked, owner)
+        own = events_of_process(marked, owner)
         if not len(own):
-            begin, finish = start_and_end(of_owner(profile.events, owner))
+            begin, finish = start_and_end(events_of_process(profile.events, owner))
             whole = {**owner, "start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
             own = result([whole], STEP_COLUMNS, profile)
         tables.append(own)
@@ -401,5 +403,5 @@ def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
     """The time that the host of one owner spent in a phase."""
-    annotations = of_owner(plain_host_events(profile, "annotation"), owner)
+    annotations = events_of_process(plain_host_events(profile, "annotation"), owner)
     return occupied(annotations, names_matching(annotations, PHASE_PATTERNS[phase]))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
-from tidyprof.analyses.budget import parts_of, step_budget
+from tidyprof.analyses.budget import budget_parts, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import four_digits, has_launches, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
@@ -23,7 +23,7 @@ from tidyprof.cli.hang import hang
 from tidyprof.cli.isa import isa
 from tidyprof.cli.output import (
     FORMATS,
-    QUIET,
+    MUTED_STYLE,
     Column,
     cannot_write,
     check_targets,
@@ -46,13 +46,13 @@ from tidyprof.cli.usage import TOP_IN_TERMINAL
 from tidyprof.errors import UserError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import DEVICE_KINDS, ORDER, Profile
-from tidyprof.tables.profiles import told
+from tidyprof.tables.profiles import warning_lines
 
 SUMMARY_COLUMNS = {
     **dict.fromkeys(("tool", "tool_version", "gpu", "rocm", "torch"), "string"),
     **dict.fromkeys(("rank", "device"), "Int32"),
-    **dict.fromkeys(("span_ns", "union_ns", "sum_ns"), "Int64"),
-    **dict.fromkeys(("union_percent", "sum_percent"), "Float64"),
+    **dict.fromkeys(("span_ns", "busy_ns", "sum_ns"), "Int64"),
+    **dict.fromkeys(("busy_percent", "sum_percent"), "Float64"),
     **dict.fromkeys(("streams", "events"), "Int64"),
     "steps": "int64",
     "median_step_ns": "Float64",
@@ -62,7 +62,7 @@ SUMMARY_COLUMNS = {
 TOP_IN_SUMMARY = 5
 """Number of kernels or operators in a summary."""
 
-_MOST_DEVICES = 8
+_MAX_DEVICES = 8
 _MEBIBYTE = 2**20
 _GIGABYTE = 10**9
 _UNMARKED = "none marked; `steps --mark NAME` takes a range or an operator that runs once in each"
@@ -94,12 +94,12 @@ def _each_file(
         with showing(options):
             if len(options.files) > 1:
                 say(f"{path}:", "bold")
-            for warning in told(profile.meta):
+            for warning in warning_lines(profile.meta):
                 warn(warning)
             display(profile, table)
             if part := part_of(options):
-                say(f"part: {part}", QUIET)
-            say(f"origin: {profile.origin}", QUIET)
+                say(f"part: {part}", MUTED_STYLE)
+            say(f"origin: {profile.origin}", MUTED_STYLE)
         tables.append(of_file(table, path))
     export(tables, options)
 
@@ -170,7 +170,7 @@ def _kernels(options: Namespace) -> None:
                 " shows all"
             )
         if options.by_step and table["step"].isna().all():
-            say(f"steps: {_UNMARKED}", QUIET)
+            say(f"steps: {_UNMARKED}", MUTED_STYLE)
 
     _each_file(options, analyse, display)
 
@@ -183,7 +183,7 @@ def _busy(options: Namespace) -> None:
                 or "There is no event on a device in this recording."
             )
             return
-        headings = {"span ms": "span_ns", "busy ms": "union_ns", "busy %": "union_percent"}
+        headings = {"span ms": "span_ns", "busy ms": "busy_ns", "busy %": "busy_percent"}
         headings |= {"sum ms": "sum_ns", "sum %": "sum_percent", "events": "events"}
         show([*_place_columns(table), *columns_of(table, headings)])
 
@@ -226,12 +226,12 @@ def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None
                 "No steps are marked in this recording; with --timeline host all of it counts as"
                 " one."
             )
-            say(f"steps: {_UNMARKED}", QUIET)
+            say(f"steps: {_UNMARKED}", MUTED_STYLE)
         return
     total = table["duration_ns"]
     shares = {
         part: 100 * table[f"{part}_ns"] / total
-        for part in parts_of(table)
+        for part in budget_parts(table)
         if table[f"{part}_ns"].any()
     }
     show(
@@ -250,22 +250,24 @@ def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None
         for name, spent in table.attrs.get("ranges_in_other", {}).items()
     }
     if named := [f"{name} {share:.1f} %" for name, share in ranges.items() if share >= 1][
-        :MOST_RANGES
+        :MAX_RANGES
     ]:
-        say(f"of other: {', '.join(named)} of all steps, the script's own ranges", QUIET)
+        say(f"of other: {', '.join(named)} of all steps, the script's own ranges", MUTED_STYLE)
     if linked and table.attrs["mark"]:
-        say(f"clock: {_CLOCKS[timeline]}", QUIET)
-    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", QUIET)
+        say(f"clock: {_CLOCKS[timeline]}", MUTED_STYLE)
+    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", MUTED_STYLE)
 
 
-MOST_RANGES = 5
+MAX_RANGES = 5
 """Number of the script's ranges that are named below a table of steps."""
 
 
 def _compare(options: Namespace) -> None:
     check_targets(options)
     profiles = [read_to_write(path, options) for path in options.files]
-    for warning in dict.fromkeys(line for profile in profiles for line in told(profile.meta)):
+    for warning in dict.fromkeys(
+        line for profile in profiles for line in warning_lines(profile.meta)
+    ):
         warn(warning)
     on_hosts = on_hosts_only(*profiles)
     by = options.by or ("operator" if on_hosts else "kernel")
@@ -282,11 +284,11 @@ def _compare(options: Namespace) -> None:
                 "No kernel is in either recording: each operator has its own time on the host,"
                 " without what it calls."
             )
-        say(f"origin: {table.attrs['origin']}", QUIET)
+        say(f"origin: {table.attrs['origin']}", MUTED_STYLE)
     export([with_origin(table)], options)
 
 
-LEAST_CHANGE = 0.01
+MIN_CHANGE = 0.01
 """A row of a comparison is shown from this share of the larger total on; with --top as asked."""
 
 
@@ -317,8 +319,8 @@ def _show_comparison(
         f"{len(own)} {word}, {ms(before)} ms{each} before and {ms(after)} ms after: {change}",
         "bold",
     )
-    say(f"steps: {_steps_of_both(marked)}", QUIET)
-    floor = LEAST_CHANGE * max(before, after) if top is None else 0
+    say(f"steps: {_steps_of_both(marked)}", MUTED_STYLE)
+    floor = MIN_CHANGE * max(before, after) if top is None else 0
     shown = _top(own[own["change"].abs() >= floor], top)
     if len(shown):
         _show_changes(shown, by)
@@ -326,8 +328,7 @@ def _show_comparison(
         others = f"{len(rest)} {'others' if len(shown) else word}"
         if rest["change"].abs().max() < floor:
             others += (
-                f", each changed by less than {100 * LEAST_CHANGE:.0f} % of the time"
-                f" ({ms(floor)} ms)"
+                f", each changed by less than {100 * MIN_CHANGE:.0f} % of the time ({ms(floor)} ms)"
             )
         say(f"{others}, together {_signed(rest['change'].sum())} ms; --top 0 shows all")
 
@@ -380,7 +381,7 @@ def _convert(options: Namespace) -> None:
     except ValueError as error:
         raise UserError(str(error)) from None
     profile = read_to_write(options.files[0], options)
-    for warning in told(profile.meta):
+    for warning in warning_lines(profile.meta):
         warn(warning)
     try:
         written = write_chrome_trace(profile, options.target)
@@ -444,7 +445,7 @@ def _show_summary(
         ("repaired", f"{repair}: {count:,}")
         for repair, count in profile.meta.get("repairs", {}).items()
     ]
-    facts += [("warning", warning) for warning in told(profile.meta)]
+    facts += [("warning", warning) for warning in warning_lines(profile.meta)]
     say(path, "bold")
     show_facts(facts)
     _show_top(profile)
@@ -515,8 +516,8 @@ def _memory_facts(profile: Profile) -> Facts:
 def _busy_facts(occupancy: pd.DataFrame) -> Facts:
     if not len(occupancy):
         return [("busy", "there is no event on a device")]
-    if len(occupancy) > _MOST_DEVICES:
-        share = occupancy["union_percent"]
+    if len(occupancy) > _MAX_DEVICES:
+        share = occupancy["busy_percent"]
         return [
             (
                 "busy",
@@ -531,7 +532,7 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
         places = (("rank", row.rank), ("device", row.device))
         place = ", ".join(f"{word} {value}" for word, value in places if not pd.isna(value))
         text = (
-            f"{row.union_percent:.1f} %, {_duration(row.union_ns)} of the"
+            f"{row.busy_percent:.1f} %, {_duration(row.busy_ns)} of the"
             f" {_duration(row.span_ns)} from its first to its last event"
             f" (durations add up to {_duration(row.sum_ns)})"
         )

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tidyprof.cli.output import (
     FORMATS,
-    QUIET,
+    MUTED_STYLE,
     Column,
     check_targets,
     columns_of,
@@ -105,7 +105,7 @@ def _show(verdict: Verdict) -> None:
     kernels, rest = moved_kernels(verdict)
     _show_rows(kernels, rest, _of_kernels)
     say("")
-    say(footnote(verdict), QUIET)
+    say(footnote(verdict), MUTED_STYLE)
 
 
 def _show_rows(

@@ -14,14 +14,14 @@ from typing import Any
 from tidyprof.cli.usage import EXAMPLES, EXPORTS, JSON, TOP_IN_TERMINAL
 from tidyprof.command_line import Parser, add_version, parsed, program
 from tidyprof.errors import LONGEST_LINE, ProfileReadError, UserError
+from tidyprof.escaping import printable
 from tidyprof.gate.measures import MEASURES
-from tidyprof.harmless import printable
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
 """Exit code of a bug. Python's own would be 1, which means that the gate closes."""
 
-MOST_JOBS = 61
+MAX_JOBS = 61
 """The most processes that --jobs takes: as many as a ProcessPoolExecutor allows on every system."""
 
 DISTRIBUTION = "tidyprof"
@@ -359,8 +359,8 @@ def _at_least_three(text: str) -> int:
 
 
 def _jobs(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_JOBS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes, 1 to {MOST_JOBS}")
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_JOBS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes, 1 to {MAX_JOBS}")
     return int(text)
 
 

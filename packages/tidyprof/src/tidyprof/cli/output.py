@@ -24,22 +24,22 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyprof.analyses.common import join
+from tidyprof.atomic_write import whole_file
 from tidyprof.cli.usage import EXPORTS, STDOUT
 from tidyprof.errors import UserError, one_line
-from tidyprof.harmless import csv_text, printable, with_minus
+from tidyprof.escaping import csv_text, printable, with_minus
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.running.report import Run, machine_of
 from tidyprof.standard_streams import discard, joined, parted, tell
 from tidyprof.tables.contract import Origin, Profile, is_identifier
-from tidyprof.whole_files import whole_file
 
 _UNLIMITED = 100_000
 """Width of a pipe in columns of text: more than any table needs."""
 
-_LEAST_TEXT = 8
+_MIN_TEXT = 8
 """Columns that a text keeps on a narrow terminal."""
 
-QUIET = "color(243)"
+MUTED_STYLE = "color(243)"
 """Style of what matters less: the grey of xterm's 256 colours that can be read both on black and on
 white. NO_COLOR takes it away.
 """
@@ -143,7 +143,7 @@ def _show_in_lines(columns: Sequence[Column]) -> None:
     least = [max(map(cell_len, heading.split("\n"))) for heading in headings]
     widest = [max([width, *map(cell_len, own)]) for width, own in zip(least, texts, strict=True)]
     floors = [
-        max(width, min(wide, _LEAST_TEXT)) if column.is_text else wide
+        max(width, min(wide, _MIN_TEXT)) if column.is_text else wide
         for column, width, wide in zip(columns, least, widest, strict=True)
     ]
     widths = _shared(widest, floors, Console().width - _AROUND * len(columns))
@@ -156,7 +156,7 @@ def _show_in_lines(columns: Sequence[Column]) -> None:
         table.add_row(*map(Text, row))
     _print(table, least_width=sum(widths) + _AROUND * len(columns))
     if shortened != texts:
-        say("…: shortened to this width; a pipe gets the whole names", QUIET)
+        say("…: shortened to this width; a pipe gets the whole names", MUTED_STYLE)
 
 
 def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int]:
@@ -209,7 +209,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 def _hanging(text: str, width: int) -> str:
     """The text in lines, of which all but the first are indented."""
     broken = textwrap.wrap(
-        text, max(width, _LEAST_TEXT), subsequent_indent="  ", break_on_hyphens=False
+        text, max(width, _MIN_TEXT), subsequent_indent="  ", break_on_hyphens=False
     )
     return "\n".join(broken)
 
@@ -419,11 +419,11 @@ def write_report(option: str, path: str, text: str) -> None:
         raise cannot_write(option, path, error) from None
 
 
-def cannot_write(option: str, path: str, found: str | OSError) -> UserError:
+def cannot_write(option: str, path: str, finding: str | OSError) -> UserError:
     """The error about a file that cannot be written."""
-    found = str(found.strerror or found) if isinstance(found, OSError) else found
+    finding = str(finding.strerror or finding) if isinstance(finding, OSError) else finding
     cause = "a typing error, a full disk, or a folder that may not be written to"
-    return UserError(one_line(path, found, cause, f"give {option} another file"))
+    return UserError(one_line(path, finding, cause, f"give {option} another file"))
 
 
 def _belongs_to(target: str, source: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tidyprof.analyses.selection import between, of_steps
+from tidyprof.analyses.selection import select_steps, select_time_range
 from tidyprof.cli.output import read_to_write
 from tidyprof.errors import UserError
 from tidyprof.tables.contract import Profile
@@ -26,8 +26,8 @@ def read_selected(path: str, options: Namespace) -> Profile:
     chosen = wanted.get("steps")
     try:
         if chosen is not None:
-            profile = of_steps(profile, *chosen, mark=options.mark)
-        return profile if limits == [None, None] else between(profile, *limits)
+            profile = select_steps(profile, *chosen, mark=options.mark)
+        return profile if limits == [None, None] else select_time_range(profile, *limits)
     except ValueError as error:
         raise UserError(f"{path}: {in_options(error)}") from None
 

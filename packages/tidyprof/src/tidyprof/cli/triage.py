@@ -40,7 +40,7 @@ from tidyprof.diagnosis.verdict import (
 )
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import ProfileReadError, UserError, one_line
-from tidyprof.many import ENDED, processors, read_many
+from tidyprof.parallel import ENDED, map_profiles, processors
 from tidyprof.readers.registry import ReadOptions, read, together
 from tidyprof.readers.torch.reader import (
     Member,
@@ -54,7 +54,7 @@ from tidyprof.running.report import Run, facts_of, read_run
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 
-WORTH_BYTES = 8 * 2**20
+MIN_BYTES_FOR_PROCESSES = 8 * 2**20
 """Bytes of files from which another process is worth it: to start one takes as long as to read some
 ten ranks of 170 kB each.
 """
@@ -165,7 +165,11 @@ def _read(
         return {}
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
     executor = jobs if isinstance(jobs, Executor) else None
-    number = jobs if isinstance(jobs, int) else max(1, min(processors(), size // WORTH_BYTES))
+    number = (
+        jobs
+        if isinstance(jobs, int)
+        else max(1, min(processors(), size // MIN_BYTES_FOR_PROCESSES))
+    )
     known = {
         str(path): rank_in_name(Path(path), options.get("root"))
         for path in paths
@@ -180,7 +184,7 @@ def _read(
         "python_functions": True,
         "on_error": "continue" if several else "stop",
     }
-    table = read_many(paths, partial(reduced, mark=mark), executor, **options)
+    table = map_profiles(paths, partial(reduced, mark=mark), executor, **options)
     for file, error in table.attrs["errors"]:
         if file not in ranks or ENDED in error:
             raise UserError(error)

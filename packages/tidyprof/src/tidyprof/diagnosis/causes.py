@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
+from tidyprof.diagnosis.indicators import Signs
 from tidyprof.diagnosis.recordings import AMD, NVIDIA
-from tidyprof.diagnosis.signs import Signs
 
 LIMIT = 0.20
 """Share of the time from which a cause limits a run: without it a step would be 1.25 times as fast.
@@ -440,7 +440,7 @@ def _memory_words(signs: Signs) -> str:
     calls = f"calls that allocate or free: {_count(signs, 'allocations')} {_unit(signs)}"
     return (
         f"{calls}, device idle in them for {percent(_part(signs, 'allocation'))} of the time"
-        " (blocked_calls)"
+        " (blocking_calls)"
     )
 
 
@@ -525,7 +525,7 @@ def _blocked_words(signs: Signs) -> str:
     names = ("blocked_host", "stalled", "fetching")
     waits, behind, copies = (percent(_part(signs, name)) for name in names)
     idle = f"idle in them {waits}{most}, from their end to the next work {behind} of the time"
-    return f"{calls} (blocked_calls); {idle}, copying to the host {copies} (step_budget, gaps)"
+    return f"{calls} (blocking_calls); {idle}, copying to the host {copies} (step_budget, gaps)"
 
 
 def _communication_words(signs: Signs) -> str:

@@ -10,9 +10,9 @@ import pandas as pd
 
 from tidyprof.analyses.collectives import ENTRY_COLUMNS
 from tidyprof.analyses.common import (
+    events_of_process,
     launch_times,
     names_matching,
-    of_owner,
     of_rank,
     plain_events,
     plain_host_events,
@@ -30,7 +30,7 @@ COMMUNICATION = r"(gloo|mpi|ucc|nccl|xccl):(?P<name>.*)"
 
 def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
     """The ranges of COMMUNICATION of one owner."""
-    ranges = of_owner(plain_host_events(profile, ("annotation", "operator")), owner)
+    ranges = events_of_process(plain_host_events(profile, ("annotation", "operator")), owner)
     return ranges[names_matching(ranges, COMMUNICATION)]
 
 
@@ -49,7 +49,7 @@ def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
     yield pd.DataFrame(columns=list(ENTRY_COLUMNS))
     for rank in profile.events["rank"].drop_duplicates():
         owner = {"rank": rank, "process": pd.NA}
-        ranges, steps_of_rank = communication(profile, owner), of_owner(marked, owner)
+        ranges, steps_of_rank = communication(profile, owner), events_of_process(marked, owner)
         if not len(ranges):
             continue
         # The last number answers the -1 of collectives in no step.

@@ -17,11 +17,11 @@ import pandas as pd
 from tidyprof.analyses.budget import WARM_UP_STEPS
 from tidyprof.analyses.common import (
     Events,
+    events_of_process,
     four_digits,
     host_events,
     names_matching,
     occupied,
-    of_owner,
     owners_of,
     plain_events,
     plain_host_events,
@@ -67,7 +67,7 @@ class LargestOperator(NamedTuple):
     function: str = ""
 
 
-def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
+def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
     """A table with rank, process, device, step and duration_ns, with two more columns.
 
     apart  -- the range that makes a step longer and that most other steps lack, in words; "" where
@@ -92,12 +92,12 @@ def _explained(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
     """The steps on the host that are apart, with the reason."""
     marked = plain_steps(profile, mark=mark)
     for owner in owners_of(marked):
-        steps = of_owner(marked, owner)
+        steps = events_of_process(marked, owner)
         length = steps["duration_ns"]
         median = float(np.median(length))
         if len(steps) < 3 or length.max() < UNEVEN * median:
             continue
-        inside = _by_step(of_owner(host_events(profile, "annotation"), owner), steps)
+        inside = _by_step(events_of_process(host_events(profile, "annotation"), owner), steps)
         for long in np.flatnonzero(length >= UNEVEN * median):
             others = np.delete(inside.to_numpy(), long, axis=1)
             is_rare = (others > 0).sum(axis=1) <= others.shape[1] / 2
@@ -296,7 +296,7 @@ def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps:
     return ", ".join(words)
 
 
-def watching(stacks: PlainEvents) -> Intervals:
+def profiler_time(stacks: PlainEvents) -> Intervals:
     """When the host was in functions that recorded the trace, as far as stacks tell."""
     return occupied(stacks, names_matching(stacks, WATCHING))
 
@@ -361,7 +361,7 @@ def _covering(events: PlainEvents, silence: Intervals) -> list[str]:
     return names[~names.str.fullmatch(WATCHING)].tolist()
 
 
-def top_under(times: Intervals, events: Events, without: str = "") -> Most:
+def largest_host_range(times: Intervals, events: Events, without: str = "") -> Most:
     """The name under which most of a set of time lies, as `gaps` names it, and its share (0 to 1).
 
     without -- a pattern: what is left out of names before they are added up.

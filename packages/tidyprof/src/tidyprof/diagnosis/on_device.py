@@ -16,15 +16,15 @@ from tidyprof.analyses.collectives import collective_entries
 from tidyprof.analyses.common import (
     by_device,
     equal,
+    event_arrays,
+    events_of_process,
     has_launches,
     launch_times,
     launches_of,
     names_matching,
     occupied,
     of_each_name,
-    of_owner,
     owner_of,
-    plain_columns,
     plain_events,
     plain_host_events,
     start_and_end,
@@ -32,22 +32,27 @@ from tidyprof.analyses.common import (
 from tidyprof.analyses.device_time import Idleness, overlap
 from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.kernels import kernel_totals
-from tidyprof.analyses.roofline import handed_out, roof_shares, roofline_ceilings, roofline_points
+from tidyprof.analyses.roofline import (
+    l1_shares_by_access_bytes,
+    roof_shares,
+    roofline_ceilings,
+    roofline_points,
+)
 from tidyprof.analyses.steps import mark_of_steps, phase_time, plain_steps
 from tidyprof.diagnosis.host_collectives import communication, host_entries
 from tidyprof.diagnosis.host_facts import (
     HostFacts,
     Most,
     calls_within,
+    flag_steady_steps,
     host_facts,
     innermost,
+    largest_host_range,
     largest_sum,
-    top_under,
-    watching,
-    with_steady,
+    profiler_time,
 )
-from tidyprof.diagnosis.observer import Cost, cost_of
-from tidyprof.diagnosis.processor import TAKEN, processor_time, without_taken
+from tidyprof.diagnosis.processor import CPU_STEAL, processor_time, without_taken
+from tidyprof.diagnosis.profiler_overhead import Cost, cost_of
 from tidyprof.diagnosis.recomputation import recomputed
 from tidyprof.tables.codes import ABSENT, is_like_communication, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, whole_numbers
@@ -94,7 +99,7 @@ PARTS = (
     "stalled",
     "launch_bound",
     "other",
-    TAKEN,
+    CPU_STEAL,
 )
 """Parts of a step on a device, which add up to it: those of `step_budget`, with its copies and its
 idleness taken apart.
@@ -108,10 +113,10 @@ other      -- idle although work was queued; where no call and no operator of th
               all idleness but for loading.
 stalled    -- idle between the end of a waiting call and the next work, and between copies to the
               host.
-taken      -- see `processor.TAKEN`.
+taken      -- see `processor.CPU_STEAL`.
 """
 
-AT_WORK = PARTS[:4]
+DEVICE_BUSY_PARTS = PARTS[:4]
 """Parts in which the device does something."""
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
@@ -121,7 +126,7 @@ MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
 CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
-ASKING = r"(hip|cuda|cu)(Event|Stream)Query\w*"
+QUERY_CALLS = r"(hip|cuda|cu)(Event|Stream)Query\w*"
 """Calls that ask whether something has finished; a thread that watches collectives makes them all
 the time.
 """
@@ -172,8 +177,8 @@ class Timeline:
     """What the events of one rank add to the signs of its run; small, however long the recording.
 
     budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS
-              with `_ns`, `steady`, `apart` (see with_steady), `unlinked_ns` (busy without a launch
-              record), `by_launch` (whether the step is the device's own), `waited_ns` (see
+              with `_ns`, `steady`, `apart` (see flag_steady_steps), `unlinked_ns` (busy without a
+              launch record), `by_launch` (whether the step is the device's own), `waited_ns` (see
               processor_time). Time in which the device did what the file lacks, earlier_ns, is
               no part of duration_ns.
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
@@ -221,9 +226,9 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
     """
     slow, numbers = slow_launches(profile)
     search, searched = searching(profile)
-    devices = list(_devices(profile, slow | search, watching(stacks), mark))
+    devices = list(_devices(profile, slow | search, profiler_time(stacks), mark))
     rows_of_devices, sets = [table for table, _ in devices], [parts for _, parts in devices]
-    budget = with_steady(pd.concat(rows_of_devices, ignore_index=True), profile, mark)
+    budget = flag_steady_steps(pd.concat(rows_of_devices, ignore_index=True), profile, mark)
     entries = collective_entries(profile)
     late = _together(sets, "launch_bound")
     judged, totals = _judged(profile, budget, mark), kernel_totals(profile)
@@ -242,8 +247,8 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         slow=numbers,
         search=searched,
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
-        under=top_under(late, plain_host_events(profile, "operator")),
-        module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
+        under=largest_host_range(late, plain_host_events(profile, "operator")),
+        module=largest_host_range(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
         alike=_like_communication(profile, totals),
         graph_share=_graph_share(profile),
         replays=_replays(profile),
@@ -263,7 +268,7 @@ def _devices(
     marked = plain_steps(profile, "device", mark) if len(host) and linked else host
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
-        steps = of_owner(marked, owner)
+        steps = events_of_process(marked, owner)
         if place["device"] is not None:
             # Steps of the host have no device.
             device = steps["device"]
@@ -279,7 +284,7 @@ def _devices(
             owner,
             events,
             idle_around(events, begin, finish),
-            of_owner(calls, owner),
+            events_of_process(calls, owner),
             slow,
             watched,
         )
@@ -325,7 +330,7 @@ def _sets(
     talking = silent & occupied(communication(profile, owner))
     waited = np.append(
         start_and_end(calls)[1][~is_allocation],
-        start_and_end(of_owner(blocking_copies(profile), owner))[1],
+        start_and_end(events_of_process(blocking_copies(profile), owner))[1],
     )
     stalled = (late - silent) & (
         _behind(idle.dry, waited) | _between_copies(idle.dry, events, to_host)
@@ -352,7 +357,8 @@ def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
     idle.
     """
     return any(
-        len(of_owner(plain_host_events(profile, kind), owner)) for kind in ("runtime", "operator")
+        len(events_of_process(plain_host_events(profile, kind), owner))
+        for kind in ("runtime", "operator")
     )
 
 
@@ -361,9 +367,10 @@ def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Interv
     operator, or ran operators that make no call.
     """
     operators, runtime = (
-        of_owner(plain_host_events(profile, kind), owner) for kind in ("operator", "runtime")
+        events_of_process(plain_host_events(profile, kind), owner)
+        for kind in ("operator", "runtime")
     )
-    calls = runtime[~names_matching(runtime, ASKING)]
+    calls = runtime[~names_matching(runtime, QUERY_CALLS)]
     calling = occupied(calls)
     silent = long_ones(late - calling - occupied(operators), SILENT_NS)
     if not len(calls):
@@ -418,7 +425,7 @@ def _together(sets: Iterable[dict[str, Intervals]], name: str) -> Intervals:
 
 def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
     """Events on devices and, beside them, the calls that launched them."""
-    work, calls = (PlainEvents(plain_columns(profile), places) for places in launches_of(profile))
+    work, calls = (PlainEvents(event_arrays(profile), places) for places in launches_of(profile))
     return work, calls
 
 
@@ -658,7 +665,7 @@ def roof_share(profile: Profile) -> float | None:
         return None
     top = points.head(1)
     for point in top[top["duration_ns"] > 0].to_dict("records"):
-        shares = handed_out(
+        shares = l1_shares_by_access_bytes(
             profile, roof_shares(point, ceilings.set_index("name")["value"].to_dict())
         )
         return max(shares.values(), default=None)

@@ -12,9 +12,9 @@ import pandas as pd
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.common import (
     OWNER,
+    events_of_process,
     names_matching,
     occupied,
-    of_owner,
     owners_of,
     plain_events,
     plain_host_events,
@@ -30,22 +30,22 @@ from tidyprof.diagnosis.host_facts import (
     LargestOperator,
     Most,
     compiling,
+    flag_steady_steps,
     host_facts,
     largest_operator,
     outermost,
-    watching,
-    with_steady,
+    profiler_time,
 )
-from tidyprof.diagnosis.observer import Cost, cost_of
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
-from tidyprof.diagnosis.processor import TAKEN, processor_time, without_taken
+from tidyprof.diagnosis.processor import CPU_STEAL, processor_time, without_taken
+from tidyprof.diagnosis.profiler_overhead import Cost, cost_of
 from tidyprof.diagnosis.recomputation import recomputed
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 SETS = ("compute", "exposed_communication", "data_wait", "compiling", "between", "silent")
-PARTS = (*SETS, TAKEN)
+PARTS = (*SETS, CPU_STEAL)
 """Parts of a step, which add up to it.
 
 data_wait -- in the phase `data`, operators of the loader included; where a loader's range lies in
@@ -53,7 +53,7 @@ data_wait -- in the phase `data`, operators of the loader included; where a load
 compute -- else in an operator that is neither communication nor compiled. exposed_communication --
 else in a collective of gloo or MPI. between, silent -- no operator at all, for less than SILENT_NS
 and for longer.
-taken     -- see `processor.TAKEN`.
+taken     -- see `processor.CPU_STEAL`.
 """
 
 HANDING_OVER = r"c10d::.*|record_param_comms"
@@ -75,7 +75,7 @@ class HostTimeline:
     budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns,
                 duration_ns, PARTS with `_ns`, `small_ns` (in and behind the small operators of
                 loops in Python, see `in_loops`; not while loading), `steady` and `apart`
-                (see with_steady), `lost_ns` and `waited_ns` (see processor_time).
+                (see flag_steady_steps), `lost_ns` and `waited_ns` (see processor_time).
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's
         time.
@@ -149,9 +149,9 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
     tables, small = [], []
     silence = loading = Intervals.empty()
-    watched = watching(stacks)
+    watched = profiler_time(stacks)
     for owner in owners_of(budget):
-        steps = of_owner(budget, owner)
+        steps = events_of_process(budget, owner)
         begin, finish = start_and_end(steps)
         sets = _sets(profile, owner, Intervals.union(begin, finish), watched)
         looped, inside = _looped(profile, owner, sets)
@@ -160,7 +160,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         columns = without_taken(columns, processor_time(profile, owner, begin, finish, sets))
         tables.append(steps.assign(**columns, small_ns=inside.covered_within(begin, finish)))
         silence, loading = silence | sets["silent"], loading | sets["data_wait"]
-    budget = with_steady(pd.concat(tables, ignore_index=True), profile, mark)
+    budget = flag_steady_steps(pd.concat(tables, ignore_index=True), profile, mark)
     steady = budget[budget["steady"]]
     judged = Intervals.union(*start_and_end(steady))
     (name, count), *_ = [*Counter(small).most_common(1), ("", 0)]
@@ -183,7 +183,7 @@ def _sets(
     """PARTS of one owner's steps as sets of time. watched -- see `watching`: in that time the
     program is not silent.
     """
-    operators = of_owner(plain_host_events(profile, "operator"), owner)
+    operators = events_of_process(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
     # Each part gets what no part before it has: a collective runs on a thread of its own, so only
     # what computation leaves of it is exposed.
@@ -209,7 +209,7 @@ def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
     belongs to the step that ended, such as a report or a validation.
     """
     data = phase_time(profile, owner, "data")
-    ranges = of_owner(plain_host_events(profile, "annotation"), owner)
+    ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
     begins = np.sort(ranges["start_ns"][names_matching(ranges, LOADER)])
     following = np.searchsorted(begins, data.starts)
     # The last time, the latest of all, answers for a range without a loader behind its begin.
@@ -221,9 +221,9 @@ def _looped(
     profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]
 ) -> tuple[list[str], Intervals]:
     """Names of the small operators in loops, and the time in them and after them that belongs to no
-    part but `compute` and `between`.
+    part but `compute` and `select_time_range`.
     """
-    operators = outermost(of_owner(plain_host_events(profile, "operator"), owner))
+    operators = outermost(events_of_process(plain_host_events(profile, "operator"), owner))
     codes, names = operators["name"].codes, operators["name"].categories
     begin, end = start_and_end(operators)
     following = np.append(begin[1:], end[-1:])

@@ -21,12 +21,12 @@ from tidyprof.analyses.operators import operators
 from tidyprof.analyses.steps import steps
 from tidyprof.diagnosis import on_device as on_device_parts
 from tidyprof.diagnosis import on_host as on_host_parts
-from tidyprof.diagnosis.observer import NEARLY
 from tidyprof.diagnosis.on_device import timeline
 from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
+from tidyprof.diagnosis.profiler_overhead import NEARLY
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
 from tidyprof.diagnosis.verdict import BRACKETS, Diagnosis, facts, headline, judged_ones
-from tidyprof.harmless import html_text, typeset
+from tidyprof.escaping import html_text, typeset
 from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, in_the_dark, save
 from tidyprof.tables.contract import Profile
@@ -143,7 +143,7 @@ def _figures(
     estimated = observer.estimated_ns and (observer.estimated_ns.low, observer.estimated_ns.high)
     if estimated and estimated[0] >= NEARLY * observer.traced_ns:
         estimated = None
-    bars = plots.step_budget(parts, untraced_ns=observer.untraced_ns or estimated)
+    bars = plots.step_budget(parts, unprofiled_step_ns=observer.unprofiled_step_ns or estimated)
     left_out = "; the first is not judged" if len(steady_steps(parts)) < len(parts) else ""
     yield f"Where each traced step went{left_out}", bars
     timelines, budgets = zip(*(judged_part(own, mark) for own, _ in ranks), strict=True)

@@ -14,14 +14,14 @@ from tidyprof.analyses.common import of_rank
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
-TAKEN = "taken"
+CPU_STEAL = "taken"
 """The part of a step in which other programs had the processor although the host could have gone
 on.
 """
 
 LENGTHENED = ("data_wait", "between", "silent", "stalled", "launch_bound")
-"""The parts that TAKEN is taken from; what remains of them is the host's own loss. An operator that
-lasts longer is none of them, and in a call that waits nobody needs a processor.
+"""The parts that CPU_STEAL is taken from; what remains of them is the host's own loss. An operator
+that lasts longer is none of them, and in a call that waits nobody needs a processor.
 """
 
 BUSY = 0.55
@@ -75,8 +75,8 @@ def processor_time(
 
 
 def without_taken(columns: Mapping[str, np.ndarray], times: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of parts, `_ns`, less what other programs took of them; that as the part TAKEN;
-    and lost_ns and waited_ns. times -- see `processor_time`.
+    """The columns of parts, `_ns`, less what other programs took of them; that as the part
+    CPU_STEAL; and lost_ns and waited_ns. times -- see `processor_time`.
     """
     less = {
         name: np.minimum(times[name], columns[f"{name}_ns"])
@@ -85,4 +85,4 @@ def without_taken(columns: Mapping[str, np.ndarray], times: Mapping[str, Any]) -
     }
     rest = {f"{name}_ns": columns[f"{name}_ns"] - taken for name, taken in less.items()}
     known = {name: times[name] for name in ("lost_ns", "waited_ns")}
-    return {**columns, **rest, f"{TAKEN}_ns": sum(less.values()), **known}
+    return {**columns, **rest, f"{CPU_STEAL}_ns": sum(less.values()), **known}

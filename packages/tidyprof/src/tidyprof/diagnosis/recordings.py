@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import equal, plain_columns, plain_events, plain_host_events
+from tidyprof.analyses.common import equal, event_arrays, plain_events, plain_host_events
 from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.steps import marks_to_try, plain_steps
 from tidyprof.diagnosis.on_device import Timeline, power_samples, roof_share, timeline
@@ -54,7 +54,7 @@ def kind_of(profile: Profile) -> Kind:
     return Kind(
         tool=tool,
         host_events=len(plain_host_events(profile)),
-        has_rank=bool((plain_columns(profile)["rank"] != ABSENT).any()),
+        has_rank=bool((event_arrays(profile)["rank"] != ABSENT).any()),
         has_timeline=has_device_events(profile) and tool not in REPLAYING,
         on_host=ran_on_host(profile),
     )
@@ -125,7 +125,7 @@ def recording_signs(
 def files_of_ranks(profile: Profile) -> dict[int, str]:
     """Rank -> its file, where each rank has a file of its own."""
     files = list(profile.meta.get("files", ()))
-    ranks = np.unique(plain_columns(profile)["rank"]).tolist()
+    ranks = np.unique(event_arrays(profile)["rank"]).tolist()
     if not files:
         return {}
     if len(files) == len(ranks) == 1 and ranks[0] != ABSENT:
@@ -159,7 +159,7 @@ def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, PlainEvents]]:
     With many ranks, what is looked up for one must not be searched in the events of all. It is the
     whole profile where that has one rank, or events without a rank.
     """
-    events, columns = profile.events, plain_columns(profile)
+    events, columns = profile.events, event_arrays(profile)
     is_function = np.zeros(len(events), bool)
     if "source_category" in events.columns:
         is_function = is_one_of(columns["source_category"], ["python_function"])

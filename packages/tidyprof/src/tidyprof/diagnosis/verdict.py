@@ -23,11 +23,11 @@ from tidyprof.diagnosis.causes import (
     percent,
     rank_words,
 )
-from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
-from tidyprof.diagnosis.on_device import AT_WORK, SILENT_NS
-from tidyprof.diagnosis.processor import BUSY, TAKEN
+from tidyprof.diagnosis.indicators import Signs, signs_of
+from tidyprof.diagnosis.on_device import DEVICE_BUSY_PARTS, SILENT_NS
+from tidyprof.diagnosis.processor import BUSY, CPU_STEAL
+from tidyprof.diagnosis.profiler_overhead import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.recordings import AMD, Kind, RecordingSigns, kind_of, recording_signs
-from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.errors import SAME
 from tidyprof.tables.contract import Profile
 
@@ -60,7 +60,7 @@ def always_last(signs: Signs) -> int | None:
     if table is None or table.attrs["straggler"] is None:
         return None
     worst = table[table["rank"] == table.attrs["straggler"]].iloc[0]
-    return int(worst["rank"]) if worst["came_last"] == worst["compared"] else None
+    return int(worst["rank"]) if worst["arrived_last"] == worst["compared"] else None
 
 
 def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
@@ -372,7 +372,7 @@ def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
             f"single long steps take {percent(signs.observer.long_share)} of the time, and none is"
             " judged here"
         )
-    if signs.observer.untraced_ns is not None and not ends:
+    if signs.observer.unprofiled_step_ns is not None and not ends:
         return ""
     causes = dict.fromkeys(end.cause for end in (*ends, found))
     if len(causes) > 1:
@@ -479,7 +479,7 @@ def _empty_replays(signs: Signs) -> str:
     """Why nobody knows when the device worked; empty where it was busy, or where most replays have
     kernels.
     """
-    idle = 1 - sum(signs.shares.get(part, 0.0) for part in AT_WORK)
+    idle = 1 - sum(signs.shares.get(part, 0.0) for part in DEVICE_BUSY_PARTS)
     if not signs.replays.empty or 2 * signs.replays.empty < signs.replays.launches or idle < LIMIT:
         return ""
     return f"{replay_words(signs)}, so when the device worked is not known"
@@ -498,7 +498,7 @@ def _taken(signs: Signs, fired: Sequence[Cause]) -> str:
     """Why other programs leave open what the host does itself; empty if they don't, or if the host
     loses no time.
     """
-    lost = signs.shares.get(TAKEN, 0.0)
+    lost = signs.shares.get(CPU_STEAL, 0.0)
     blamed = lost >= LIMIT or any(not cause.is_rest for cause in fired)
     stolen = signs.stolen or 0.0
     if stolen >= BUSY and blamed:
@@ -560,7 +560,10 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return f"{name} comes near"
     if share < CLEAR * LIMIT:
         return "that is little more than a cause must take"
-    if best.name == "launch-bound" and sum(signs.shares[part] for part in AT_WORK) >= KEEPS_UP:
+    if (
+        best.name == "launch-bound"
+        and sum(signs.shares[part] for part in DEVICE_BUSY_PARTS) >= KEEPS_UP
+    ):
         return "the device works for most of the step: a batch a bit larger ends it"
     if (
         signs.shares
@@ -572,7 +575,7 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         return "this is one step alone"
     if replay_words(signs) and best.part == "idle":
         return "kernels of graphs may be missing"
-    untraced = signs.observer.untraced_ns
+    untraced = signs.observer.unprofiled_step_ns
     if best.name == "silent-host" and untraced is not None and untraced < SILENT_NS:
         return "without the profiler a whole step is shorter than the silence that counts"
     if (
@@ -590,7 +593,7 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         taken = signs.off if signs.stolen is None and silent else signs.stolen
         if taken is None and silent:
             return OTHERS
-        if share - max((taken or 0.0) - signs.shares.get(TAKEN, 0.0), 0.0) < CLEAR * LIMIT:
+        if share - max((taken or 0.0) - signs.shares.get(CPU_STEAL, 0.0), 0.0) < CLEAR * LIMIT:
             return OTHERS
     if best.name == "straggler" or always_last(signs) is None or signs.waiting < LIMIT:
         return ""
@@ -841,9 +844,9 @@ def _without_profiler(signs: Signs) -> str:
     makes no difference.
     """
     observer = signs.observer
-    if observer.untraced_ns is not None:
+    if observer.unprofiled_step_ns is not None:
         return (
-            f"without the profiler {four_digits(observer.untraced_ns / 1e6)} ms"
+            f"without the profiler {four_digits(observer.unprofiled_step_ns / 1e6)} ms"
             f" ({observer.source}), of these"
         )
     if observer.estimated_ns is None or observer.estimated_ns.low >= NEARLY * observer.traced_ns:
@@ -861,9 +864,9 @@ def _data_before(signs: Signs) -> Iterator[str]:
     difference.
     """
     observer = signs.observer
-    if observer.shift_ns is None or observer.untraced_ns is None:
+    if observer.shift_ns is None or observer.unprofiled_step_ns is None:
         return
-    if abs(observer.shift_ns) >= MISSING * observer.untraced_ns:
+    if abs(observer.shift_ns) >= MISSING * observer.unprofiled_step_ns:
         more = "longer" if observer.shift_ns > 0 else "shorter"
         length = four_digits(abs(observer.shift_ns) / 1e6)
         than = f"{length} ms {more} in `data` than those in it"
@@ -930,10 +933,10 @@ def observer_ms(observer: Observer) -> dict[str, Any]:
     """The step with and without the profiler in ms, None where unknown, and the number of events
     that it recorded.
     """
-    estimated, untraced = observer.estimated_ns, observer.untraced_ns
+    estimated, untraced = observer.estimated_ns, observer.unprofiled_step_ns
     return {
         "traced_step_ms": observer.traced_ns / 1e6 or None,
-        "untraced_step_ms": None if untraced is None else untraced / 1e6,
+        "unprofiled_step_ms": None if untraced is None else untraced / 1e6,
         "estimated_step_ms": estimated and [estimated.low / 1e6, estimated.high / 1e6],
         "events_a_step": observer.events,
     }

@@ -19,11 +19,11 @@ import msgspec
 import pandas as pd
 from isal import igzip
 
+from tidyprof.atomic_write import whole_file
 from tidyprof.export.chrome_events import counter_lines, event_lines, flow_lines
 from tidyprof.export.chrome_tracks import Tracks, find_tracks
 from tidyprof.readers.torch.meta import LATEST_BASE_NS
 from tidyprof.tables.contract import MARK, Profile
-from tidyprof.whole_files import whole_file
 
 _BEFORE_FIRST_NS = 1_000
 """The base time lies this much before the first event, since in this dialect start 0 stands for a

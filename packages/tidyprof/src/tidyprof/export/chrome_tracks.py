@@ -26,19 +26,19 @@ class Tracks:
 
     places      -- one row per process or device: rank, on_device, number (of the process or
                    device), pid (JSON).
-    place       -- for each event its row in `places`.
+    place_row   -- for each event its row in `places`.
     thread      -- for each event its thread or stream, Int64.
     states_rank -- whether each event must say which rank it belongs to.
     """
 
     places: pd.DataFrame
-    place: np.ndarray
+    place_row: np.ndarray
     thread: pd.Series
     states_rank: bool
 
     def pid_texts(self) -> np.ndarray:
         """The process of each event, as JSON."""
-        return self.places["pid"].to_numpy(object)[self.place]
+        return self.places["pid"].to_numpy(object)[self.place_row]
 
     def tid_texts(self) -> np.ndarray:
         """The thread of each event, as JSON."""
@@ -56,7 +56,7 @@ class Tracks:
             number if number is not None and pid != str(number) else None
             for number, pid in zip(_plain(self.places["number"]), self.places["pid"], strict=True)
         ]
-        return np.array(numbers, dtype=object)[self.place]
+        return np.array(numbers, dtype=object)[self.place_row]
 
     def counter_pid(self, device: int | None) -> str:
         """The process, as JSON, under which a counter of this device is shown."""
@@ -86,7 +86,7 @@ class Tracks:
                 _metadata("process_sort_index", row.pid, "0", sort_index=order),
             ]
         rows = pd.DataFrame(
-            {"place": self.place, "pid": self.pid_texts(), "tid": self.tid_texts()}
+            {"place": self.place_row, "pid": self.pid_texts(), "tid": self.tid_texts()}
         ).drop_duplicates()
         for place, pid, tid in rows.itertuples(index=False):
             word = "stream" if self.places["on_device"].iloc[place] else "thread"

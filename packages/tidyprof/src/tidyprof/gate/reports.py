@@ -13,9 +13,9 @@ import pandas as pd
 
 from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
+from tidyprof.escaping import markdown_block, markdown_text, printable_lines
 from tidyprof.gate.measures import MEASURES
 from tidyprof.gate.verdict import LEAST_REPEATS, Verdict, repeats_for_parts
-from tidyprof.harmless import markdown_block, markdown_text, printable_lines
 
 ROWS = 5
 """A report names at most so many kernels."""

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from tidyprof.analyses.budget import NO_PARTS, parts_of, steady_steps, step_budget
+from tidyprof.analyses.budget import NO_PARTS, budget_parts, steady_steps, step_budget
 from tidyprof.analyses.common import has_launches
 from tidyprof.analyses.kernels import kernels
 from tidyprof.errors import DAMAGED, ProfileReadError
@@ -205,7 +205,7 @@ def run_times(
     lanes = _lanes(path, of_lanes, profile.meta.get("files", ()))
     steady = steady_steps(budget)
     typical = _typical(steady, steady["duration_ns"])
-    parts = pd.Series({part: typical[f"{part}_ns"].mean() for part in parts_of(steady)})
+    parts = pd.Series({part: typical[f"{part}_ns"].mean() for part in budget_parts(steady)})
     return RunTimes(
         str(path),
         float(steady["duration_ns"].median()),

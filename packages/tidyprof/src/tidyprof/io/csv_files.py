@@ -293,8 +293,8 @@ def rows_of(
     return table.unify_dictionaries().combine_chunks()
 
 
-def _damaged(path: Path, found: str) -> ProfileReadError:
-    return ProfileReadError(path, found, *DAMAGED)
+def _damaged(path: Path, finding: str) -> ProfileReadError:
+    return ProfileReadError(path, finding, *DAMAGED)
 
 
 def _is_utf8(decoder: IncrementalDecoder, part: bytes) -> bool:

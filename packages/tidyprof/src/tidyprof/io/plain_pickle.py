@@ -15,7 +15,7 @@ from typing import Any
 from tidyprof.errors import DAMAGED, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import is_pickle
 
-MOST_OBJECT_BYTES = 2**31
+MAX_OBJECT_BYTES = 2**31
 """Bytes of memory that the objects of one file may take, by COST."""
 
 LONGEST_NUMBER = 9
@@ -115,7 +115,7 @@ def plain_objects(path: Path, data: bytes) -> Any:
     same hash, which make Python's dictionaries slow.
 
     Raises ProfileReadError for damage, for every instruction that plain data don't need, and where
-    the objects would take more than MOST_OBJECT_BYTES.
+    the objects would take more than MAX_OBJECT_BYTES.
     """
     if not is_pickle(data):
         raise ProfileReadError(
@@ -155,9 +155,9 @@ def _look_through(path: Path, data: bytes) -> None:
             or not stack.takes(code, argument)
         ):
             raise _refused(path, code, position - 1)
-        if cost > MOST_OBJECT_BYTES:
+        if cost > MAX_OBJECT_BYTES:
             raise ProfileReadError(
-                path, f"a pickle whose objects take more than {MOST_OBJECT_BYTES} bytes", *TOO_LARGE
+                path, f"a pickle whose objects take more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
             )
         position += length
     raise ProfileReadError(path, "a pickle without an end", *DAMAGED)

@@ -268,11 +268,11 @@ class Database:
                 if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
                     raise _damaged(self.path, " ".join(finding.split()))
 
-    def _lacking(self, found: str, name: str, candidates: Iterable[str]) -> ProfileReadError:
+    def _lacking(self, finding: str, name: str, candidates: Iterable[str]) -> ProfileReadError:
         near = get_close_matches(name, list(candidates), n=1, cutoff=0.7)
         return ProfileReadError(
             self.path,
-            found + (f", only {near[0]!r}" if near else f" (it has {_some(candidates)})"),
+            finding + (f", only {near[0]!r}" if near else f" (it has {_some(candidates)})"),
             "another tool or another version of this one wrote it, or writing it ended early",
             "check with which tool and version it was recorded",
         )
@@ -506,7 +506,7 @@ def text_codes(
     return by_code(codes, positions, NO_TEXT, np.int32)
 
 
-NEARLY_ALL = 0.9
+MAX_BROKEN_LINKS_SHARE = 0.9
 """A file is refused where so large a share of a vital link's rows refers to nothing: the rest of it
 means nothing.
 """
@@ -540,11 +540,11 @@ class Loss:
     count: int
     total: int
     table: str
-    found: str
+    problem: str
     vital: bool
 
     def __str__(self) -> str:
-        return f"{self.count:,} of {self.total:,} rows of {self.table} {self.found}"
+        return f"{self.count:,} of {self.total:,} rows of {self.table} {self.problem}"
 
 
 def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
@@ -573,7 +573,7 @@ def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[
     """
     losses = list(losses)
     for loss in losses:
-        if loss.vital and loss.count >= NEARLY_ALL * loss.total:
+        if loss.vital and loss.count >= MAX_BROKEN_LINKS_SHARE * loss.total:
             raise ProfileReadError(
                 database.path, str(loss), cause, "copy it again, or record again"
             )

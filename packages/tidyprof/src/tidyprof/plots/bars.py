@@ -21,7 +21,7 @@ _SEEN_SHARE = 0.003
 them.
 """
 
-_FEWEST_CHARACTERS = 8
+_MIN_CHARACTERS = 8
 """A name that is cut to fewer letters than these tells nothing: `aut…`."""
 
 FOLDED = "… "
@@ -109,7 +109,7 @@ def fitting(name: str, room: int) -> str:
     if last in _TELL_NOTHING and outer:
         last = f"{outer.rpartition('::')[2]}::{last}"
     whole = next((form for form in (name, folded, function, last) if len(form) <= room), "")
-    return whole or (f"{last[: room - 1]}…" if room >= _FEWEST_CHARACTERS else "")
+    return whole or (f"{last[: room - 1]}…" if room >= _MIN_CHARACTERS else "")
 
 
 def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:

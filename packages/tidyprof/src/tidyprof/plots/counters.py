@@ -45,7 +45,7 @@ SCALES = {"bytes": ("GB", 1e9)}
 LONG_NAME = 14
 """Longer names leave no room for their unit in the same line beside a panel."""
 
-FEW = 60
+MAX_MARKED_SAMPLES = 60
 """Up to so many samples, each of them is marked: nothing was measured between two of them."""
 
 
@@ -119,7 +119,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size:
     shown, scale = SCALES.get(unit, (unit, 1.0))
     for device, samples in rows.groupby("device", dropna=False):
         index = 0 if pd.isna(device) else numbers.index(device)
-        few = len(samples) <= FEW
+        few = len(samples) <= MAX_MARKED_SAMPLES
         axes.plot(
             (samples["time_ns"] - begin) / size,
             samples["value"] / scale,

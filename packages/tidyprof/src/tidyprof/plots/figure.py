@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.text import Text
 
-from tidyprof.harmless import html_text, typeset
+from tidyprof.escaping import html_text, typeset
 from tidyprof.plots import style, viewer
 
 _DPI = 150

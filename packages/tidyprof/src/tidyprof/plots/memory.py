@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
-from tidyprof.harmless import printable
+from tidyprof.escaping import printable
 from tidyprof.plots import style, viewer
 from tidyprof.plots.figure import TidyFigure, legend_above, new_figure, settings
 from tidyprof.plots.style import RGBA

@@ -26,12 +26,12 @@ def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
     table comes from `analyses.busy`. Raises ValueError if it is empty or has no origin.
     """
-    require(table, ["rank", "device", "span_ns", "union_percent", "sum_percent"], "busy")
+    require(table, ["rank", "device", "span_ns", "busy_percent", "sum_percent"], "busy")
     origin = origin_of(table)
     with settings():
         figure, (axes,) = new_figure(origin, height=1.6 + 0.9 * len(table), title=title)
         for position, row in enumerate(table.itertuples()):
-            _busy_bar(axes, position - 0.19, row.union_percent, "busy (union)", style.BLUE)
+            _busy_bar(axes, position - 0.19, row.busy_percent, "busy (union)", style.BLUE)
             _busy_bar(axes, position + 0.19, row.sum_percent, "sum of durations", style.GREY)
         axes.axvline(100, color=style.TEXT, linewidth=1.2, linestyle="--", zorder=1)
         labels = [place_label(row.rank, row.device, len(table) > 1) for row in table.itertuples()]
@@ -49,16 +49,16 @@ def _busy_words(table: pd.DataFrame) -> str:
     first = table.iloc[0]
     begin = (
         f"Bars for {len(table)} device{'s' if several else ''} over"
-        f" {duration_text(table['span_ns'].max())}: busy for {first['union_percent']:.0f} % of the"
+        f" {duration_text(table['span_ns'].max())}: busy for {first['busy_percent']:.0f} % of the"
         f" time{' on the first' if several else ''}, while the durations add up to"
         f" {first['sum_percent']:.0f} %."
     )
     if not several:
-        surplus = first["sum_percent"] - first["union_percent"]
+        surplus = first["sum_percent"] - first["busy_percent"]
         return f"{begin} The sum exceeds the busy time by {surplus:.0f} percentage points."
-    least = table.loc[table["union_percent"].idxmin()]
+    least = table.loc[table["busy_percent"].idxmin()]
     where = place_label(least["rank"], least["device"], True)
-    return f"{begin} The least busy is {where} with {least['union_percent']:.0f} %."
+    return f"{begin} The least busy is {where} with {least['busy_percent']:.0f} %."
 
 
 def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str) -> None:

@@ -22,7 +22,7 @@ from tidyprof.plots.figure import (
     settings,
 )
 
-MOST_RANKS = 24
+MAX_RANKS = 24
 """Bars that fit on a page; of more ranks, those are shown that made the others wait most."""
 
 WAIT_COLOURS = "cividis"
@@ -37,25 +37,25 @@ _PARTS = {
 """Part of a rank's time (column without _ns) -> its look."""
 
 _LOOKS = {**style.PART_LOOK, "idle": (style.GROUND, "")}
-_MOST_NUMBERED = 40
+_MAX_NUMBERED = 40
 
 
 def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Stacked bars: what each rank's device did, how often it came last and how long it waited.
 
-    table comes from `analyses.ranks`. Of more than MOST_RANKS rows those with the largest
+    table comes from `analyses.ranks`. Of more than MAX_RANKS rows those with the largest
     caused_wait_ns are shown. Raises ValueError if the table is empty or has no origin.
     """
     columns = [f"{part}_ns" for part in _PARTS]
     require(
         table,
-        [*columns, "rank", "device", "total_ns", "came_last", "compared", "caused_wait_ns"],
+        [*columns, "rank", "device", "total_ns", "arrived_last", "compared", "caused_wait_ns"],
         "ranks",
     )
     origin = origin_of(table)
     shown = table
-    if len(table) > MOST_RANKS:
-        shown = table.loc[table["caused_wait_ns"].nlargest(MOST_RANKS).index.sort_values()]
+    if len(table) > MAX_RANKS:
+        shown = table.loc[table["caused_wait_ns"].nlargest(MAX_RANKS).index.sort_values()]
     unit, size = axis_unit(shown["total_ns"].max())
     ends = [_end_text(row) for row in shown.to_dict("records")]
     with settings():
@@ -73,7 +73,7 @@ def _end_text(row: dict) -> str:
     if not row["compared"]:
         return duration_text(row["total_ns"])
     waiting = f"{duration_text(row['wait_ns'])} waiting" if row["wait_ns"] else "never waiting"
-    return f"{waiting}, last in {row['came_last']} of {row['compared']}"
+    return f"{waiting}, last in {row['arrived_last']} of {row['compared']}"
 
 
 def _rank_words(table: pd.DataFrame, shown: int) -> str:
@@ -95,7 +95,7 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
         return f"{begin} No single rank is the one that the others wait for."
     return (
         f"{begin} The others wait longest for rank {straggler}, which came last in"
-        f" {worst['came_last']} of {worst['compared']} collectives."
+        f" {worst['arrived_last']} of {worst['compared']} collectives."
     )
 
 
@@ -108,7 +108,7 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """
     require(
         table,
-        ["number", "rank", "device", "wait_ns", "came_last"],
+        ["number", "rank", "device", "wait_ns", "arrived_last"],
         "collectives(..., per_rank=True)",
     )
     origin = origin_of(table)
@@ -133,7 +133,7 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         axes.set_xlabel("collective, in order of time")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
         labels = rank_labels(waits.index.to_frame(index=False))
-        every = -(-len(labels) // _MOST_NUMBERED)
+        every = -(-len(labels) // _MAX_NUMBERED)
         axes.set_yticks(range(0, len(labels), every), labels[::every])
         for side in ("left", "bottom"):
             axes.spines[side].set_visible(False)
@@ -144,7 +144,7 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: AxesImage) -> None:
     """A dot on the rank that came last in each collective, readable on its ground."""
-    last = table[table["came_last"]]
+    last = table[table["arrived_last"]]
     rows = waits.index.get_indexer(pd.MultiIndex.from_frame(last[["rank", "device"]]))
     columns = waits.columns.get_indexer(last["number"])
     size = float(np.clip(200 / max(waits.shape), 1.5, 7))
@@ -165,7 +165,7 @@ def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: Axes
 def _wait_words(table: pd.DataFrame) -> str:
     place = ["rank", "device"]
     rows = table.groupby(place, dropna=False).agg(
-        came_last=("came_last", "sum"), longest=("wait_ns", "max")
+        arrived_last=("arrived_last", "sum"), longest=("wait_ns", "max")
     )
     rows = rows.reset_index().pipe(lambda found: found.assign(label=rank_labels(found)))
     longest = rows.loc[rows["longest"].idxmax()]
@@ -177,11 +177,11 @@ def _wait_words(table: pd.DataFrame) -> str:
 
 
 def _most_often_last(rows: pd.DataFrame) -> str:
-    """Which rank came last most often; rows has label and came_last of each."""
-    most = rows["came_last"].max()
+    """Which rank came last most often; rows has label and arrived_last of each."""
+    most = rows["arrived_last"].max()
     if not most:
         return "In none of them did one rank come last alone."
-    first, *equal = rows.loc[rows["came_last"] == most, "label"]
+    first, *equal = rows.loc[rows["arrived_last"] == most, "label"]
     others = "more often than any other"
     if equal:
         others = f"as often as {equal[0] if len(equal) == 1 else f'{len(equal)} others'}"

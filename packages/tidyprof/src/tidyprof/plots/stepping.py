@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from tidyprof.analyses.budget import part_words, parts_of
+from tidyprof.analyses.budget import budget_parts, part_words
 from tidyprof.plots import style
 from tidyprof.plots.bars import stack
 from tidyprof.plots.figure import (
@@ -21,7 +21,7 @@ from tidyprof.plots.figure import (
     three_digits,
 )
 
-MOST_ROWS = 24
+MAX_ROWS = 24
 """Bars that fit on a page; a longer table is shown as the mean step of each rank and device."""
 
 SLOW = 1.5
@@ -36,20 +36,20 @@ _LABELLED = 5
 def step_budget(
     table: pd.DataFrame,
     title: str | None = None,
-    untraced_ns: float | tuple[float, float] | None = None,
+    unprofiled_step_ns: float | tuple[float, float] | None = None,
 ) -> TidyFigure:
     """Stacked bars: the parts of each step, which add up to it.
 
-    table comes from `analyses.step_budget`. More than MOST_ROWS rows become the mean step of each
-    rank and device. untraced_ns is what a step takes without the profiler, or the range that it
-    lies in: a line across the bars; None takes it from the table's attrs, where the recording
+    table comes from `analyses.step_budget`. More than MAX_ROWS rows become the mean step of each
+    rank and device. unprofiled_step_ns is what a step takes without the profiler, or the range that
+    it lies in: a line across the bars; None takes it from the table's attrs, where the recording
     states it. Raises ValueError if the table is empty or has no origin.
     """
     require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
     origin = origin_of(table)
-    parts = parts_of(table)
+    parts = budget_parts(table)
     columns = [f"{part}_ns" for part in parts]
-    rows = table if len(table) <= MOST_ROWS else _mean_steps(table, columns)
+    rows = table if len(table) <= MAX_ROWS else _mean_steps(table, columns)
     shown = rows[columns].set_axis(parts, axis="columns")
     ends = [duration_text(total) for total in shown.sum(axis=1)]
     unit, size = axis_unit(rows["duration_ns"].max())
@@ -58,17 +58,21 @@ def step_budget(
         looks = {part: style.PART_LOOK[part] for part in parts}
         stack(axes, shown, looks, _row_labels(rows), ends, size, room=1.08)
         axes.set_xlabel(f"time, {unit}")
-        untraced = table.attrs.get("untraced_ns") if untraced_ns is None else untraced_ns
+        untraced = (
+            table.attrs.get("unprofiled_step_ns")
+            if unprofiled_step_ns is None
+            else unprofiled_step_ns
+        )
         said = "" if untraced is None else _across(axes, untraced, size)
     figure.alternative_text = _budget_words(table, parts) + said
     return figure
 
 
-def _across(axes: Axes, untraced_ns: float | tuple[float, float], size: float) -> str:
+def _across(axes: Axes, unprofiled_step_ns: float | tuple[float, float], size: float) -> str:
     """Draw a line across all bars where a step ends without the profiler, or two for a range;
     returns the same in words.
     """
-    ends = untraced_ns if isinstance(untraced_ns, tuple) else (untraced_ns,)
+    ends = unprofiled_step_ns if isinstance(unprofiled_step_ns, tuple) else (unprofiled_step_ns,)
     text = f"without the profiler {' to '.join(duration_text(end) for end in ends)}"
     # Other programs, or another clock, may make it longer than every step that was recorded.
     axes.set_xlim(right=max(axes.get_xlim()[1], 1.05 * ends[-1] / size))

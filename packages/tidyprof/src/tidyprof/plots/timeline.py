@@ -45,7 +45,7 @@ compared.
 _BINS = 600
 _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
-_MOST_THREADS = 3
+_MAX_THREADS = 3
 _BESIDE = 12
 """Characters of a name behind a lane at most: they take their room from the axes."""
 
@@ -254,7 +254,7 @@ def _host_lanes(profile: Profile, prefix: str, ranges_only: bool) -> Iterator[La
     if ranges_only:
         return
     calls = host[host["kind"].isin(list(_HOST_LANES))]
-    busiest = calls["thread"].value_counts(dropna=False).index[:_MOST_THREADS]
+    busiest = calls["thread"].value_counts(dropna=False).index[:_MAX_THREADS]
     # Events are sorted by time, so the thread that begins first comes first.
     threads = calls.loc[calls["thread"].isin(busiest), "thread"].drop_duplicates()
     for number, thread in enumerate(threads):

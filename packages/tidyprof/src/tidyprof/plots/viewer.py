@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.harmless import printable
+from tidyprof.escaping import printable
 from tidyprof.tables.codes import ABSENT
 
 LIMIT_BYTES = 400_000
@@ -23,13 +23,13 @@ LIMIT_BYTES = 400_000
 many were left out.
 """
 
-MOST = 24_000
+MAX_EVENTS = 24_000
 """Events that fit into LIMIT_BYTES, at some 15 bytes each."""
 
 LONGEST_NAME = 400
 """Characters of a name; the middle of a longer name is left out."""
 
-MOST_BANDS = 2_000
+MAX_BANDS = 2_000
 """Phases that are shaded behind a curve."""
 
 _TEXTS = ("operator", "part")
@@ -82,7 +82,7 @@ def boxes(
     return _bounded(fixed, encoded, len(table), sum(totals))
 
 
-def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MOST) -> np.ndarray:
+def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MAX_EVENTS) -> np.ndarray:
     """Positions of the `most` events that are kept: the longest of each row, an equal number of
     each, or all that a row has.
     """
@@ -130,9 +130,9 @@ def curve(
             "time": _deltas(table["time_ns"].to_numpy()[chosen] - table["time_ns"].iloc[0]),
         }
 
-    if len(bands) > MOST_BANDS:
-        axis += f"; shaded are the longest {MOST_BANDS:,} of {len(bands):,} phases"
-        bands = sorted(bands, key=lambda band: band[1] - band[2])[:MOST_BANDS]
+    if len(bands) > MAX_BANDS:
+        axis += f"; shaded are the longest {MAX_BANDS:,} of {len(bands):,} phases"
+        bands = sorted(bands, key=lambda band: band[1] - band[2])[:MAX_BANDS]
     fixed = {
         "kind": "curve",
         "unit": "bytes",
@@ -208,7 +208,7 @@ def _bounded(
     """JSON of as many of `count` rows as fit into LIMIT_BYTES; `encoded(n)` returns the columns of
     the n rows that matter most.
     """
-    kept = min(count, MOST)
+    kept = min(count, MAX_EVENTS)
     while True:
         text = _in_html({**fixed, "left": total - kept, **encoded(kept)})
         if len(text) <= LIMIT_BYTES or not kept:

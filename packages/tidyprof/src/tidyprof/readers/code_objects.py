@@ -23,7 +23,7 @@ ENDINGS = (".out", ".hsaco", ".co")
 _CLASS_64, _LITTLE, _AMD_GPU, _NOTES, _METADATA = 2, 1, 224, 4, 32
 """ELFCLASS64, ELFDATA2LSB, EM_AMDGPU, PT_NOTE and NT_AMDGPU_METADATA."""
 
-_MOST_SEGMENTS = 1000
+_MAX_SEGMENTS = 1000
 
 
 def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
@@ -78,7 +78,7 @@ def _metadata_of(data: bytes) -> Iterator[bytes]:
     # By elf(5): e_phoff, e_phentsize and e_phnum of the header, then p_type, p_offset and p_filesz
     # of each segment. A note is three numbers, its name and its content.
     start, size, count = _number(data, 32, "Q"), _number(data, 54, "H"), _number(data, 56, "H")
-    for segment in range(min(count, _MOST_SEGMENTS)):
+    for segment in range(min(count, _MAX_SEGMENTS)):
         at = start + segment * size
         if _number(data, at, "I") != _NOTES:
             continue

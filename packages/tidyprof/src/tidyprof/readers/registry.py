@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SHOWN_BYTES = 24
 
-_MOST_TRIED = 64
+_MAX_TRIED = 64
 """A recording is looked for in at most so many entries of an unknown folder, so that a huge folder
 takes no time.
 """
@@ -142,7 +142,7 @@ def read(
     if not path.is_dir():
         raise _unknown(path, head)
     names, recordings = recordings_in(path)
-    if len(recordings) != 1 or len(names) > _MOST_TRIED:
+    if len(recordings) != 1 or len(names) > _MAX_TRIED:
         raise _unknown_folder(path, names, recordings)
     return read(path / next(iter(recordings)), **options)
 
@@ -164,13 +164,11 @@ def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
 
 
 def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The names in a folder, and those of the first _MOST_TRIED that are recordings, with their
+    """The names in a folder, and those of the first _MAX_TRIED that are recordings, with their
     formats.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
-    return names, {
-        name: kind for name in names[:_MOST_TRIED] if (kind := _format_of(folder / name))
-    }
+    return names, {name: kind for name in names[:_MAX_TRIED] if (kind := _format_of(folder / name))}
 
 
 def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
@@ -303,8 +301,8 @@ def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) ->
     if names:
         tried = (
             "none of them known"
-            if len(names) <= _MOST_TRIED
-            else f"none of the first {_MOST_TRIED} known"
+            if len(names) <= _MAX_TRIED
+            else f"none of the first {_MAX_TRIED} known"
         )
         found = (
             f"a folder with {len(names)} {'entry' if len(names) == 1 else 'entries'}"

@@ -23,7 +23,7 @@ HOOKS = 13
 with seven switches of 0.4 µs each, measured on two cores in November 2026.
 """
 
-LARGE = 0.2
+EXPLAINED_SHARE = 0.2
 WHERE = {
     "between steps": (
         "from the optimizer's step to the model's call, such as averages of weights, a log, or a"
@@ -34,11 +34,11 @@ WHERE = {
         " optimizer"
     ),
 }
-"""Parts that need not belong to a training at all; they are explained where their share is LARGE or
-more.
+"""Parts that need not belong to a training at all; they are explained where their share is
+EXPLAINED_SHARE or more.
 """
 
-WORTH = 0.1
+MIN_LONG_STEPS_SHARE = 0.1
 """Share of the time from which long steps are reported."""
 
 DRIFT = 0.15
@@ -103,9 +103,11 @@ def facts_of(run: Run) -> list[tuple[str, str]]:
         whose = "the host's, without the profiler, what other programs took included"
         facts.append(("parts", f"{whose}: {named}"))
         facts += [
-            ("", f"{part}: {WHERE[part]}") for part in WHERE if shares.get(part, 0.0) >= LARGE
+            ("", f"{part}: {WHERE[part]}")
+            for part in WHERE
+            if shares.get(part, 0.0) >= EXPLAINED_SHARE
         ]
-    facts += [("" if number else "told", line) for number, line in enumerate(_told(run))]
+    facts += [("" if number else "notes", line) for number, line in enumerate(_notes(run))]
     facts.append(("cost", _cost(run)))
     return facts
 
@@ -148,9 +150,9 @@ def _long_steps(run: Run) -> list[str]:
     windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
     sums = [window["long"] for window in windows]
     steps = sum(long["steps"] for long in sums)
-    count = sum(long["of_steps"] for long in sums)
+    count = sum(long["total_steps"] for long in sums)
     share = sum(long["ns"] for long in sums) / max(1.0, sum(long["of_ns"] for long in sums))
-    if share < WORTH:
+    if share < MIN_LONG_STEPS_SHARE:
         return []
     what = "a validation, a checkpoint, a new epoch or a request that is being waited for"
     return [
@@ -199,19 +201,20 @@ def _parts(run: Run) -> dict[str, float]:
 
 
 def besides(run: Run) -> str:
-    """A headline on the part of WHERE that takes most of the host's time, if its share is LARGE or
-    more; else empty. The trace alone looks healthy where such a part keeps the device busy.
+    """A headline on the part of WHERE that takes most of the host's time, if its share is
+    EXPLAINED_SHARE or more; else empty. The trace alone looks healthy where such a part keeps the
+    device busy.
     """
     shares = _parts(run)
     part = max(WHERE, key=lambda name: shares.get(name, 0.0))
     share = shares.get(part, 0.0)
-    if share < LARGE:
+    if share < EXPLAINED_SHARE:
         return ""
     return f"{100 * share:.0f} % of the host's time is `{part}`, which is no part of the model"
 
 
-def _told(run: Run) -> Iterable[str]:
-    lines = {line: None for about in run.ranks.values() for line in about["told"]}
+def _notes(run: Run) -> Iterable[str]:
+    lines = {line: None for about in run.ranks.values() for line in about["notes"]}
     yield from lines
     worlds = {about["world"] for about in run.ranks.values()}
     missing = sorted({*range(max(worlds))} - {*run.ranks})
@@ -252,8 +255,8 @@ def machine_of(run: Run) -> str:
 def why_no_trace(run: Run) -> str:
     """Why there is no verdict, and what helps; for a run in which steps were seen."""
     about = next(iter(run.ranks.values()))
-    if about["told"]:
-        return "; ".join(about["told"])
+    if about["notes"]:
+        return "; ".join(about["notes"])
     if about["asked_steps"] == 0:
         return "no trace was asked for, only times"
     seen, needed = about["all_steps"], about["needed"]

@@ -255,7 +255,7 @@ def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = N
         warning = cut_overlaps(path, records, {"stream": stream, "launch_thread": thread})
     except ProfileReadError as error:
         warning = (
-            f"{path.name}: {error.found}. Likely cause: the file's streams are none. Nothing was"
+            f"{path.name}: {error.finding}. Likely cause: the file's streams are none. Nothing was"
             " cut."
         )
     return [warning] if warning else []

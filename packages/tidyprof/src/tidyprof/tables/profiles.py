@@ -177,7 +177,7 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
     return [f"not read{count}: {listed}"]
 
 
-def told(meta: Mapping[str, Any]) -> list[str]:
+def warning_lines(meta: Mapping[str, Any]) -> list[str]:
     """The lines that a command shows before any number: warnings, and files that were not read."""
     return [*meta.get("warnings", []), *ignored_lines(meta)]
 

@@ -96,7 +96,7 @@ class TestKernels:
 class TestBusy:
     def test_union_and_sum(self, two_streams):
         row = analyses.busy(two_streams).iloc[0]
-        assert (row.span_ns, row.union_ns, row.sum_ns, row.streams, row.events) == (
+        assert (row.span_ns, row.busy_ns, row.sum_ns, row.streams, row.events) == (
             90,
             80,
             100,
@@ -105,13 +105,13 @@ class TestBusy:
         )
         assert row.sum_percent == pytest.approx(100 * 100 / 90)
         kernels_only = analyses.busy(two_streams, kinds=["kernel"]).iloc[0]
-        assert (kernels_only.span_ns, kernels_only.union_ns) == (90, 40)
+        assert (kernels_only.span_ns, kernels_only.busy_ns) == (90, 40)
 
     def test_a_device_that_ran_nothing_of_these_kinds(self):
         table = analyses.busy(
             profile_of(event("kernel", "k", 0, 10), event("copy", "c", 0, 20, device=1)), "kernel"
         )
-        assert table[["device", "span_ns", "union_ns", "events"]].to_numpy().tolist() == [
+        assert table[["device", "span_ns", "busy_ns", "events"]].to_numpy().tolist() == [
             [0, 10, 10, 1],
             [1, 20, 0, 0],
         ]
@@ -343,7 +343,7 @@ class TestStepBudget:
         )
         row = analyses.step_budget(profile).iloc[0]
         parts = {
-            part: row[f"{part}_ns"] for part in analyses.parts_of(analyses.step_budget(profile))
+            part: row[f"{part}_ns"] for part in analyses.budget_parts(analyses.step_budget(profile))
         }
         assert parts == {
             "compute": 35,
@@ -454,7 +454,7 @@ class TestStepBudget:
             event("annotation", "enumerate(DataLoader)#x", 2, 8),
         )
         table = analyses.step_budget(profile)
-        assert analyses.parts_of(table) == [
+        assert analyses.budget_parts(table) == [
             "data",
             "forward",
             "loss",
@@ -494,7 +494,7 @@ class TestStepBudget:
             if timeline == "device" and profile.events["launch_ns"].isna().all():
                 continue
             table = analyses.step_budget(profile, timeline)
-            columns = [f"{part}_ns" for part in analyses.parts_of(table)]
+            columns = [f"{part}_ns" for part in analyses.budget_parts(table)]
             assert (table[columns].sum(axis=1) == table["duration_ns"]).all()
             assert (table[columns] >= 0).all(axis=None)
             percentages = table[["launched_earlier_percent", "no_launch_record_percent"]]
@@ -729,7 +729,7 @@ EVERY = {
     "busy": analyses.busy,
     "overlap": analyses.overlap,
     "steps": analyses.steps,
-    "blocked_calls": analyses.blocked_calls,
+    "blocking_calls": analyses.blocking_calls,
     "phases": analyses.phases,
     "step_budget": analyses.step_budget,
     "gaps": analyses.gaps,
@@ -790,17 +790,15 @@ class TestResnetRecording:
     def test_a_sum_of_durations_exceeds_the_time(self, resnet, manifest):
         truth = manifest[RESNET]["truth"]
         everything = analyses.busy(resnet).iloc[0]
-        assert everything.union_percent == pytest.approx(100 * truth["gpu_busy_fraction"], abs=1e-4)
-        assert everything.union_ns == round(1000 * truth["gpu_busy_us"])
+        assert everything.busy_percent == pytest.approx(100 * truth["gpu_busy_fraction"], abs=1e-4)
+        assert everything.busy_ns == round(1000 * truth["gpu_busy_us"])
         assert everything.span_ns == round(1000 * truth["gpu_span_us"])
         assert everything.streams == truth["gpu_streams"]
         only_kernels = analyses.busy(resnet, kinds=["kernel", "collective"]).iloc[0]
         assert only_kernels.sum_percent == pytest.approx(
             100 * truth["kernel_total_us"] / truth["gpu_span_us"]
         )
-        assert (
-            only_kernels.sum_percent > 100 > everything.union_percent > only_kernels.union_percent
-        )
+        assert only_kernels.sum_percent > 100 > everything.busy_percent > only_kernels.busy_percent
 
     def test_steps(self, resnet, manifest):
         expected = manifest[RESNET]["truth"]["profiler_steps"]
@@ -843,7 +841,7 @@ class TestRanksRecording:
     def test_busy_of_each_rank(self, four_ranks, manifest):
         table = analyses.busy(four_ranks).set_index("rank")
         for truth in manifest[RANKS]["truth"]["merged_all_events"]["per_rank"]:
-            assert table.loc[truth["rank"], "union_ns"] == round(1000 * truth["gpu_busy_us"])
+            assert table.loc[truth["rank"], "busy_ns"] == round(1000 * truth["gpu_busy_us"])
             assert table.loc[truth["rank"], "span_ns"] == round(1000 * truth["gpu_span_us"])
 
     def test_budget_names_the_straggler(self, four_ranks, manifest):
@@ -856,7 +854,7 @@ class TestRanksRecording:
         }
         straggler = min(collectives, key=collectives.get)
         budget = analyses.step_budget(four_ranks)
-        parts = [f"{part}_ns" for part in analyses.parts_of(budget)]
+        parts = [f"{part}_ns" for part in analyses.budget_parts(budget)]
         assert (budget[parts].sum(axis=1) == budget["duration_ns"]).all()
         total = budget.groupby("rank")[["exposed_communication_ns", "launch_bound_ns"]].sum()
         assert (

@@ -40,7 +40,7 @@ class TestTrainingOfResnet18:
         assert "from each `Optimizer.zero_grad#SGD.zero_grad` to the next" in table.attrs["steps"]
 
     def test_the_calls_are_named(self, resnet18):
-        table = analyses.blocked_calls(resnet18).set_index("name")
+        table = analyses.blocking_calls(resnet18).set_index("name")
         columns = ["category", "calls", "total_ns", "blocked_ns"]
         assert table[columns].T.to_dict("list") == {
             "hipFree": ["allocation", 1360, 3_346_152_150, 2_999_131_887],
@@ -70,7 +70,7 @@ class TestBlockedHost:
         assert row.blocked_host_ns == 10 + 10 + 10
         assert row.data_wait_ns == 10
         assert row.launch_bound_ns == 100 - 20 - 30 - 10
-        calls = analyses.blocked_calls(profile)
+        calls = analyses.blocking_calls(profile)
         assert calls[["name", "calls", "total_ns", "blocked_ns"]].to_numpy().tolist() == [
             ["hipStreamSynchronize", 1, 20, 10], ["hipFree", 1, 10, 10], ["hipMalloc", 1, 10, 10]
         ]  # fmt: skip
@@ -95,7 +95,7 @@ class TestBlockedHost:
             0: 0,
             1: 30,
         }
-        assert analyses.blocked_calls(profile)["rank"].tolist() == [1]
+        assert analyses.blocking_calls(profile)["rank"].tolist() == [1]
 
     @pytest.mark.parametrize(
         ("name", "category"),

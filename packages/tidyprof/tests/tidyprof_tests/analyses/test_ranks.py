@@ -82,7 +82,7 @@ class TestCollectives:
         assert first["lateness_ns"].tolist() == [0, 30, 90]
         assert first["wait_ns"].tolist() == [90, 60, 0]
         assert first["transfer_ns"].tolist() == [10, 10, 10]
-        assert first["came_last"].tolist() == [False, False, True]
+        assert first["arrived_last"].tolist() == [False, False, True]
         assert (table["wait_ns"] + table["transfer_ns"] == table["duration_ns"]).all()
 
     def test_one_profile_per_rank_or_entries_give_the_same(self, three_ranks):
@@ -172,7 +172,7 @@ class TestCollectives:
 
     def test_nobody_comes_last_where_two_do(self):
         profile = profile_of(entry(0, 0, 50), entry(1, 20, 50), entry(2, 20, 50))
-        assert not collectives(profile, per_rank=True)["came_last"].any()
+        assert not collectives(profile, per_rank=True)["arrived_last"].any()
         assert collectives(profile)[["lead_ns", "wait_ns"]].to_numpy().tolist() == [[0, 20]]
         table = ranks(profile)
         assert table["caused_wait_ns"].tolist() == [0, 0, 0]
@@ -180,7 +180,7 @@ class TestCollectives:
         assert "to blame: none of them came last alone." in table.attrs["evidence"]
 
     def test_tables_of_several_files_need_ranks_of_their_own(self):
-        """What `read_many` gives: the tables with the column `file` in front."""
+        """What `map_profiles` gives: the tables with the column `file` in front."""
 
         def tables(*rank_of_file):
             parts = [
@@ -270,7 +270,7 @@ class TestRanks:
         assert table["communication_ns"].tolist() == [130, 90, 36]
         assert table["wait_ns"].tolist() == [100, 60, 5]
         assert table["transfer_ns"].tolist() == [30, 30, 31]
-        assert table["came_last"].tolist() == [0, 1, 1]
+        assert table["arrived_last"].tolist() == [0, 1, 1]
         assert table["caused_wait_ns"].tolist() == [0, 15, 150]
         assert table["collectives"].tolist() == table["compared"].tolist() == [2, 2, 2]
         parts = table[["computation_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"]]
@@ -385,7 +385,7 @@ class TestRecording:
     def test_rank_3_is_the_straggler_and_not_a_slow_gpu(self, four_ranks):
         table = ranks(four_ranks).set_index("rank")
         assert table.attrs["straggler"] == 3
-        assert table["came_last"].tolist() == [0, 0, 0, 21]
+        assert table["arrived_last"].tolist() == [0, 0, 0, 21]
         assert table.loc[3, "wait_ns"] == 0
         assert "device is not slower" in table.attrs["evidence"]
         assert table["exit_offset_ns"].abs().max() < 24_000, (

@@ -22,7 +22,7 @@ from tidyprof_tests.conftest import HOUSE, REPOSITORY, others_later
 from tidyprof_tests.cuts import cut_profiles, cut_traces
 
 PACKAGE = Path(tidyprof.__file__).parent
-READING = ("tidyprof.cli.output", "tidyprof.cli.triage", "tidyprof.gate.runs", "tidyprof.many")
+READING = ("tidyprof.cli.output", "tidyprof.cli.triage", "tidyprof.gate.runs", "tidyprof.parallel")
 """Modules that commands read with."""
 
 PUBLIC = tomllib.loads((HOUSE / "tests/tidyprof_tests/triage/expected.toml").read_text())
@@ -55,9 +55,9 @@ two.
 
 OF_MORE_THAN_A_PROFILE = {
     "DeviceTime",
-    "between",
-    "of_steps",
-    "parts_of",
+    "select_time_range",
+    "select_steps",
+    "budget_parts",
     "compare",
     "compare_ranks",
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tidyprof.cli.main import main
-from tidyprof.diagnosis.observer import times_beside
+from tidyprof.diagnosis.profiler_overhead import times_beside
 from tidyprof.gate.measures import MEASURES
 from tidyprof.gate.runs import run_times
 

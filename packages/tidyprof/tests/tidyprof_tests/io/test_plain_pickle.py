@@ -34,7 +34,7 @@ PLAIN = {
 def refused(data: bytes) -> str:
     with pytest.raises(ProfileReadError) as error:
         plain_objects(PATH, data)
-    return error.value.found
+    return error.value.finding
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
@@ -142,7 +142,7 @@ def test_damage_is_one_line(data: bytes, found: str) -> None:
     ids=lambda piece: repr(piece),
 )
 def test_objects_are_counted_before_any_is_made(piece: bytes, monkeypatch) -> None:
-    monkeypatch.setattr(plain_pickle, "MOST_OBJECT_BYTES", 24_000)
+    monkeypatch.setattr(plain_pickle, "MAX_OBJECT_BYTES", 24_000)
     monkeypatch.setattr(plain_pickle, "_NoClasses", None)
     head = b"\x80\x04K\x01q\x00"
     assert "whose objects take more than 24000 bytes" in refused(head + piece * 1000 + b".")
@@ -158,7 +158,7 @@ def test_what_is_counted_is_no_less_than_what_python_takes(piece: bytes, monkeyp
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(held) == 20_000
-    monkeypatch.setattr(plain_pickle, "MOST_OBJECT_BYTES", taken)
+    monkeypatch.setattr(plain_pickle, "MAX_OBJECT_BYTES", taken)
     assert "whose objects take more" in refused(data)
 
 

@@ -41,11 +41,7 @@ def changed_rpd(path: Path, *statements: str) -> Path:
     return path
 
 
-READERS = [
-    name
-    for name in tidyprof.__all__
-    if name == "read" or (name.startswith("read_") and name != "read_many")
-]
+READERS = [name for name in tidyprof.__all__ if name == "read" or name.startswith("read_")]
 
 
 def refused(reader: Callable[..., Profile], path: Path) -> str:
@@ -53,7 +49,7 @@ def refused(reader: Callable[..., Profile], path: Path) -> str:
     with pytest.raises(ProfileReadError) as caught:
         reader(path)
     assert str(caught.value).isprintable()
-    return caught.value.found
+    return caught.value.finding
 
 
 # What an error says

@@ -177,7 +177,7 @@ def test_what_torch_does_not_write_is_refused(name: str, tmp_path: Path) -> None
 def test_one_list_named_again_and_again_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MOST_ROWS", 10_000)
+    monkeypatch.setattr(history, "MAX_ROWS", 10_000)
     segment = small_snapshot()["segments"][0]
     segment["blocks"] *= 1000
     path = write(tmp_path / "e.pickle", {"segments": [segment] * 1000})

@@ -78,7 +78,7 @@ def busy_fraction(profile: Profile) -> float:
     """Share of the kernels' span in which one ran."""
     events = of(profile, "kernel_dispatch")
     table = busy(Profile(events, profile.counters, dict(profile.meta)))
-    return round(table["union_ns"].iloc[0] / table["span_ns"].iloc[0], 6)
+    return round(table["busy_ns"].iloc[0] / table["span_ns"].iloc[0], 6)
 
 
 def count_of_tracks(profile: Profile) -> int:

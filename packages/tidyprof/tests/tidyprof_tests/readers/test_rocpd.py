@@ -419,11 +419,11 @@ def test_rows_that_name_what_is_gone_are_told_first(tmp_path, what):
     warning = read_rocpd(path).meta["warnings"][0]
     assert any(
         found.startswith(f"{count} rows of rocpd_{table}_") and expected in found
-        for found in parts_of(warning)
+        for found in lost_parts(warning)
     )
 
 
-def parts_of(warning: str) -> list[str]:
+def lost_parts(warning: str) -> list[str]:
     return warning.partition(": ")[2].split("; ")
 
 

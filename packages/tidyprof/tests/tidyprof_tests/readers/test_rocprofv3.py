@@ -223,7 +223,7 @@ def test_taylor_kernel_trace(recordings, truth):
     assert span_ns(events) == expected["span_ns"]
     assert events["name"].nunique() == expected["distinct_names"]
     assert top(events) == expected["top"]
-    assert busy(profile)["union_ns"].tolist() == [expected["busy_ns"]]
+    assert busy(profile)["busy_ns"].tolist() == [expected["busy_ns"]]
     assert events["stream"].isna().all()
     assert set(events["device"]) == {4}
     assert set(events["scratch_bytes"]) == {0, 1024}

@@ -55,7 +55,7 @@ def test_a_round_of_optimizers_is_a_step(inside: ModuleType, events: str, steps:
 
 def test_a_new_optimizer_goes_on_with_the_steps(inside: ModuleType) -> None:
     marker = inside.steps.Marker(last=True)
-    for _ in range(inside.steps.MOST):
+    for _ in range(inside.steps.MAX_ORDERED_EVENTS):
         marker.is_step("first epoch")
     assert marker.is_step("second epoch")
 

@@ -15,9 +15,9 @@ import pytest
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, _kernel_words
 from tidyprof.diagnosis.host_facts import HostFacts, Most
+from tidyprof.diagnosis.indicators import Excess, Signs
 from tidyprof.diagnosis.on_device import SlowLaunches
 from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
-from tidyprof.diagnosis.signs import Excess, Signs
 from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, as_json, judge, triage
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 
@@ -57,8 +57,8 @@ def rank_table(waits: tuple[float, ...], transfer: float, straggler: int | None)
     table = pd.DataFrame(
         {"rank": range(len(waits)), "wait_ns": waits, "transfer_ns": transfer, "total_ns": 100.0}
     )
-    table["compared"], table["came_last"] = 5, 1
-    table.loc[table["rank"] == straggler, "came_last"] = 5
+    table["compared"], table["arrived_last"] = 5, 1
+    table.loc[table["rank"] == straggler, "arrived_last"] = 5
     table.attrs |= {"straggler": straggler, "evidence": "Who waits for whom."}
     return table
 

@@ -50,7 +50,7 @@ def test_what_the_block_timed_is_what_an_own_clock_says(name: str, form: str) ->
     own = TRUTH[name]["untraced_ms"][form]
     assert profiles(name, form)[0].meta["untraced"]
     found = tidyprof.triage(profiles(name, form))
-    assert found.signs.observer.untraced_ns == pytest.approx(1e6 * own, rel=0.2)
+    assert found.signs.observer.unprofiled_step_ns == pytest.approx(1e6 * own, rel=0.2)
     assert found.cause == triaged(name, form, "given").cause
 
 
@@ -63,10 +63,10 @@ def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Pat
     estimated = told["signs"]["observer"]["estimated_ns"]
     assert (estimated["low"], estimated["high"]) == pytest.approx((1e6 * low, 1e6 * high))
     assert low < estimated["middle"] / 1e6 < high
-    assert found["untraced_step_ms"] is None
+    assert found["unprofiled_step_ms"] is None
     assert low < TRUTH["gan_scores"]["untraced_ms"]["sick"] < high < found["traced_step_ms"]
     assert found["events_a_step"] == pytest.approx(5161, rel=0.01)
     assert main(["triage", str(folder), "--json", str(written), "--step-ms", "18.2"]) == 0
     found = json.loads(written.read_text())
-    assert found["observer"]["untraced_step_ms"] == 18.2
+    assert found["observer"]["unprofiled_step_ms"] == 18.2
     assert (found["cause"], found["sure"]) == ("blocked-host", True)

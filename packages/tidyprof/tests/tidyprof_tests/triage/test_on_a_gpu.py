@@ -321,7 +321,7 @@ def test_the_step_without_the_profiler_is_estimated(of_nested: tidyprof.Profile)
     assert high <= 1.6 * low
     for step_ms in (low / 1e6, 18, 27, 60):
         found = tidyprof.triage(of_nested, step_ms=step_ms)
-        assert found.signs.observer.untraced_ns == pytest.approx(1e6 * step_ms)
+        assert found.signs.observer.unprofiled_step_ns == pytest.approx(1e6 * step_ms)
         assert found.signs.shares["compute"] == pytest.approx(15 / step_ms, rel=0.01)
         assert sum(found.signs.shares.values()) == pytest.approx(1)
 
@@ -345,7 +345,7 @@ def test_a_step_within_the_estimate_is_a_typical_one(of_nested: tidyprof.Profile
 
 def test_what_the_script_timed_before_is_the_step_without_the_profiler(tmp_path: Path) -> None:
     found = triaged(tmp_path, 20 * MS, late, watch_untraced=UNTRACED)
-    assert found.signs.observer.untraced_ns == 18e6
+    assert found.signs.observer.unprofiled_step_ns == 18e6
     assert "10 steps" in found.signs.observer.source
     assert says(found, "18 ms", "10 steps")
     assert sum(found.signs.shares.values()) == pytest.approx(1)
@@ -361,7 +361,7 @@ def test_broken_times_in_a_trace_are_ignored(member: str, tmp_path: Path) -> Non
         found = triaged(
             tmp_path, 1 * MS, short, watch_untraced=stated.get(member, UNTRACED | {member: value})
         )
-        assert found.signs.observer.untraced_ns is None, value
+        assert found.signs.observer.unprofiled_step_ns is None, value
 
 
 def short(step: Step) -> None:
@@ -379,17 +379,17 @@ def times(*steps: Any) -> str:
 def test_a_file_of_times_beside_the_trace_is_taken_and_a_given_step_wins(tmp_path: Path) -> None:
     (tmp_path / "times_rank0.jsonl").write_text(times(*[0.5] * 5, *[0.015] * 10), encoding="utf-8")
     found = triaged(tmp_path, 20 * MS, late).signs.observer
-    assert found.untraced_ns == pytest.approx(15e6)
+    assert found.unprofiled_step_ns == pytest.approx(15e6)
     assert "times_rank" in found.source
     stated = tidyprof.read(trace(tmp_path / "trace.json", 20 * MS, late, watch_untraced=UNTRACED))
-    assert tidyprof.triage(stated).signs.observer.untraced_ns == 18e6
+    assert tidyprof.triage(stated).signs.observer.unprofiled_step_ns == 18e6
     given = tidyprof.triage(stated, step_ms=14).signs.observer
-    assert (given.untraced_ns, given.source) == (14e6, "--step-ms")
+    assert (given.unprofiled_step_ns, given.source) == (14e6, "--step-ms")
 
 
 def test_the_last_line_of_a_job_that_was_killed_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "times_rank0.jsonl").write_text(times(*[0.015] * 10)[:-4], encoding="utf-8")
-    assert triaged(tmp_path, 20 * MS, late).signs.observer.untraced_ns == pytest.approx(15e6)
+    assert triaged(tmp_path, 20 * MS, late).signs.observer.unprofiled_step_ns == pytest.approx(15e6)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_the_last_line_of_a_job_that_was_killed_is_left_out(tmp_path: Path) -> N
 )
 def test_a_broken_file_of_times_is_ignored(text: str, tmp_path: Path) -> None:
     (tmp_path / "times_rank0.jsonl").write_text(text, encoding="utf-8")
-    assert triaged(tmp_path, 1 * MS, short).signs.observer.untraced_ns is None
+    assert triaged(tmp_path, 1 * MS, short).signs.observer.unprofiled_step_ns is None
 
 
 def test_times_of_a_step_say_nothing_of_a_trace_without_marked_steps(tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_times_of_a_step_say_nothing_of_a_trace_without_marked_steps(tmp_path: P
         tmp_path / "trace.json", unmarked, header=CUDA | {"watch_untraced": UNTRACED}
     )
     found = tidyprof.triage(tidyprof.read(path))
-    assert found.signs.observer.untraced_ns is None
+    assert found.signs.observer.unprofiled_step_ns is None
     with pytest.raises(ValueError, match="marked"):
         tidyprof.triage(tidyprof.read(path), step_ms=18)
 

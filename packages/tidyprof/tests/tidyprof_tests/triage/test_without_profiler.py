@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from tidyprof.diagnosis.observer import Estimate, Observer, views
+from tidyprof.diagnosis.profiler_overhead import Estimate, Observer, views
 from tidyprof_tests.chrome_writer import TraceEvent, operator, write_trace
 from tidyprof_tests.triage.test_causes import made_signs
 
@@ -56,7 +56,11 @@ def test_the_wait_for_data_is_as_long_as_it_was_timed_whatever_call_stacks_shoul
 def test_the_wait_for_data_is_as_timed_however_long_the_untraced_step_is(step_ms: int) -> None:
     """Data took 40 ms before the recording and 60 of 100 in it, by the profiler's cost."""
     observer = Observer(
-        traced_ns=1e8, untraced_ns=step_ms * 1e6, cost_ns=2.1e7, data_cost_ns=2e7, shift_ns=0.0
+        traced_ns=1e8,
+        unprofiled_step_ns=step_ms * 1e6,
+        cost_ns=2.1e7,
+        data_cost_ns=2e7,
+        shift_ns=0.0,
     )
     signs = made_signs({"data_wait": 0.6, "compute": 0.4}, step_ns=1e8, observer=observer)
     (view,) = views(signs)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.harmless import printable
+from tidyprof.escaping import printable
 from tidyprof.io.byte_stream import head_or_nothing, is_pickle
 
 _NAMED = re.compile(r"rank[_.-]?([0-9]+)(?!.*rank[_.-]?[0-9])", re.IGNORECASE)
@@ -26,7 +26,7 @@ _OF_TRACES = b'"traceEvents"'
 _TEXT_ENDINGS = (".txt", ".log", ".err", ".out")
 _HEAD_BYTES = 2**16
 _TAIL_BYTES = 2**13
-MOST_DIGITS = 9
+MAX_DIGITS = 9
 """Digits of a rank."""
 
 
@@ -52,7 +52,7 @@ def dumps_in(folder: Path) -> Dumps:
         if digits is None or file.name.startswith("."):
             continue
         fault = _fault(file)
-        if len(digits[1]) > MOST_DIGITS:
+        if len(digits[1]) > MAX_DIGITS:
             if fault:
                 continue
             raise ProfileReadError(

@@ -19,7 +19,7 @@ from tidyprof.errors import DAMAGED, MISSING, NO_FILE, ProfileReadError
 from tidyprof.io.byte_stream import in_texts, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import is_pickle, plain_objects
-from tidyprof.readers.flight_recorder.folder import MOST_DIGITS, dumps_in
+from tidyprof.readers.flight_recorder.folder import MAX_DIGITS, dumps_in
 from tidyprof.readers.memory_snapshot.history import Structure, own_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
@@ -27,10 +27,10 @@ LARGEST_BYTES = 256 * 2**20
 stays below it.
 """
 
-MOST_JSON_VALUES = 10_000_000
+MAX_JSON_VALUES = 10_000_000
 """Lists, dictionaries and values between commas: each takes up to 200 bytes in Python."""
 
-MOST_DIMENSIONS = 64
+MAX_DIMENSIONS = 64
 """Dimensions of a tensor: PyTorch's own limit (`TensorIterator`)."""
 
 COLUMNS = {
@@ -115,8 +115,8 @@ def _content(file: Path) -> Any:
     if is_pickle(data):
         return plain_objects(file, data)
     for _ in in_texts(file, [data]):
-        if sum(map(data.count, (b"{", b"[", b","))) > MOST_JSON_VALUES:
-            raise ProfileReadError(file, f"JSON of more than {MOST_JSON_VALUES} values", *DAMAGED)
+        if sum(map(data.count, (b"{", b"[", b","))) > MAX_JSON_VALUES:
+            raise ProfileReadError(file, f"JSON of more than {MAX_JSON_VALUES} values", *DAMAGED)
     try:
         return json.loads(data)
     except ValueError:
@@ -133,7 +133,7 @@ def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]
     for one in configured.values():
         ranks = re.findall(r"[0-9]+", structure.text(one, "ranks"))
         structure.count(len(ranks), "ranks")
-        if any(len(rank) > MOST_DIGITS for rank in ranks):
+        if any(len(rank) > MAX_DIGITS for rank in ranks):
             raise structure.wrong("ranks")
         found[structure.text(one, "name")] = tuple(sorted({int(rank) for rank in ranks}))
     return found
@@ -174,10 +174,10 @@ def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, 
         *unreadable,
         *(rank for of_rank in stated.values() for rank in of_rank.get("", ())),
     }
-    return list(range(max(known) + 1)) if max(known) < MOST_RANKS else sorted(known)
+    return list(range(max(known) + 1)) if max(known) < MAX_RANKS else sorted(known)
 
 
-MOST_RANKS = 100_000
+MAX_RANKS = 100_000
 """Ranks of a job. Gaps between higher numbers are not filled."""
 
 
@@ -224,7 +224,7 @@ def _elements(structure: Structure, entry: dict[str, Any]) -> list[str]:
     for one in sizes:
         if (
             not isinstance(one, list)
-            or len(one) > MOST_DIMENSIONS
+            or len(one) > MAX_DIMENSIONS
             or not all(type(size) is int for size in one)
         ):
             raise structure.wrong("input_sizes")

@@ -14,10 +14,10 @@ from tidyprof.errors import DAMAGED, ProfileReadError
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes
 from tidyprof.tables.records import Records
 
-MOST_ROWS = 50_000_000
+MAX_ROWS = 50_000_000
 """Entries and blocks of one file: a small file can name the same list again and again."""
 
-MOST_CHARACTERS = 2**30
+MAX_CHARACTERS = 2**30
 """Characters of all texts that are taken from one file, which can name one long text again and
 again, too.
 """
@@ -57,8 +57,8 @@ class Structure:
     def count(self, more: int, what: str) -> None:
         """Add to the entries that were taken from the file."""
         self._rows += more
-        if self._rows > MOST_ROWS:
-            raise self.wrong(f"more than {MOST_ROWS} entries, {what}")
+        if self._rows > MAX_ROWS:
+            raise self.wrong(f"more than {MAX_ROWS} entries, {what}")
 
     def number(self, row: dict[str, Any], key: str) -> int:
         """A whole number of 64 bits; ABSENT if it is not there."""
@@ -81,8 +81,8 @@ class Structure:
         if not isinstance(value, str):
             raise self.wrong(key)
         self._characters += len(value)
-        if self._characters > MOST_CHARACTERS:
-            raise self.wrong(f"more than {MOST_CHARACTERS} characters, {key}")
+        if self._characters > MAX_CHARACTERS:
+            raise self.wrong(f"more than {MAX_CHARACTERS} characters, {key}")
         return value
 
     def frames(self, row: dict[str, Any]) -> list[str]:

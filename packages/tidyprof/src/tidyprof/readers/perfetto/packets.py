@@ -17,7 +17,7 @@ _PACKET_TAG = 0x0A
 _LONGEST_LENGTH = 10
 """Bytes of the longest number (https://protobuf.dev/programming-guides/encoding)."""
 
-_LEAST_BYTES = 8
+_MIN_BYTES = 8
 """Bytes that packets have at least on average: an event with no more than a time, a track and a
 type has more.
 
@@ -129,7 +129,7 @@ class PacketReader:
             )
 
     def _refuse_hollow(self, size: int, packets: int) -> None:
-        if packets > _MANY_PACKETS and size < _LEAST_BYTES * packets:
+        if packets > _MANY_PACKETS and size < _MIN_BYTES * packets:
             raise self._damage(f"{packets} packets in {size} bytes, most of them empty")
 
     def _whole(self, data: bytes) -> int:

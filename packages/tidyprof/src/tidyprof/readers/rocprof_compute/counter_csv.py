@@ -117,8 +117,8 @@ class CounterCsv:
         self.rounded |= column in (START, END) and bool(text.partition(".")[2].strip("0 "))
         return number
 
-    def _refusal(self, found: str) -> ProfileReadError:
-        return ProfileReadError(self.path, found, *DAMAGED)
+    def _refusal(self, finding: str) -> ProfileReadError:
+        return ProfileReadError(self.path, finding, *DAMAGED)
 
 
 def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:

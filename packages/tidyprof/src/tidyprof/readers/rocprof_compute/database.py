@@ -251,10 +251,10 @@ def _is_number(value: Any) -> bool:
     )
 
 
-def _refusal(database: Database, found: str) -> ProfileReadError:
+def _refusal(database: Database, finding: str) -> ProfileReadError:
     return ProfileReadError(
         database.path,
-        found,
+        finding,
         "several analyses were put together, or the file is damaged",
         "pass the .db file of one rocprof-compute analyze run, or the workload folder",
     )

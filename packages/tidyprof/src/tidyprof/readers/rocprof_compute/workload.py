@@ -85,8 +85,8 @@ def small_table(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _damaged(path: Path, found: str) -> ProfileReadError:
-    return ProfileReadError(path, found, *DAMAGED)
+def _damaged(path: Path, finding: str) -> ProfileReadError:
+    return ProfileReadError(path, finding, *DAMAGED)
 
 
 def _is_stated(cell: str) -> bool:

@@ -221,10 +221,10 @@ def _undecodable(path: Path, error: Exception) -> ProfileReadError:
     )
 
 
-def _contradiction(path: Path, found: str) -> ProfileReadError:
+def _contradiction(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(
         path,
-        found,
+        finding,
         "another program changed the file, or its release is not known",
         "read the CSV output instead",
     )

@@ -168,10 +168,10 @@ def _coded_cells(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     return np.where(codes < 0, np.int32(len(texts)), codes), [*texts, ""]
 
 
-def _two_logs(path: Path, found: str) -> ProfileReadError:
+def _two_logs(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(
         path,
-        found,
+        finding,
         "two programs wrote into one file, or the columns changed within it",
         "keep one log per file",
     )

@@ -15,7 +15,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import Meaning, busy_or_counter, meaning
 from tidyprof.readers.system.readings import (
-    LARGEST,
+    MAX_VALUE,
     Readings,
     Times,
     available,
@@ -181,7 +181,7 @@ def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, float | None
 
 def _leaf(value: Any, key: str, unit: str) -> Iterator[tuple[str, float | None, str]]:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        number = available(float(value)) if abs(value) < LARGEST else float("inf")
+        number = available(float(value)) if abs(value) < MAX_VALUE else float("inf")
         yield key, None if np.isnan(number) else number, unit
     elif isinstance(value, str):
         cell = cell_value(value)

@@ -233,9 +233,9 @@ def _stem(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
-def is_memory(found: Meaning) -> bool:
+def is_memory(meaning: Meaning) -> bool:
     """Whether the column is an amount of GPU memory."""
-    return found.name in _MEMORY
+    return meaning.name in _MEMORY
 
 
 def host_memory(names: Sequence[str]) -> dict[str, Meaning]:

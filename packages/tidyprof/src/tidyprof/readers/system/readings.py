@@ -130,7 +130,7 @@ class Times:
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
 """Columns of `counters` and their dtypes."""
 
-LARGEST = 1e300
+MAX_VALUE = 1e300
 """Numbers from here on are damage."""
 
 _CELL = re.compile(
@@ -203,7 +203,7 @@ class Readings:
         self.blocks.append(pd.DataFrame(block))
 
     def _possible(self, found: Meaning, value: np.ndarray, present: np.ndarray) -> np.ndarray:
-        unit, low, high = QUANTITIES.get(found.name, ("", -LARGEST, LARGEST))
+        unit, low, high = QUANTITIES.get(found.name, ("", -MAX_VALUE, MAX_VALUE))
         good = (value >= low) & (value <= high)
         wrong = int((present & ~good).sum())
         if wrong:

@@ -279,13 +279,13 @@ class ChromeTrace(Generic[Event]):
             return self._malformed(f"{error}, {where}")
         return self._truncated(f"ends {where}")
 
-    def _truncated(self, found: str) -> ProfileReadError:
-        return ProfileReadError(self.path, f"the trace {found}", *CUT_SHORT)
+    def _truncated(self, finding: str) -> ProfileReadError:
+        return ProfileReadError(self.path, f"the trace {finding}", *CUT_SHORT)
 
-    def _malformed(self, found: str) -> ProfileReadError:
+    def _malformed(self, finding: str) -> ProfileReadError:
         return ProfileReadError(
             self.path,
-            f"not valid JSON ({found})",
+            f"not valid JSON ({finding})",
             "the file is damaged, edited by hand, or was written by several processes at once",
             "record again with one file name per rank",
         )

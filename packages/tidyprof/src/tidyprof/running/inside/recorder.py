@@ -43,7 +43,7 @@ LONGEST_S, FEWEST = 30.0, 3
 or more.
 """
 
-LONG = 3.0
+LONG_STEP_RATIO = 3.0
 """Steps longer than so many medians do more than most steps, such as a checkpoint: they are counted
 separately.
 """
@@ -63,7 +63,7 @@ class Recorder:
         """
         self.torch, self.asked, self.parts, self.on_done = torch, asked, parts, on_done
         self.files: Files | None = None
-        self.told: list[str] = []
+        self.notes: list[str] = []
         self.foreign = False
         self.reset("", last=True)
 
@@ -189,7 +189,7 @@ class Recorder:
         lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
         whole = sum(lengths) if closing else whole
         alike = alike_of([DECODE in row for row in self.rows])
-        longest = LONG * statistics.median(lengths[step] for step in alike)
+        longest = LONG_STEP_RATIO * statistics.median(lengths[step] for step in alike)
         usual = [step for step in alike if lengths[step] <= longest]
         long = [lengths[step] for step in alike if lengths[step] > longest]
         others = [length for step, length in enumerate(lengths) if step not in alike]
@@ -208,7 +208,7 @@ class Recorder:
             "long": {
                 "steps": len(long),
                 "ns": sum(long),
-                "of_steps": len(lengths),
+                "total_steps": len(lengths),
                 "of_ns": sum(lengths),
             },
             "prefill": {"steps": len(others), "ns": sum(others)},
@@ -266,7 +266,7 @@ class Recorder:
         self.traced += 1
         is_last = self.traced > self.asked["steps"]
         if self.asked["stacks"] and not is_last and self.traced > 1 and memory_gb() > self.most_gb:
-            self.told.append(
+            self.notes.append(
                 f"{STACKS_GB:g} GB of call stacks are full, so the trace has fewer steps"
             )
             is_last = True
@@ -315,7 +315,7 @@ class Recorder:
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
-        self.told.append(
+        self.notes.append(
             "the program runs a profiler of its own, which was left alone: no trace, only times"
         )
         if self.profiler is not None:
@@ -354,7 +354,7 @@ class Recorder:
             "backwards": self.backwards / self.all_steps,
             "source": self.source,
             "marks": sorted({*marks}),
-            "told": self.told,
+            "notes": self.notes,
             "own_ns": self._own_ns(),
             "machine": machine(self.torch),
         }

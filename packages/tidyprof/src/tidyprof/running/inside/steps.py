@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import groupby
 
-MOST = 64
+MAX_ORDERED_EVENTS = 64
 """Events by which the order is judged: ten rounds of a program with six optimizers."""
 
 
@@ -46,7 +46,7 @@ class Marker:
         """Whether this event marks a step; the answer for the first events may turn out wrong with
         later ones.
         """
-        if len(self.events) < MOST:
+        if len(self.events) < MAX_ORDERED_EVENTS:
             self.events.append(kind)
             self.marks = marks_of(self.events, self.last)
         # A kind never seen before counts: a new optimizer, as for each epoch, replaces an old one.

@@ -11,13 +11,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tidyprof.atomic_write import whole_file
 from tidyprof.cli.main import main
-from tidyprof.whole_files import whole_file
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tidyprof.whole_files import whole_file
+from tidyprof.atomic_write import whole_file
 with whole_file(Path(sys.argv[1])) as partial:
     partial.write_text("half")
     print("holding", flush=True)

@@ -35,7 +35,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.tables.contract import Profile
 
-MOST_PROCESSES = 4
+MAX_PROCESSES = 4
 """Processes of the default pool, each of which holds one file; a pool of one's own may have
 more.
 """
@@ -51,7 +51,7 @@ ENDED = "a process ended while this or another file was read"
 Reduce = Callable[[Profile], pd.DataFrame]
 
 
-class ReadManyError(ProfileReadError):
+class MapProfilesError(ProfileReadError):
     """A file of many could not be read or reduced; the one line names it. It has the parts of a
     ProfileReadError.
     """
@@ -64,10 +64,10 @@ class _Outcome:
     """
 
     table: pd.DataFrame | None = None
-    error: ReadManyError | None = None
+    error: MapProfilesError | None = None
 
 
-def read_many(
+def map_profiles(
     paths: Iterable[str | PathLike[str]],
     reduce: Reduce,
     executor: Executor | None = None,
@@ -82,7 +82,7 @@ def read_many(
                 for arguments use functools.partial. It must be a function of a module, not of a
                 notebook and no lambda, unless the executor's workers are threads.
     executor -- any executor of concurrent.futures, e.g. mpi4py's MPIPoolExecutor; it stays open.
-                None: up to MOST_PROCESSES fresh processes. A script that uses these must guard its
+                None: up to MAX_PROCESSES fresh processes. A script that uses these must guard its
                 start with `if __name__ == "__main__":`.
     jobs     -- how many processes, instead; 1: none but this one.
     on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the
@@ -91,8 +91,8 @@ def read_many(
 
     The result has, in the order of paths, the columns `file` (as given) and `rank` (<NA> where the
     file does not state one rank, unless the table has its own) before those of the tables. attrs
-    has the origin and errors. Raises ReadManyError (a ProfileReadError) as on_error says, and if no
-    file could be read; what a bug in `reduce` raises comes as it is, with a note that names the
+    has the origin and errors. Raises MapProfilesError (a ProfileReadError) as on_error says, and if
+    no file could be read; what a bug in `reduce` raises comes as it is, with a note that names the
     file. Raises ValueError for no paths, one path twice, an unknown on_error, a `reduce` that
     cannot be sent to another process, or tables with different columns.
     """
@@ -111,8 +111,8 @@ def read_many(
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
     if not tables:
         first = errors[files[0]]
-        found = f"none of {len(files)} files could be read; this is the first: {first.found}"
-        raise ReadManyError(first.path, found, first.cause, first.next_step)
+        found = f"none of {len(files)} files could be read; this is the first: {first.finding}"
+        raise MapProfilesError(first.path, found, first.cause, first.next_step)
     table = join(tables)
     table.attrs["errors"] = [(file, str(error)) for file, error in errors.items()]
     return table
@@ -138,11 +138,11 @@ class _OwnProcesses(ProcessPoolExecutor):
 
 
 def processors() -> int:
-    """How many processors this process may use, at most MOST_PROCESSES."""
+    """How many processors this process may use, at most MAX_PROCESSES."""
     known = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    return min(known, MOST_PROCESSES)
+    return min(known, MAX_PROCESSES)
 
 
 def _begin() -> None:
@@ -189,8 +189,8 @@ def _refuse_unsendable(reduce: Reduce) -> None:
 def _outcomes(
     files: list[str], pool: Executor | None, reduced: Callable[[str], _Outcome], on_error: str
 ) -> Iterator[tuple[str, _Outcome]]:
-    """Each file with what became of it, as they finish. Raises ReadManyError at the first error, if
-    so asked.
+    """Each file with what became of it, as they finish. Raises MapProfilesError at the first error,
+    if so asked.
     """
     if pool is None:
         yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
@@ -227,7 +227,7 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
             error.add_note(f"while reducing {file}")
             raise
         return _Outcome(
-            error=ReadManyError(
+            error=MapProfilesError(
                 file,
                 ENDED,
                 "not enough memory, a scheduler that ended, or a script without"
@@ -246,11 +246,13 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcom
         profile = read(file, **options)
         table = reduce(profile)
     except ProfileReadError as error:
-        return _Outcome(error=ReadManyError(error.path, error.found, error.cause, error.next_step))
+        return _Outcome(
+            error=MapProfilesError(error.path, error.finding, error.cause, error.next_step)
+        )
     except ValueError as error:
         cause = "the recording lacks what the analysis needs"
         return _Outcome(
-            error=ReadManyError(
+            error=MapProfilesError(
                 file, str(error), cause, "leave the file out, or ask for another analysis"
             )
         )

@@ -20,13 +20,13 @@ from tidyprof.analyses.budget import NO_PARTS
 from tidyprof.analyses.common import names_matching, occupied, plain_host_events
 from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.diagnosis.host_facts import nested
-from tidyprof.diagnosis.processor import TAKEN, processor_time
+from tidyprof.diagnosis.processor import CPU_STEAL, processor_time
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 if TYPE_CHECKING:
-    from tidyprof.diagnosis.signs import Signs
+    from tidyprof.diagnosis.indicators import Signs
 
 TOOL = "torch.profiler"
 """The tool whose cost is known."""
@@ -95,7 +95,7 @@ WAITING = (
     "start_up",
     "data_wait",
     "compiling",
-    TAKEN,
+    CPU_STEAL,
 )
 """The other parts whose length the host sets."""
 
@@ -140,12 +140,12 @@ class Observer:
 
     traced_ns    -- the judged step of the recording. events -- operators, calls and functions in
                     it.
-    untraced_ns  -- without the profiler, None where unknown; source -- who says so.
+    unprofiled_step_ns  -- without the profiler, None where unknown; source -- who says so.
     estimated_ns -- the range that it should lie in by the number of events, and the middle of it;
                     None for a tool whose cost is not known.
     cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer the host was in its
     phase `data` before the recording than in the recorded steps; None if unknown. at_most --
-    whether untraced_ns was measured with waits for the device, and so is an upper limit.
+    whether unprofiled_step_ns was measured with waits for the device, and so is an upper limit.
     is_traced_one -- whether the length that the user gave is that of the recorded steps: it counts
                      for nothing.
     long_share -- share of the time, from 0 to 1, of single long steps among those that the script
@@ -154,7 +154,7 @@ class Observer:
 
     traced_ns: float = 0.0
     events: float = 0.0
-    untraced_ns: float | None = None
+    unprofiled_step_ns: float | None = None
     source: str = ""
     estimated_ns: Estimate | None = None
     cost_ns: float = 0.0
@@ -265,7 +265,7 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     # The surest source of the untraced step counts: the user, the times before the recording, a
     # file of times; without any of them the estimate remains.
     if step_ns is not None and not _is_traced_one(found, step_ns):
-        return replace(found, untraced_ns=step_ns, source="--step-ms")
+        return replace(found, unprofiled_step_ns=step_ns, source="--step-ms")
     found = replace(found, is_traced_one=step_ns is not None)
     if timed and len(timed) == len(costs):
         steps = timed[0]["steps"]
@@ -273,7 +273,7 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
         long = _mean([one.get("long_share", 0.0) for one in timed])
         return replace(
             found,
-            untraced_ns=_mean([one["step_ns"] for one in timed]),
+            unprofiled_step_ns=_mean([one["step_ns"] for one in timed]),
             source=source,
             long_share=long,
         )
@@ -282,7 +282,7 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
         source = "times_rank*.jsonl beside the trace" + (
             ", at most, since it waits for the device" if waited else ""
         )
-        return replace(found, untraced_ns=_mean(times), source=source, at_most=waited)
+        return replace(found, unprofiled_step_ns=_mean(times), source=source, at_most=waited)
     return found
 
 
@@ -369,8 +369,8 @@ def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
     return data + min(cost - data_cost, sum(parts.get(part, 0.0) for part in _late_parts(parts)))
 
 
-def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
-    """The signs of the step without the profiler, which takes untraced_ns.
+def without_profiler(signs: Signs, unprofiled_step_ns: float, known: bool) -> Signs:
+    """The signs of the step without the profiler, which takes unprofiled_step_ns.
 
     known -- whether that was measured. Time that it has beyond the recorded steps is then a part
              `unseen`; where processes load the data, and the wait for them was not timed, it is
@@ -380,15 +380,15 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     timed = known and observer.shift_ns is not None and "data_wait" in parts
     if timed:
         # The wait for data is known, whatever the other parts lost or gained.
-        longer = _clear(observer.shift_ns, untraced_ns) - observer.data_cost_ns
+        longer = _clear(observer.shift_ns, unprofiled_step_ns) - observer.data_cost_ns
         parts["data_wait"] = max(0.0, parts["data_wait"] + longer)
         rest = observer.cost_ns - observer.data_cost_ns
         observer = replace(observer, cost_ns=rest, data_cost_ns=0.0)
-    unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
-    excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
+    unseen = _unseen(parts, observer, unprofiled_step_ns) if known else 0.0
+    excess = max(sum(parts.values()) + unseen - unprofiled_step_ns, 0.0)
     lasting = _less(parts, excess, observer, known)
     if timed and not unseen:
-        lasting = _longer(lasting, untraced_ns)
+        lasting = _longer(lasting, unprofiled_step_ns)
     if unseen and signs.host.workers and observer.shift_ns is None and "data_wait" in lasting:
         lasting["data_wait"] += unseen
     elif unseen:
@@ -435,7 +435,7 @@ def _clear(shift_ns: float, step_ns: float) -> float:
     return shift_ns if abs(shift_ns) >= MISSING / 3 * step_ns else 0.0
 
 
-def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> float:
+def _unseen(parts: dict[str, float], observer: Observer, unprofiled_step_ns: float) -> float:
     """Time in ns that the untraced step has beyond the recorded ones without the profiler's cost; 0
     where it is within the longest that they could have been.
     """
@@ -444,9 +444,9 @@ def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> 
     longest = max(
         traced - _removable(parts, LEAST * cost, LEAST * data), _high_end(traced, removed)
     )
-    if untraced_ns - longest < MISSING * untraced_ns:
+    if unprofiled_step_ns - longest < MISSING * unprofiled_step_ns:
         return 0.0
-    return untraced_ns - traced + removed
+    return unprofiled_step_ns - traced + removed
 
 
 def _less(
@@ -470,7 +470,7 @@ def _less(
         in_proportion = [tuple(part for part in WAITING if part != "data_wait"), ("data_wait",)]
     limits = [
         ("data_wait", in_data),
-        (TAKEN, meanwhile),
+        (CPU_STEAL, meanwhile),
         *((part, excess) for part in _late_parts(parts)),
     ]
     for part, most in limits:
@@ -494,10 +494,10 @@ def views(signs: Signs) -> list[Signs]:
     length, then for both ends of the range.
     """
     observer = signs.observer
-    if observer.untraced_ns is not None:
-        lengths = [observer.untraced_ns]
+    if observer.unprofiled_step_ns is not None:
+        lengths = [observer.unprofiled_step_ns]
         if observer.at_most and observer.estimated_ns:
-            lengths.append(min(observer.untraced_ns, observer.estimated_ns.low))
+            lengths.append(min(observer.unprofiled_step_ns, observer.estimated_ns.low))
         return [without_profiler(signs, length, known=True) for length in lengths]
     if observer.estimated_ns is None or observer.estimated_ns.low >= NEARLY * observer.traced_ns:
         return [signs]

@@ -14,7 +14,6 @@ from tidyprof.analyses.common import join, percent
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.host_facts import HostFacts, LargestOperator, Most
-from tidyprof.diagnosis.observer import Observer, observed
 from tidyprof.diagnosis.on_device import (
     Gap,
     Replays,
@@ -24,7 +23,8 @@ from tidyprof.diagnosis.on_device import (
     kernel_sums,
 )
 from tidyprof.diagnosis.on_host import HostTimeline
-from tidyprof.diagnosis.processor import TAKEN
+from tidyprof.diagnosis.processor import CPU_STEAL
+from tidyprof.diagnosis.profiler_overhead import Observer, observed
 from tidyprof.diagnosis.recordings import AMD, RecordingSigns
 
 OWN_PARTS = (
@@ -65,7 +65,7 @@ class Signs:
                      or all of the recording between its first and last event on a device. steady --
                      how many of them count for shares and step_ns, their mean length; shortest_ns,
                      longest_ns -- the ends of their lengths. apart -- steps that are longer because
-                     of a range that the others lack, in words (host_facts.with_steady).
+                     of a range that the others lack, in words (host_facts.flag_steady_steps).
     shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU.
     by_launch     -- whether the steps are the devices' own, by their launches, or the host's.
     unlinked      -- share of the device's work whose launch is not recorded.
@@ -206,7 +206,7 @@ def _signs_on_device(
     budget = pd.concat([one.budget for one in timelines], ignore_index=True)
     steady, total = budget[budget["steady"]], _total_ns(budget)
     lasting = {part: float(steady[f"{part}_ns"].sum()) for part in on_device.PARTS}
-    work = sum(lasting[part] for part in on_device.AT_WORK)
+    work = sum(lasting[part] for part in on_device.DEVICE_BUSY_PARTS)
     # Steady steps stand for the run; a start-up lies in those that are not steady, so its share is
     # of all.
     return replace(
@@ -281,7 +281,7 @@ def _signs_on_host(
 
 def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
     steady = budget[budget["steady"]]
-    alone = budget.assign(alone_ns=budget["duration_ns"] - budget[f"{TAKEN}_ns"])
+    alone = budget.assign(alone_ns=budget["duration_ns"] - budget[f"{CPU_STEAL}_ns"])
     apart = budget.loc[budget["apart"] != "", ["step", "apart"]].drop_duplicates()
     return {
         "steps": int(budget["step"].nunique()) or 1,
@@ -387,10 +387,10 @@ def _excess(devices: pd.DataFrame, straggler: int | None) -> Excess:
     if straggler is None:
         return Excess()
     parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in devices]
-    # Only a run without a GPU has the column. TAKEN is taken off the other parts already, so the
-    # rest of the waiting lies in operators.
+    # Only a run without a GPU has the column. CPU_STEAL is taken off the other parts already, so
+    # the rest of the waiting lies in operators.
     if "small_ns" in devices:
-        in_operators = devices["waited_ns"].astype(float).fillna(0.0) - devices[f"{TAKEN}_ns"]
+        in_operators = devices["waited_ns"].astype(float).fillna(0.0) - devices[f"{CPU_STEAL}_ns"]
         devices = devices.assign(
             compute_ns=(devices["compute_ns"] - in_operators.clip(lower=0)).clip(lower=0)
         )

@@ -13,13 +13,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tidyprof import many
+from tidyprof import parallel
 from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.ranks import compare_ranks, ranks
 from tidyprof.errors import ProfileReadError
-from tidyprof.many import ReadManyError, read_many
+from tidyprof.parallel import MapProfilesError, map_profiles
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
 from tidyprof_tests.patience import PATIENCE_S
@@ -81,7 +81,7 @@ def ends_the_process(profile: Profile) -> pd.DataFrame:
 
 
 def test_tables_in_the_order_of_the_paths_with_their_rank(files, pool):
-    table = read_many(reversed(files), kernels, pool)
+    table = map_profiles(reversed(files), kernels, pool)
     assert table.columns[:2].tolist() == ["file", "rank"]
     gemm = table[table["short_name"] == "gemm"]
     assert gemm["file"].tolist() == [str(path) for path in reversed(files)]
@@ -93,22 +93,24 @@ def test_tables_in_the_order_of_the_paths_with_their_rank(files, pool):
 
 
 def test_a_table_with_ranks_keeps_its_own(files, pool):
-    table = read_many(files, partial(kernels, per_device=True), pool)
+    table = map_profiles(files, partial(kernels, per_device=True), pool)
     assert table.columns[:3].tolist() == ["file", "rank", "device"]
     assert table.columns.is_unique
 
 
 def test_ranks_from_tables_reduced_elsewhere_are_those_of_the_profiles(files, pool):
-    entries = read_many(files, collective_entries, pool)
+    entries = map_profiles(files, collective_entries, pool)
     expected = ranks(map(read, files))
-    pd.testing.assert_frame_equal(compare_ranks(read_many(files, overlap, pool), entries), expected)
+    pd.testing.assert_frame_equal(
+        compare_ranks(map_profiles(files, overlap, pool), entries), expected
+    )
     assert expected.attrs["straggler"] == 3
     assert collectives(entries)["wait_ns"].tolist() == [3000 + 2000 + 1000]
 
 
 def test_threads_may_run_what_processes_could_not(files):
     with ThreadPoolExecutor(2) as threads:
-        table = read_many(files, lambda profile: kernels(profile).head(1), threads)
+        table = map_profiles(files, lambda profile: kernels(profile).head(1), threads)
     assert table["file"].nunique() == len(table) == RANKS
 
 
@@ -116,8 +118,8 @@ def test_default_processes(files):
     """In a script of its own, as a user would run it."""
     script = files[0].parent / "script.py"
     script.write_text(
-        "import sys\nfrom tidyprof.analyses.kernels import kernels\nfrom tidyprof.many import"
-        " read_many\nif __name__ == '__main__':\n    print(read_many(sys.argv[1:],"
+        "import sys\nfrom tidyprof.analyses.kernels import kernels\nfrom tidyprof.parallel import"
+        " map_profiles\nif __name__ == '__main__':\n    print(map_profiles(sys.argv[1:],"
         " kernels)['total_ns'].sum())\n"
     )
     done = subprocess.run(
@@ -131,20 +133,20 @@ def test_default_processes(files):
 def test_one_job_is_this_process_and_stops_at_the_first_error(files, broken, monkeypatch):
     read_here = []
     monkeypatch.setattr(
-        many, "read", lambda path, **options: read_here.append(path) or read(path, **options)
+        parallel, "read", lambda path, **options: read_here.append(path) or read(path, **options)
     )
     assert (
-        read_many(files, lambda profile: kernels(profile).head(1), jobs=1)["file"].nunique()
+        map_profiles(files, lambda profile: kernels(profile).head(1), jobs=1)["file"].nunique()
         == RANKS
     )
-    with pytest.raises(ReadManyError, match="broken"):
-        read_many([files[0], broken, files[1]], kernels, jobs=1)
+    with pytest.raises(MapProfilesError, match="broken"):
+        map_profiles([files[0], broken, files[1]], kernels, jobs=1)
     assert read_here == [*map(str, files), str(files[0]), str(broken)]
 
 
 def test_an_error_names_the_file_and_stops(files, pool, broken):
-    with pytest.raises(ReadManyError, match=r"broken\.json.*Next step") as caught:
-        read_many([*files, broken], kernels, pool)
+    with pytest.raises(MapProfilesError, match=r"broken\.json.*Next step") as caught:
+        map_profiles([*files, broken], kernels, pool)
     assert isinstance(caught.value, ProfileReadError)
     assert caught.value.path == str(broken)
     assert "\n" not in str(caught.value)
@@ -158,7 +160,7 @@ def test_an_error_names_the_file_and_stops(files, pool, broken):
 
 
 def test_others_go_on(files, pool, broken):
-    table = read_many([files[0], broken, files[1]], kernels, pool, on_error="continue")
+    table = map_profiles([files[0], broken, files[1]], kernels, pool, on_error="continue")
     assert table["rank"].unique().tolist() == [0, 1]
     ((path, message),) = table.attrs["errors"]
     assert path == str(broken)
@@ -167,9 +169,9 @@ def test_others_go_on(files, pool, broken):
 
 def test_what_an_analysis_refuses_names_the_file(files, pool):
     with pytest.raises(
-        ReadManyError, match=r"trace_0.*none of 4 .*no steps.*Likely cause.*Next step"
+        MapProfilesError, match=r"trace_0.*none of 4 .*no steps.*Likely cause.*Next step"
     ):
-        read_many(files, refuses, pool, on_error="continue")
+        map_profiles(files, refuses, pool, on_error="continue")
 
 
 def test_tables_of_different_columns_are_not_put_below_each_other(files):
@@ -177,23 +179,23 @@ def test_tables_of_different_columns_are_not_put_below_each_other(files):
         return pd.DataFrame({f"rank_{profile.meta['rank']}": [1]})
 
     with ThreadPoolExecutor(2) as threads, pytest.raises(ValueError, match="different columns"):
-        read_many(files, reduce, threads)
+        map_profiles(files, reduce, threads)
 
 
 def test_a_bug_keeps_its_own_exception(files, pool):
     with pytest.raises(KeyError) as caught:
-        read_many(files[:1], a_bug, pool)
+        map_profiles(files[:1], a_bug, pool)
     assert str(files[0]) in caught.value.__notes__[0]
     with pytest.raises(TypeError, match="must return a table, not int"):
-        read_many(files[:1], no_table, pool)
+        map_profiles(files[:1], no_table, pool)
 
 
 def test_a_killed_process_is_explained(files):
     with (
         ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh,
-        pytest.raises(ReadManyError, match="not enough memory"),
+        pytest.raises(MapProfilesError, match="not enough memory"),
     ):
-        read_many(files, ends_the_process, fresh)
+        map_profiles(files, ends_the_process, fresh)
 
 
 class EndsEarly(Executor):
@@ -210,9 +212,9 @@ class EndsEarly(Executor):
 
 
 def test_what_the_executor_gave_up_is_named_and_the_others_count(files):
-    with pytest.raises(ReadManyError, match="a scheduler that ended"):
-        read_many(files, kernels, EndsEarly())
-    table = read_many(files, kernels, EndsEarly(), on_error="continue")
+    with pytest.raises(MapProfilesError, match="a scheduler that ended"):
+        map_profiles(files, kernels, EndsEarly())
+    table = map_profiles(files, kernels, EndsEarly(), on_error="continue")
     assert sorted(table["rank"].unique()) == [0, 2, 3]
     ((file, _),) = table.attrs["errors"]
     assert "trace_1" in file
@@ -220,28 +222,28 @@ def test_what_the_executor_gave_up_is_named_and_the_others_count(files):
 
 def test_arguments(files):
     with pytest.raises(ValueError, match="at least one path"):
-        read_many([], kernels)
+        map_profiles([], kernels)
     with pytest.raises(ValueError, match="none twice"):
-        read_many([files[0], files[0]], kernels)
+        map_profiles([files[0], files[0]], kernels)
     with pytest.raises(ValueError, match="on_error"):
-        read_many(files, kernels, on_error="ignore")
+        map_profiles(files, kernels, on_error="ignore")
     with pytest.raises(ValueError, match="ThreadPoolExecutor"):
-        read_many(files, lambda profile: profile.events)
+        map_profiles(files, lambda profile: profile.events)
 
 
 def test_options_reach_the_reader(files, pool):
-    with pytest.raises(ReadManyError, match="no rank 1, only 0"):
-        read_many(files, kernels, pool, rank=1)
+    with pytest.raises(MapProfilesError, match="no rank 1, only 0"):
+        map_profiles(files, kernels, pool, rank=1)
 
 
 def test_the_error_can_be_sent_between_processes():
     parts = ("a.json", "damaged", "a full disk", "record again")
-    error = pickle.loads(pickle.dumps(ReadManyError(*parts)))
-    assert type(error) is ReadManyError
-    assert (error.path, error.found, error.cause, error.next_step) == parts
+    error = pickle.loads(pickle.dumps(MapProfilesError(*parts)))
+    assert type(error) is MapProfilesError
+    assert (error.path, error.finding, error.cause, error.next_step) == parts
 
 
 def test_recorded_ranks(recordings, pool):
     paths = sorted((recordings / "torch-nvidia-hta-2of128-ranks").glob("sampled_rank-*.json.gz"))
-    table = read_many(paths, kernels, pool)
+    table = map_profiles(paths, kernels, pool)
     assert table.groupby("rank")["calls"].sum().tolist() == [1154, 1104]
